@@ -1,0 +1,72 @@
+"""What can go wrong, one class per exit code of the command line.
+
+A mistake of the user raises a :class:`ProbtransError`: ``message`` says what is wrong and where (file, line, column or
+key), ``hint`` says what to do next. Everything else that reaches ``__main__`` is a bug and exits 1.
+"""
+
+from __future__ import annotations
+
+
+class ProbtransError(Exception):
+    """Base of every error that is shown to the user without a traceback; ``exit_code`` is the process's exit status."""
+
+    exit_code = 2
+
+    def __init__(self, message: str, *, hint: str | None = None) -> None:
+        super().__init__(message)
+        self.message = message
+        self.hint = hint
+
+
+class UsageError(ProbtransError):
+    """The command line is wrong: a missing file argument, contradicting options, a run folder in the way."""
+
+    exit_code = 2
+
+
+class RecipeError(ProbtransError):
+    """One or more faults of a recipe; the message lists all of them, one a line."""
+
+    exit_code = 2
+
+
+class DataError(ProbtransError):
+    """A corpus cannot be read, or does not hold what the recipe asks for."""
+
+    exit_code = 3
+
+
+class CheckpointError(ProbtransError):
+    """A checkpoint is missing, damaged, or of another model."""
+
+    exit_code = 4
+
+
+class NotFiniteError(ProbtransError):
+    """The loss or a gradient became NaN or infinite."""
+
+    exit_code = 5
+
+
+class OutOfMemoryError(ProbtransError):
+    """A batch did not fit into memory."""
+
+    exit_code = 6
+
+
+class RequirementNotMetError(ProbtransError):
+    """``eval --require`` was not fulfilled."""
+
+    exit_code = 7
+
+
+class StoppedError(ProbtransError):
+    """Training was stopped by SIGTERM or SIGUSR1 after its state was saved."""
+
+    exit_code = 75
+
+
+class InterruptedError_(ProbtransError):
+    """Training was stopped by Ctrl-C after its state was saved."""
+
+    exit_code = 130

@@ -1,0 +1,338 @@
+"""The recipe: everything that determines a run, as one validated tree of values. Imports no torch.
+
+``Recipe`` is the schema; :mod:`probtrans_cli.recipe_source` reads YAML (with positions), applies ``KEY=VALUE``
+overrides and turns every fault into one message. Derived values (``null`` = automatic) are filled in by
+:meth:`Recipe.resolved`, after the overrides.
+"""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+PositiveInt = Annotated[int, Field(gt=0)]
+PositiveFloat = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
+NonNegativeFloat = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+
+
+class Section(BaseModel):
+    """Base of all sections: unknown keys are errors, values are not coerced from strings, nothing changes afterwards."""
+
+    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+
+
+# --- data ---------------------------------------------------------------------------------------------------------------
+
+
+class WordVocabulary(Section):
+    """Every word of the training file that is frequent enough; all others are `<unk>`."""
+
+    kind: Literal["words"] = "words"
+    min_count: PositiveInt = 1
+    """Words rarer than this in the training file are unknown."""
+    max_size: PositiveInt | None = None
+    """Keep at most this many words, the most frequent ones; null = all."""
+    lowercase: bool = False
+    """Lower-case words before look-up."""
+    digits: bool = False
+    """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
+
+
+class SubwordVocabulary(Section):
+    """Sentencepiece units, trained on the training file by `prepare`; the first piece represents the word."""
+
+    kind: Literal["sentencepiece"]
+    size: Annotated[int, Field(ge=16)] = 8000
+    """Number of pieces."""
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+    """Segmentation algorithm of sentencepiece."""
+    lowercase: bool = False
+    """Lower-case words before segmentation."""
+
+
+class Data(Section):
+    """Where the sentences come from and what counts as a word."""
+
+    train: str | list[str]
+    """Training file or files. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
+    `data/`); `embedded:toy/train.conllu` names a corpus inside the package."""
+    dev: str | list[str] | None = None
+    """Development file or files: model selection and early stopping."""
+    test: str | list[str] | None = None
+    """Test file or files: read by `eval --split test` and at the end of `train` only."""
+    format: Literal["auto", "conllu", "text"] = "auto"
+    """`auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is one sentence a line."""
+    vocabulary: Annotated[WordVocabulary | SubwordVocabulary, Field(discriminator="kind")] = WordVocabulary()
+    """What the model reads: `kind: words` or `kind: sentencepiece`."""
+    prepared: str | None = None
+    """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
+
+
+# --- task ---------------------------------------------------------------------------------------------------------------
+
+
+class MaskedLanguageModel(Section):
+    """Predict words hidden behind `<mask>`; `<unk>` is never hidden."""
+
+    kind: Literal["mlm"]
+    mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
+    """Probability that a word is hidden; fresh masks every epoch."""
+    eval_masks: PositiveInt = 10
+    """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
+    dev_masks: PositiveInt = 1
+    """Number of fixed mask draws for the dev perplexity during training."""
+
+
+class Tagging(Section):
+    """One tag per word, from a column of a CoNLL-U file."""
+
+    kind: Literal["tagging"]
+    column: Literal["upos", "xpos"] = "upos"
+    """Which column is predicted."""
+    loss: Literal["words", "sentences"] = "words"
+    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    word_dropout: NonNegativeFloat = 0.0
+    """alpha: in training a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f), so
+    that the row of the unknown word is learned; 0 = never (as the paper's code)."""
+
+
+Task = Annotated[MaskedLanguageModel | Tagging, Field(discriminator="kind")]
+
+
+# --- model --------------------------------------------------------------------------------------------------------------
+
+
+class NoDecomposition(Section):
+    """`T` itself: one d x d matrix for every bucket and channel."""
+
+    kind: Literal["none"] = "none"
+
+
+class UVDecomposition(Section):
+    """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
+
+    kind: Literal["uv"]
+    rank: PositiveInt = 64
+    """r, the number of terms."""
+
+
+class UVWDecomposition(Section):
+    """Eq. 13: `T[k,c,a,b] = sum_l U[k,a,l] V[k,b,l] W[k,c,l]`."""
+
+    kind: Literal["uvw"]
+    rank: PositiveInt = 64
+    """r, the number of terms."""
+
+
+Decomposition = Annotated[NoDecomposition | UVDecomposition | UVWDecomposition, Field(discriminator="kind")]
+
+
+class MessageWeight(Section):
+    """Weights of the entropies in the mean-field energy (2.3.3); messages are divided by them."""
+
+    labels: PositiveFloat = 1.0
+    """lambda_Z."""
+    heads: PositiveFloat | None = None
+    """lambda_H; null = 1 / labels (1/d)."""
+
+
+class ProbabilisticTransformer(Section):
+    """The probabilistic transformer of Wu & Tu (2023)."""
+
+    kind: Literal["probabilistic"] = "probabilistic"
+    labels: PositiveInt = 384
+    """d, the number of latent labels of a word."""
+    channels: PositiveInt = 16
+    """h, the number of dependency structures."""
+    iterations: PositiveInt = 5
+    """T, the number of mean-field iterations."""
+    decomposition: Decomposition = UVDecomposition(kind="uv", rank=64)
+    """How the ternary scores are parameterised: none | uv | uvw."""
+    distance: Annotated[int, Field(ge=0)] | None = 3
+    """gamma: words up to this far apart have ternary scores of their own; null = one bucket for every distance."""
+    schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
+    """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
+    message_weight: MessageWeight = MessageWeight()
+    """lambda_Z and lambda_H."""
+    dropout: Fraction = 0.1
+    """On head distributions and on the label scores of every iteration."""
+
+
+# --- training -----------------------------------------------------------------------------------------------------------
+
+
+class PlateauSchedule(Section):
+    """Multiply the rate by `factor` after `patience` evaluations without a better dev score (the paper's way)."""
+
+    kind: Literal["plateau"]
+    factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    """Multiplier of the learning rate."""
+    patience: PositiveInt = 6
+    """Evaluations without improvement before the rate drops."""
+    min_lr: PositiveFloat = 1e-7
+    """Training stops when the rate falls below this."""
+
+
+class CosineSchedule(Section):
+    """Linear warm-up, then half a cosine down to `final` times the rate."""
+
+    kind: Literal["cosine"] = "cosine"
+    warmup: Fraction = 0.05
+    """Share of all steps."""
+    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Rate at the end, as a multiple of `lr`."""
+
+
+class ConstantSchedule(Section):
+    """The same rate throughout."""
+
+    kind: Literal["constant"]
+
+
+Schedule = Annotated[PlateauSchedule | CosineSchedule | ConstantSchedule, Field(discriminator="kind")]
+
+
+class TernaryPenalty(Section):
+    """Penalty on the Frobenius norm of the whole of `T`, all buckets and channels."""
+
+    weight: NonNegativeFloat = 0.0
+    """Factor in the loss; 0 = none."""
+    squared: bool = False
+    """Square the norm; the paper's code does not."""
+
+
+class Optim(Section):
+    """How the parameters move."""
+
+    kind: Literal["adam", "adamw"] = "adam"
+    """adam: decay as part of the gradient (the paper's); adamw: decoupled decay."""
+    lr: PositiveFloat = 1e-3
+    """Learning rate."""
+    betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
+    """Decay rates of the two moments."""
+    eps: PositiveFloat = 1e-9
+    """Adam's epsilon."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Coefficient of the L2 decay."""
+    ternary_penalty: TernaryPenalty = TernaryPenalty()
+    """Penalty on the ternary scores."""
+    clip: PositiveFloat | None = 5.0
+    """Largest norm of the gradient; null = unlimited."""
+    schedule: Schedule = CosineSchedule()
+    """How the learning rate changes: cosine | plateau | constant."""
+    ema: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """Decay of an exponential moving average of the weights, which is then what is evaluated and saved as the model."""
+
+
+class Train(Section):
+    """How long, and in what portions."""
+
+    epochs: PositiveInt = 20
+    """Passes over the training set."""
+    steps: PositiveInt | None = None
+    """Stop after this many updates, whatever `epochs` says."""
+    batch_words: PositiveInt = 2048
+    """Largest number of words, padding included, in a batch; sentences of similar length go together."""
+    batch_sentences: PositiveInt | None = None
+    """Largest number of sentences in a batch; null = as many as fit."""
+    accumulate: PositiveInt = 1
+    """Batches per update; the gradient is that of their union."""
+    patience: PositiveInt | None = None
+    """Stop after this many evaluations without a better dev score; null = never."""
+
+
+class Eval(Section):
+    """What is measured on dev, and when."""
+
+    every_epochs: PositiveInt = 1
+    """Evaluate on dev every so many epochs (and at the end)."""
+    every_steps: PositiveInt | None = None
+    """Evaluate every so many updates instead; null = by epochs."""
+    batch_words: PositiveInt = 4096
+    """Batch size of evaluation and parsing, in words."""
+    channel: Literal["mean", "best"] | Annotated[int, Field(ge=0)] = "best"
+    """Channel whose trees are scored and printed: a number from 0, the `mean` of log marginals, or the `best` on dev."""
+    iteration: int = -1
+    """Iteration whose head marginals are read: 1..T, or -1 for the last."""
+    decode: Literal["argmax", "mst", "eisner"] = "eisner"
+    """Decoder that turns head marginals into trees."""
+
+
+class Save(Section):
+    """When checkpoints are written (always after an evaluation)."""
+
+    every_steps: PositiveInt | None = None
+    """Also every so many updates; null = after evaluations only."""
+    keep: PositiveInt = 1
+    """How many checkpoints to keep besides the best and the last."""
+
+
+class Log(Section):
+    """What is reported while training."""
+
+    every_steps: PositiveInt = 20
+    """Updates between two lines of metrics.jsonl."""
+
+
+class Runtime(Section):
+    """Where and how the arithmetic is done. Does not change what is computed, up to rounding."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: the GPU if there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast on the GPU, float32 on the CPU."""
+    threads: PositiveInt | None = None
+    """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
+    compile: bool = False
+    """Run the encoder through torch.compile (for the GPU)."""
+
+
+class Recipe(Section):
+    """A complete run of probtrans."""
+
+    version: Literal[1] = 1
+    """Version of the recipe format."""
+    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    """Name of the run; its folder is `runs/NAME`."""
+    seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
+    """Seed of initialisation, batches, masks and dropout."""
+    data: Data
+    """Corpora and vocabulary."""
+    task: Task
+    """What is learned: mlm | tagging."""
+    model: ProbabilisticTransformer = ProbabilisticTransformer()
+    """The encoder."""
+    optim: Optim = Optim()
+    """Optimizer, schedule, regularisation."""
+    train: Train = Train()
+    """Length and batches of training."""
+    eval: Eval = Eval()
+    """Evaluation."""
+    save: Save = Save()
+    """Checkpoints."""
+    log: Log = Log()
+    """Reporting."""
+    runtime: Runtime = Runtime()
+    """Device, precision, threads."""
+
+    @model_validator(mode="after")
+    def _consistent(self) -> Recipe:
+        if self.optim.schedule.kind == "plateau" and self.data.dev is None:
+            raise ValueError("optim.schedule plateau needs data.dev: give a dev file or choose `kind: cosine`")
+        if self.train.patience is not None and self.data.dev is None:
+            raise ValueError("train.patience needs data.dev: give a dev file or set it to null")
+        if isinstance(self.eval.channel, int) and self.eval.channel >= self.model.channels:
+            raise ValueError(f"eval.channel is {self.eval.channel}, but the model has channels 0 to {self.model.channels - 1}")
+        if self.eval.iteration != -1 and not 1 <= self.eval.iteration <= self.model.iterations:
+            raise ValueError(f"eval.iteration is {self.eval.iteration}, but the model has iterations 1 to {self.model.iterations}")
+        return self
+
+    def resolved(self) -> Recipe:
+        """The same recipe with every automatic value (``null``) of the model filled in."""
+        weight = self.model.message_weight
+        if weight.heads is not None:
+            return self
+        weight = weight.model_copy(update={"heads": 1.0 / self.model.labels})
+        return self.model_copy(update={"model": self.model.model_copy(update={"message_weight": weight})})
