@@ -66,7 +66,7 @@ class StoppedError(ProbtransError):
     exit_code = 75
 
 
-class InterruptedError_(ProbtransError):
+class InterruptedTrainingError(ProbtransError):
     """Training was stopped by Ctrl-C after its state was saved."""
 
     exit_code = 130

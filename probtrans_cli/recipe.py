@@ -11,19 +11,35 @@ from typing import Annotated, Literal
 
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-PositiveInt = Annotated[int, Field(gt=0)]
-PositiveFloat = Annotated[float, Field(gt=0.0, allow_inf_nan=False)]
-NonNegativeFloat = Annotated[float, Field(ge=0.0, allow_inf_nan=False)]
+# The upper bound keeps counts within what tensors can be indexed with.
+PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**31)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+NonNegativeFloat = Annotated[float, Field(ge=0.0)]
+File = Annotated[str, Field(min_length=1)]
+Files = File | Annotated[list[File], Field(min_length=1)]
 
 
 class Section(BaseModel):
-    """Base of all sections: unknown keys are errors, values are not coerced from strings, nothing changes afterwards."""
+    """Base of all sections: unknown keys are errors, text is never taken for a number, nothing changes afterwards."""
 
-    model_config = ConfigDict(extra="forbid", frozen=True, strict=True, use_attribute_docstrings=True)
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
 
 
-# --- data ---------------------------------------------------------------------------------------------------------------
+class InconsistentError(ValueError):
+    """Values that are right by themselves but do not go together; ``faults`` pairs each key's path with the reason."""
+
+    def __init__(self, faults: list[tuple[tuple[str, ...], str]]) -> None:
+        super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in faults))
+        self.faults = faults
+
+
+# --- data -------------------------------------------------------------------------------------------------------------
 
 
 class WordVocabulary(Section):
@@ -44,7 +60,7 @@ class SubwordVocabulary(Section):
     """Sentencepiece units, trained on the training file by `prepare`; the first piece represents the word."""
 
     kind: Literal["sentencepiece"]
-    size: Annotated[int, Field(ge=16)] = 8000
+    size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
     """Number of pieces."""
     algorithm: Literal["unigram", "bpe"] = "unigram"
     """Segmentation algorithm of sentencepiece."""
@@ -55,22 +71,22 @@ class SubwordVocabulary(Section):
 class Data(Section):
     """Where the sentences come from and what counts as a word."""
 
-    train: str | list[str]
+    train: Files
     """Training file or files. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
     `data/`); `embedded:toy/train.conllu` names a corpus inside the package."""
-    dev: str | list[str] | None = None
+    dev: Files | None = None
     """Development file or files: model selection and early stopping."""
-    test: str | list[str] | None = None
+    test: Files | None = None
     """Test file or files: read by `eval --split test` and at the end of `train` only."""
     format: Literal["auto", "conllu", "text"] = "auto"
     """`auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is one sentence a line."""
     vocabulary: Annotated[WordVocabulary | SubwordVocabulary, Field(discriminator="kind")] = WordVocabulary()
     """What the model reads: `kind: words` or `kind: sentencepiece`."""
-    prepared: str | None = None
+    prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
 
 
-# --- task ---------------------------------------------------------------------------------------------------------------
+# --- task -------------------------------------------------------------------------------------------------------------
 
 
 class MaskedLanguageModel(Section):
@@ -101,7 +117,7 @@ class Tagging(Section):
 Task = Annotated[MaskedLanguageModel | Tagging, Field(discriminator="kind")]
 
 
-# --- model --------------------------------------------------------------------------------------------------------------
+# --- model ------------------------------------------------------------------------------------------------------------
 
 
 class NoDecomposition(Section):
@@ -150,7 +166,7 @@ class ProbabilisticTransformer(Section):
     """T, the number of mean-field iterations."""
     decomposition: Decomposition = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw."""
-    distance: Annotated[int, Field(ge=0)] | None = 3
+    distance: NonNegativeInt | None = 3
     """gamma: words up to this far apart have ternary scores of their own; null = one bucket for every distance."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
@@ -160,7 +176,7 @@ class ProbabilisticTransformer(Section):
     """On head distributions and on the label scores of every iteration."""
 
 
-# --- training -----------------------------------------------------------------------------------------------------------
+# --- training ---------------------------------------------------------------------------------------------------------
 
 
 class PlateauSchedule(Section):
@@ -252,8 +268,8 @@ class Eval(Section):
     """Evaluate every so many updates instead; null = by epochs."""
     batch_words: PositiveInt = 4096
     """Batch size of evaluation and parsing, in words."""
-    channel: Literal["mean", "best"] | Annotated[int, Field(ge=0)] = "best"
-    """Channel whose trees are scored and printed: a number from 0, the `mean` of log marginals, or the `best` on dev."""
+    channel: Literal["mean", "best"] | NonNegativeInt = "best"
+    """Channel whose trees are scored and printed: a number from 0, `mean` of the log marginals, or `best` on dev."""
     iteration: int = -1
     """Iteration whose head marginals are read: 1..T, or -1 for the last."""
     decode: Literal["argmax", "mst", "eisner"] = "eisner"
@@ -294,7 +310,7 @@ class Recipe(Section):
 
     version: Literal[1] = 1
     """Version of the recipe format."""
-    name: Annotated[str, Field(pattern=r"^[A-Za-z0-9][A-Za-z0-9._-]*$")]
+    name: Annotated[str, Field(pattern=NAME)]
     """Name of the run; its folder is `runs/NAME`."""
     seed: Annotated[int, Field(ge=0, lt=2**31)] = 0
     """Seed of initialisation, batches, masks and dropout."""
@@ -319,14 +335,23 @@ class Recipe(Section):
 
     @model_validator(mode="after")
     def _consistent(self) -> Recipe:
+        faults: list[tuple[tuple[str, ...], str]] = []
         if self.optim.schedule.kind == "plateau" and self.data.dev is None:
-            raise ValueError("optim.schedule plateau needs data.dev: give a dev file or choose `kind: cosine`")
+            reason = "`plateau` needs data.dev: give a dev file or choose `kind: cosine`"
+            faults.append((("optim", "schedule", "kind"), reason))
         if self.train.patience is not None and self.data.dev is None:
-            raise ValueError("train.patience needs data.dev: give a dev file or set it to null")
-        if isinstance(self.eval.channel, int) and self.eval.channel >= self.model.channels:
-            raise ValueError(f"eval.channel is {self.eval.channel}, but the model has channels 0 to {self.model.channels - 1}")
-        if self.eval.iteration != -1 and not 1 <= self.eval.iteration <= self.model.iterations:
-            raise ValueError(f"eval.iteration is {self.eval.iteration}, but the model has iterations 1 to {self.model.iterations}")
+            faults.append((("train", "patience"), "patience needs data.dev: give a dev file or set this to null"))
+        if self.task.kind == "tagging" and self.data.format == "text":
+            faults.append((("data", "format"), "plain text has no tags: `kind: tagging` reads CoNLL-U files"))
+        channel, iteration = self.eval.channel, self.eval.iteration
+        if isinstance(channel, int) and channel >= self.model.channels:
+            reason = f"found {channel}, but the model has channels 0 to {self.model.channels - 1} (model.channels)"
+            faults.append((("eval", "channel"), reason))
+        if iteration != -1 and not 1 <= iteration <= self.model.iterations:
+            reason = f"found {iteration}, wanted -1 or an iteration of the model, 1 to {self.model.iterations}"
+            faults.append((("eval", "iteration"), reason))
+        if faults:
+            raise InconsistentError(faults)
         return self
 
     def resolved(self) -> Recipe:

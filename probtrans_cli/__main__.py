@@ -1,0 +1,52 @@
+"""Entry point, and the one place where an error becomes an exit code."""
+
+from __future__ import annotations
+
+import os
+import sys
+import traceback
+
+from probtrans_cli.errors import ProbtransError
+
+BUG, INTERRUPTED, READER_GONE = 1, 130, 141
+
+
+def main(arguments: list[str] | None = None) -> None:
+    """Run the command line; exits the process with a code of the table in the README."""
+    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def run(arguments: list[str]) -> int:
+    """Run the command line and return its exit code."""
+    from probtrans_cli.cli import application  # noqa: PLC0415
+
+    try:
+        code = application(arguments)
+        sys.stdout.flush()
+    except ProbtransError as error:
+        report(error)
+        return error.exit_code
+    except BrokenPipeError:
+        # The reader of stdout has enough; without this, Python would complain once more when it flushes at exit.
+        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+        return READER_GONE
+    except KeyboardInterrupt:
+        sys.stderr.write("interrupted\n")
+        return INTERRUPTED
+    except Exception:
+        traceback.print_exc()
+        sys.stderr.write("\nThis is a bug in probtrans. Please report it with the lines above and the command.\n")
+        return BUG
+    return code
+
+
+def report(error: ProbtransError) -> None:
+    """Say what is wrong and what to do, on stderr."""
+    lines = [f"error: {error.message}"]
+    if error.hint:
+        lines += [f"  -> {line}" for line in error.hint.splitlines()]
+    sys.stderr.write("\n".join(lines) + "\n")
+
+
+if __name__ == "__main__":
+    main()

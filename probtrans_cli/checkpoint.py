@@ -1,0 +1,206 @@
+"""Checkpoints: written whole or not at all, verified before use, nothing ever unpickled.
+
+    checkpoints/step-000200/    config.json model.safetensors vocabulary.json|spm.model labels.json recipe.yaml
+                                eval.json README.md SHA256SUMS
+                training/       only for resuming: optimizer.safetensors, weights.safetensors (with EMA), state.json
+    checkpoints/best, last      relative links
+
+A folder is written under a temporary name, synced, then renamed. ``SHA256SUMS`` has the format of ``sha256sum``.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load, save_file
+from torch import Tensor
+
+from probtrans_cli.errors import CheckpointError
+
+FORMAT = 1
+SUMS = "SHA256SUMS"
+PARTIAL, REPLACED = ".partial", ".replaced"
+
+
+@dataclass(frozen=True)
+class Verified:
+    """A checkpoint folder whose every file has the recorded content; ``files`` holds those contents."""
+
+    folder: Path
+    files: dict[str, bytes]
+
+    def json(self, name: str) -> Any:
+        """A JSON file of the checkpoint."""
+        return json.loads(self.content(name))
+
+    def tensors(self, name: str) -> dict[str, Tensor]:
+        """A safetensors file of the checkpoint."""
+        try:
+            return load(self.content(name))
+        except SafetensorError as error:
+            raise CheckpointError(f"{self.folder / name}: not a safetensors file ({error})") from None
+
+    def content(self, name: str) -> bytes:
+        """The bytes of a file.
+
+        Raises:
+            CheckpointError: there is no such file.
+        """
+        if name not in self.files:
+            raise CheckpointError(f"{self.folder}: {name} is missing", hint="use another checkpoint, e.g. RUN@last")
+        return self.files[name]
+
+
+def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
+    """Write a checkpoint folder in one step: temporary name, checksums, sync, rename. Replaces a folder of that name."""
+    partial = folder.with_name(f".{folder.name}{PARTIAL}")
+    shutil.rmtree(partial, ignore_errors=True)
+    partial.mkdir(parents=True)
+    for name, text in texts.items():
+        (partial / name).parent.mkdir(exist_ok=True)
+        (partial / name).write_bytes(text.encode() if isinstance(text, str) else text)
+    for name, values in tensors.items():
+        (partial / name).parent.mkdir(exist_ok=True)
+        save_file({key: value.detach().contiguous() for key, value in values.items()}, partial / name)
+    names = sorted([*texts, *tensors])
+    sums = "".join(f"{hashlib.sha256((partial / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    (partial / SUMS).write_text(sums)
+    for path in (partial, *partial.rglob("*")):
+        sync(path)
+    if folder.exists():
+        folder.rename(folder.with_name(f".{folder.name}{REPLACED}"))
+    partial.rename(folder)
+    sync(folder.parent)
+    shutil.rmtree(folder.with_name(f".{folder.name}{REPLACED}"), ignore_errors=True)
+
+
+def sync(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def link(folder: Path, name: str) -> None:
+    """Point the link ``name`` beside ``folder`` at it, in one step."""
+    temporary = folder.with_name(f".{name}{PARTIAL}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(folder.name, target_is_directory=True)
+    temporary.replace(folder.with_name(name))
+    sync(folder.parent)
+
+
+def recover(checkpoints: Path) -> None:
+    """Tidy up after a kill: bring back a folder that was about to be replaced, remove half-written ones."""
+    if not checkpoints.is_dir():
+        return
+    for path in list(checkpoints.glob(f".*{REPLACED}")):
+        original = path.with_name(path.name[1 : -len(REPLACED)])
+        if original.exists():
+            shutil.rmtree(path)
+        else:
+            path.rename(original)
+    for path in list(checkpoints.glob(f".*{PARTIAL}")):
+        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+
+
+def steps(checkpoints: Path) -> Iterator[tuple[int, Path]]:
+    """Complete checkpoints of a run, oldest first."""
+    for path in sorted(checkpoints.glob("step-*")):
+        if path.is_dir() and path.name[5:].isdigit():
+            yield int(path.name[5:]), path
+
+
+def prune(checkpoints: Path, keep: int) -> None:
+    """Remove all but the ``keep`` newest checkpoints and those that `best` and `last` point at."""
+    linked = {(checkpoints / name).resolve() for name in ("best", "last")}
+    others = [path for _, path in steps(checkpoints) if path.resolve() not in linked]
+    for path in others[: max(len(others) - keep, 0)]:
+        shutil.rmtree(path)
+
+
+def locate(name: str) -> Path:
+    """The checkpoint folder that a CKPT argument names: run folder (its best), RUN@last, RUN@2000, or a folder itself.
+
+    Raises:
+        CheckpointError: there is none; the message lists what there is.
+    """
+    path = Path(name)
+    base, _, which = name.rpartition("@")
+    if path.is_dir():
+        base, which = name, ""
+    checkpoints = Path(base) / "checkpoints"
+    if path.is_dir() and (path / "config.json").exists():
+        return path
+    if not Path(base or name).is_dir():
+        raise CheckpointError(
+            f"{base or name}: no such run or checkpoint folder", hint="give a run folder such as runs/NAME, or train one first"
+        )
+    there = [str(step) for step, _ in steps(checkpoints)]
+    if not there:
+        raise CheckpointError(f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}")
+    for candidate in [which] if which else ["best", "last"]:
+        folder = checkpoints / (f"step-{int(candidate):06d}" if candidate.isdigit() else candidate)
+        if folder.is_dir():
+            return folder.resolve()
+    raise CheckpointError(f"{base}: no checkpoint {which or 'best'!r}", hint=f"there are: best, last, {', '.join(there)}")
+
+
+def verify(folder: Path, *, training: bool = False) -> Verified:
+    """Read a checkpoint and compare every file with its recorded checksum.
+
+    Args:
+        folder: the checkpoint.
+        training: also read what is needed for resuming.
+
+    Raises:
+        CheckpointError: a file is missing, truncated or altered; the message names it.
+    """
+    try:
+        lines = (folder / SUMS).read_text().splitlines()
+    except (OSError, UnicodeDecodeError):
+        raise CheckpointError(f"{folder / SUMS}: missing or unreadable: not a checkpoint, or a damaged one") from None
+    files = {}
+    for line in lines:
+        checksum, _, name = line.partition("  ")
+        if Path(name).is_absolute() or ".." in Path(name).parts:
+            raise CheckpointError(f"{folder / SUMS}: names a file outside the checkpoint: {name}")
+        if name.startswith("training/") and not training:
+            continue
+        try:
+            content = (folder / name).read_bytes()
+        except OSError:
+            raise CheckpointError(f"{folder / name}: missing from the checkpoint", hint="use another checkpoint") from None
+        if hashlib.sha256(content).hexdigest() != checksum:
+            raise CheckpointError(
+                f"{folder / name}: damaged: its content is not what was saved (sha256 differs)",
+                hint="use another checkpoint of the run, or copy it again",
+            )
+        files[name] = content
+    return Verified(folder, files)
+
+
+def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
+    """The state of an optimizer as named tensors: ``<parameter number>.<quantity>``."""
+    state = optimizer.state_dict()["state"]
+    return {f"{number}.{name}": value.clone() for number, values in state.items() for name, value in values.items()}
+
+
+def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
+    """Give an optimizer the state that :func:`optimizer_tensors` took."""
+    state: dict[int, dict[str, Tensor]] = {}
+    for key, value in tensors.items():
+        number, _, name = key.partition(".")
+        state.setdefault(int(number), {})[name] = value
+    optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -1,0 +1,114 @@
+"""What a person sees: logs and tables on stderr, results on stdout. Colour and bars only where stderr is a terminal."""
+
+from __future__ import annotations
+
+import json
+import sys
+import time
+from collections.abc import Iterable
+from pathlib import Path
+from typing import Any, TextIO
+
+from tqdm import tqdm
+
+QUIET, NORMAL, VERBOSE = 0, 1, 2
+
+
+class Console:
+    """State of the process's output: how much is said, and which log file repeats it."""
+
+    def __init__(self) -> None:
+        self.level = NORMAL
+        self.file: TextIO | None = None
+
+    def open_log(self, path: Path) -> None:
+        """Repeat every further log line, with the time of day, in the file ``path``."""
+        self.close_log()
+        self.file = path.open("a", encoding="utf-8")
+
+    def close_log(self) -> None:
+        """Stop repeating log lines."""
+        if self.file is not None:
+            self.file.close()
+            self.file = None
+
+
+STATE = Console()
+
+
+def log(message: str, *, level: int = NORMAL) -> None:
+    """One line on stderr (above a progress bar, if one is running) and in the run's log file."""
+    if STATE.level >= level:
+        tqdm.write(message, file=sys.stderr)
+    if STATE.file is not None:
+        STATE.file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
+        STATE.file.flush()
+
+
+def detail(message: str) -> None:
+    """A line that is shown with ``--verbose`` only."""
+    log(message, level=VERBOSE)
+
+
+def result(text: str) -> None:
+    """The result of a command: text on stdout, as it is."""
+    sys.stdout.write(text if text.endswith("\n") else text + "\n")
+    sys.stdout.flush()
+
+
+def result_json(value: Any) -> None:
+    """The result of a command as one line of JSON on stdout."""
+    result(json.dumps(value, ensure_ascii=False, allow_nan=False))
+
+
+def render(columns: Iterable[str], rows: Iterable[Iterable[object]], *, title: str | None = None) -> str:
+    """A table as plain text: first column to the left, all others to the right. For stdout, so without colour."""
+    from io import StringIO  # noqa: PLC0415
+
+    from rich import box  # noqa: PLC0415
+    from rich.console import Console as RichConsole  # noqa: PLC0415
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    table = Table(title=title, box=box.SIMPLE_HEAD, title_justify="left", pad_edge=False)
+    for index, name in enumerate(columns):
+        table.add_column(name, justify="left" if index == 0 else "right", no_wrap=True)
+    for row in rows:
+        table.add_row(*(Text("" if cell is None else str(cell)) for cell in row))
+    buffer = StringIO()
+    RichConsole(file=buffer, width=200, color_system=None).print(table)
+    return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines() if line.strip()) + "\n"
+
+
+class Progress:
+    """Progress of a training: a bar with words/s and time left on a terminal, plain lines otherwise."""
+
+    def __init__(self, *, every: int) -> None:
+        self.every = every
+        self.bar: tqdm[Any] | None = None
+
+    def begin(self, total: int, done: int, title: str) -> None:
+        """A new pass over ``total`` updates, ``done`` of which are behind us."""
+        self.end()
+        hidden = True if STATE.level < NORMAL else None
+        self.bar = tqdm(
+            total=total, initial=done, desc=title, unit="step", file=sys.stderr, disable=hidden, leave=False,
+            dynamic_ncols=True,
+        )  # fmt: skip
+
+    def advance(self, text: str) -> None:
+        """One update further; ``text`` stands behind the bar."""
+        if self.bar is not None:
+            self.bar.update(1)
+            self.bar.set_postfix_str(text, refresh=False)
+
+    def line(self, text: str) -> None:
+        """A line per logging interval where there is no bar."""
+        if self.bar is None or self.bar.disable:
+            log(text)
+
+    def end(self) -> None:
+        """Remove the bar."""
+        if self.bar is not None:
+            self.bar.close()
+            self.bar = None

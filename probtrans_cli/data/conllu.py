@@ -1,0 +1,254 @@
+"""CoNLL-U: https://universaldependencies.org/format.html, read strictly and written back without loss.
+
+The ten columns are ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC. They are split here rather than by the
+``conllu`` package, which checks neither the number of columns nor the range of heads and knows no line numbers; the
+tests compare the two. What is *not* an error: cycles and several roots (induced "trees" may have both), and
+unknown tags or relations.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from typing import NoReturn
+
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+
+COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+_FORM, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 6, 7, 9
+_SPACES_ALLOWED = (1, 2, 9)  # FORM, LEMMA and MISC
+_NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
+_RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
+_EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
+_EMPTY_TEXT = re.compile(r"#\s*text\s*=\s*")
+_LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
+    r"""Yield the sentences of a CoNLL-U file, each as soon as its blank line is read.
+
+    ``lines`` may end in ``\n`` or ``\r\n``; both are stripped, so a file with Windows line ends is read (and written
+    back with ``\n``). Several blank lines in a row, and none at the end of the file, are fine. A block of comments
+    alone is an error, unless its text is empty (``# text =``): so an empty sentence is written by :func:`with_heads`.
+
+    Raises:
+        DataError: a line is malformed; the message starts with ``name:line:``.
+    """
+    block: list[str] = []
+    first = 1
+    for number, raw in enumerate(lines, start=1):
+        line = raw.removesuffix("\n").removesuffix("\r")
+        if line:
+            if not block:
+                first = number
+            # Checked here, before the block is complete, so that a file of another kind fails at its first line
+            # instead of being read to its end in search of a blank one.
+            if line[0] != "#" and line.count("\t") != 9:
+                _wrong_columns(line, name, number)
+            block.append(line)
+        elif block:
+            yield _Block(name, first).parse(block)
+            block = []
+    if block:
+        yield _Block(name, first).parse(block)
+
+
+def with_heads(
+    sentence: Sentence, heads: Sequence[int], deprels: Sequence[str] | None = None, misc: Sequence[str] | None = None
+) -> list[str]:
+    """Return the CoNLL-U lines of a sentence with another tree, without the blank line that ends it.
+
+    ``heads`` (n values, 0 = root), ``deprels`` (default ``root`` for head 0 and ``dep`` otherwise) and ``misc`` (an
+    entry such as ``Prob=0.93`` or several joined by ``|``; empty or ``_`` for none) replace HEAD and DEPREL and
+    extend MISC, where an entry replaces one of the same name. Every other column, comment, multiword token and empty
+    node stays as it was read. A sentence of plain text gets ``# text`` and ten columns.
+
+    Raises:
+        ValueError: ``heads``, ``deprels`` or ``misc`` has another length than the sentence.
+    """
+    count = len(sentence.words)
+    for values in (heads, deprels, misc):
+        if values is not None and len(values) != count:
+            raise ValueError(f"{sentence.where}: {len(values)} values for {count} words")
+    if sentence.lines is None or sentence.rows is None:
+        forms = [_one_line(word) for word in sentence.words]
+        lines = [f"# text = {' '.join(forms)}".rstrip()]
+        lines += [f"{i}\t{form}" + "\t_" * 8 for i, form in enumerate(forms, start=1)]
+        rows: Sequence[int] = range(1, count + 1)
+    else:
+        lines, rows = list(sentence.lines), sentence.rows
+    for i, row in enumerate(rows):
+        columns = lines[row].split("\t")
+        columns[_HEAD] = str(int(heads[i]))
+        default = "root" if heads[i] == 0 else "dep"
+        columns[_DEPREL] = default if deprels is None else _one_line(deprels[i])
+        if misc is not None:
+            columns[_MISC] = _merged_misc(columns[_MISC], misc[i])
+        lines[row] = "\t".join(columns)
+    return lines
+
+
+def _merged_misc(old: str, new: str) -> str:
+    """Append the entries of ``new`` to those of ``old``, dropping from ``old`` the keys that ``new`` sets."""
+    if new in ("", "_"):
+        return old
+    added = _one_line(new).split("|")
+    keys = {entry.partition("=")[0] for entry in added}
+    kept = [] if old == "_" else [entry for entry in old.split("|") if entry.partition("=")[0] not in keys]
+    return "|".join(kept + added)
+
+
+def _one_line(text: str) -> str:
+    """The text with anything that would end a column or a line turned into a space; never empty."""
+    return _LINE_BREAKS.sub(" ", text).strip(" ") or "_"
+
+
+def _wrong_columns(line: str, name: str, number: int) -> NoReturn:
+    if not line.strip():
+        _fail(name, number, "a line of white space only", "sentences are separated by a line that is quite empty")
+    found = line.count("\t") + 1
+    hint = "CoNLL-U columns are separated by single tabs; an empty column is written `_`"
+    if found == 1:
+        hint += "; if this is plain text, one sentence a line, set data.format=text"
+    _fail(name, number, f"{found} column{'s' if found > 1 else ''} instead of 10", hint)
+
+
+def _fail(name: str, number: int, message: str, hint: str) -> NoReturn:
+    raise DataError(f"{name}:{number}: {message}", hint=hint)
+
+
+class _Block:
+    """The state of reading one block, line by line; ``parse`` returns its sentence."""
+
+    def __init__(self, name: str, first: int) -> None:
+        self.name = name
+        self.first = first  # line number of the block's first line
+        self.words: list[str] = []
+        self.upos: list[str] = []
+        self.xpos: list[str] = []
+        self.heads: list[int | None] = []
+        self.rows: list[int] = []
+        self.range_row = 0  # line and last word of the latest multiword token
+        self.range_end = 0
+        self.range_is_open = False  # the line before was a multiword token: its first word must follow
+        self.empty_nodes = 0  # empty nodes since the last word
+
+    def fail(self, row: int, message: str, hint: str) -> NoReturn:
+        _fail(self.name, self.first + row, message, hint)
+
+    def parse(self, block: list[str]) -> Sentence:
+        content = 0
+        while content < len(block) and block[content][0] == "#":
+            content += 1
+        self.check_comments(block[:content], whole=content == len(block))
+        for row in range(content, len(block)):
+            self.add_line(row, block[row])
+        self.check_end(len(block) - 1, empty=content == len(block))
+        heads = [head for head in self.heads if head is not None]
+        return Sentence(
+            words=self.words,
+            upos=self.upos if any(tag != "_" for tag in self.upos) else None,
+            xpos=self.xpos if any(tag != "_" for tag in self.xpos) else None,
+            heads=heads if len(heads) == len(self.words) else None,
+            lines=block,
+            rows=self.rows,
+            where=f"{self.name}:{self.first}",
+        )
+
+    def check_comments(self, comments: list[str], *, whole: bool) -> None:
+        for row, line in enumerate(comments):
+            if line.startswith("# global.columns") and tuple(line.partition("=")[2].split()) != COLUMNS:
+                hint = f"only the columns of CoNLL-U are read: {' '.join(COLUMNS)}"
+                self.fail(row, "CoNLL-U Plus with other columns", hint)
+        if whole and not any(_EMPTY_TEXT.fullmatch(line) for line in comments):
+            hint = "is the file cut off? comments stand directly above the lines of their sentence"
+            self.fail(len(comments) - 1, "comments without a sentence", hint)
+
+    def add_line(self, row: int, line: str) -> None:
+        if line[0] == "#":
+            self.fail(row, "a comment inside a sentence", "comments stand above the first word of their sentence")
+        columns = line.split("\t")
+        if "" in columns:
+            column = COLUMNS[columns.index("")]
+            self.fail(row, f"the column {column} is empty", "write `_` for a value that is not there")
+        if " " in line:
+            self.check_spaces(row, columns)
+        if columns[0] == str(len(self.words) + 1):
+            self.add_word(row, columns)
+        elif self.range_is_open:
+            hint = f"word {len(self.words) + 1} must follow the line of its multiword token"
+            self.fail(row, f"ID {columns[0]!r} after a multiword token", hint)
+        elif found := _RANGE.fullmatch(columns[0]):
+            self.add_range(row, columns, int(found[1]), int(found[2]))
+        elif found := _EMPTY_NODE.fullmatch(columns[0]):
+            self.add_empty_node(row, columns, int(found[1]), int(found[2]))
+        elif _NUMBER.fullmatch(columns[0]):
+            hint = "words are numbered 1, 2, 3, ... in order; is a blank line missing between two sentences?"
+            self.fail(row, f"ID {columns[0]} where {len(self.words) + 1} was expected", hint)
+        else:
+            hint = "an ID is a number (3), a range for a multiword token (3-4) or an empty node (3.1)"
+            self.fail(row, f"{columns[0]!r} is not an ID", hint)
+
+    def check_spaces(self, row: int, columns: list[str]) -> None:
+        for index, value in enumerate(columns):
+            if " " in value and index not in _SPACES_ALLOWED:
+                hint = "only FORM, LEMMA and MISC may contain spaces; columns are separated by tabs"
+                self.fail(row, f"a space in the column {COLUMNS[index]}: {value!r}", hint)
+        if columns[_FORM] != columns[_FORM].strip(" "):
+            self.fail(row, f"a space at the edge of FORM: {columns[_FORM]!r}", "remove it")
+
+    def add_word(self, row: int, columns: list[str]) -> None:
+        self.words.append(columns[_FORM])
+        self.upos.append(columns[_UPOS])
+        self.xpos.append(columns[_XPOS])
+        self.rows.append(row)
+        self.range_is_open = False
+        self.empty_nodes = 0
+        head = columns[_HEAD]
+        if head == "_":
+            self.heads.append(None)
+        elif not _NUMBER.fullmatch(head):
+            hint = "HEAD is 0 for the root, the number of a word otherwise, or `_` where there is no tree"
+            self.fail(row, f"HEAD {head!r} is not a number", hint)
+        elif head == columns[0]:
+            self.fail(row, f"word {head} is its own head", "HEAD is 0 for the root")
+        else:
+            self.heads.append(int(head))
+
+    def add_range(self, row: int, columns: list[str], start: int, end: int) -> None:
+        if start != len(self.words) + 1:
+            hint = f"it stands directly before its first word, so here it would begin with {len(self.words) + 1}"
+            self.fail(row, f"multiword token {columns[0]} in the wrong place", hint)
+        if end <= start:
+            self.fail(row, f"multiword token {columns[0]} does not span two words", "its range is FIRST-LAST")
+        if start <= self.range_end:
+            hint = "a word belongs to one multiword token at most"
+            self.fail(row, f"multiword token {columns[0]} overlaps the one before", hint)
+        self.check_no_tree(row, columns, "a multiword token")
+        self.range_row, self.range_end, self.range_is_open = row, end, True
+
+    def add_empty_node(self, row: int, columns: list[str], word: int, minor: int) -> None:
+        if word != len(self.words) or minor != self.empty_nodes + 1:
+            hint = f"here the next empty node would be {len(self.words)}.{self.empty_nodes + 1}"
+            self.fail(row, f"empty node {columns[0]} in the wrong place", hint)
+        self.check_no_tree(row, columns, "an empty node")
+        self.empty_nodes = minor
+
+    def check_no_tree(self, row: int, columns: list[str], what: str) -> None:
+        for index in (_HEAD, _DEPREL):
+            if columns[index] != "_":
+                hint = "only words are part of the tree; write `_`"
+                self.fail(row, f"{what} with {COLUMNS[index]} {columns[index]!r}", hint)
+
+    def check_end(self, last: int, *, empty: bool) -> None:
+        count = len(self.words)
+        if not count and not empty:
+            self.fail(last, "a sentence without words", "a sentence needs a line with the ID 1")
+        if self.range_end > count:
+            hint = f"the sentence has {count} word{'s' if count != 1 else ''}"
+            self.fail(self.range_row, f"a multiword token up to word {self.range_end}", hint)
+        for row, head in zip(self.rows, self.heads, strict=True):
+            if head is not None and head > count:
+                hint = f"the sentence has {count} word{'s' if count != 1 else ''}; HEAD is 0 to {count}"
+                self.fail(row, f"HEAD {head} is not a word of the sentence", hint)

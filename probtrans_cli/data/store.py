@@ -1,0 +1,215 @@
+"""Encoded sentences as Arrow IPC files: one file a split, one list column a quantity, memory-mapped.
+
+column     one value per  type   content
+ids        token          int32  vocabulary ids
+first      word           int32  position of the word's first token (subwords only; otherwise it is 0..n-1)
+frequency  word           int32  count of the word in the training file
+upos xpos  word           int16  label ids; -1 = no label, or one that the training file does not have
+heads      word           int16  0 = root, 1..n; -1 = the sentence has no tree
+punct      word           bool   UPOS is PUNCT or SYM
+
+A column that the source does not have is not there.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pyarrow as pa
+from numpy.typing import NDArray
+
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabulary import Subwords, Vocabulary
+from probtrans_cli.errors import DataError
+
+Labels = Mapping[str, Sequence[str]]
+Row = Mapping[str, Sequence[int] | None]
+
+_TYPES: dict[str, tuple[str, Any]] = {
+    "ids": ("i", pa.int32()),
+    "first": ("i", pa.int32()),
+    "frequency": ("i", pa.int32()),
+    "upos": ("h", pa.int16()),
+    "xpos": ("h", pa.int16()),
+    "heads": ("h", pa.int16()),
+    "punct": ("b", pa.bool_()),
+}
+_MISSING = {"upos": -1, "xpos": -1, "heads": -1, "punct": 0}
+_PUNCTUATION = ("PUNCT", "SYM")
+_LARGE = 2**31 - 1  # values that 32-bit offsets can address
+
+
+def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> pa.Table:
+    """Encode sentences; ``labels`` gives the labels of `upos` and `xpos`, whose index is the label id.
+
+    Raises:
+        DataError: a sentence is too long for its tree to be stored.
+    """
+    ids = {column: {label: id for id, label in enumerate(names)} for column, names in labels.items()}
+    where = ""
+
+    def rows() -> Iterator[Row]:
+        nonlocal where
+        for sentence in sentences:
+            where = sentence.where
+            yield _row(sentence, vocabulary, ids)
+
+    try:
+        return table_of_rows(rows())
+    except OverflowError:
+        hint = "a sentence with a tree may have 32767 words, and a column as many labels"
+        raise DataError(f"{where}: too large to be stored", hint=hint) from None
+
+
+def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[str, int]]) -> Row:
+    encoded, first = vocabulary.encode(sentence.words)
+    row: dict[str, Sequence[int] | None] = {
+        "ids": encoded,
+        "frequency": [vocabulary.frequency(word) for word in sentence.words],
+        "heads": sentence.heads,
+    }
+    if isinstance(vocabulary, Subwords):
+        row["first"] = first
+    for column, tags in (("upos", sentence.upos), ("xpos", sentence.xpos)):
+        known = ids.get(column, {})
+        row[column] = None if tags is None else [known.get(tag, -1) for tag in tags]
+    row["punct"] = None if sentence.upos is None else [tag in _PUNCTUATION for tag in sentence.upos]
+    return row
+
+
+def table_of_rows(rows: Iterable[Row]) -> pa.Table:
+    """Build the table of a split from one mapping ``column -> values`` per sentence.
+
+    A value of None in ``upos``, ``xpos``, ``heads`` or ``punct`` stands for a sentence without that column; a column
+    that no sentence has is left out.
+
+    Raises:
+        OverflowError: a value does not fit its column.
+    """
+    values: dict[str, array[int]] = {}
+    lengths: dict[str, array[int]] = {}
+    present: set[str] = set()
+    for row in rows:
+        words = len(row["frequency"] or ())
+        for name, given in row.items():
+            if name not in values:
+                values[name] = array(_TYPES[name][0])
+                lengths[name] = array("q")
+            if given is None:
+                given = [_MISSING[name]] * words  # noqa: PLW2901
+            else:
+                present.add(name)
+            values[name].extend(given)
+            lengths[name].append(len(given))
+    columns = {name: _list_column(name, values[name], lengths[name]) for name in _TYPES if name in present}
+    return pa.table(columns)
+
+
+def _list_column(name: str, values: array[int], lengths: array[int]) -> Any:
+    flat = np.frombuffer(values, dtype=values.typecode) if len(values) else np.zeros(0, dtype=values.typecode)
+    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, dtype=np.int64))])
+    if name == "punct":
+        flat = flat.astype(bool)
+    large = offsets[-1] > _LARGE
+    kind = pa.LargeListArray if large else pa.ListArray
+    offset_type = pa.int64() if large else pa.int32()
+    return kind.from_arrays(pa.array(offsets, offset_type), pa.array(flat, _TYPES[name][1]))
+
+
+def write_split(path: Path, table: pa.Table) -> None:
+    """Write the table of :func:`encode_table` or :func:`table_of_rows` as an Arrow IPC file."""
+    with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
+        # One record batch: then a reader's column is one contiguous piece of the mapped file.
+        writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
+
+
+class Split:
+    """The encoded sentences of one split; ``len()`` is their number."""
+
+    def __init__(self, table: pa.Table) -> None:
+        """``table`` has at least the columns ``ids`` and ``frequency``."""
+        self._columns = {name: _arrays(table[name]) for name in table.column_names}
+        self._count: int = table.num_rows
+        self.lengths: NDArray[np.int64] = np.diff(self._columns["ids"][0])
+        """Number of ids of every sentence."""
+        self.words: NDArray[np.int64] = np.diff(self._columns["frequency"][0])
+        """Number of words of every sentence."""
+
+    @classmethod
+    def encode(cls, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> Split:
+        """Encode sentences in memory, exactly as `prepare` does; see :func:`encode_table`."""
+        return cls(encode_table(sentences, vocabulary, labels))
+
+    @classmethod
+    def open(cls, path: Path) -> Split:
+        """Map a file into memory.
+
+        Raises:
+            DataError: the file is missing or damaged.
+        """
+        try:
+            with pa.memory_map(str(path)) as file:
+                return cls(pa.ipc.open_file(file).read_all())
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            hint = "run `probtrans prepare --force`"
+            raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
+
+    def __len__(self) -> int:
+        return self._count
+
+    def has(self, name: str) -> bool:
+        """Whether the split has this column."""
+        return name in self._columns
+
+    def column(self, name: str) -> NDArray[Any]:
+        """Return the values of all sentences, one after the other."""
+        offsets, values = self._columns[name]
+        return values[offsets[0] : offsets[-1]]
+
+    def row(self, name: str, index: int) -> NDArray[Any]:
+        """Return the values of one sentence, in the column's own type."""
+        offsets, values = self._columns[name]
+        return values[offsets[index] : offsets[index + 1]]
+
+    def padded(self, name: str, indices: NDArray[np.integer], fill: int | bool) -> NDArray[Any]:
+        """Gather sentences into one array.
+
+        Args:
+            name: the column.
+            indices: which sentences, [b].
+            fill: value of the positions behind a sentence's end.
+
+        Returns:
+            [b, n] with n the longest of these sentences; int64, or bool for ``punct``.
+        """
+        return _padded(*self._columns[name], indices, fill)
+
+    def padded_values(self, values: NDArray[Any], indices: NDArray[np.integer], fill: float) -> NDArray[Any]:
+        """Gather ``values``, one for each id of the whole split, like :meth:`padded`; the result has their type."""
+        offsets = self._columns["ids"][0]
+        return _padded(offsets - offsets[0], values, indices, fill, values.dtype)
+
+
+def _padded(
+    offsets: NDArray[np.int64], values: NDArray[Any], indices: NDArray[np.integer], fill: float, dtype: Any = None
+) -> NDArray[Any]:
+    starts = offsets[indices]
+    lengths = offsets[np.asarray(indices) + 1] - starts
+    positions = np.arange(int(lengths.max(initial=0)))
+    inside = positions < lengths[:, None]
+    result = np.full(inside.shape, fill, dtype=dtype or (np.bool_ if values.dtype == np.bool_ else np.int64))
+    result[inside] = values[(starts[:, None] + positions)[inside]]
+    return result
+
+
+def _arrays(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
+    """Return offsets and values of a list column; the values are a view of the mapped file (booleans are copied)."""
+    chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+    if chunk.null_count:
+        raise ValueError("a list column with nulls")
+    values = chunk.values.to_numpy(zero_copy_only=False)
+    return chunk.offsets.to_numpy(zero_copy_only=False).astype(np.int64), values

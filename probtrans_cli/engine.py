@@ -1,0 +1,404 @@
+"""The training loop: the only place that trains. Read it from top to bottom.
+
+A run is a pure function of its recipe. The batches of an epoch are a function of (lengths, seed, epoch), torch's
+generator is seeded from (seed, step) before each update, the learning rate is a function of progress; so a checkpoint
+holds weights, optimizer moments and a handful of numbers, and resuming repeats the unbroken run to the bit.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import signal
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager
+from dataclasses import asdict, dataclass, field
+from pathlib import Path
+from types import FrameType
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+
+from probtrans_cli import checkpoint, console, optim
+from probtrans_cli.data.batches import plan
+from probtrans_cli.errors import (
+    CheckpointError,
+    InterruptedTrainingError,
+    NotFiniteError,
+    OutOfMemoryError,
+    StoppedError,
+)
+from probtrans_cli.evaluate import choose_channel, has_trees, task_scores, tree_scores
+from probtrans_cli.model import Model, weights_of
+from probtrans_cli.prepare import Prepared
+from probtrans_cli.recipe import PlateauSchedule, Recipe
+from probtrans_cli.runtime import Machine
+
+
+@dataclass
+class State:
+    """What a training remembers beside weights and moments. ``batch`` counts within ``epoch``; ``step`` counts updates."""
+
+    step: int = 0
+    epoch: int = 0
+    batch: int = 0
+    best: float | None = None
+    best_loss: float | None = None
+    best_step: int = 0
+    waited: int = 0
+    since_drop: int = 0
+    evaluated: int = -1
+    drops: int = 0
+    finished: bool = False
+    seconds: float = 0.0
+    scores: dict[str, Any] = field(default_factory=dict)
+
+
+class Trainer:
+    """One training in one run folder. ``train()`` runs it to its end and returns the final scores."""
+
+    def __init__(self, recipe: Recipe, prepared: Prepared, run: Path, *, resume: bool) -> None:
+        self.recipe = recipe
+        self.run = run
+        self.checkpoints = run / "checkpoints"
+        self.train_split = prepared.splits["train"]
+        self.dev, self.test = prepared.splits.get("dev"), prepared.splits.get("test")
+        machine = Machine(recipe.runtime)
+        torch.manual_seed(recipe.seed)
+        self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
+        self.network = self.model.network
+        self.parameters = [p for p in self.network.parameters() if p.requires_grad]
+        self.optimizer = optim.optimizer(recipe.optim, self.parameters)
+        self.average = optim.average(recipe.optim, self.network)
+        self.state = State()
+        if resume:
+            self._restore(checkpoint.locate(f"{run}@last"))
+        if recipe.runtime.compile:
+            self.network.encoder.compile(dynamic=True)
+        self.metrics = Metrics(run / "metrics.jsonl", self.state.step)
+        self.progress = console.Progress(every=recipe.log.every_steps)
+
+    # --- the loop -------------------------------------------------------------------------------------------------------
+
+    def train(self) -> dict[str, Any]:
+        """Train to the end, or until a signal asks to stop.
+
+        Raises:
+            StoppedError, InterruptedTrainingError: after saving, on SIGTERM/SIGUSR1 and Ctrl-C.
+            NotFiniteError: the loss or a gradient is not finite; the last good checkpoint is named.
+            OutOfMemoryError: a batch did not fit.
+        """
+        console.log(self._describe())
+        with stop_signals() as stop:
+            while not self.state.finished:
+                batches = self._batches(self.state.epoch)
+                updates = math.ceil(len(batches) / self.recipe.train.accumulate)
+                self.progress.begin(updates, self.state.batch // self.recipe.train.accumulate, self._title())
+                while self.state.batch < len(batches) and not (self.state.finished or self._enough_steps()):
+                    self._update(batches)
+                    if self.state.batch < len(batches):
+                        self._after_update(last_of_epoch=False)
+                    if stop.asked:
+                        self._stop(stop.asked)
+                if self.state.batch >= len(batches):
+                    self.progress.end()
+                    self.state.epoch, self.state.batch = self.state.epoch + 1, 0
+                self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self._enough_steps()
+                self._after_update(last_of_epoch=True)
+                if stop.asked and not self.state.finished:
+                    self._stop(stop.asked)
+        self.progress.end()
+        return self._finish()
+
+    def rehearse(self) -> float:
+        """Three updates on the batches with most tokens, nothing saved; estimated seconds of an epoch."""
+        batches = self._batches(0)
+        widest = sorted(batches, key=lambda indices: -len(indices) * int(self.train_split.lengths[indices].max()))[:3]
+        self._update(widest)
+        before = self.state.seconds
+        for _ in range(2):
+            self.state.batch = 0
+            self._update(widest)
+        tokens = sum(int(self.train_split.lengths[i].sum()) for i in widest[: self.recipe.train.accumulate])
+        seconds = (self.state.seconds - before) / 2 * int(self.train_split.lengths.sum()) / tokens
+        console.log(f"dry run: one update works; about {seconds:,.0f} s an epoch on {self.model.machine.describe()}")
+        return seconds
+
+    def _update(self, batches: list[np.ndarray]) -> None:
+        """One update of the weights from ``accumulate`` batches; the gradient is that of their union."""
+        began = time.perf_counter()
+        state, section = self.state, self.recipe.optim
+        group = batches[state.batch : state.batch + self.recipe.train.accumulate]
+        torch.manual_seed(mixed_seed(self.recipe.seed, state.step))
+        self.network.train()
+        self.optimizer.zero_grad(set_to_none=True)
+        total = torch.zeros((), device=self.model.machine.device)
+        count = torch.zeros((), device=self.model.machine.device)
+        for indices in group:
+            with self._memory_guard(indices), self.model.machine.autocast():
+                loss = self.model.task.loss(self.network, self.train_split, indices, self.model.machine.device)
+                loss.total.backward()
+            total, count = total + loss.total.detach(), count + loss.count
+        for parameter in self.parameters:
+            if parameter.grad is not None:
+                parameter.grad /= count.clamp(min=1)
+        penalty = section.ternary_penalty
+        if penalty.weight > 0.0:
+            (penalty.weight * self.network.encoder.penalty(penalty.squared)).backward()
+        norm = nn.utils.clip_grad_norm_(self.parameters, section.clip or math.inf)
+        rate = optim.learning_rate(section, self._share_done(len(batches)), state.drops)
+        for options in self.optimizer.param_groups:
+            options["lr"] = rate
+        self._finite_guard(total, norm)
+        self.optimizer.step()
+        if self.average is not None:
+            self.average.update_parameters(self.network)
+        state.step += 1
+        state.batch += len(group)
+        seconds = time.perf_counter() - began
+        state.seconds += seconds
+        self._report(total, count, norm, rate, sum(int(self.train_split.lengths[i].sum()) for i in group), seconds)
+
+    def _after_update(self, *, last_of_epoch: bool) -> None:
+        """Evaluate and save where the recipe says so."""
+        state, section = self.state, self.recipe.eval
+        if section.every_steps is not None:
+            due = state.step % section.every_steps == 0
+        else:
+            due = last_of_epoch and state.epoch % section.every_epochs == 0
+        if (due or state.finished) and state.evaluated != state.step:
+            self._evaluate()
+            self._save()
+        elif self.recipe.save.every_steps is not None and state.step % self.recipe.save.every_steps == 0:
+            self._save()
+
+    def _evaluate(self) -> None:
+        """Score dev; remember the best; lower the rate or end the training where the recipe says so."""
+        state, section = self.state, self.recipe.optim.schedule
+        state.evaluated = state.step
+        if self.dev is None:
+            state.best_step = state.step
+            return
+        with self._averaged():
+            scores = task_scores(self.model, self.dev, final=False)
+        metric = self.model.task.metric
+        sign = 1.0 if self.model.task.larger_is_better else -1.0
+        key = (sign * scores[metric], -scores["loss"])
+        better = state.best is None or key > (sign * state.best, -(state.best_loss or 0.0))
+        if better:
+            state.best, state.best_loss, state.best_step = scores[metric], scores["loss"], state.step
+            state.waited = state.since_drop = 0
+            state.scores = {"dev": scores}
+        else:
+            state.waited, state.since_drop = state.waited + 1, state.since_drop + 1
+        self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores})
+        shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items() if name != "unknown_rate")
+        console.log(f"epoch {state.epoch} step {state.step}: dev {shown}{'  *' if better else ''}")
+        if isinstance(section, PlateauSchedule) and state.since_drop >= section.patience:
+            state.drops, state.since_drop = state.drops + 1, 0
+            state.finished |= optim.learning_rate(self.recipe.optim, 0.0, state.drops) < section.min_lr
+        patience = self.recipe.train.patience
+        if patience is not None and state.waited >= patience:
+            console.log(f"stopping early: {patience} evaluations without a better dev {metric}")
+            state.finished = True
+
+    def _finish(self) -> dict[str, Any]:
+        """Choose the channel on dev, score dev and test once with the best weights, and store both with them."""
+        best = checkpoint.locate(f"{self.run}@best")
+        verified = checkpoint.verify(best, training=True)
+        self.network.load_state_dict(verified.tensors("model.safetensors"))
+        self.model.step = self.state.best_step
+        if self.dev is not None and has_trees(self.dev) and self.recipe.eval.channel == "best":
+            self.model.reading = choose_channel(self.model, self.dev)
+        scores: dict[str, Any] = {}
+        for name, split in (("dev", self.dev), ("test", self.test)):
+            if split is not None:
+                scores[name] = dict(task_scores(self.model, split, final=True))
+                if has_trees(split):
+                    scores[name]["trees"] = tree_scores(self.model, split, self.model.reading, baselines=True)
+        rest = {name: content for name, content in verified.files.items() if name not in ("model.safetensors", checkpoint.SUMS)}
+        checkpoint.write(best, rest | self.model.texts(scores), {"model.safetensors": weights_of(self.network)})
+        return scores
+
+    # --- saving and resuming --------------------------------------------------------------------------------------------
+
+    def _save(self) -> None:
+        """Write a checkpoint of this moment and let `last` (and `best`) point at it."""
+        folder = self.checkpoints / f"step-{self.state.step:06d}"
+        self.model.step = self.state.step
+        with self._averaged():
+            tensors = {"model.safetensors": weights_of(self.network)}
+        tensors["training/optimizer.safetensors"] = checkpoint.optimizer_tensors(self.optimizer)
+        if self.average is not None:
+            tensors["training/weights.safetensors"] = weights_of(self.network)
+            tensors["training/average.safetensors"] = weights_of(self.average)
+        texts = self.model.texts({"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {})
+        texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
+        checkpoint.write(folder, texts, tensors)
+        checkpoint.link(folder, "last")
+        if self.state.best_step == self.state.step or not (self.checkpoints / "best").exists():
+            checkpoint.link(folder, "best")
+        checkpoint.prune(self.checkpoints, self.recipe.save.keep)
+
+    def _restore(self, folder: Path) -> None:
+        """Continue from a checkpoint."""
+        verified = checkpoint.verify(folder, training=True)
+        if "training/state.json" not in verified.files:
+            raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
+        self.state = State(**verified.json("training/state.json"))
+        weights = "training/weights.safetensors" if self.average is not None else "model.safetensors"
+        self.network.load_state_dict(verified.tensors(weights))
+        if self.average is not None:
+            self.average.load_state_dict(verified.tensors("training/average.safetensors"))
+        checkpoint.restore_optimizer(self.optimizer, verified.tensors("training/optimizer.safetensors"))
+        console.log(f"resuming {self.run} after step {self.state.step}")
+
+    @contextmanager
+    def _averaged(self) -> Iterator[None]:
+        """Within: the network has the averaged weights, if there are any."""
+        if self.average is None or int(self.average.n_averaged) == 0:
+            yield
+            return
+        own = {name: value.clone() for name, value in self.network.state_dict().items()}
+        self.network.load_state_dict(self.average.module.state_dict())
+        try:
+            yield
+        finally:
+            self.network.load_state_dict(own)
+
+    def _stop(self, number: int) -> None:
+        """Save and leave."""
+        self.progress.end()
+        self._save()
+        hint = f"continue with: probtrans train {self.run} --resume"
+        if number == signal.SIGINT:
+            raise InterruptedTrainingError(f"interrupted; saved step {self.state.step} of {self.run}", hint=hint)
+        name = signal.Signals(number).name
+        raise StoppedError(f"stopped by {name}; saved step {self.state.step} of {self.run}", hint=hint)
+
+    # --- small parts ----------------------------------------------------------------------------------------------------
+
+    def _batches(self, epoch: int) -> list[np.ndarray]:
+        section = self.recipe.train
+        return plan(
+            self.train_split.lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences
+        )
+
+    def _share_done(self, batches: int) -> float:
+        """Share of the training that lies behind the middle of the coming update."""
+        section, state = self.recipe.train, self.state
+        by_epochs = (state.epoch + min(state.batch + 0.5 * section.accumulate, batches) / batches) / section.epochs
+        return by_epochs if section.steps is None else max(by_epochs, (state.step + 0.5) / section.steps)
+
+    def _enough_steps(self) -> bool:
+        return self.recipe.train.steps is not None and self.state.step >= self.recipe.train.steps
+
+    def _finite_guard(self, loss: Tensor, norm: Tensor) -> None:
+        """Stop before a non-finite gradient reaches the weights. On a GPU looking costs a wait: once per interval."""
+        if loss.device.type != "cpu" and (self.state.step + 1) % self.recipe.log.every_steps:
+            return
+        if not bool(torch.isfinite(loss) & torch.isfinite(norm)):
+            what = "loss" if not bool(torch.isfinite(loss)) else "gradient"
+            good = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
+            raise NotFiniteError(
+                f"the {what} is not finite at step {self.state.step + 1}; last good checkpoint: {good[-1] if good else 'none'}",
+                hint="lower optim.lr, or set optim.clip",
+            )
+
+    @contextmanager
+    def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:
+        """Turn running out of memory into advice."""
+        try:
+            yield
+        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+            if isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
+                if "memory" not in str(error):
+                    raise
+            longest = int(self.train_split.lengths[indices].max())
+            raise OutOfMemoryError(
+                f"out of memory with a batch of {len(indices)} sentences, the longest of {longest} words",
+                hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate keeps the batch size",
+            ) from None
+
+    def _report(self, total: Tensor, count: Tensor, norm: Tensor, rate: float, words: int, seconds: float) -> None:
+        speed = words / max(seconds, 1e-9)
+        if self.state.step % self.recipe.log.every_steps:
+            self.progress.advance("")
+            return
+        loss = float(total) / max(float(count), 1.0)
+        self.metrics.write(
+            {
+                "step": self.state.step, "epoch": self.state.epoch, "split": "train", "loss": loss,
+                "grad_norm": float(norm), "lr": rate, "words_per_second": round(speed),
+            }
+        )  # fmt: skip
+        self.progress.advance(f"loss {loss:.3f}, {speed:,.0f} words/s")
+        self.progress.line(f"{self._title()} step {self.state.step}: loss {loss:.4f}, lr {rate:.2e}, {speed:,.0f} words/s")
+
+    def _title(self) -> str:
+        return f"epoch {self.state.epoch + 1}/{self.recipe.train.epochs}"
+
+    def _describe(self) -> str:
+        counts = self.network.parameter_counts()
+        words = int(self.train_split.lengths.sum())
+        return (
+            f"{self.recipe.name}: {counts['encoder']:,} encoder parameters (+ {counts['unary']:,} word scores, "
+            f"{counts['output']:,} output), {len(self.train_split):,} sentences, {words:,} tokens, "
+            f"{self.model.machine.describe()}"
+        )
+
+
+class Metrics:
+    """`metrics.jsonl`: one JSON object a line. Lines after ``step`` are from before a kill and are dropped."""
+
+    def __init__(self, path: Path, step: int) -> None:
+        kept = []
+        if path.exists():
+            for line in path.read_text(encoding="utf-8").splitlines():
+                try:
+                    if json.loads(line)["step"] <= step:
+                        kept.append(line)
+                except (ValueError, KeyError):  # the line that was being written when the process was killed
+                    continue
+        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        self.path = path
+
+    def write(self, values: dict[str, Any]) -> None:
+        """Append one line."""
+        with self.path.open("a", encoding="utf-8") as file:
+            file.write(json.dumps(values) + "\n")
+
+
+class StopRequest:
+    """Which signal asked to stop; 0 = none. A second one is not caught."""
+
+    def __init__(self) -> None:
+        self.asked = 0
+
+    def handle(self, number: int, frame: FrameType | None) -> None:
+        """Remember the signal, and let the next one act as usual."""
+        del frame
+        self.asked = number
+        signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
+
+
+@contextmanager
+def stop_signals() -> Iterator[StopRequest]:
+    """Within: SIGTERM, SIGUSR1 and Ctrl-C ask the loop to save and stop after the current update."""
+    request = StopRequest()
+    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
+    before = [signal.signal(number, request.handle) for number in numbers]
+    try:
+        yield request
+    finally:
+        for number, handler in zip(numbers, before, strict=True):
+            signal.signal(number, handler)
+
+
+def mixed_seed(seed: int, step: int) -> int:
+    """Seed of one update: well apart for neighbouring seeds and steps."""
+    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+

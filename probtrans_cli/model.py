@@ -1,0 +1,197 @@
+"""A task, its network and its vocabulary together: what training makes, a checkpoint holds, and eval and parse use."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from collections.abc import Iterator
+from dataclasses import dataclass
+from functools import cached_property
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch import nn
+
+from probtrans_cli import __version__, checkpoint, models, tasks
+from probtrans_cli.data.batches import plan
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
+from probtrans_cli.errors import CheckpointError, ProbtransError
+from probtrans_cli.models.heads import Network
+from probtrans_cli.recipe import Recipe, Runtime
+from probtrans_cli.recipe_source import dump_recipe, load_recipe
+from probtrans_cli.runtime import Machine
+from probtrans_cli.tasks.base import Evaluation, Task, tensor
+from probtrans_cli.trees import decode
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which head marginals are read as trees: ``channel`` (number or mean), ``iteration`` (1..T or -1), ``decoder``."""
+
+    channel: int | str
+    iteration: int
+    decoder: str
+    chosen_on: str | None = None
+
+    def describe(self) -> str:
+        """For people: `channel 3, last iteration, eisner`."""
+        iteration = "last iteration" if self.iteration == -1 else f"iteration {self.iteration}"
+        chosen = f", channel chosen on {self.chosen_on}" if self.chosen_on else ""
+        return f"channel {self.channel}, {iteration}, {self.decoder}{chosen}"
+
+
+@dataclass
+class Model:
+    """Everything that predicts. ``folder`` is the checkpoint it came from, None while it is being trained."""
+
+    recipe: Recipe
+    vocabulary: Vocabulary
+    labels: dict[str, list[str]]
+    task: Task
+    network: Network
+    machine: Machine
+    reading: Reading
+    folder: Path | None = None
+    step: int = 0
+
+    @classmethod
+    def new(cls, recipe: Recipe, vocabulary: Vocabulary, labels: dict[str, list[str]], machine: Machine) -> Model:
+        """A model with fresh weights, drawn from torch's default generator."""
+        task = tasks.build(recipe.task, vocabulary, labels)
+        network = Network(vocabulary.size, models.build(recipe.model), task.outputs).to(machine.device)
+        channel: int | str = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
+        reading = Reading(channel, recipe.eval.iteration, recipe.eval.decode)
+        return cls(recipe, vocabulary, labels, task, network, machine, reading)
+
+    @classmethod
+    def load(cls, name: str, runtime: Runtime | None = None) -> Model:
+        """The model of a CKPT argument.
+
+        Raises:
+            CheckpointError: there is none, it is damaged, or it was written by another version of the format.
+        """
+        folder = checkpoint.locate(name)
+        verified = checkpoint.verify(folder)
+        config = verified.json("config.json")
+        if config.get("format") != checkpoint.FORMAT:
+            raise CheckpointError(
+                f"{folder}: format {config.get('format')!r}, this probtrans reads {checkpoint.FORMAT}",
+                hint=f"it was written by {config.get('tool')}",
+            )
+        try:
+            recipe = load_recipe(str(folder / "recipe.yaml"))
+        except ProbtransError as error:
+            raise CheckpointError(f"{folder / 'recipe.yaml'}: {error.message}", hint=error.hint) from None
+        labels = verified.json("labels.json")
+        model = cls.new(recipe, load_vocabulary(folder), labels, Machine(runtime or recipe.runtime))
+        weights = verified.tensors("model.safetensors")
+        try:
+            model.network.load_state_dict(weights)
+        except RuntimeError as error:
+            raise CheckpointError(f"{folder}: the weights do not fit the recipe: {error}") from None
+        model.network.float().eval()
+        model.reading, model.folder, model.step = Reading(**config["trees"]), folder, config["step"]
+        return model
+
+    def texts(self, eval_scores: dict[str, Any]) -> dict[str, str | bytes]:
+        """The files of a distributable checkpoint, but for the weights."""
+        counts = self.network.parameter_counts()
+        config = {
+            "format": checkpoint.FORMAT,
+            "tool": f"probtrans {__version__}",
+            "name": self.recipe.name,
+            "task": self.recipe.task.kind,
+            "step": self.step,
+            "vocabulary_size": self.vocabulary.size,
+            "outputs": self.task.outputs,
+            "parameters": counts,
+            "trees": vars(self.reading),
+        }
+        return {
+            "config.json": _json(config),
+            "labels.json": _json(self.labels),
+            "eval.json": _json(eval_scores),
+            "recipe.yaml": dump_recipe(self.recipe, [f"Recipe of this checkpoint, resolved, probtrans {__version__}"]),
+            "README.md": _readme(self, counts, eval_scores),
+            **self.vocabulary_files,
+        }
+
+    @cached_property
+    def vocabulary_files(self) -> dict[str, bytes]:
+        """The vocabulary's files by name."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            self.vocabulary.save(folder)
+            return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    def evaluation(self) -> Evaluation:
+        """How this model's evaluations run."""
+        words = self.recipe.eval.batch_words
+        return Evaluation(
+            batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False),
+            device=self.machine.device,
+            autocast=self.machine.autocast,
+        )
+
+    @torch.no_grad()
+    def arcs(self, split: Split) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Head marginals of a split, batch by batch, from unmasked input.
+
+        Yields sentence indices [b], arcs [b, T, h, n, n (+ root)] between words, and the mask of real words [b, n].
+        """
+        self.network.eval()
+        how = self.evaluation()
+        for indices in how.over(split):
+            ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
+            with how.autocast():
+                arcs = self.network.encode(ids, ids != self.vocabulary.PAD, arcs=True).arcs
+            assert arcs is not None, "an encoder returns arcs when asked"
+            mask = split.padded("frequency", indices, -1) >= 0
+            values = arcs.float().cpu().numpy()
+            if split.has("first"):  # the first piece stands for the word
+                first = split.padded("first", indices, 0)[:, None, None]
+                values = np.take_along_axis(values, first[..., :, None], axis=-2)
+                values = np.take_along_axis(values, first[..., None, :], axis=-1)
+            yield indices, values, mask
+
+    def trees(self, split: Split, reading: Reading) -> list[np.ndarray]:
+        """Decoded heads of every sentence: 0 = root, 1..n."""
+        heads: list[np.ndarray] = [np.zeros(0, dtype=np.int64)] * len(split)
+        for indices, arcs, mask in self.arcs(split):
+            scores = decode.arc_scores(arcs, reading.channel, reading.iteration)
+            for index, row, real in zip(indices, decode.decode(scores, mask, reading.decoder), mask, strict=True):
+                heads[index] = row[real]
+        return heads
+
+
+def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
+    """A network's weights on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
+
+
+def _json(value: Any) -> str:
+    return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
+
+
+def _readme(model: Model, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
+    """Model card of a checkpoint."""
+    scores = "\n".join(
+        f"- {split}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
+        for split, values in eval_scores.items()
+        if isinstance(values, dict)
+    )
+    section = model.recipe.model
+    return f"""# {model.recipe.name}
+
+A probabilistic transformer (Wu & Tu, Findings of ACL 2023) trained by probtrans {__version__}, task
+`{model.recipe.task.kind}`, after {model.step} updates: {section.labels} labels, {section.channels} channels,
+{section.iterations} iterations, {counts["encoder"]:,} encoder parameters, {model.vocabulary.size:,} vocabulary entries.
+
+{scores}
+
+Use it with `probtrans parse FOLDER` and `probtrans eval FOLDER`. The folder is complete: weights (safetensors),
+vocabulary, labels, recipe; `SHA256SUMS` holds the checksum of every file.
+"""

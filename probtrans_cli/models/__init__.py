@@ -1,0 +1,25 @@
+"""Encoders by name. ``build`` makes one from the ``model`` section of a recipe, or from a plain dict of it."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from typing import Any
+
+from probtrans_cli.models.base import Encoded
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.recipe import ProbabilisticTransformer
+
+__all__ = ["ENCODERS", "Encoded", "build"]
+
+ENCODERS = {"probabilistic": (ProbabilisticTransformer, ProbabilisticEncoder)}
+
+
+def build(section: ProbabilisticTransformer | Mapping[str, Any]) -> ProbabilisticEncoder:
+    """The encoder that a recipe's ``model`` section describes; ``.double()`` for float64.
+
+    Raises ``KeyError`` for an unknown ``kind`` and pydantic's ``ValidationError`` for wrong values of a plain dict.
+    """
+    if isinstance(section, Mapping):
+        schema, _ = ENCODERS[section.get("kind", "probabilistic")]
+        section = schema.model_validate(dict(section))
+    return ENCODERS[section.kind][1](section)

@@ -1,0 +1,1 @@
+"""The probabilistic transformer of Wu & Tu (Findings of ACL 2023)."""

@@ -1,0 +1,39 @@
+"""Optimizer, learning rate and weight average, as a recipe's ``optim`` section describes them."""
+
+from __future__ import annotations
+
+import math
+
+import torch
+from torch import nn
+from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+
+from probtrans_cli.recipe import CosineSchedule, Optim, PlateauSchedule
+
+
+def optimizer(section: Optim, parameters: list[nn.Parameter]) -> torch.optim.Adam:
+    """Adam with decay in the gradient, or AdamW; one fused kernel for all parameters."""
+    kind = torch.optim.AdamW if section.kind == "adamw" else torch.optim.Adam
+    return kind(
+        parameters, lr=section.lr, betas=section.betas, eps=section.eps, weight_decay=section.weight_decay, fused=True
+    )
+
+
+def learning_rate(section: Optim, progress: float, drops: int) -> float:
+    """Rate after a share ``progress`` of all steps and ``drops`` plateaus: a pure function, so resuming is exact."""
+    schedule = section.schedule
+    if isinstance(schedule, PlateauSchedule):
+        return section.lr * schedule.factor**drops
+    if not isinstance(schedule, CosineSchedule):
+        return section.lr
+    if progress < schedule.warmup:
+        return section.lr * progress / schedule.warmup
+    rest = min((progress - schedule.warmup) / (1.0 - schedule.warmup), 1.0)
+    return section.lr * (schedule.final + (1.0 - schedule.final) * 0.5 * (1.0 + math.cos(math.pi * rest)))
+
+
+def average(section: Optim, network: nn.Module) -> AveragedModel | None:
+    """Exponential moving average of the weights, or None."""
+    if section.ema is None:
+        return None
+    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(section.ema))

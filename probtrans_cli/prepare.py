@@ -1,0 +1,346 @@
+"""`prepare`: from the corpora of a recipe to a folder of encoded splits, once; then "up to date" until they change.
+
+    prepared/NAME-FINGERPRINT/
+      manifest.json                 sources with sha256, counts, the data section: what the folder was made from
+      vocabulary.json [spm.model]   from the training file only
+      labels.json                   from the training file only
+      train.arrow [dev.arrow test.arrow]
+
+The folder is written under another name, synced and renamed: it is whole or not there.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import os
+import shutil
+import tempfile
+import time
+from collections import Counter
+from collections.abc import Iterator
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probtrans_cli import __version__
+from probtrans_cli.data.readers import SPLITS, Source, display_name, expand_home, find_sources, format_of
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split, encode_table, write_split
+from probtrans_cli.data.vocabulary import (
+    SUBWORDS_FILE,
+    UNKNOWN,
+    WORDS_FILE,
+    Vocabulary,
+    build_vocabulary,
+    load_vocabulary,
+)
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.recipe import Data, Recipe
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+    from rich.console import Group
+
+FORMAT = 1  # of the prepared folder; another number makes every older folder stale
+MANIFEST, LABELS = "manifest.json", "labels.json"
+COLUMNS = ("upos", "xpos")  # that can be learned
+QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "max": 1.0}
+_OURS = {MANIFEST, LABELS, WORDS_FILE, SUBWORDS_FILE, *(f"{split}.arrow" for split in SPLITS)}
+_KEYS = {"format", "version", "data", "fingerprint", "sources", "vocabulary", "labels", "splits", "files"}
+_ABANDONED = 6 * 3600  # seconds after which an unfinished folder of a killed process is removed
+
+
+@dataclass(slots=True)
+class Prepared:
+    """An encoded corpus: what training, evaluation and parsing need to know about the data."""
+
+    folder: Path
+    """Where it is (or, after ``check``, would be)."""
+    vocabulary: Vocabulary
+    """From word to ids."""
+    labels: dict[str, list[str]]
+    """Labels of `upos` and `xpos` in the training file, by falling count; the index is the label id."""
+    splits: dict[str, Split]
+    """`train` and, where the recipe names them, `dev` and `test`."""
+    manifest: dict[str, Any]
+    """The content of manifest.json."""
+    fresh: bool
+    """True if it was made now, False if it was up to date."""
+
+
+def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prepared:
+    """Encode the corpora of a recipe, unless the prepared folder is up to date.
+
+    Args:
+        recipe: its sections ``data`` and ``task`` matter, and its name.
+        force: make the folder again even if it is up to date.
+        check: read and count everything, but write nothing.
+
+    Raises:
+        DataError: a corpus is missing, malformed, empty, or lacks the column that the task predicts.
+        RecipeError: a sentencepiece vocabulary of this size cannot be made from the corpus.
+        UsageError: the target folder holds something else.
+    """
+    folder = _folder_of(recipe)
+    _check_target(folder)
+    old = _read_manifest(folder)
+    known = {
+        (entry["path"], entry["bytes"], entry["mtime_ns"]): entry["sha256"]
+        for entries in (old["sources"].values() if old else ())
+        for entry in entries
+    }
+    sources = find_sources(recipe.data, known)
+    if not (force or check) and _up_to_date(folder, old, recipe.data, sources):
+        prepared = open_prepared(folder)
+        _check_task(recipe, prepared, sources)
+        return prepared
+    prepared, tables = _encode_all(recipe, folder, sources)
+    _check_task(recipe, prepared, sources)
+    if check:
+        return prepared
+    _write_folder(prepared, tables)
+    made = open_prepared(folder)  # what training will read, mapped into memory instead of held in it
+    made.fresh = True
+    return made
+
+
+def open_prepared(folder: Path) -> Prepared:
+    """Open a folder that :func:`prepare` made, without looking at its sources.
+
+    Raises:
+        DataError: it is missing, of another format, or damaged.
+    """
+    manifest = _read_manifest(folder)
+    if manifest is None:
+        hint = "run `probtrans prepare RECIPE`"
+        raise DataError(f"{folder}: no prepared corpus of this version of probtrans there", hint=hint)
+    try:
+        labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))
+    except (OSError, ValueError) as error:
+        raise DataError(f"{folder / LABELS}: {error}", hint="run `probtrans prepare --force`") from None
+    splits = {name: Split.open(folder / f"{name}.arrow") for name in manifest["splits"]}
+    return Prepared(folder, load_vocabulary(folder), labels, splits, manifest, fresh=False)
+
+
+# --- the folder -------------------------------------------------------------------------------------------------------
+
+
+def _canonical(data: Data) -> dict[str, Any]:
+    """The data section without the folder's own name, which changes nothing about its content."""
+    return data.model_dump(mode="json", exclude={"prepared"})
+
+
+def _folder_of(recipe: Recipe) -> Path:
+    if recipe.data.prepared is not None:
+        return expand_home(recipe.data.prepared)
+    canonical = json.dumps(_canonical(recipe.data), sort_keys=True, separators=(",", ":"))
+    return Path("prepared") / f"{recipe.name}-{hashlib.sha256(canonical.encode()).hexdigest()[:8]}"
+
+
+def _read_manifest(folder: Path) -> dict[str, Any] | None:
+    try:
+        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+    except (OSError, ValueError):
+        return None
+    complete = isinstance(manifest, dict) and manifest.keys() >= _KEYS and manifest["format"] == FORMAT
+    return manifest if complete else None
+
+
+def _check_target(folder: Path) -> None:
+    """Refuse to replace what is not a prepared corpus: ``data.prepared: .`` must not cost the user a folder."""
+    if not folder.exists():
+        return
+    strangers = [folder] if not folder.is_dir() else [path for path in folder.iterdir() if path.name not in _OURS]
+    if strangers:
+        hint = "choose another data.prepared, or move the folder away"
+        raise UsageError(f"{folder} is not a prepared corpus: it holds {strangers[0].name}", hint=hint)
+
+
+def _up_to_date(folder: Path, old: dict[str, Any] | None, data: Data, sources: list[Source]) -> bool:
+    if old is None or old["data"] != _canonical(data):
+        return False
+    before = [(split, entry["sha256"]) for split in old["sources"] for entry in old["sources"][split]]
+    if before != [(source.split, source.sha256) for source in sources]:
+        return False
+    return all((folder / name).is_file() and (folder / name).stat().st_size == n for name, n in old["files"].items())
+
+
+def _write_folder(prepared: Prepared, tables: dict[str, pa.Table]) -> None:
+    folder = prepared.folder
+    try:
+        folder.parent.mkdir(parents=True, exist_ok=True)
+        _remove_abandoned(folder)
+        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".part", dir=folder.parent))
+        try:
+            _fill(new, prepared, tables)
+            _replace(new, folder)
+        finally:
+            shutil.rmtree(new, ignore_errors=True)
+    except OSError as error:
+        hint = "choose another data.prepared"
+        raise DataError(
+            f"{error.filename or folder}: cannot be written: {error.strerror or error}", hint=hint
+        ) from None
+
+
+def _fill(new: Path, prepared: Prepared, tables: dict[str, pa.Table]) -> None:
+    umask = os.umask(0)
+    os.umask(umask)
+    new.chmod(0o777 & ~umask)  # mkdtemp makes private folders
+    prepared.vocabulary.save(new)
+    (new / LABELS).write_text(json.dumps(prepared.labels, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
+    for name, table in tables.items():
+        write_split(new / f"{name}.arrow", table)
+    prepared.manifest["files"] = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
+    text = json.dumps(prepared.manifest, ensure_ascii=False, indent=1)
+    (new / MANIFEST).write_text(text + "\n", encoding="utf-8")
+    for path in (*new.iterdir(), new):
+        _sync(path)
+
+
+def _replace(new: Path, folder: Path) -> None:
+    """Put the new folder in the old one's place; a full folder cannot be renamed over, so the old one steps aside."""
+    aside = new.with_suffix(".old")
+    if folder.exists():
+        folder.rename(aside)
+    try:
+        new.rename(folder)
+    except BaseException:  # Ctrl-C between the two renames included
+        if aside.exists() and not folder.exists():
+            aside.rename(folder)
+        raise
+    _sync(folder.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    for path in [*folder.parent.glob(f".{folder.name}-*.part"), *folder.parent.glob(f".{folder.name}-*.old")]:
+        if time.time() - path.stat().st_mtime > _ABANDONED:
+            shutil.rmtree(path, ignore_errors=True)
+
+
+def _sync(path: Path) -> None:
+    descriptor = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(descriptor)
+    finally:
+        os.close(descriptor)
+
+
+# --- encoding ---------------------------------------------------------------------------------------------------------
+
+
+def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Prepared, dict[str, pa.Table]]:
+    data = recipe.data
+    counts: dict[str, Counter[str]] = {column: Counter() for column in COLUMNS}
+
+    def training_words() -> Iterator[list[str]]:
+        for sentence in _sentences(sources, "train", data):
+            for column in COLUMNS:
+                counts[column].update(getattr(sentence, column) or ())
+            yield sentence.words
+
+    vocabulary = build_vocabulary(data.vocabulary, training_words())
+    labels = {column: _by_count(counts[column]) for column in COLUMNS}
+    names = [split for split in SPLITS if any(source.split == split for source in sources)]
+    tables = {name: encode_table(_sentences(sources, name, data), vocabulary, labels) for name in names}
+    splits = {name: Split(table) for name, table in tables.items()}
+    manifest = {
+        "format": FORMAT,
+        "version": __version__,
+        "data": _canonical(data),
+        "fingerprint": _fingerprint(data, sources),
+        "sources": {name: [source.entry() for source in sources if source.split == name] for name in names},
+        "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size},
+        "labels": {column: {label: counts[column][label] for label in labels[column]} for column in COLUMNS},
+        "splits": {name: _statistics(split) for name, split in splits.items()},
+    }
+    return Prepared(folder, vocabulary, labels, splits, manifest, fresh=True), tables
+
+
+def _sentences(sources: list[Source], split: str, data: Data) -> Iterator[Sentence]:
+    for source in sources:
+        if source.split == split:
+            yield from source.sentences(data)
+
+
+def _by_count(counts: Counter[str]) -> list[str]:
+    """Labels by falling count, equal counts alphabetically; `_` is the absence of one."""
+    return sorted((label for label in counts if label != "_"), key=lambda label: (-counts[label], label))
+
+
+def _statistics(split: Split) -> dict[str, Any]:
+    words, tokens = int(split.words.sum()), int(split.lengths.sum())
+    lengths = np.quantile(split.lengths, list(QUANTILES.values()), method="inverted_cdf")
+    return {
+        "sentences": len(split),
+        "words": words,
+        "tokens": tokens,
+        "unknown": int((split.column("ids") == UNKNOWN).sum()) / tokens,  # share of tokens that the model cannot tell
+        "unseen": int((split.column("frequency") == 0).sum()) / words,  # share of words without a training count
+        "length": {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)},
+        "columns": [name for name in ("upos", "xpos", "heads") if split.has(name)],
+    }
+
+
+def _fingerprint(data: Data, sources: list[Source]) -> str:
+    """One sha256 of all that determines the encoded corpus: the options and the bytes, not where they lie."""
+    content = {
+        "format": FORMAT,
+        "vocabulary": data.vocabulary.model_dump(mode="json"),
+        "sources": [(source.split, format_of(source.path, data.format), source.sha256) for source in sources],
+    }
+    return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+
+
+def _check_task(recipe: Recipe, prepared: Prepared, sources: list[Source]) -> None:
+    """A tagging task needs its column in every split."""
+    if recipe.task.kind != "tagging":
+        return
+    column = recipe.task.column
+    for name, split in prepared.splits.items():
+        if split.has(column) and (name != "train" or prepared.labels[column]):
+            continue
+        files = [source.path for source in sources if source.split == name]
+        shown = ", ".join(display_name(path) for path in files)
+        if all(format_of(path, recipe.data.format) == "text" for path in files):
+            hint = "give a CoNLL-U file (data.format=conllu if its name does not end in .conllu)"
+            raise DataError(f"{shown}: plain text has no {column.upper()} column to learn tagging from", hint=hint)
+        others = [other for other in COLUMNS if other != column and split.has(other)]
+        hint = f"set task.column={others[0]}" if others else "give a tagged treebank, or train with task.kind mlm"
+        raise DataError(f"{shown}: every {column.upper()} is `_`, so there is no tagging to learn", hint=hint)
+
+
+# --- report -----------------------------------------------------------------------------------------------------------
+
+
+def report(prepared: Prepared) -> Group:
+    """Return what to show on the screen: a table of the splits, and the vocabulary and labels in a line each."""
+    from rich.console import Group  # noqa: PLC0415  (only where something is shown)
+    from rich.table import Table  # noqa: PLC0415
+    from rich.text import Text  # noqa: PLC0415
+
+    manifest = prepared.manifest
+    subwords = manifest["vocabulary"]["kind"] != "words"
+    table = Table(box=None, pad_edge=False)
+    table.add_column("split")
+    for heading in ("sentences", "words", *(["pieces"] if subwords else []), "unknown", "unseen", *QUANTILES):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, split in manifest["splits"].items():
+        row = [f"{split['sentences']:,}", f"{split['words']:,}"]
+        row += [f"{split['tokens']:,}"] if subwords else []
+        row += [f"{split['unknown']:.2%}", f"{split['unseen']:.2%}"]
+        table.add_row(name, *row, *(str(length) for length in split["length"].values()))
+    size = manifest["vocabulary"]["size"]
+    lines = [f"vocabulary  {size:,} {'pieces' if subwords else 'words'} (3 special); min to max: sentence lengths"]
+    for column, counts in manifest["labels"].items():
+        if counts:
+            shown = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:20])
+            more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""
+            lines.append(f"{column}  {len(counts)} labels: {shown}{more}")
+    state = "prepared" if prepared.fresh else "up to date"
+    # Text, not str: labels are the user's and must not be read as markup.
+    return Group(table, *(Text(line) for line in lines), Text(f"{state}: {prepared.folder}"))

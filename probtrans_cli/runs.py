@@ -1,0 +1,168 @@
+"""The verb `train`: run folders, repeated seeds, and the report at the end. The loop itself is in ``engine.py``."""
+
+from __future__ import annotations
+
+import json
+import math
+import shutil
+import sys
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli import __version__, checkpoint, console
+from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
+from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe_source import dump_recipe, load_recipe
+
+# Sections that may differ when a run is resumed: they do not change what is computed.
+MAY_CHANGE = {"log", "save", "runtime"}
+
+
+def train(
+    source: str,
+    overrides: Sequence[str],
+    *,
+    run: Path | None,
+    resume: bool,
+    overwrite: bool,
+    seeds: Sequence[int] | None,
+    dry_run: bool,
+) -> dict[str, Any]:
+    """Train one run, or one for each of ``seeds``, and return the final scores (with mean and s.d. over seeds)."""
+    if resume and overwrite:
+        raise UsageError("--resume and --overwrite exclude each other", hint="give one of them")
+    recipe = load_recipe(source, overrides).resolved()
+    if run is None:
+        given = Path(source)
+        run = given if given.is_dir() and (given / "recipe.yaml").exists() else Path("runs") / recipe.name
+    if seeds is None:
+        return train_one(recipe, run, source, resume=resume, overwrite=overwrite, dry_run=dry_run)
+    if len(set(seeds)) != len(seeds):
+        raise UsageError(f"--seeds names a seed twice: {','.join(map(str, seeds))}")
+    runs = []
+    for seed in seeds:
+        console.log(f"seed {seed} of {','.join(map(str, seeds))}")
+        folder = run.with_name(f"{run.name}-seed{seed}")
+        one = recipe.model_copy(update={"seed": seed})
+        runs.append(train_one(one, folder, source, resume=resume, overwrite=overwrite, dry_run=dry_run))
+    return {"name": recipe.name, "seeds": list(seeds), **({} if dry_run else over_seeds(runs)), "runs": runs}
+
+
+def train_one(
+    recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool, dry_run: bool
+) -> dict[str, Any]:
+    """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``."""
+    from probtrans_cli.prepare import prepare  # noqa: PLC0415
+
+    if not dry_run:
+        _claim(recipe, run, source, resume=resume, overwrite=overwrite)
+    else:
+        prepared = prepare(recipe)
+        return _dry_run(recipe, run, prepared)
+    console.STATE.open_log(run / "log.txt")
+    try:
+        prepared = prepare(recipe)
+        console.log(f"{'prepared' if prepared.fresh else 'up to date'}: {prepared.folder}")
+        from probtrans_cli.engine import Trainer  # noqa: PLC0415
+
+        begin = not (resume and (run / "checkpoints" / "last").exists())
+        if begin:
+            _write_recipe(recipe, run, prepared.manifest)
+        trainer = Trainer(recipe, prepared, run, resume=not begin)
+        scores = trainer.train()
+    except BaseException as error:
+        code = error.exit_code if isinstance(error, ProbtransError) else 130 if isinstance(error, KeyboardInterrupt) else 1
+        _write_exit(run, code, str(error) or type(error).__name__)
+        raise
+    finally:
+        console.STATE.close_log()
+    result = {
+        "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
+        "seconds": round(trainer.state.seconds, 1), **scores,
+    }  # fmt: skip
+    _write_exit(run, 0, "done")
+    return result
+
+
+def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
+    """Make the run folder ours, or say why not."""
+    if run.exists() and not run.is_dir():
+        raise UsageError(f"{run} is a file", hint="choose another --run folder")
+    checkpoint.recover(run / "checkpoints")
+    occupied = run.is_dir() and any(run.iterdir())
+    if occupied and overwrite:
+        if not (run / "recipe.yaml").exists():
+            raise UsageError(f"{run} is not a run folder: it has no recipe.yaml; nothing was removed")
+        shutil.rmtree(run)
+    elif occupied and resume:
+        _check_same(recipe, run)
+    elif occupied:
+        command = f"probtrans train {source} --run {run}"
+        raise UsageError(f"{run} is not empty", hint=f"continue it:  {command} --resume\nstart afresh: {command} --overwrite")
+    run.mkdir(parents=True, exist_ok=True)
+
+
+def _check_same(recipe: Recipe, run: Path) -> None:
+    """Refuse to resume a run with a recipe that computes something else."""
+    path = run / "recipe.yaml"
+    if not path.exists():
+        return
+    old, new = load_recipe(str(path)).resolved().model_dump(), recipe.model_dump()
+    different = [name for name in new if name not in MAY_CHANGE and old[name] != new[name]]
+    if different:
+        raise RecipeError(
+            f"{path}: the run was started with another {', '.join(different)}",
+            hint=f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR",
+        )
+
+
+def _write_recipe(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
+    sources = [entry for entries in manifest["sources"].values() for entry in entries]
+    header = [
+        f"Resolved recipe of this run. Made by probtrans {__version__}, Python {sys.version.split()[0]}.",
+        "Command: " + " ".join(["probtrans", *sys.argv[1:]]),
+        *(f"Data: {entry['path']} sha256 {entry['sha256']}" for entry in sources),
+    ]
+    (run / "recipe.yaml").write_text(dump_recipe(recipe, header), encoding="utf-8")
+
+
+def _write_exit(run: Path, code: int, reason: str) -> None:
+    (run / "exit.json").write_text(json.dumps({"exit": code, "reason": reason}) + "\n", encoding="utf-8")
+
+
+def _dry_run(recipe: Recipe, run: Path, prepared: Any) -> dict[str, Any]:
+    """Build the model and do one update on the widest batch, without writing a run."""
+    import tempfile  # noqa: PLC0415
+
+    from probtrans_cli.engine import Trainer  # noqa: PLC0415
+
+    with tempfile.TemporaryDirectory() as folder:
+        seconds = Trainer(recipe, prepared, Path(folder), resume=False).rehearse()
+    return {
+        "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
+        "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * recipe.train.epochs, 1),
+    }  # fmt: skip
+
+
+def over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation of every score over runs, on test where there is one, else on dev."""
+    split = "test" if all("test" in run for run in runs) else "dev"
+    flat = [flattened(run.get(split, {})) for run in runs]
+    names = [name for name in flat[0] if all(name in scores for scores in flat)]
+    mean = {name: sum(scores[name] for scores in flat) / len(flat) for name in names}
+    spread = {
+        name: math.sqrt(sum((scores[name] - mean[name]) ** 2 for scores in flat) / (len(flat) - 1)) if len(flat) > 1 else None
+        for name in names
+    }
+    return {"split": split, "mean": mean, "sd": spread}
+
+
+def flattened(scores: dict[str, Any]) -> dict[str, float]:
+    """Numbers of a score report by name; of tree scores, UAS and UUAS with punctuation removed, all lengths."""
+    flat = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
+    trees = scores.get("trees", {})
+    main = trees.get("no_punct") or trees.get("with_punct")
+    if main:
+        flat |= {name: float(main["all"][name]) for name in ("uas", "uuas") if main["all"][name] is not None}
+    return flat

@@ -1,0 +1,73 @@
+"""Masked language modelling (Wu & Tu 2023, D.1): hide 30 % of the words, predict them, never `<unk>`."""
+
+from __future__ import annotations
+
+import math
+
+import numpy as np
+import torch
+from torch import Tensor
+from torch.nn import functional
+
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.models.heads import Network
+from probtrans_cli.recipe import MaskedLanguageModel
+from probtrans_cli.tasks.base import Evaluation, Loss, Task, tensor
+
+# Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
+EVALUATION_SEED = 20_230_000
+
+
+class MaskedLanguageModelling(Task):
+    """Loss: mean cross entropy over hidden words. Score: perplexity over fixed mask draws."""
+
+    metric = "perplexity"
+    larger_is_better = False
+
+    def __init__(self, section: MaskedLanguageModel, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
+        del labels
+        self.section = section
+        self.size = vocabulary.size
+        self.pad, self.unknown, self.mask = vocabulary.PAD, vocabulary.UNKNOWN, vocabulary.MASK
+
+    @property
+    def outputs(self) -> int:
+        """One score per vocabulary entry."""
+        return self.size
+
+    def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor) -> Loss:
+        """Cross entropy at the words hidden by a uniform ``draw [b, n]``."""
+        hidden = (draw < self.section.mask_rate) & (ids != self.pad) & (ids != self.unknown)
+        scores = network(ids.masked_fill(hidden, self.mask), ids != self.pad, hidden)
+        return Loss(functional.cross_entropy(scores.float(), ids[hidden], reduction="sum"), hidden.sum())
+
+    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
+        """Training loss with masks drawn afresh."""
+        ids = tensor(split.padded("ids", indices, self.pad), device)
+        return self._hidden_loss(network, ids, torch.rand(ids.shape).to(device))
+
+    @torch.no_grad()
+    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
+        """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
+        draws = self.section.eval_masks if final else self.section.dev_masks
+        losses = np.array([self._mean_loss(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
+        perplexities = np.exp(np.minimum(losses, 700.0))
+        scores = {"perplexity": math.exp(min(float(losses.mean()), 700.0)), "loss": float(losses.mean())}
+        if draws > 1:
+            scores["perplexity_se"] = float(perplexities.std(ddof=1) / math.sqrt(draws))
+            scores["masks"] = float(draws)
+        return scores
+
+    def _mean_loss(self, network: Network, split: Split, how: Evaluation, seed: int) -> float:
+        """Mean loss under one mask draw, which depends on the corpus and the seed, not on the batches."""
+        uniform = np.random.default_rng(seed).random(int(split.lengths.sum()), dtype=np.float32)
+        total = count = 0.0
+        for indices in how.over(split):
+            ids = tensor(split.padded("ids", indices, self.pad), how.device)
+            draw = tensor(split.padded_values(uniform, indices, 1.0), how.device)
+            with how.autocast():
+                loss = self._hidden_loss(network, ids, draw)
+            total += float(loss.total)
+            count += float(loss.count)
+        return total / max(count, 1.0)

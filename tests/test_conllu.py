@@ -1,0 +1,320 @@
+"""The CoNLL-U codec: what it reads, what it refuses and where, and that writing loses nothing."""
+
+from __future__ import annotations
+
+import os
+from collections.abc import Iterator
+from pathlib import Path
+
+import conllu
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probtrans_cli.data.conllu import read_conllu, with_heads
+from probtrans_cli.data.readers import find, open_lines, read_corpus, read_text
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+
+BLOCK = """\
+# sent_id = 1
+# text = It's a dog.
+0.1\tso\tso\tADV\tRB\t_\t_\t_\t0:dep\t_
+1-2\tIt's\t_\t_\t_\t_\t_\t_\t_\t_
+1\tIt\tit\tPRON\tPRP\tCase=Nom|Number=Sing\t4\tnsubj\t4:nsubj\t_
+2\t's\tbe\tAUX\tVBZ\t_\t4\tcop\t4:cop\tGloss=is
+3\ta\ta\tDET\tDT\t_\t4\tdet\t4:det\t_
+4\tdog\tdog\tNOUN\tNN\t_\t0\troot\t0:root\tSpaceAfter=No|Head=9
+4.1\tand\tand\tCCONJ\tCC\t_\t_\t_\t4:cc\t_
+4.2\tso\tso\tADV\tRB\t_\t_\t_\t4:conj\t_
+5\t.\t.\tPUNCT\t.\t_\t4\tpunct\t4:punct\t_
+"""
+
+
+def read(text: str, name: str = "x.conllu") -> list[Sentence]:
+    return list(read_conllu(text.splitlines(keepends=True), name))
+
+
+def word(id: str | int, form: str = "a", head: str | int = "_", misc: str = "_") -> str:
+    return f"{id}\t{form}\t_\t_\t_\t_\t{head}\t_\t_\t{misc}"
+
+
+def test_reads_words_without_multiword_tokens_and_empty_nodes() -> None:
+    (sentence,) = read("\n\n" + BLOCK)
+    assert sentence.words == ["It", "'s", "a", "dog", "."]
+    assert sentence.upos == ["PRON", "AUX", "DET", "NOUN", "PUNCT"]
+    assert sentence.xpos == ["PRP", "VBZ", "DT", "NN", "."]
+    assert sentence.heads == [4, 4, 4, 0, 4]
+    assert sentence.rows == [4, 5, 6, 7, 10]
+    assert sentence.lines == BLOCK.splitlines()
+    assert sentence.where == "x.conllu:3"
+
+
+def test_columns_that_are_not_there_are_none() -> None:
+    (sentence,) = read(word(1) + "\n" + word(2, head=1) + "\n")
+    assert (sentence.upos, sentence.xpos, sentence.heads) == (None, None, None)
+
+
+def test_windows_line_ends_and_many_blank_lines() -> None:
+    text = f"{word(1)}\r\n\r\n\r\n\r\n{word(1, 'b')}\r\n"
+    assert [sentence.words for sentence in read_conllu(text.split("\n"), "x")] == [["a"], ["b"]]
+
+
+def test_forms_with_spaces_and_odd_characters() -> None:
+    forms = ["2 1/2", "_", "#", "\u2028x", "a\u00a0b", "1-2", "\x85"]
+    lines = [word(i, form) for i, form in enumerate(forms, start=1)]
+    (sentence,) = read_conllu(lines, "x")
+    assert sentence.words == forms
+
+
+def test_cycles_and_several_roots_are_read() -> None:
+    cyclic = "\n".join([word(1, head=2), word(2, head=1), word(3, head=0), word(4, head=0)])
+    assert read(cyclic)[0].heads == [2, 1, 0, 0]
+
+
+def test_sentences_are_yielded_as_soon_as_they_end() -> None:
+    def lines() -> Iterator[str]:
+        yield word(1)
+        yield ""
+        raise AssertionError("read on")
+
+    assert next(read_conllu(lines(), "x")).words == ["a"]
+
+
+def test_global_columns() -> None:
+    standard = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC\n"
+    assert read(standard + BLOCK)[0].words[0] == "It"
+    with pytest.raises(DataError, match="^x.conllu:1: CoNLL-U Plus"):
+        read("# global.columns = ID FORM UPOS HEAD DEPREL MISC LEMMA XPOS FEATS X:Y\n" + BLOCK)
+
+
+def test_with_heads_replaces_the_tree_only() -> None:
+    (sentence,) = read(BLOCK)
+    lines = with_heads(sentence, [2, 0, 4, 2, 2], misc=["Head=1|P=0.5", "Gloss=was", "", "Head=0", "_"])
+    for row, (old, new) in enumerate(zip(BLOCK.splitlines(), lines, strict=True)):
+        if row in (4, 5, 6, 7, 10):
+            a, b = old.split("\t"), new.split("\t")
+            assert a[:6] == b[:6]
+            assert a[8] == b[8]
+        else:
+            assert old == new
+    columns = [lines[row].split("\t") for row in (4, 5, 6, 7, 10)]
+    assert [c[6] for c in columns] == ["2", "0", "4", "2", "2"]
+    assert [c[7] for c in columns] == ["dep", "root", "dep", "dep", "dep"]
+    assert [c[9] for c in columns] == ["Head=1|P=0.5", "Gloss=was", "_", "SpaceAfter=No|Head=0", "_"]
+    assert [line.split("\t")[7] for line in with_heads(sentence, [0] * 5, ["a", "b", "c", "d", "e"])][-1:] == ["e"]
+    assert sentence.lines == BLOCK.splitlines(), "the sentence itself does not change"
+
+
+def test_with_heads_makes_conllu_of_plain_text() -> None:
+    (sentence,) = read_text(["the dog"], "x.txt")
+    assert with_heads(sentence, [2, 0]) == [
+        "# text = the dog",
+        "1\tthe\t_\t_\t_\t_\t2\tdep\t_\t_",
+        "2\tdog\t_\t_\t_\t_\t0\troot\t_\t_",
+    ]
+    hostile = Sentence(words=["a\n1\tb", "\t", "\u2028"])
+    (again,) = read_conllu(with_heads(hostile, [0, 1, 1], ["x\ny", "", "z"], ["A=\n1", "", "_"]), "x")
+    assert again.words == ["a 1 b", "_", "_"]
+
+
+def test_an_empty_sentence_comes_back() -> None:
+    (empty,) = read_text([""], "x.txt", keep_empty=True)
+    lines = with_heads(empty, [])
+    assert lines == ["# text ="]
+    assert [s.words for s in read_conllu([*lines, "", word(1), ""], "x")] == [[], ["a"]]
+
+
+@pytest.mark.parametrize("arguments", [([0],), ([0, 1], ["root"]), ([0, 1], None, ["_"])])
+def test_with_heads_wants_one_value_a_word(arguments: tuple[list[int]]) -> None:
+    with pytest.raises(ValueError, match="2 words"):
+        with_heads(Sentence(words=["a", "b"]), *arguments)
+
+
+# --- malformed files --------------------------------------------------------------------------------------------------
+
+
+def malformed() -> list[tuple[str, int, str]]:
+    """(what, line at fault, content): every way we know of breaking a line, at every line where it breaks something."""
+    good = BLOCK.splitlines()
+    words, ranges, empty = (4, 5, 6, 7, 10), (3,), (2, 8, 9)
+    cases: list[tuple[str, int, str]] = []
+
+    def add(what: str, row: int, lines: list[str], shift: int = 0) -> None:
+        text = "\n".join([*BLOCK.splitlines(), "", *lines, "", *BLOCK.splitlines(), ""])
+        cases.append((f"{what} in line {row + 1}", len(good) + 2 + row + shift, text))
+
+    def change(row: int, column: int, value: str) -> list[str]:
+        columns = good[row].split("\t")
+        columns[column] = value
+        return [*good[:row], "\t".join(columns), *good[row + 1 :]]
+
+    for row in (*words, *ranges, *empty):
+        add("nine columns", row, [*good[:row], good[row].rsplit("\t", 1)[0], *good[row + 1 :]])
+        add("eleven columns", row, [*good[:row], good[row] + "\t_", *good[row + 1 :]])
+        add("spaces for tabs", row, [*good[:row], good[row].replace("\t", " "), *good[row + 1 :]])
+        add("only white space", row, [*good[:row], " \t ", *good[row:]])
+        add("a late comment", row, [*good[: row + 1], "# late", *good[row + 1 :]], shift=1)
+        for column in range(10):
+            add(f"empty column {column}", row, change(row, column, ""))
+        for column in (0, 3, 4, 5, 6, 7, 8):
+            add(f"space in column {column}", row, change(row, column, "a b"))
+        for id in ("x", "-1", "01", "1.", "1-", ".1", "1.0", "٣", "9" * 5000, "+1", "1,2", "1-2-3", "7", "2-1", "1e0"):
+            add(f"ID {id[:9]}", row, change(row, 0, id))
+    for row in words:
+        for head in ("x", "-1", "1.5", "01", "6", "99", "9" * 5000, "٣", "0x1", "1e0", "+1", "--"):
+            add(f"HEAD {head[:9]}", row, change(row, 6, head))
+        add("own head", row, change(row, 6, good[row].split("\t")[0]))
+    for row in (*ranges, *empty):
+        add("a node with a head", row, change(row, 6, "0"))
+        add("a node with a relation", row, change(row, 7, "dep"))
+    for span in ("1-1", "1-9", "2-3", "0-2", "1-0"):
+        add(f"range {span}", 3, change(3, 0, span))
+    add("overlapping ranges", 5, [*good[:5], good[3].replace("1-2", "2-3"), *good[5:]])
+    add("a range twice", 4, [*good[:4], good[3], *good[4:]])
+    add("an empty node after a range", 4, [*good[:4], good[2].replace("0.1", "0.2"), *good[4:]])
+    add("a word twice", 5, [*good[:5], good[4], *good[5:]])
+    add("a word left out", 6, [*good[:6], *good[7:]])
+    add("comments only", 1, good[:2])
+    add("no words", 2, good[:3])
+    add("form with an edge of space", 4, change(4, 1, " It"))
+    return cases
+
+
+MALFORMED = malformed()
+
+
+def test_there_are_enough_malformed_files() -> None:
+    assert len({text for _, _, text in MALFORMED}) >= 250
+
+
+@pytest.mark.parametrize(("line", "text"), [case[1:] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
+def test_a_malformed_line_is_an_error_with_its_position(line: int, text: str) -> None:
+    sentences = read_conllu(text.splitlines(), "bad.conllu")
+    assert next(sentences).words[0] == "It"
+    with pytest.raises(DataError) as caught:
+        list(sentences)
+    # A word that is moved or renamed breaks its neighbours too; any line of the block from the change on may be named.
+    assert caught.value.message.startswith("bad.conllu:")
+    named = int(caught.value.message.split(":")[1])
+    assert named == line or (named > line and "ID" in caught.value.message)
+    assert caught.value.hint
+
+
+@settings(max_examples=300, deadline=None)
+@given(st.data())
+def test_random_damage_is_read_or_refused_with_a_position(data: st.DataObject) -> None:
+    text = BLOCK + "\n" + BLOCK
+    for _ in range(data.draw(st.integers(1, 4))):
+        start = data.draw(st.integers(0, len(text)))
+        length = data.draw(st.integers(0, 12))
+        inserted = data.draw(st.text(st.sampled_from("\t\n\r #_-.0123456789aé\u2028|="), max_size=6))
+        text = text[:start] + inserted + text[start + length :]
+    lines = text.split("\n")
+    try:
+        for sentence in read_conllu(lines, "bad.conllu"):
+            assert len(with_heads(sentence, [0] * len(sentence.words))) == len(sentence.lines or ())
+    except DataError as error:
+        name, line, _ = error.message.split(":", 2)
+        assert name == "bad.conllu"
+        assert 1 <= int(line) <= len(lines)
+
+
+# --- round trip -------------------------------------------------------------------------------------------------------
+
+TEXT = st.text(st.characters(exclude_categories=("Cs", "Cc"), exclude_characters="\t\n\r"), min_size=1, max_size=6)
+FORM = TEXT.map(lambda text: text.strip(" ") or "x")
+NO_SPACE = TEXT.map(lambda text: text.replace(" ", "-"))
+
+
+@st.composite
+def blocks(draw: st.DrawFn) -> list[str]:
+    """A valid block: comments, words with any columns, multiword tokens and empty nodes in legal places."""
+    count = draw(st.integers(1, 8))
+    lines = [f"# {draw(TEXT)}" for _ in range(draw(st.integers(0, 2)))]
+    covered = 0
+    for i in range(count + 1):
+        if i:
+            if i > covered and i < count and draw(st.booleans()):
+                covered = draw(st.integers(i + 1, count))
+                lines.append(f"{i}-{covered}\t{draw(FORM)}\t_\t_\t_\t_\t_\t_\t_\t{draw(FORM)}")
+            head = draw(st.integers(0, count).filter(lambda head, i=i: head != i).map(str) | st.just("_"))
+            columns = [str(i), draw(FORM), draw(FORM), draw(NO_SPACE), draw(NO_SPACE), draw(NO_SPACE)]
+            lines.append("\t".join([*columns, head, draw(NO_SPACE), draw(NO_SPACE), draw(FORM)]))
+        for minor in range(1, draw(st.integers(0, 2)) + 1):
+            lines.append(f"{i}.{minor}\t{draw(FORM)}\t_\t_\t_\t_\t_\t_\t{draw(NO_SPACE)}\t_")
+    return lines
+
+
+@settings(max_examples=100, deadline=None)
+@given(blocks(), st.data())
+def test_round_trip(lines: list[str], data: st.DataObject) -> None:
+    (sentence,) = read_conllu(lines, "x")
+    assert sentence.rows is not None
+    count = len(sentence.words)
+    heads = [data.draw(st.integers(0, count).filter(lambda head, i=i: head != i)) for i in range(1, count + 1)]
+    written = with_heads(sentence, heads, misc=["Channel=3"] * count)
+    (again,) = read_conllu(written, "x")
+    assert (again.words, again.upos, again.xpos) == (sentence.words, sentence.upos, sentence.xpos)
+    assert again.heads == heads
+    for row, (old, new) in enumerate(zip(lines, written, strict=True)):
+        if row in sentence.rows:
+            a, b = old.split("\t"), new.split("\t")
+            assert (a[:6], a[8]) == (b[:6], b[8])
+            assert b[9].endswith("Channel=3")
+        else:
+            assert old == new
+
+
+# --- real treebanks ---------------------------------------------------------------------------------------------------
+
+
+def corpus(name: str) -> Path:
+    if "PROBTRANS_DATA" not in os.environ:
+        pytest.skip("PROBTRANS_DATA is not set")
+    try:
+        return find(name)
+    except DataError as error:
+        pytest.skip(error.message)
+
+
+@pytest.mark.parametrize(
+    ("name", "counts"),
+    [
+        ("ud/en_ewt/train.conllu", (12544, 204577, 2614, 37)),
+        ("ud/en_ewt/dev.conllu", (2001, 25147, 359, 4)),
+        ("ud/en_ewt/test.conllu", (2077, 25094, 354, 2)),
+        ("ud/ug_udt/dev.conllu", (900, 10644, 0, 0)),
+        ("ud/af_afribooms/dev.conllu", (194, 5317, 0, 0)),
+    ],
+)
+def test_counts_of_real_treebanks(name: str, counts: tuple[int, int, int, int]) -> None:
+    sentences = words = ranges = empty = 0
+    for sentence in read_corpus(corpus(name)):
+        assert sentence.heads is not None
+        assert sentence.heads.count(0) == 1
+        sentences += 1
+        words += len(sentence.words)
+        ids = [line.partition("\t")[0] for line in sentence.lines or () if line[0] != "#"]
+        ranges += sum("-" in id for id in ids)
+        empty += sum("." in id for id in ids)
+    assert (sentences, words, ranges, empty) == counts
+
+
+def test_agrees_with_the_conllu_package_and_writes_back_the_same_bytes() -> None:
+    path = corpus("ud/en_ewt/test.conllu")
+    lines = list(open_lines(path))
+    ours = list(read_conllu(lines, "x"))
+    theirs = conllu.parse("\n".join(lines[:8000]) + "\n")
+    for sentence, other in zip(ours, theirs[:-1], strict=False):
+        real = [token for token in other if isinstance(token["id"], int)]
+        assert sentence.words == [token["form"] for token in real]
+        assert sentence.xpos == [token["xpos"] for token in real]
+        assert sentence.heads == [token["head"] for token in real]
+    written = []
+    for sentence in ours:
+        assert sentence.lines is not None
+        assert sentence.rows is not None
+        deprels = [sentence.lines[row].split("\t")[7] for row in sentence.rows]
+        written += [*with_heads(sentence, sentence.heads or [], deprels), ""]
+    assert written == lines

@@ -1,0 +1,272 @@
+"""Decoders against all trees there are (n <= 6) and against plain textbook implementations written here (n <= 40)."""
+
+from __future__ import annotations
+
+import itertools
+from functools import cache
+
+import numpy as np
+import pytest
+
+from probtrans_cli.errors import NotFiniteError, UsageError
+from probtrans_cli.trees.decode import Method, arc_scores, decode
+
+TREE_METHODS: tuple[Method, ...] = ("mst", "eisner")
+
+
+def projective(heads: np.ndarray) -> bool:
+    """No word strictly inside an arc hangs outside it (root arcs count: nothing may span the root's child)."""
+    arcs = [(min(i + 1, h), max(i + 1, h)) for i, h in enumerate(heads)]
+    return not any(a < c < b < d for a, b in arcs for c, d in arcs)
+
+
+def acyclic(heads: np.ndarray) -> bool:
+    parents = np.concatenate([[0], heads])
+    for _ in range(len(heads)):
+        parents = parents[parents]
+    return not parents.any()
+
+
+@cache
+def all_trees(n: int, method: Method) -> np.ndarray:
+    """Every single-root tree over n words as heads, ``[trees, n]``; the projective ones for eisner."""
+    heads = np.array(list(itertools.product(range(n + 1), repeat=n)))
+    heads = heads[(heads == 0).sum(axis=1) == 1]
+    trees = np.array([h for h in heads if acyclic(h)])
+    assert len(trees) == n ** (n - 1)
+    return trees if method == "mst" else np.array([h for h in trees if projective(h)])
+
+
+def tree_scores(scores: np.ndarray, root: np.ndarray, trees: np.ndarray) -> np.ndarray:
+    """Score of each tree under each matrix, ``[b, trees]``."""
+    table = np.concatenate([root[:, :, None], scores], axis=2)
+    return np.stack([table[:, np.arange(trees.shape[1]), tree].sum(axis=1) for tree in trees], axis=1)
+
+
+def score(scores: np.ndarray, root: np.ndarray, heads: np.ndarray) -> np.ndarray:
+    table = np.concatenate([root[:, :, None], scores], axis=2)
+    return np.take_along_axis(table, heads[:, :, None], axis=2).sum(axis=(1, 2))
+
+
+def assert_single_root_trees(heads: np.ndarray) -> None:
+    assert ((heads == 0).sum(axis=1) == 1).all()
+    parents = np.concatenate([np.zeros((len(heads), 1), dtype=np.int64), heads], axis=1)
+    for _ in range(heads.shape[1]):
+        parents = np.take_along_axis(parents, parents, axis=1)
+    assert not parents.any()
+
+
+@pytest.mark.parametrize("method", TREE_METHODS)
+@pytest.mark.parametrize(("n", "matrices"), [(1, 2_000), (2, 14_000), (3, 30_000), (4, 30_000), (5, 24_000), (6, 200)])
+def test_best_of_all_trees(method: Method, n: int, matrices: int) -> None:
+    """100,000 random matrices in all: a third without a root score, a third with small integers (ties)."""
+    random = np.random.default_rng(n)
+    scores = random.normal(size=(matrices, n, n)) * random.choice([0.1, 1.0, 30.0], size=(matrices, 1, 1))
+    root = random.normal(size=(matrices, n))
+    third = matrices // 3
+    scores[:third] = random.integers(-2, 1, size=(third, n, n))
+    root[:third] = random.integers(-2, 1, size=(third, n))
+    root[third : 2 * third] = 0.0
+    mask = np.ones((matrices, n), dtype=bool)
+    heads = decode(scores, mask, method, root)
+    heads[third : 2 * third] = decode(scores[third : 2 * third], mask[third : 2 * third], method)
+    assert_single_root_trees(heads)
+    for part in range(0, matrices, 4000):
+        rows = slice(part, part + 4000)
+        best = tree_scores(scores[rows], root[rows], all_trees(n, method)).max(axis=1)
+        np.testing.assert_allclose(score(scores[rows], root[rows], heads[rows]), best, rtol=0, atol=1e-9)
+    if method == "eisner":
+        assert all(projective(h) for h in heads[:2000])
+
+
+@pytest.mark.parametrize("method", TREE_METHODS)
+@pytest.mark.parametrize("n", [1, 2, 3, 4, 5])
+def test_infinite_scores(method: Method, n: int) -> None:
+    """Fewest forbidden arcs, then most wanted ones, then the best finite sum; +-inf in up to 60 % of the cells."""
+    random = np.random.default_rng(100 + n)
+    scores, root = random.normal(size=(1500, n, n)), random.normal(size=(1500, n))
+    for array in (scores, root):
+        draw = random.random(array.shape) / random.choice([0.3, 0.6, 1.0], size=(1500,) + (1,) * (array.ndim - 1))
+        array[draw < 0.5] = -np.inf
+        array[draw > 0.95] = np.inf
+    heads = decode(scores, np.ones((1500, n), dtype=bool), method, root)
+    assert_single_root_trees(heads)
+    trees = all_trees(n, method)
+
+    def level(function: object) -> tuple[np.ndarray, np.ndarray]:
+        parts = (function(scores), function(root))  # type: ignore[operator]
+        return tree_scores(*parts, trees), score(*parts, heads)
+
+    forbidden, own_forbidden = level(lambda x: np.isneginf(x).astype(float))
+    wanted, own_wanted = level(lambda x: np.isposinf(x).astype(float))
+    finite, own_finite = level(lambda x: np.where(np.isfinite(x), x, 0.0))
+    np.testing.assert_array_equal(own_forbidden, forbidden.min(axis=1))
+    wanted[forbidden > own_forbidden[:, None]] = -1
+    np.testing.assert_array_equal(own_wanted, wanted.max(axis=1))
+    finite[wanted < own_wanted[:, None]] = -np.inf
+    np.testing.assert_allclose(own_finite, finite.max(axis=1), atol=1e-7)
+
+
+# --- independent implementations for longer sentences ---
+
+
+def plain_edmonds(weight: dict[int, dict[int, float]]) -> dict[int, int]:
+    """Textbook recursion: heads of every node but 0, given ``weight[dependent][head]``."""
+    heads = {i: max(row, key=lambda j: row[j]) for i, row in weight.items()}
+    for start in heads:
+        path, node = [], start
+        while node in heads and node not in path:
+            path.append(node)
+            node = heads[node]
+        if node in path:
+            circle = path[path.index(node) :]
+            break
+    else:
+        return heads
+    new = max(max(row) for row in weight.values()) + 1 + max(weight)
+    contracted: dict[int, dict[int, float]] = {new: {}}
+    enters: dict[int, int] = {}
+    leaves: dict[int, int] = {}
+    for i, row in weight.items():
+        if i in circle:
+            for j, value in row.items():
+                gain = value - row[heads[i]]
+                if j not in circle and gain > contracted[new].get(j, -np.inf):
+                    contracted[new][j], enters[j] = gain, i
+        else:
+            contracted[i] = {j: value for j, value in row.items() if j not in circle}
+            leaves[i] = max((j for j in row if j in circle), key=lambda j: row[j])
+            contracted[i][new] = row[leaves[i]]
+    solved = plain_edmonds(contracted)
+    result = {i: heads[i] for i in circle}
+    for i, j in solved.items():
+        if i == new:
+            result[enters[j]] = j
+        else:
+            result[i] = leaves[i] if j == new else j
+    return result
+
+
+def plain_spanning_score(scores: np.ndarray, root: np.ndarray) -> float:
+    """Every word tried as the only child of the root."""
+    n = len(scores)
+    best = -np.inf
+    for top in range(n):
+        weight = {i + 1: {j + 1: float(scores[i, j]) for j in range(n) if j != i} for i in range(n) if i != top}
+        heads = plain_edmonds(weight) if weight else {}
+        best = max(best, root[top] + sum(scores[i - 1, j - 1] for i, j in heads.items()))
+    return float(best)
+
+
+def plain_projective_score(scores: np.ndarray, root: np.ndarray) -> float:
+    """CKY over spans that know their head word (not Eisner's halves): O(n^5)."""
+    n = len(scores)
+    best = np.full((n, n, n), -np.inf)  # start, end, head
+    for s in range(n):
+        best[s, s, s] = 0.0
+    for span in range(1, n):
+        for s in range(n - span):
+            t = s + span
+            for q in range(s, t):
+                left, right = best[s, q], best[q + 1, t]
+                takes_right = left + (right[:, None] + scores).max(axis=0)  # head in the left part
+                takes_left = right + (left[:, None] + scores).max(axis=0)
+                best[s, t] = np.maximum(best[s, t], np.maximum(takes_right, takes_left))
+    return float((best[0, n - 1] + root).max())
+
+
+@pytest.mark.parametrize("method", TREE_METHODS)
+def test_long_sentences(method: Method) -> None:
+    random = np.random.default_rng(7)
+    sizes = random.integers(7, 25, size=100).tolist() + ([30, 40] if method == "mst" else [30])
+    n, batch = max(sizes), len(sizes)
+    scores = random.normal(size=(batch, n, n)) * random.choice([0.3, 5.0], size=(batch, 1, 1))
+    scores[::4] = random.integers(0, 3, size=scores[::4].shape)
+    root = random.normal(size=(batch, n))
+    mask = np.arange(n) < np.array(sizes)[:, None]
+    heads = decode(scores, mask, method, root)
+    for row, size in enumerate(sizes):
+        inner = scores[row, :size, :size].copy()
+        own = heads[row : row + 1, :size]
+        assert_single_root_trees(own)
+        assert (heads[row, size:] == -1).all()
+        plain = plain_spanning_score if method == "mst" else plain_projective_score
+        expected = plain(inner, root[row, :size])
+        assert score(inner[None], root[row : row + 1, :size], own)[0] == pytest.approx(expected, abs=1e-9)
+        if method == "eisner":
+            assert projective(own[0])
+
+
+# --- the rest of the contract ---
+
+
+@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
+@pytest.mark.parametrize("with_root", [False, True])
+def test_padding_and_batch_mates_change_nothing(method: Method, with_root: bool) -> None:
+    """Padding cells hold NaN and +-inf; every sentence alone gives the same heads; scores are not written to."""
+    random = np.random.default_rng(3)
+    sizes = np.array([5, 1, 0, 9, 2, 9])
+    mask = np.arange(9) < sizes[:, None]
+    clean, root = random.normal(size=(6, 9, 9)), random.normal(size=(6, 9))
+    scores = np.where(mask[:, :, None] & mask[:, None, :], clean, random.choice([np.nan, np.inf, -np.inf]))
+    scores[:, np.arange(9), np.arange(9)] = np.nan
+    before = scores.copy()
+    heads = decode(scores, mask, method, np.where(mask, root, np.nan) if with_root else None)
+    np.testing.assert_array_equal(scores, before)
+    assert heads.dtype == np.int64
+    assert (heads[~mask] == -1).all()
+    for row, n in enumerate(sizes):
+        one_root = root[row : row + 1, :n] if with_root else None
+        alone = decode(clean[row : row + 1, :n, :n], np.ones((1, n), dtype=bool), method, one_root)
+        np.testing.assert_array_equal(heads[row, :n], alone[0])
+    assert heads[1, 0] == 0
+
+
+def test_argmax() -> None:
+    scores = np.array([[[9.0, 1, 2], [3, 9, 3], [-np.inf, -np.inf, 9]]])
+    mask = np.ones((1, 3), dtype=bool)
+    assert decode(scores, mask, "argmax").tolist() == [[3, 1, 1]]  # circles stay; ties to the left; no self-loop
+    assert decode(scores, mask, "argmax", np.array([[2.0, 2, -np.inf]])).tolist() == [[0, 1, 0]]  # ties: root first
+    assert decode(scores, mask, "argmax", np.array([[-9.0, -9, -9]])).tolist() == [[3, 1, 0]]
+
+
+@pytest.mark.parametrize("method", TREE_METHODS)
+@pytest.mark.parametrize("value", [0.0, -np.inf, np.inf, -708.4])
+def test_equal_scores_give_the_same_legal_tree_each_time(method: Method, value: float) -> None:
+    for n in (1, 2, 7, 30):
+        arrays = np.full((3, n, n), value), np.ones((3, n), dtype=bool), method, np.full((3, n), value)
+        heads = decode(*arrays)
+        assert_single_root_trees(heads)
+        assert (heads == heads[0]).all()
+        np.testing.assert_array_equal(heads, decode(*arrays))
+
+
+@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
+def test_nan_is_refused(method: Method) -> None:
+    scores = np.zeros((2, 3, 3))
+    scores[1, 0, 2] = np.nan
+    with pytest.raises(NotFiniteError, match="sentence 2"):
+        decode(scores, np.ones((2, 3), dtype=bool), method)
+
+
+@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
+def test_nothing_to_decode(method: Method) -> None:
+    assert decode(np.zeros((0, 4, 4)), np.zeros((0, 4), dtype=bool), method).shape == (0, 4)
+    assert decode(np.zeros((2, 0, 0)), np.zeros((2, 0), dtype=bool), method).shape == (2, 0)
+    assert (decode(np.zeros((1, 3, 3)), np.zeros((1, 3), dtype=bool), method) == -1).all()
+
+
+def test_arc_scores() -> None:
+    random = np.random.default_rng(0)
+    arcs = random.dirichlet(np.ones(6), size=(2, 3, 4, 5)).astype(np.float32)  # 5 words, the root in column 5
+    arcs[0, 2, :, 0, 1] = 0.0
+    last = arc_scores(arcs, "mean", -1)
+    assert last.shape == (2, 5, 5)
+    assert last.dtype == np.float64
+    assert np.isfinite(last).all()
+    np.testing.assert_allclose(last[1], np.log(arcs[1, 2, :, :, :5].astype(float)).mean(axis=0))
+    np.testing.assert_array_equal(last, arc_scores(arcs, "mean", 3))
+    np.testing.assert_allclose(arc_scores(arcs, 2, 1), np.log(arcs[:, 0, 2, :, :5].astype(float)))
+    for channel, iteration in ((4, 1), (-1, 1), (0, 0), (0, 4), (0, -2)):
+        with pytest.raises(UsageError, match="the model has"):
+            arc_scores(arcs, channel, iteration)

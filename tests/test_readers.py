@@ -1,0 +1,159 @@
+"""From bytes to lines to sentences: encodings, compression, where a corpus is looked for."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import io
+import os
+import sys
+from pathlib import Path
+
+import pytest
+
+from probtrans_cli.data.readers import find, find_sources, format_of, open_lines, read_corpus, read_text
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe import Data
+
+
+def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
+
+
+def test_plain_compressed_and_standard_input_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    content = "\ufeffdas Haus\r\n\nzwei\u2028drei\x0cvier".encode()
+    (tmp_path / "a.txt").write_bytes(content)
+    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
+    stdin(monkeypatch, content)
+    expected = ["das Haus\r", "", "zwei\u2028drei\x0cvier"]
+    for path in (tmp_path / "a.txt", str(tmp_path / "a.txt.gz"), "-"):
+        assert list(open_lines(path)) == expected
+    assert not sys.stdin.buffer.closed
+
+
+def test_text_is_split_at_white_space_but_not_at_no_break_space() -> None:
+    sentences = list(read_text(["a  b\tc\r", "", " ", "1\u00a0000 €", "x\u3000y\u2028z"], "t"))
+    assert [s.words for s in sentences] == [["a", "b", "c"], ["1\u00a0000", "€"], ["x", "y", "z"]]
+    assert [s.where for s in sentences] == ["t:1", "t:4", "t:5"]
+    assert sentences[0].heads is None
+    assert sentences[0].lines is None
+    assert [s.words for s in read_text(["a", "", "b"], "t", keep_empty=True)] == [["a"], [], ["b"]]
+
+
+def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "latin1.txt"
+    path.write_bytes(b"fine\n\nf\xfcr\n")
+    with pytest.raises(DataError, match=r"latin1.txt:3: not UTF-8 \(byte 0xfc at 2\)"):
+        list(open_lines(path))
+    stdin(monkeypatch, gzip.compress(b"a"))
+    with pytest.raises(DataError, match="^<stdin>:1: not UTF-8") as caught:
+        list(open_lines("-"))
+    assert ".gz" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "content",
+    [b"plain text", gzip.compress(os.urandom(9000).hex().encode())[:5000], gzip.compress(b"a")[:-3], b"\x1f\x8b\x08"],
+)
+def test_damaged_archives(tmp_path: Path, content: bytes) -> None:
+    path = tmp_path / "a.txt.gz"
+    path.write_bytes(content)
+    with pytest.raises(DataError, match=r"a.txt.gz:\d+: cannot be unpacked"):
+        list(open_lines(path))
+
+
+def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
+    for path in (tmp_path, tmp_path / "absent.txt"):
+        with pytest.raises(DataError, match="cannot be read"):
+            list(open_lines(path))
+
+
+@pytest.mark.parametrize(
+    ("name", "expected"),
+    [("a.conllu", "conllu"), ("a.CONLLU.gz", "conllu"), ("a.conllup", "conllu"), ("a.txt", "text"), ("-", "text")],
+)
+def test_format_by_name(name: str, expected: str) -> None:
+    assert format_of(name) == expected
+    assert format_of(name, "conllu") == "conllu"
+
+
+def test_reads_either_format(tmp_path: Path) -> None:
+    row = "1\tHi\t_\t_\t_\t_\t0\t_\t_\t_\n"
+    (tmp_path / "a.conllu").write_text(row)
+    (tmp_path / "a.txt").write_text("Hi\n")
+    (tmp_path / "b.txt").write_text(row)
+    for name, format in (("a.conllu", "auto"), ("a.txt", "auto"), ("b.txt", "conllu")):
+        (sentence,) = read_corpus(tmp_path / name, format)  # type: ignore[arg-type]
+        assert sentence.words == ["Hi"]
+        assert sentence.where == f"{tmp_path / name}:1"
+
+
+def test_find_looks_here_then_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    here, there = tmp_path / "here", tmp_path / "there"
+    for folder in (here / "data", there / "ud"):
+        folder.mkdir(parents=True)
+    monkeypatch.chdir(here)
+    monkeypatch.delenv("PROBTRANS_DATA", raising=False)
+    (here / "data" / "a.txt").touch()
+    assert find("a.txt") == Path("data/a.txt")
+    (here / "a.txt").touch()
+    assert find("a.txt") == Path("a.txt")
+    monkeypatch.setenv("PROBTRANS_DATA", str(there))
+    (there / "ud" / "b.conllu.gz").touch()
+    assert find("ud/b.conllu") == there / "ud" / "b.conllu.gz"
+    assert find(str(here / "a.txt")) == here / "a.txt"
+    assert find("-") == Path("-")
+
+
+@pytest.mark.parametrize(
+    ("name", "hint"),
+    [
+        ("ud/en_ewt/train.conllu", "data_scripts/ud_english_ewt.py"),
+        ("text/x.txt", "PROBTRANS_DATA"),
+        ("embedded:nowhere.conllu", "embedded:toy"),
+        ("embedded:../recipe.py", "embedded:toy"),
+        ("embedded:", "embedded:toy"),
+        ("", "name files"),
+        ("folder/", "name files"),
+        (".", "PROBTRANS_DATA"),
+        ("a\0b", "PROBTRANS_DATA"),
+        ("x" * 5000, "PROBTRANS_DATA"),
+        ("~nobody/x", "PROBTRANS_DATA"),
+    ],
+)
+def test_what_is_not_there(name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "data"))
+    with pytest.raises(DataError) as caught:
+        find(name)
+    assert repr(name) in caught.value.message
+    assert hint in (caught.value.hint or "")
+
+
+def test_sources_are_fingerprinted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"a b\n")
+    data = Data(train=[str(path), str(path)], dev=str(path))
+    first = find_sources(data, {})
+    assert [source.split for source in first] == ["train", "train", "dev"]
+    assert first[0].sha256 == hashlib.sha256(b"a b\n").hexdigest()
+    known = {(str(path), first[0].size, first[0].mtime_ns): "believed"}
+    assert {source.sha256 for source in find_sources(data, known)} == {"believed"}
+    stdin(monkeypatch, b"a b\n")
+    (piped,) = find_sources(Data(train="-"), {})
+    assert piped.sha256 == first[0].sha256
+    stdin(monkeypatch, b"a b\n")
+    with pytest.raises(DataError, match="twice"):
+        find_sources(Data(train="-", dev="-"), {})
+
+
+def test_counts_of_wikitext() -> None:
+    if "PROBTRANS_DATA" not in os.environ:
+        pytest.skip("PROBTRANS_DATA is not set")
+    try:
+        path = find("text/wikitext-2/valid.txt")
+    except DataError as error:
+        pytest.skip(error.message)
+    sentences = [sentence.words for sentence in read_corpus(path)]
+    assert (len(sentences), sum(map(len, sentences))) == (2461, 213886)
+    assert sum(words.count("<unk>") for words in sentences) == 11718

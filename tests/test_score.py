@@ -1,0 +1,170 @@
+"""Attachment scores on hand-made trees, removal of punctuation, and the floors on a real treebank."""
+
+from __future__ import annotations
+
+import gzip
+import os
+from collections import Counter
+from pathlib import Path
+
+import numpy as np
+import pytest
+
+from probtrans_cli.trees.score import attachment, floors, nearest_rarer, random_trees, remove
+
+
+def heads(*values: int) -> np.ndarray:
+    return np.array(values, dtype=np.int64)
+
+
+def flags(text: str) -> np.ndarray:
+    return np.array([letter == "x" for letter in text])
+
+
+def test_counts() -> None:
+    gold, predicted = [heads(2, 0, 2, 3), heads(0)], [heads(2, 0, 4, 1), heads(0)]
+    # arcs 1<-2 and the two roots are right; 3-4 is found in the other direction
+    assert attachment(gold, predicted, None) == {
+        "with_punct": {
+            "all": {"uas": 3 / 5, "uuas": 2 / 3, "sentences": 2, "words": 5},
+            "10": {"uas": 3 / 5, "uuas": 2 / 3, "sentences": 2, "words": 5},
+        }
+    }
+
+
+def test_circle_of_two_words_counts_once() -> None:
+    scores = attachment([heads(0, 1, 2)], [heads(2, 1, 1)], None)["with_punct"]["all"]
+    assert scores["uuas"] == 1 / 2
+    assert scores["uas"] == 1 / 3
+
+
+def test_lengths_are_counted_after_the_removal() -> None:
+    chain = np.arange(12)
+    scores = attachment([chain], [chain], [flags("..........xx")])
+    assert scores["no_punct"]["10"] == {"uas": 1.0, "uuas": 1.0, "sentences": 1, "words": 10}
+    assert scores["with_punct"]["10"] == {"uas": None, "uuas": None, "sentences": 0, "words": 0}
+
+
+def test_nothing_to_count_is_none() -> None:
+    nothing = {"uas": None, "uuas": None, "sentences": 0, "words": 0}
+    assert attachment([], [], [])["no_punct"]["all"] == nothing
+    assert attachment([heads(0)], [heads(0)], [flags("x")])["no_punct"]["all"] == nothing
+    assert attachment([heads(0)], [heads(0)], None)["with_punct"]["all"]["uuas"] is None
+    assert floors([], [], [])["random_tree"]["no_punct"]["all"] == nothing
+
+
+@pytest.mark.parametrize(
+    ("tree", "punct", "expected"),
+    [
+        ((2, 0, 2, 3), "....", (2, 0, 2, 3)),
+        ((2, 0, 2, 3), "..x.", (2, 0, 2)),  # to the grandparent
+        ((2, 0, 2, 3), ".xx.", (0, 0)),  # nothing kept above
+        ((3, 1, 0, 3), "x...", (2, 0, 2)),  # renumbered
+        ((2, 3, 2, 3), ".xx.", (0, 0)),  # children of a removed circle
+        ((2, 1, 1), "...", (2, 1, 1)),  # kept circle stays a circle
+        ((2, 3, 1), "x..", (2, 1)),  # a circle that loses a member
+        ((0,), "x", ()),
+    ],
+)
+def test_remove(tree: tuple[int, ...], punct: str, expected: tuple[int, ...]) -> None:
+    assert tuple(remove(heads(*tree), flags(punct))) == expected
+
+
+def test_removal_agrees_with_climbing_word_by_word() -> None:
+    random = np.random.default_rng(1)
+    for _ in range(300):
+        n = int(random.integers(1, 12))
+        tree, punct = random_trees(1, n, random)[0], random.random(n) < 0.5
+        kept = [i for i in range(n) if not punct[i]]
+        expected = []
+        for i in kept:
+            head = tree[i]
+            while head and punct[head - 1]:
+                head = tree[head - 1]
+            expected.append(kept.index(head - 1) + 1 if head else 0)
+        assert remove(tree, punct).tolist() == expected
+
+
+def test_sentences_do_not_mix() -> None:
+    """Scores of two sentences together are those of each, added up."""
+    random = np.random.default_rng(2)
+    gold = [random_trees(1, n, random)[0] for n in (3, 8, 11, 5)]
+    other = [random.integers(0, len(tree) + 1, size=len(tree)) for tree in gold]
+    punct = [random.random(len(tree)) < 0.3 for tree in gold]
+    whole = attachment(gold, other, punct)["no_punct"]["all"]
+    right = words = 0
+    for one_gold, one_other, one_punct in zip(gold, other, punct, strict=True):
+        part = attachment([one_gold], [one_other], [one_punct])["no_punct"]["all"]
+        words += int(part["words"] or 0)
+        right += round((part["uas"] or 0.0) * int(part["words"] or 0))
+    assert whole["words"] == words
+    assert whole["uas"] == pytest.approx(right / words)
+
+
+def test_mismatch_is_refused() -> None:
+    with pytest.raises(ValueError, match="differ in length"):
+        attachment([heads(0, 1)], [heads(0)], None)
+    with pytest.raises(ValueError, match="not a word of its sentence"):
+        attachment([heads(0, 3)], [heads(0, 1)], None)
+
+
+def test_nearest_rarer() -> None:
+    assert nearest_rarer(np.array([100, 3, 50, 7, 90])).tolist() == [2, 0, 4, 2, 4]  # ties in distance to the right
+    assert nearest_rarer(np.array([5, 5, 5])).tolist() == [2, 3, 0]  # of equals the later is rarer
+    assert nearest_rarer(np.array([1])).tolist() == [0]
+
+
+def test_random_trees_are_uniform() -> None:
+    """All 9 rooted trees over 3 words, and all 64 over 4, equally often (chi-square far from its tail)."""
+    random = np.random.default_rng(0)
+    for n in (1, 2, 3, 4):
+        drawn = Counter(map(tuple, random_trees(20_000, n, random).tolist()))
+        expected = 20_000 / n ** (n - 1)
+        assert len(drawn) == n ** (n - 1)
+        assert sum((count - expected) ** 2 / expected for count in drawn.values()) < 2 * n ** (n - 1) + 10
+
+
+def test_floors_are_reproducible() -> None:
+    gold = [heads(2, 0, 2), heads(0, 1)]
+    arguments = (gold, [flags("..x"), flags("..")], [np.array([9, 1, 5]), np.array([2, 3])])
+    assert floors(*arguments, seed=4) == floors(*arguments, seed=4)
+    assert floors(*arguments)["next_word"]["with_punct"]["all"]["uas"] == pytest.approx(1 / 5)
+    assert floors(*arguments)["previous_word"]["with_punct"]["all"]["uas"] == pytest.approx(3 / 5)
+
+
+def columns(path: Path) -> list[list[list[str]]]:
+    opened = gzip.open if path.suffix == ".gz" else open
+    with opened(path, "rt", encoding="utf-8") as lines:
+        blocks = lines.read().strip().split("\n\n")
+    rows = [[line.split("\t") for line in block.split("\n") if not line.startswith("#")] for block in blocks]
+    return [[row for row in block if row[0].isdigit()] for block in rows]
+
+
+def test_floors_of_english_ewt() -> None:
+    """Reproduces the published floors: only PUNCT removed, lower-cased counts of the training file."""
+    folder = Path(os.environ.get("PROBTRANS_DATA", "")) / "ud" / "en_ewt"
+    if "PROBTRANS_DATA" not in os.environ or not (folder / "test.conllu").exists():
+        pytest.skip("PROBTRANS_DATA is not set, or has no ud/en_ewt")
+    seen = Counter(row[1].lower() for block in columns(folder / "train.conllu.gz") for row in block)
+    test = columns(folder / "test.conllu")
+    assert len(test) == 2077
+    result = floors(
+        [np.array([int(row[6]) for row in block]) for block in test],
+        [np.array([row[3] == "PUNCT" for row in block]) for block in test],
+        [np.array([seen[row[1].lower()] for row in block]) for block in test],
+    )
+    expected = {
+        ("next_word", "all"): (33.53, 43.05),
+        ("next_word", "10"): (37.69, 50.62),
+        ("previous_word", "all"): (10.26, 43.05),
+        ("nearest_rarer", "all"): (35.43, 51.43),
+        ("nearest_rarer", "10"): (40.55, 59.55),
+    }
+    for (floor, length), (uas, uuas) in expected.items():
+        scores = result[floor]["no_punct"][length]
+        assert 100 * (scores["uas"] or 0) == pytest.approx(uas, abs=0.01)
+        assert 100 * (scores["uuas"] or 0) == pytest.approx(uuas, abs=0.01)
+    # A tree that treats all words alike gets one arc in n right: words/sentences is 9.3 % here.
+    random = result["random_tree"]["no_punct"]["all"]
+    assert 100 * (random["uas"] or 0) == pytest.approx(9.3, abs=0.2)
+    assert 100 * (random["uuas"] or 0) == pytest.approx(15.6, abs=0.3)
