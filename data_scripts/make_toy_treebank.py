@@ -37,7 +37,7 @@ from random import Random
 
 TOY = Path(__file__).resolve().parent.parent / "probtrans_cli" / "embedded" / "toy"
 
-# --- lexicon ------------------------------------------------------------------------------------------------------------
+# --- lexicon ----------------------------------------------------------------------------------------------------------
 
 # class: singular or singular/plural; the position in the row decides adjectives, places and determiners (see Noun).
 SUBJECT_NOUNS = {
@@ -127,7 +127,7 @@ DETERMINER_TAGS = {
     "many": ("ADJ", "JJ", "amod"),
 }
 
-# --- rules: how often something happens ---------------------------------------------------------------------------------
+# --- rules: how often something happens -------------------------------------------------------------------------------
 
 HABIT = 0.9  # a modifier is of the kind that its head asks for
 FAVOURITE = 4  # a noun prefers every other verb of its class by this factor
@@ -143,7 +143,7 @@ PARTICLE_LAST = 0.75
 TENSES = {"present": 5, "past": 3, "modal": 3, "perfect": 2}
 LENGTHS = range(4, 15)
 
-# --- trees --------------------------------------------------------------------------------------------------------------
+# --- trees ------------------------------------------------------------------------------------------------------------
 
 
 @dataclass
@@ -337,7 +337,7 @@ class Grammar:
         return Word(form, verb.lemma, "VERB", xpos, deprel), auxiliary
 
 
-# --- files --------------------------------------------------------------------------------------------------------------
+# --- files ------------------------------------------------------------------------------------------------------------
 
 
 def conllu(root: Word, sentence_id: str) -> str:
@@ -383,7 +383,7 @@ def files(splits: dict[str, list[Word]]) -> dict[str, bytes]:
     return contents
 
 
-# --- check --------------------------------------------------------------------------------------------------------------
+# --- check ------------------------------------------------------------------------------------------------------------
 
 
 def heads_of(root: Word) -> tuple[list[str], list[int]]:
@@ -447,9 +447,11 @@ def check(splits: dict[str, list[Word]]) -> str:
 def main(arguments: Sequence[str] | None = None) -> int:
     """Command line; returns the exit status."""
     parser = argparse.ArgumentParser(description=(__doc__ or "").split("\n", maxsplit=1)[0])
-    parser.add_argument("--out", type=Path, default=TOY, metavar="DIR", help="folder to write to (default: the package)")
+    parser.add_argument(
+        "--out", type=Path, default=TOY, metavar="DIR", help="folder to write to (default: the package)"
+    )
     parser.add_argument("--seed", type=int, default=1)
-    for split, size in {"train": 4000, "dev": 120, "test": 150}.items():
+    for split, size in {"train": 2600, "dev": 120, "test": 150}.items():
         parser.add_argument(f"--{split}", type=int, default=size, metavar="N", help=f"sentences (default {size})")
     parser.add_argument("--check", action="store_true", help="print sizes and the floors of induced trees")
     options = parser.parse_args(arguments)

@@ -112,3 +112,10 @@ class Progress:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
+
+
+def result_renderable(value: Any) -> None:
+    """The result of a command as a rich renderable on stdout, in colour only where stdout is a terminal."""
+    from rich.console import Console as RichConsole  # noqa: PLC0415
+
+    RichConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 120, highlight=False).print(value)

@@ -2,12 +2,24 @@
 
 from __future__ import annotations
 
+import json
+import operator
+import os
+import re
+from collections.abc import Sequence
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
 
+from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.store import Split
+from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
 from probtrans_cli.model import Model, Reading
+from probtrans_cli.prepare import encode
+from probtrans_cli.recipe import Tagging
+from probtrans_cli.report import flattened
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trees import decode, score
 
 CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
@@ -60,3 +72,96 @@ def choose_channel(model: Model, dev: Split) -> Reading:
     kind = "no_punct" if punct is not None else "with_punct"
     best = max(channels, key=lambda channel: score.attachment(gold, heads[channel], punct)[kind]["all"]["uuas"] or 0.0)
     return Reading(best, reading.iteration, reading.decoder, chosen_on="dev")
+
+
+# --- the verb -----------------------------------------------------------------------------------------------------------
+
+_REQUIREMENT = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
+
+
+def evaluate(
+    name: str,
+    files: Sequence[str],
+    *,
+    split: str | None,
+    require: Sequence[str],
+    baselines: bool,
+    channel: str | None,
+    iteration: int | None,
+    decoder: str | None,
+    masks: int | None,
+    threads: int | None,
+) -> tuple[dict[str, Any], RequirementNotMetError | None]:
+    """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
+
+    Raises:
+        UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
+        DataError, CheckpointError: as their readers do.
+    """
+    requirements = [_requirement(text) for text in require]
+    model = Model.load(name, threads=threads)
+    if masks is not None:
+        if not isinstance(model.task, MaskedLanguageModelling):
+            raise UsageError("--masks is for masked language models", hint="leave it out")
+        model.task.section = model.task.section.model_copy(update={"eval_masks": masks})
+    every = channel == "all"
+    reading = model.read(None if every else channel, iteration, decoder)
+    title, corpus = _corpus(model, files, split)
+    scores: dict[str, Any] = dict(task_scores(model, corpus, final=True)) if _has_gold(model, corpus) else {}
+    if has_trees(corpus):
+        scores["trees"] = tree_scores(model, corpus, reading, baselines=baselines)
+        if every:
+            scores["channels"] = {
+                str(one): tree_scores(model, corpus, replace(reading, channel=one, chosen_on=None), baselines=False)
+                for one in [*range(model.recipe.model.channels), "mean"]
+            }
+    if not scores:
+        raise DataError(f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns")
+    result = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
+    if not files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
+        path = model.folder.parent / f"eval-{title}.json"
+        path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    flat = flattened(scores)
+    for text, (metric, sign, bound) in zip(require, requirements, strict=True):
+        if metric not in flat:
+            raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=f"there are: {', '.join(flat)}")
+        if not _COMPARE[sign](flat[metric], bound):
+            return result, RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
+    return result, None
+
+
+def _requirement(text: str) -> tuple[str, str, float]:
+    found = _REQUIREMENT.fullmatch(text)
+    try:
+        if found:
+            return found[1], found[2], float(found[3])
+    except ValueError:
+        pass
+    raise UsageError(f"--require {text!r} is not a comparison", hint="write --require 'accuracy>=0.91'")
+
+
+def _corpus(model: Model, files: Sequence[str], split: str | None) -> tuple[str, Split]:
+    """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels."""
+    if files and split:
+        raise UsageError("give either files or --split, not both")
+    data = model.recipe.data
+    if files:
+        title, paths, form = ", ".join(files), list(files), "auto"
+    else:
+        title = split or ("test" if data.test is not None else "dev")
+        named = data.test if title == "test" else data.dev
+        if named is None:
+            raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
+        paths, form = [named] if isinstance(named, str) else list(named), data.format
+    sentences = (sentence for path in paths for sentence in read_corpus(find(path), form))
+    corpus = encode(sentences, model.vocabulary, model.labels)
+    if not len(corpus):
+        raise DataError(f"{title}: there is no sentence in it", hint="check the file")
+    return title, corpus
+
+
+def _has_gold(model: Model, corpus: Split) -> bool:
+    """Whether the corpus has what the task is scored against."""
+    section = model.recipe.task
+    return not isinstance(section, Tagging) or corpus.has(section.column)

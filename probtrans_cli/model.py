@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any
@@ -18,7 +18,7 @@ from probtrans_cli import __version__, checkpoint, models, tasks
 from probtrans_cli.data.batches import plan
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
-from probtrans_cli.errors import CheckpointError, ProbtransError
+from probtrans_cli.errors import CheckpointError, ProbtransError, UsageError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import Recipe, Runtime
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
@@ -67,8 +67,8 @@ class Model:
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
 
     @classmethod
-    def load(cls, name: str, runtime: Runtime | None = None) -> Model:
-        """The model of a CKPT argument.
+    def load(cls, name: str, *, threads: int | None = None) -> Model:
+        """The model of a CKPT argument, on the GPU if there is one, with float32 weights.
 
         Raises:
             CheckpointError: there is none, it is damaged, or it was written by another version of the format.
@@ -86,7 +86,8 @@ class Model:
         except ProbtransError as error:
             raise CheckpointError(f"{folder / 'recipe.yaml'}: {error.message}", hint=error.hint) from None
         labels = verified.json("labels.json")
-        model = cls.new(recipe, load_vocabulary(folder), labels, Machine(runtime or recipe.runtime))
+        machine = Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision))
+        model = cls.new(recipe, load_vocabulary(folder), labels, machine)
         weights = verified.tensors("model.safetensors")
         try:
             model.network.load_state_dict(weights)
@@ -126,6 +127,29 @@ class Model:
             folder = Path(name)
             self.vocabulary.save(folder)
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    def read(self, channel: str | None, iteration: int | None, decoder: str | None) -> Reading:
+        """The checkpoint's own reading of trees with some of it replaced.
+
+        Raises:
+            UsageError: the model does not have the channel or the iteration.
+        """
+        chosen = self.reading
+        section = self.recipe.model
+        if channel is not None and channel != "best":
+            if channel != "mean" and not (channel.isdecimal() and int(channel) < section.channels):
+                raise UsageError(
+                    f"channel {channel!r}: the model has channels 0 to {section.channels - 1}",
+                    hint="give a number, mean, or best (the checkpoint's choice)",
+                )
+            chosen = replace(chosen, channel=channel if channel == "mean" else int(channel), chosen_on=None)
+        if iteration is not None:
+            if iteration != -1 and not 1 <= iteration <= section.iterations:
+                raise UsageError(
+                    f"iteration {iteration}: the model has iterations 1 to {section.iterations}", hint="-1 is the last"
+                )
+            chosen = replace(chosen, iteration=iteration)
+        return chosen if decoder is None else replace(chosen, decoder=decoder)
 
     def evaluation(self) -> Evaluation:
         """How this model's evaluations run."""

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import shutil
 import sys
 from collections.abc import Sequence
@@ -14,6 +13,7 @@ from probtrans_cli import __version__, checkpoint, console
 from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
 from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
+from probtrans_cli.report import over_seeds
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}
@@ -143,26 +143,3 @@ def _dry_run(recipe: Recipe, run: Path, prepared: Any) -> dict[str, Any]:
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
         "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * recipe.train.epochs, 1),
     }  # fmt: skip
-
-
-def over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation of every score over runs, on test where there is one, else on dev."""
-    split = "test" if all("test" in run for run in runs) else "dev"
-    flat = [flattened(run.get(split, {})) for run in runs]
-    names = [name for name in flat[0] if all(name in scores for scores in flat)]
-    mean = {name: sum(scores[name] for scores in flat) / len(flat) for name in names}
-    spread = {
-        name: math.sqrt(sum((scores[name] - mean[name]) ** 2 for scores in flat) / (len(flat) - 1)) if len(flat) > 1 else None
-        for name in names
-    }
-    return {"split": split, "mean": mean, "sd": spread}
-
-
-def flattened(scores: dict[str, Any]) -> dict[str, float]:
-    """Numbers of a score report by name; of tree scores, UAS and UUAS with punctuation removed, all lengths."""
-    flat = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
-    trees = scores.get("trees", {})
-    main = trees.get("no_punct") or trees.get("with_punct")
-    if main:
-        flat |= {name: float(main["all"][name]) for name in ("uas", "uuas") if main["all"][name] is not None}
-    return flat

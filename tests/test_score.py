@@ -103,7 +103,7 @@ def test_sentences_do_not_mix() -> None:
 
 def test_mismatch_is_refused() -> None:
     with pytest.raises(ValueError, match="differ in length"):
-        attachment([heads(0, 1)], [heads(0)], None)
+        attachment([heads(0, 1), heads(0)], [heads(0), heads(0, 1)], None)
     with pytest.raises(ValueError, match="not a word of its sentence"):
         attachment([heads(0, 3)], [heads(0, 1)], None)
 

@@ -2,9 +2,9 @@
 
 Conventions, always reported side by side: ``no_punct`` takes punctuation out of both trees first (children of a removed
 word go to its nearest kept ancestor), ``with_punct`` counts every token; ``all`` lengths and sentences of at most
-``10`` words (counted after the removal). ``uas`` counts root arcs. ``uuas`` is the share of gold arcs between two words that
-the prediction has in either direction; root arcs are not counted, and a circle of two words counts once. Both are
-fractions of 1, and None where there is nothing to count.
+``10`` words (counted after the removal). ``uas`` counts root arcs. ``uuas`` is the share of gold arcs between two
+words that the prediction has in either direction; root arcs are not counted, and a circle of two words counts once.
+Both are fractions of 1, and None where there is nothing to count.
 
 All sentences lie in one array: word i of a sentence that starts at ``start`` is node ``start + i + 1``, node 0 is the
 root of every sentence.

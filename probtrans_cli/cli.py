@@ -1,0 +1,220 @@
+"""The commands: signatures and help. Each imports what it needs only when it is called, so `--help` is quick."""
+
+from __future__ import annotations
+
+import json
+import sys
+from pathlib import Path
+from typing import Annotated, Literal
+
+import typer
+
+from probtrans_cli import __version__, console
+from probtrans_cli.errors import UsageError
+
+app = typer.Typer(
+    name="probtrans",
+    help="Train, evaluate and read probabilistic transformers: models whose attention is the posterior over dependency "
+    "heads (Wu & Tu 2023). Start with: probtrans train quickstart",
+    no_args_is_help=True,
+    add_completion=False,
+    pretty_exceptions_enable=False,
+    rich_markup_mode=None,
+    context_settings={"help_option_names": ["-h", "--help"]},
+)
+
+RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin.")]
+Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML.")]
+CheckpointArgument = Annotated[str, typer.Argument(metavar="CKPT", help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.")]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Channel = Annotated[str | None, typer.Option("--channel", metavar="mean|best|all|K", help="Channel whose heads are read; default: the checkpoint's choice.")]
+Iteration = Annotated[int | None, typer.Option("--iteration", metavar="N", help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.")]
+Decoder = Annotated[Literal["argmax", "mst", "eisner"] | None, typer.Option("--decode", help="From head marginals to trees; default: the checkpoint's.")]  # fmt: skip
+Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; default: torch's choice.")]
+
+
+def application(arguments: list[str]) -> int:
+    """Run the command line; returns an exit code for usage errors, raises ProbtransError for others."""
+    command = typer.main.get_command(app)
+    try:
+        code = command.main(args=arguments, prog_name="probtrans", standalone_mode=False)
+    except Exception as error:
+        show = getattr(error, "show", None)  # a usage error of the command-line library, whichever it is
+        if show is None or not hasattr(error, "format_message"):
+            raise
+        show()
+        return 2
+    return code if isinstance(code, int) else 0
+
+
+@app.callback(invoke_without_command=True)
+def main(
+    context: typer.Context,
+    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
+    list_recipes: Annotated[bool, typer.Option("--list", help="List the shipped recipes and exit.")] = False,
+    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of recipes and exit.")] = False,
+    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only errors on stderr.")] = False,
+    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="More on stderr.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Global options."""
+    if quiet and verbose:
+        raise UsageError("-q and -v exclude each other")
+    console.STATE.level = console.QUIET if quiet else console.VERBOSE if verbose else console.NORMAL
+    context.obj = as_json
+    if version:
+        console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
+    elif list_recipes:
+        from probtrans_cli.recipe_source import describe, shipped_recipes  # noqa: PLC0415
+
+        found = {name: describe(path) for name, path in shipped_recipes().items()}
+        rows = "".join(f"{name:<26} {text}\n" for name, text in found.items())
+        console.result_json(found) if as_json else console.result(rows)
+    elif schema:
+        from probtrans_cli.recipe_source import json_schema  # noqa: PLC0415
+
+        console.result(json.dumps(json_schema(), indent=2, ensure_ascii=False))
+    elif context.invoked_subcommand is None:
+        raise UsageError("no command given", hint="see probtrans --help")
+    else:
+        return
+    raise typer.Exit
+
+
+@app.command()
+def prepare(
+    context: typer.Context,
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    check: Annotated[bool, typer.Option("--check", help="Read and count everything, write nothing.")] = False,
+    force: Annotated[bool, typer.Option("--force", help="Encode again even if up to date.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
+    from probtrans_cli.prepare import prepare as run  # noqa: PLC0415
+    from probtrans_cli.prepare import report  # noqa: PLC0415
+    from probtrans_cli.recipe_source import load_recipe  # noqa: PLC0415
+
+    prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)
+    state = "checked" if check else "prepared" if prepared.fresh else "up to date"
+    console.log(f"{state}: {prepared.folder}")
+    if as_json or context.obj:
+        console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
+    else:
+        console.result_renderable(report(prepared))
+
+
+@app.command()
+def train(
+    context: typer.Context,
+    recipe: RecipeArgument,
+    overrides: Overrides = None,
+    run: Annotated[Path | None, typer.Option("--run", metavar="DIR", help="Run folder; default: runs/NAME.")] = None,
+    resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its last checkpoint, exactly.")] = False,
+    overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete what is in the run folder first.")] = False,
+    seeds: Annotated[str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")] = None,
+    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prepare, build, do a few updates on the widest batches, write no run.")] = False,
+    print_recipe: Annotated[bool, typer.Option("--print", help="Print the resolved recipe and exit.")] = False,
+    as_json: Json = False,
+) -> None:
+    """Train a recipe; writes a run folder with metrics and checkpoints."""
+    from probtrans_cli.recipe_source import dump_recipe, load_recipe  # noqa: PLC0415
+
+    if print_recipe:
+        resolved = load_recipe(recipe, overrides or ()).resolved()
+        console.result(dump_recipe(resolved, [f"Resolved from {recipe} by probtrans {__version__}"]))
+        return
+    from probtrans_cli import runs  # noqa: PLC0415
+
+    result = runs.train(
+        recipe, overrides or (), run=run, resume=resume, overwrite=overwrite, seeds=_seeds(seeds), dry_run=dry_run
+    )
+    if as_json or context.obj:
+        console.result_json(result)
+    else:
+        from probtrans_cli.report import training_report  # noqa: PLC0415
+
+        console.result(training_report(result))
+
+
+@app.command(name="eval")
+def evaluate(
+    context: typer.Context,
+    checkpoint: CheckpointArgument,
+    files: Files = None,
+    split: Annotated[Literal["dev", "test"] | None, typer.Option("--split", help="Score this split of the recipe; default: test, or dev where there is none.")] = None,
+    require: Annotated[list[str] | None, typer.Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated.")] = None,
+    baselines: Annotated[bool, typer.Option("--baselines", help="Also the floors of tree scores (next word, nearest rarer word, ...).")] = False,
+    channel: Channel = None,
+    iteration: Iteration = None,
+    decode: Decoder = None,
+    masks: Annotated[int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")] = None,
+    threads: Threads = None,
+    as_json: Json = False,
+) -> None:
+    """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there."""
+    from probtrans_cli.evaluate import evaluate as run  # noqa: PLC0415
+    from probtrans_cli.report import evaluation_report  # noqa: PLC0415
+
+    result, failed = run(
+        checkpoint, files or [], split=split, require=require or [], baselines=baselines, channel=channel,
+        iteration=iteration, decoder=decode, masks=masks, threads=threads,
+    )  # fmt: skip
+    console.result_json(result) if as_json or context.obj else console.result(evaluation_report(result))
+    if failed is not None:
+        raise failed
+
+
+@app.command()
+def parse(
+    checkpoint: CheckpointArgument,
+    files: Files = None,
+    form: Annotated[Literal["conllu", "jsonl", "tree", "svg"], typer.Option("-f", "--format", help="Output format.")] = "conllu",
+    input_form: Annotated[Literal["auto", "text", "tokens", "conllu"], typer.Option("--input", help="text: raw, one sentence a line; tokens: split at spaces; auto: CoNLL-U by name or look, else text.")] = "auto",
+    channel: Channel = None,
+    iteration: Iteration = None,
+    decode: Decoder = None,
+    probability: Annotated[bool, typer.Option("--prob", help="Show the probability of every arc.")] = False,
+    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of stdout.")] = None,
+    threads: Threads = None,
+) -> None:
+    """Print the dependency trees that a model sees in text or CoNLL-U, in input order, as they are done."""
+    from probtrans_cli.parse import parse as run  # noqa: PLC0415
+
+    if not files and sys.stdin.isatty():
+        console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
+    run(
+        checkpoint, files or ["-"], form=form, input_form=input_form, channel=channel, iteration=iteration,
+        decoder=decode, probability=probability, output=output, threads=threads,
+    )  # fmt: skip
+
+
+@app.command()
+def export(
+    context: typer.Context,
+    checkpoint: CheckpointArgument,
+    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.")],
+    form: Annotated[Literal["safetensors"], typer.Option("--format", help="Format of the weights.")] = "safetensors",
+    dtype: Annotated[Literal["float32", "bfloat16", "float16"], typer.Option("--dtype", help="Precision of the weights.")] = "float32",
+    as_json: Json = False,
+) -> None:
+    """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
+    from probtrans_cli.export import export as run  # noqa: PLC0415
+
+    report = run(checkpoint, out, dtype=dtype)
+    console.result_json(report) if as_json or context.obj else console.result(
+        f"{out}: {report['bytes']:,} bytes, largest difference of an output from {checkpoint}: {report['largest_difference']:.2g}"
+    )
+
+
+def _seeds(text: str | None) -> list[int] | None:
+    if text is None:
+        return None
+    try:
+        seeds = [int(part) for part in text.split(",")]
+    except ValueError:
+        seeds = []
+    if not seeds or min(seeds) < 0:
+        raise UsageError(f"--seeds {text!r} is not a list of seeds", hint="write --seeds 0,1,2")
+    return seeds

@@ -1,0 +1,196 @@
+"""The verb `parse`: sentences in, the trees that a model sees in them out, in input order, as they are done."""
+
+from __future__ import annotations
+
+import sys
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from itertools import islice
+from pathlib import Path
+from typing import TextIO
+
+import numpy as np
+
+from probtrans_cli.data.conllu import read_conllu, with_heads
+from probtrans_cli.data.readers import display_name, format_of, open_lines, read_text
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.errors import UsageError
+from probtrans_cli.model import Model, Reading
+from probtrans_cli.prepare import encode
+from probtrans_cli.trees import decode
+from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
+
+# Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
+FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and the ``probabilities`` [n] of these arcs (1 for the root's)."""
+
+    sentence: Sentence
+    heads: np.ndarray
+    probabilities: np.ndarray
+    reading: Reading
+
+
+def parse(
+    name: str,
+    files: Sequence[str],
+    *,
+    form: str,
+    input_form: str,
+    channel: str | None,
+    iteration: int | None,
+    decoder: str | None,
+    probability: bool,
+    output: Path | None,
+    threads: int | None,
+) -> None:
+    """Parse files (`-` is stdin) and write the trees in a format to stdout or to ``output``.
+
+    Raises:
+        UsageError: options that do not go together.
+        DataError, CheckpointError: as their readers do.
+    """
+    if channel == "all" and form == "conllu":
+        raise UsageError("CoNLL-U holds one tree a sentence", hint="give --channel K, or use -f jsonl or -f tree")
+    model = Model.load(name, threads=threads)
+    if channel == "all":
+        readings = [model.read(str(one), iteration, decoder) for one in range(model.recipe.model.channels)]
+    else:
+        readings = [model.read(channel, iteration, decoder)]
+    sentences = (sentence for file in files for sentence in read(file, input_form))
+    trees = (tree for chunk in chunks(sentences) for tree in parsed(model, chunk, readings))
+    if form == "svg":
+        write_svg(trees, output, probability=probability)
+        return
+    write: Callable[[Tree], str] = {
+        "conllu": lambda tree: as_conllu(tree, probability=probability),
+        "jsonl": as_json,
+        "tree": lambda tree: as_picture(tree, probability=probability, several=len(readings) > 1),
+    }[form]
+    if output is None:
+        write_all(trees, write, sys.stdout)
+    else:
+        with output.open("w", encoding="utf-8") as file:
+            write_all(trees, write, file)
+
+
+def write_all(trees: Iterable[Tree], write: Callable[[Tree], str], file: TextIO) -> None:
+    """Write every tree as soon as it is there."""
+    for tree in trees:
+        file.write(write(tree))
+    file.flush()
+
+
+def read(path: str, input_form: str) -> Iterator[Sentence]:
+    """The sentences of a file; an empty line of text is an empty sentence."""
+    lines = open_lines(path)
+    if input_form == "auto":
+        first = next(lines, None)
+        if first is None:
+            return
+        lines = _again(first, lines)
+        looks = first.startswith("#") or first.count("\t") == 9
+        input_form = "conllu" if format_of(path) == "conllu" or looks else "text"
+    name = display_name(path)
+    if input_form == "conllu":
+        yield from read_conllu(lines, name)
+    elif input_form == "tokens":
+        yield from read_text(lines, name, keep_empty=True)
+    else:
+        for number, line in enumerate(lines, start=1):
+            yield Sentence(tokenize(line), None, None, None, None, None, f"{name}:{number}")
+
+
+def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
+    yield first
+    yield from rest
+
+
+def chunks(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
+    """Portions of growing size."""
+    size = FIRST_CHUNK
+    while chunk := list(islice(sentences, size)):
+        yield chunk
+        size = min(2 * size, LARGEST_CHUNK)
+
+
+def parsed(model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading]) -> Iterator[Tree]:
+    """The trees of some sentences, in order; for each sentence one tree per reading."""
+    corpus = encode(sentences, model.vocabulary, model.labels)
+    empty = np.zeros(0, dtype=np.int64)
+    trees = [[Tree(sentence, empty, empty.astype(float), reading) for reading in readings] for sentence in sentences]
+    for indices, arcs, mask in model.arcs(corpus):
+        for number, reading in enumerate(readings):
+            scores = decode.arc_scores(arcs, reading.channel, reading.iteration)
+            decoded = decode.decode(scores, mask, reading.decoder)
+            for row, index in enumerate(indices):
+                heads = decoded[row][mask[row]]
+                words = np.arange(len(heads))
+                chosen = np.exp(scores[row, words, np.maximum(heads - 1, 0)])
+                probabilities = np.where(heads > 0, chosen, 1.0)
+                trees[index][number] = Tree(sentences[index], heads, probabilities, reading)
+    for sentence_trees in trees:
+        yield from sentence_trees
+
+
+def as_conllu(tree: Tree, *, probability: bool) -> str:
+    """The sentence's CoNLL-U with our HEAD and DEPREL; ``probability`` adds `Prob=` to MISC (none for the root)."""
+    misc = [f"Prob={p:.4f}" if head else "_" for head, p in zip(tree.heads, tree.probabilities, strict=True)]
+    lines = with_heads(tree.sentence, tree.heads.tolist(), None, misc if probability else None)
+    return "\n".join([*lines, "", ""])
+
+
+def as_json(tree: Tree) -> str:
+    """One line of JSON."""
+    reading = tree.reading
+    line = json_line(
+        tree.sentence.words, tree.heads.tolist(), tree.probabilities.tolist(),
+        channel=reading.channel, iteration=reading.iteration, decode=reading.decoder,
+    )  # fmt: skip
+    return line if line.endswith("\n") else line + "\n"
+
+
+def drawing(tree: Tree, *, probability: bool, title: str = "") -> Drawing:
+    """The tree as something to draw."""
+    arcs = tuple(
+        Arc(number, int(head), float(p) if probability and head else None, tree.reading.channel)
+        for number, (head, p) in enumerate(zip(tree.heads, tree.probabilities, strict=True), start=1)
+    )
+    return Drawing(tuple(tree.sentence.words), arcs, title)
+
+
+def as_picture(tree: Tree, *, probability: bool, several: bool) -> str:
+    """The tree for a terminal."""
+    title = f"channel {tree.reading.channel}\n" if several else ""
+    picture = terminal(drawing(tree, probability=probability)) if tree.sentence.words else ""
+    return title + picture.rstrip("\n") + "\n\n"
+
+
+def write_svg(trees: Iterator[Tree], output: Path | None, *, probability: bool) -> None:
+    """One SVG to stdout or a file, or one a tree into a folder."""
+    if output is not None and (output.is_dir() or output.suffix == ""):
+        output.mkdir(parents=True, exist_ok=True)
+        number, previous = 0, None
+        for tree in trees:
+            number += tree.sentence is not previous
+            previous = tree.sentence
+            path = output / f"{number:04d}-channel-{tree.reading.channel}.svg"
+            path.write_text(svg(drawing(tree, probability=probability), show_probability=probability), encoding="utf-8")
+        return
+    two = list(islice(trees, 2))
+    if len(two) != 1:
+        raise UsageError(
+            "an SVG file holds one tree; the input has " + ("none" if not two else "several"),
+            hint="write them into a folder: -o FOLDER" if two else "give a sentence",
+        )
+    text = svg(drawing(two[0], probability=probability), show_probability=probability)
+    if output is None:
+        sys.stdout.write(text)
+    else:
+        output.write_text(text, encoding="utf-8")
+
+

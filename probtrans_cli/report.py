@@ -1,0 +1,109 @@
+"""Score reports as text for people; the same numbers as the JSON."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+from typing import Any
+
+from probtrans_cli.console import render
+
+SHARES = ("accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas")
+CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
+FLOORS = {
+    "next_word": "floor: next word",
+    "previous_word": "floor: previous word",
+    "random_tree": "floor: random tree",
+    "nearest_rarer": "floor: nearest rarer word",
+}
+
+
+def shown(name: str, value: float | None) -> str:
+    """A number as people read it: shares in percent, all else with four digits."""
+    if value is None:
+        return "-"
+    return f"{100 * value:.2f} %" if name in SHARES else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+
+
+def flattened(scores: dict[str, Any]) -> dict[str, float]:
+    """Numbers of a score report by name; of tree scores, UAS and UUAS with punctuation removed, all lengths."""
+    flat = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
+    trees = scores.get("trees", {})
+    main = trees.get("no_punct") or trees.get("with_punct")
+    if main:
+        flat |= {name: float(main["all"][name]) for name in ("uas", "uuas") if main["all"][name] is not None}
+    return flat
+
+
+def over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
+    """Mean and sample standard deviation of every score over runs, on test where there is one, else on dev."""
+    split = "test" if all("test" in run for run in runs) else "dev"
+    flat = [flattened(run.get(split, {})) for run in runs]
+    names = [name for name in flat[0] if all(name in scores for scores in flat)]
+    mean = {name: sum(scores[name] for scores in flat) / len(flat) for name in names}
+    several = len(flat) > 1
+    spread = {
+        name: math.sqrt(sum((scores[name] - mean[name]) ** 2 for scores in flat) / (len(flat) - 1)) if several else None
+        for name in names
+    }
+    return {"split": split, "mean": mean, "sd": spread}
+
+
+def split_report(name: str, scores: dict[str, Any]) -> str:
+    """The scores of one split: the task's, then trees and floors."""
+    numbers = {key: value for key, value in scores.items() if isinstance(value, int | float)}
+    error = numbers.pop("perplexity_se", None)
+    masks = numbers.pop("masks", None)
+    parts = []
+    for key, value in numbers.items():
+        spread = f" ± {error:.2g} (s.e. over {masks:.0f} mask draws)" if key == "perplexity" and error is not None else ""
+        parts.append(f"{key} {shown(key, value)}{spread}")
+    text = f"{name}: " + ", ".join(parts) + "\n"
+    return text + (tree_report(scores["trees"]) if "trees" in scores else "")
+
+
+def tree_report(trees: dict[str, Any]) -> str:
+    """Attachment scores per convention and length, the floors below them."""
+    reading = trees["reading"]
+    iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
+    chosen = f", chosen on {reading['chosen_on']}" if reading.get("chosen_on") else ""
+    title = f"trees of channel {reading['channel']}{chosen}, {iteration}, {reading['decoder']}"
+    text = ""
+    for convention, description in CONVENTIONS.items():
+        if convention not in trees:
+            continue
+        lines = {"model": trees[convention]}
+        lines |= {name: trees["floors"][key][convention] for key, name in FLOORS.items() if key in trees.get("floors", {})}
+        counts = trees[convention]["all"]
+        rows = [
+            [line, *(shown(score, part[length][score]) for length in ("all", "10") for score in ("uas", "uuas"))]
+            for line, part in lines.items()
+        ]
+        head = f"{title}; {description}, {counts['sentences']:,} sentences, {counts['words']:,} words"
+        text += render(["", "UAS", "UUAS", "UAS ≤10", "UUAS ≤10"], rows, title=head)
+        title = "the same trees"
+    return text
+
+
+def training_report(result: dict[str, Any]) -> str:
+    """What `train` prints at the end, and what to do next."""
+    if result.get("dry_run"):
+        return f"{result['name']}: works; about {result['estimated_seconds']:,.0f} s for the whole training\n"
+    if "seeds" in result and "mean" not in result:
+        return "".join(training_report(run) for run in result["runs"])
+    if "seeds" in result:
+        rows = [
+            [name, shown(name, mean), "" if result["sd"][name] is None else shown(name, result["sd"][name])]
+            for name, mean in result["mean"].items()
+        ]
+        seeds = ",".join(map(str, result["seeds"]))
+        return render([result["split"], "mean", "s.d."], rows, title=f"{result['name']}, seeds {seeds}")
+    text = "".join(split_report(split, result[split]) for split in ("dev", "test") if split in result)
+    text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
+    example = "the old farmers near the river feed three hungry goats ."
+    return text + f'next: echo "{example}" | probtrans parse {result["run"]} -f tree\n'
+
+
+def evaluation_report(result: dict[str, Any]) -> str:
+    """What `eval` prints."""
+    return f"{result['checkpoint']}\n" + "".join(split_report(name, scores) for name, scores in result["scores"].items())

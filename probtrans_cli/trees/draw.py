@@ -1,0 +1,368 @@
+"""Trees for people and programs: a terminal picture, a stand-alone SVG, a JSON line.
+
+All pictures come from one :class:`Drawing` and one layout (:mod:`probtrans_cli.trees.layout`). Words are data from
+anywhere: nothing in them is ever markup, and characters that hide or reorder text are shown as escapes.
+"""
+
+from __future__ import annotations
+
+import json
+import math
+import re
+import shutil
+from collections.abc import Mapping, Sequence
+from html import escape
+
+from probtrans_cli.trees.layout import Arc, Drawing, columns, ends, levels, visible
+
+__all__ = ["Arc", "Drawing", "json_line", "svg", "terminal"]
+
+WIDTH_WITHOUT_TERMINAL = 100
+UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
+BOX = {UP | DOWN: "│", LEFT | RIGHT: "─", DOWN | RIGHT: "┌", DOWN | LEFT: "┐", UP | DOWN | LEFT | RIGHT: "┼"}
+ASCII_BOX = {UP | DOWN: "|", LEFT | RIGHT: "-", DOWN | RIGHT: ".", DOWN | LEFT: ".", UP | DOWN | LEFT | RIGHT: "+"}
+
+
+# --- terminal ---
+
+
+def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = None) -> str:
+    """The tree in box-drawing characters, no newline at the end; with ``ascii_only`` every character is ASCII.
+
+    Arcs stand above the words, the arrow at the dependent, each word's probability below it. Where that is wider than
+    ``width`` columns (default: the terminal's, or 100) the tree is indented instead, with the word numbers at the left.
+    """
+    room = width if width is not None else shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
+    lines = _arcs_above(drawing, ascii_only=ascii_only)
+    if max(columns(line) for line in lines) > room:
+        lines = _indented(drawing, ascii_only=ascii_only)
+    if drawing.title:
+        lines.insert(0, visible(drawing.title, ascii_only=ascii_only))
+    return "\n".join(line.rstrip() for line in lines)
+
+
+def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
+    words = [visible(word, ascii_only=ascii_only) for word in drawing.words]
+    if not words:
+        return ["(empty sentence)"]
+    heights = levels(drawing.arcs)
+    at = ends(drawing, heights)
+    below = _below(drawing)
+    roots = {arc.dependent for arc in drawing.arcs if arc.head == 0}
+    cells = [max(columns(word), len(at[i]), len(below[i]), 4 if i + 1 in roots else 1) for i, word in enumerate(words)]
+    starts = [sum(cells[:i]) + 2 * i for i in range(len(cells))]
+    slot = {  # column of each end: (word, arc)
+        (i + 1, arc): starts[i] + (cells[i] - len(at[i])) // 2 + order
+        for i in range(len(words))
+        for order, arc in enumerate(at[i])
+    }
+    top = max(heights, default=0)
+    canvas = [[0] * (starts[-1] + cells[-1]) for _ in range(top + 1)]  # row 0 is the highest, the last has arrows
+    label = [" "] * (len(canvas[0]) + 4)
+    for index, arc in enumerate(drawing.arcs):
+        end = slot[arc.dependent, index]
+        row = top - heights[index] if arc.head else -1
+        if arc.head == 0:
+            begin = max(0, end - 1)
+            label[begin : begin + 4] = "root"
+        else:
+            left, right = sorted((end, slot[arc.head, index]))
+            canvas[row][left] |= DOWN | RIGHT
+            canvas[row][right] |= DOWN | LEFT
+            for column in range(left + 1, right):
+                canvas[row][column] |= LEFT | RIGHT
+            for line in canvas[row + 1 :]:
+                line[slot[arc.head, index]] |= UP | DOWN
+        for line in canvas[row + 1 :]:
+            line[end] |= UP | DOWN
+    box = ASCII_BOX if ascii_only else BOX
+    picture = [[box.get(bits, " ") for bits in line] for line in canvas]
+    for index, arc in enumerate(drawing.arcs):
+        picture[-1][slot[arc.dependent, index]] = "v" if ascii_only else "▼"
+    rows = ["".join(label)] if roots else []
+    rows += ["".join(line) for line in picture] if drawing.arcs else []
+    rows.append("  ".join(_centred(word, cell) for word, cell in zip(words, cells, strict=True)))
+    if any(below):
+        rows.append("  ".join(_centred(text, cell) for text, cell in zip(below, cells, strict=True)))
+    return rows
+
+
+def _below(drawing: Drawing) -> list[str]:
+    """Probability of each word's arc; nothing where words have several arcs, as it would not be clear whose it is."""
+    texts = [""] * len(drawing.words)
+    if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
+        for arc in drawing.arcs:
+            texts[arc.dependent - 1] = _probability(arc.probability)
+    return texts
+
+
+def _probability(value: float | None) -> str:
+    """Two decimals without the zero before the point."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return "1.0" if value >= 0.995 else f"{max(value, 0.0):.2f}".removeprefix("0")
+
+
+def _centred(text: str, width: int) -> str:
+    free = width - columns(text)
+    return " " * (free // 2) + text + " " * (free - free // 2)
+
+
+def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
+    """Root on top, children below their head in sentence order, word numbers at the left; circles come last."""
+    branch, last, pipe = ("|- ", "`- ", "|  ") if ascii_only else ("├─ ", "└─ ", "│  ")
+    arc_of: dict[int, Arc] = {}
+    children: dict[int, list[int]] = {}
+    for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
+        if arc.dependent not in arc_of:  # of several arcs the first is drawn
+            arc_of[arc.dependent] = arc
+            children.setdefault(arc.head, []).append(arc.dependent)
+    digits = len(str(len(drawing.words)))
+    lines: list[str] = []
+    drawn: set[int] = set()
+
+    def draw(top: int, note: str) -> None:
+        stack = [(top, "", "", note)]
+        while stack:
+            number, here, beneath, remark = stack.pop()
+            drawn.add(number)
+            arc = arc_of.get(number)
+            word = visible(drawing.words[number - 1], ascii_only=ascii_only)
+            tail = f"  {_probability(arc.probability)}" if arc else ""
+            lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
+            below = [child for child in children.get(number, []) if child != top]
+            for order, child in reversed(list(enumerate(below))):
+                final = order + 1 == len(below)
+                stack.append((child, beneath + (last if final else branch), beneath + ("   " if final else pipe), ""))
+
+    for top in children.get(0, []):
+        draw(top, "  (root)")
+    for number in range(1, len(drawing.words) + 1):
+        if number not in drawn and number not in arc_of:
+            draw(number, "  (no arc)")
+    for number in range(1, len(drawing.words) + 1):
+        if number not in drawn:
+            seen: list[int] = []
+            while number not in seen:
+                seen.append(number)
+                number = arc_of[number].head  # noqa: PLW2901
+            top = min(seen[seen.index(number) :])
+            draw(top, f"  (circle: head is {arc_of[top].head})")
+    return lines
+
+
+# --- SVG ---
+
+# Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 4", "9 3 2 3 2 3", "1 5")
+INK = "#1A1A1A"
+FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
+STEP, SLOT, MARGIN, CELL, WORD_SIZE, LABEL_SIZE, ARROW = 27.0, 11.0, 14.0, 46.0, 15, 10, 7.0
+NARROW, BROAD = frozenset("iljtfrI.,;:'|!()[]{} "), frozenset("mwMW@%")
+
+
+def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool = True) -> str:
+    """A stand-alone SVG picture, the same to the byte for the same input; no script, no link, no id.
+
+    Arcs rise by nesting, end in an arrow at the dependent, and are the fainter the less probable. Every channel has its
+    colour and its dashes, named below the picture where there are several. ``right_to_left`` puts word 1 at the right.
+    """
+    words = [visible(word) for word in drawing.words]
+    heights = levels(drawing.arcs)
+    at = ends(drawing, heights)
+    widths = [max(_text_width(word) + 16, SLOT * len(at[i]) + 10, CELL) for i, word in enumerate(words)]
+    centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
+    channels = sorted({arc.channel for arc in drawing.arcs}, key=lambda c: (isinstance(c, str), str(c).zfill(9)))
+    legend = channels if len(channels) > 1 else []
+    title = visible(drawing.title) if drawing.title else ""
+    width = max(
+        2 * MARGIN + sum(widths),
+        2 * MARGIN + 95.0 * len(legend),
+        2 * MARGIN + 0.8 * _text_width(title),
+        2 * MARGIN + 40,
+    )
+    rises = [_rise(drawing, heights, index) for index in range(len(drawing.arcs))]
+    base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
+    height = base + 30.0 + (24.0 if legend else 0.0)
+
+    def place(word: int, index: int) -> float:
+        order = at[word - 1].index(index) - (len(at[word - 1]) - 1) / 2
+        x = centres[word - 1] + SLOT * order
+        return width - x if right_to_left else x
+
+    lines, labels = [], []
+    for index in sorted(range(len(drawing.arcs)), key=lambda i: -heights[i]):
+        arc = drawing.arcs[index]
+        end, peak = place(arc.dependent, index), base - STEP * rises[index]
+        start = place(arc.head, index) if arc.head else end
+        lines.append(_curve(arc, start, end, base, peak))
+        text = _probability(arc.probability) if show_probability else ""
+        if arc.head == 0:
+            labels.append(_label(end, peak - 4, f"root {text}".strip()))
+        elif text:
+            labels.append(_label((start + end) / 2, peak - 4, text))
+    shown = [
+        f'<text x="{_number(width - x if right_to_left else x)}" y="{_number(base + 18)}" font-size="{WORD_SIZE}" '
+        f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
+        for x, word in zip(centres, words, strict=True)
+    ]
+    size = f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}"'
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
+        f"<title>{escape(title or ' '.join(words))}</title>",
+        f"<desc>{escape(_description(drawing, words))}</desc>",
+        '<rect width="100%" height="100%" fill="#FFFFFF"/>',
+    ]
+    if title:
+        side, anchor = (width - MARGIN, "end") if right_to_left else (MARGIN, "start")
+        style = f'font-size="12" text-anchor="{anchor}" fill="#555555"'
+        head.append(f'<text x="{_number(side)}" y="18" {style}>{escape(title)}</text>')
+    return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"
+
+
+def _rise(drawing: Drawing, heights: Sequence[int], index: int) -> float:
+    """Height of an arc in steps; a root's arrow starts above all arcs over its word."""
+    arc = drawing.arcs[index]
+    if arc.head:
+        return float(heights[index])
+    over = [
+        heights[i]
+        for i, other in enumerate(drawing.arcs)
+        if other.head and min(other.dependent, other.head) <= arc.dependent <= max(other.dependent, other.head)
+    ]
+    return max(over, default=0) + 0.9
+
+
+def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
+    """One arc as a path with a flat top and elliptic shoulders, and its arrow head as a triangle of its own.
+
+    No marker: it would need an id, which clashes when several pictures stand in one page.
+    """
+    colour, dash = _style(arc.channel)
+    probability = 1.0 if arc.probability is None or not math.isfinite(arc.probability) else arc.probability
+    opacity = _number(0.3 + 0.7 * min(max(probability, 0.0), 1.0))
+    foot = base - ARROW
+    if arc.head == 0:
+        path = f"M{_number(end)} {_number(peak)}V{_number(foot)}"
+    else:
+        side = 1.0 if end > start else -1.0
+        bend = side * min(abs(end - start) / 2, 26.0)
+        rise = base - peak
+        # 0.5523: a cubic curve with these controls is a quarter of an ellipse
+        path = (
+            f"M{_number(start)} {_number(base)}"
+            f"C{_number(start)} {_number(base - 0.5523 * rise)} {_number(start + 0.4477 * bend)} {_number(peak)} "
+            f"{_number(start + bend)} {_number(peak)}H{_number(end - bend)}"
+            f"C{_number(end - 0.4477 * bend)} {_number(peak)} {_number(end)} {_number(foot - 0.5523 * (foot - peak))} "
+            f"{_number(end)} {_number(foot)}"
+        )
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    triangle = (
+        f"M{_number(end)} {_number(base)}L{_number(end - 3.5)} {_number(foot)}L{_number(end + 3.5)} {_number(foot)}Z"
+    )
+    return (
+        f'<g opacity="{opacity}"><path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+        f'<path d="{triangle}" fill="{colour}"/></g>'
+    )
+
+
+def _label(x: float, y: float, text: str) -> str:
+    """Small text on a white plate, so that an arc that crosses here does not strike it through.
+
+    A plate, not a white outline with ``paint-order``: several converters paint the outline over the letters.
+    """
+    width = 0.5 * LABEL_SIZE + _text_width(text) * LABEL_SIZE / WORD_SIZE - 3
+    return (
+        f'<rect x="{_number(x - width / 2)}" y="{_number(y - 8.5)}" width="{_number(width)}" height="10" '
+        'fill="#FFFFFF"/>'
+        f'<text x="{_number(x)}" y="{_number(y)}" font-size="{LABEL_SIZE}" text-anchor="middle" '
+        f'fill="{INK}">{escape(text)}</text>'
+    )
+
+
+def _legend(channels: Sequence[int | str], height: float) -> list[str]:
+    result = []
+    for order, channel in enumerate(channels):
+        colour, dash = _style(channel)
+        x, dashes = MARGIN + 95.0 * order, f' stroke-dasharray="{dash}"' if dash else ""
+        name = visible(channel) if isinstance(channel, str) else f"channel {channel}"
+        result.append(
+            f'<path d="M{_number(x)} {_number(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+            f'<text x="{_number(x + 31)}" y="{_number(height - 10)}" font-size="11" fill="{INK}">{escape(name)}</text>'
+        )
+    return result
+
+
+def _style(channel: int | str) -> tuple[str, str]:
+    if isinstance(channel, str):
+        return INK, ""
+    return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
+
+
+def _description(drawing: Drawing, words: Sequence[str]) -> str:
+    """The arcs in words, for those who do not see them."""
+    parts = []
+    for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
+        head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
+        text = _probability(arc.probability)
+        parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
+    return "; ".join(parts)
+
+
+def _text_width(text: str) -> float:
+    """Estimated pixels: the viewer's font is unknown, so rather a little too wide."""
+    em = 0.0
+    for index, character in enumerate(text):
+        cells = columns(text[max(index - 1, 0) : index + 1]) - (columns(text[index - 1]) if index else 0)
+        narrow = 0.36 if character in NARROW else 0.95 if character in BROAD else 0.72 if character.isupper() else 0.62
+        em += narrow if cells == 1 else 0.55 * max(cells, 0)
+    return em * WORD_SIZE
+
+
+def _number(value: float) -> str:
+    """At most two decimals, and the same text on every machine."""
+    return f"{value:.2f}".rstrip("0").rstrip(".")
+
+
+# --- JSON lines ---
+
+# Legal inside a JSON string, but they split lines for some readers, hide text on a terminal, or cannot be encoded.
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def json_line(
+    sentence_words: Sequence[str],
+    heads: Sequence[int],
+    probabilities: Sequence[float | None] | None,
+    *,
+    channel: int | str,
+    iteration: int,
+    decode: str,
+    extra: Mapping[str, object] | None = None,
+) -> str:
+    """One sentence as one line of JSON without the newline: words, heads, probabilities, channel, iteration, decode.
+
+    Reading it back gives the words to the character. Probabilities have 6 decimals, null where not known; ``extra`` is
+    appended. Raises ValueError for lists of different lengths and for a key of ``extra`` that is taken.
+    """
+    if len(sentence_words) != len(heads) or (probabilities is not None and len(probabilities) != len(heads)):
+        raise ValueError("words, heads and probabilities differ in length")
+    record: dict[str, object] = {
+        "words": [str(word) for word in sentence_words],
+        "heads": [int(head) for head in heads],
+        "probabilities": None if probabilities is None else [_rounded(value) for value in probabilities],
+        "channel": channel,
+        "iteration": iteration,
+        "decode": decode,
+    }
+    for key, value in (extra or {}).items():
+        if key in record:
+            raise ValueError(f"the key {key!r} is taken")
+        record[key] = value
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", line)
+
+
+def _rounded(value: float | None) -> float | None:
+    return None if value is None or not math.isfinite(value) else round(float(value), 6)

@@ -1,0 +1,244 @@
+"""The toy treebank is what its script writes, and is valid; the EWT script checks what it puts in place."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import importlib.util
+import os
+import sys
+import urllib.error
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+
+import pytest
+
+REPOSITORY = Path(__file__).resolve().parent.parent
+TOY = REPOSITORY / "probtrans_cli" / "embedded" / "toy"
+SPLITS = ("train", "dev", "test")
+
+
+def load(name: str) -> ModuleType:
+    """A script of data_scripts/ as a module."""
+    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data_scripts" / f"{name}.py")
+    assert spec is not None
+    assert spec.loader is not None
+    module = importlib.util.module_from_spec(spec)
+    sys.modules[name] = module  # dataclasses look their module up
+    spec.loader.exec_module(module)
+    return module
+
+
+@pytest.fixture(scope="module")
+def toy() -> ModuleType:
+    return load("make_toy_treebank")
+
+
+@pytest.fixture(scope="module")
+def ewt() -> ModuleType:
+    return load("ud_english_ewt")
+
+
+def text_of(path: Path) -> str:
+    content = path.read_bytes()
+    return (gzip.decompress(content) if path.suffix == ".gz" else content).decode()
+
+
+def shipped(split: str) -> Path:
+    return TOY / (f"{split}.conllu.gz" if split == "train" else f"{split}.conllu")
+
+
+def sentences(text: str) -> Iterator[list[list[str]]]:
+    for block in text.removesuffix("\n\n").split("\n\n"):
+        yield [line.split("\t") for line in block.split("\n") if not line.startswith("#")]
+
+
+# --- toy treebank -----------------------------------------------------------------------------------------------------
+
+
+def test_shipped_files_are_the_scripts_output(toy: ModuleType, tmp_path: Path) -> None:
+    assert toy.main(["--out", str(tmp_path)]) == 0
+    assert sorted(path.name for path in TOY.iterdir()) == sorted(path.name for path in tmp_path.iterdir())
+    for split in SPLITS:
+        # The text, not the archive: another zlib may pack it otherwise.
+        assert text_of(shipped(split)) == text_of(tmp_path / shipped(split).name)
+
+
+def test_shipped_files_are_small() -> None:
+    assert sum(path.stat().st_size for path in TOY.iterdir()) <= 300_000
+
+
+def test_archive_has_no_time_or_name_inside() -> None:
+    header = shipped("train").read_bytes()[:10]
+    assert header[3] == 0  # no flags: no file name
+    assert header[4:8] == bytes(4)  # no time
+
+
+@pytest.mark.parametrize("split", SPLITS)
+def test_toy_trees_are_valid(split: str) -> None:
+    for rows in sentences(text_of(shipped(split))):
+        assert [row[0] for row in rows] == [str(i) for i in range(1, len(rows) + 1)]
+        assert all(len(row) == 10 and all(row) for row in rows)
+        heads = [int(row[6]) for row in rows]
+        assert heads.count(0) == 1
+        assert all(0 <= head <= len(rows) and head != i for i, head in enumerate(heads, start=1))
+        assert [row[7] == "root" for row in rows] == [head == 0 for head in heads]
+        for start in range(1, len(rows) + 1):
+            path, word = [], start
+            while word:
+                assert word not in path, "a circle"
+                path.append(word)
+                word = heads[word - 1]
+        arcs = [tuple(sorted((i, head))) for i, head in enumerate(heads, start=1) if head]
+        assert not any(a < c < b < d for a, b in arcs for c, d in arcs), "crossing arcs"
+
+
+def test_subjects_agree_with_their_verbs() -> None:
+    """The number of the subject shows on the finite verb or auxiliary, relative clauses in between or not."""
+    checked = 0
+    for rows in sentences(text_of(shipped("test"))):
+        for subject in (row for row in rows if row[7] == "nsubj" and row[4] in ("NN", "NNS")):
+            finite = [row for row in rows if row[0] == subject[6] or (row[6] == subject[6] and row[7] == "aux")]
+            for tag in (row[4] for row in finite if row[4] in ("VBZ", "VBP")):
+                assert tag == ("VBP" if subject[4] == "NNS" else "VBZ")
+                checked += 1
+    assert checked > 50
+
+
+def test_splits_share_no_sentence() -> None:
+    texts = [line for split in SPLITS for line in text_of(shipped(split)).split("\n") if line.startswith("# text = ")]
+    assert len(texts) == len(set(texts))
+
+
+def test_floors_of_the_toy_treebank_are_low(toy: ModuleType) -> None:
+    """Neither position nor frequency gives the trees away, and a few test words are new."""
+    parsed = {split: list(sentences(text_of(shipped(split)))) for split in SPLITS}
+    count = toy.Counter(row[1] for rows in parsed["train"] for row in rows)
+    forms = [[row[1] for row in rows] for rows in parsed["test"]]
+    gold = [[int(row[6]) for row in rows] for rows in parsed["test"]]
+    assert toy.attachment(gold, [toy.chain(words) for words in forms])[1] <= 50
+    assert toy.attachment(gold, [toy.nearest_rarer(words, count) for words in forms])[1] <= 50
+    unknown = sum(word not in count for words in forms for word in words) / sum(map(len, forms))
+    assert 0.01 <= unknown <= 0.04
+
+
+def test_seed_decides_the_text(toy: ModuleType) -> None:
+    one, again, other = (toy.files(toy.generate(seed, 50, 10, 10)) for seed in (1, 1, 2))
+    assert one == again
+    assert all(one[name] != other[name] for name in one)
+
+
+def test_test_set_does_not_depend_on_the_size_of_train(toy: ModuleType) -> None:
+    small, large = (toy.files(toy.generate(1, train, 10, 10)) for train in (20, 60))
+    assert small["test.conllu"] == large["test.conllu"]
+    assert small["dev.conllu"] == large["dev.conllu"]
+
+
+def test_floor_of_the_nearest_rarer_word(toy: ModuleType) -> None:
+    count = toy.Counter({"the": 9, "old": 3, "goat": 5, "eats": 1})
+    assert toy.nearest_rarer(["the", "old", "goat", "eats"], count) == [2, 4, 4, 0]
+    assert toy.nearest_rarer(["old", "the", "old"], count) == [0, 3, 1]
+    assert toy.chain(["a", "b", "c"]) == [2, 3, 0]
+    assert toy.attachment([[2, 0, 2]], [[0, 1, 2]]) == (pytest.approx(100 / 3), 100)
+
+
+def test_check_prints_floors(toy: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    assert toy.main(["--out", str(tmp_path), "--train", "30", "--dev", "5", "--test", "5", "--check"]) == 0
+    printed = capsys.readouterr().out
+    assert printed.count("nearest rarer") == len(SPLITS)
+    assert "train: 30 sentences" in printed
+
+
+# --- English Web Treebank ---------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def tiny(ewt: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A local copy of three tiny files that the script takes for the real ones: official, short and gzipped names."""
+    folder = tmp_path / "copy"
+    folder.mkdir()
+    contents = {split: f"1\t{split}\n\n".encode() for split in SPLITS}
+    (folder / "en_ewt-ud-train.conllu").write_bytes(contents["train"])
+    (folder / "dev.conllu").write_bytes(contents["dev"])
+    (folder / "test.conllu.gz").write_bytes(gzip.compress(contents["test"]))
+    expected = {split: (hashlib.sha256(text).hexdigest(), len(text)) for split, text in contents.items()}
+    monkeypatch.setattr(ewt, "EXPECTED", expected)
+    return folder
+
+
+def test_ewt_takes_a_local_copy_and_is_then_in_place(
+    ewt: ModuleType, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--from", str(tiny), "--to", str(tmp_path / "out")]
+    assert ewt.main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("written, checksum right") == len(SPLITS)
+    assert "CC BY-SA 4.0" in printed.err
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["dev.conllu", "test.conllu", "train.conllu"]
+    assert ewt.main(command) == 0
+    assert capsys.readouterr().out.count("already in place") == len(SPLITS)
+
+
+def test_ewt_refuses_a_wrong_checksum(
+    ewt: ModuleType, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    wrong = b"1\tTRAIN\n\n"
+    (tiny / "en_ewt-ud-train.conllu").write_bytes(wrong)
+    assert ewt.main(["--from", str(tiny), "--to", str(tmp_path / "out")]) == 3
+    message = capsys.readouterr().err.splitlines()[-1]
+    assert message.startswith("error: train.conllu: wrong checksum")
+    assert ewt.EXPECTED["train"][0] in message
+    assert hashlib.sha256(wrong).hexdigest() in message
+    assert not list((tmp_path / "out").iterdir())
+
+
+def test_ewt_leaves_a_different_file_alone_without_force(
+    ewt: ModuleType, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    command = ["--from", str(tiny), "--to", str(tmp_path)]
+    (tmp_path / "train.conllu").write_text("mine")
+    assert ewt.main(command) == 3
+    assert "--force" in capsys.readouterr().err
+    assert (tmp_path / "train.conllu").read_text() == "mine"
+    assert ewt.main([*command, "--force"]) == 0
+    assert (tmp_path / "train.conllu").read_text() == "1\ttrain\n\n"
+
+
+@pytest.mark.parametrize("damage", ["missing", "truncated", "no archive"])
+def test_ewt_says_in_one_line_what_is_wrong(
+    ewt: ModuleType, tiny: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], damage: str
+) -> None:
+    archive = tiny / "test.conllu.gz"
+    if damage == "missing":
+        archive.unlink()
+    else:
+        archive.write_bytes(archive.read_bytes()[:-9] if damage == "truncated" else b"plain text")
+    assert ewt.main(["--from", str(tiny), "--to", str(tmp_path / "out")]) == 3
+    printed = capsys.readouterr().err
+    assert printed.count("error: ") == 1
+    assert printed.splitlines()[-1].startswith("error: ")
+    assert "Traceback" not in printed
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == ["dev.conllu", "train.conllu"]
+
+
+def test_ewt_without_network_points_at_the_local_copy(
+    ewt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    def unreachable(address: str, timeout: float) -> None:
+        assert address.startswith("https://")
+        raise urllib.error.URLError("name or service not known")
+
+    monkeypatch.setattr(ewt.urllib.request, "urlopen", unreachable)
+    assert ewt.main(["--to", str(tmp_path)]) == 3
+    assert "--from DIR" in capsys.readouterr().err.splitlines()[-1]
+    assert not list(tmp_path.iterdir())
+
+
+def test_ewt_of_the_real_corpus(ewt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = os.environ.get("PROBTRANS_DATA")
+    source = Path(data or "data") / "ud" / "en_ewt"
+    if not source.is_dir():
+        pytest.skip(f"no English Web Treebank under {source} (PROBTRANS_DATA is {data or 'not set'})")
+    assert ewt.main(["--from", str(source), "--to", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("written, checksum right") == len(SPLITS)
