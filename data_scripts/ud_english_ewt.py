@@ -20,7 +20,7 @@ import urllib.request
 import zlib
 from collections.abc import Callable, Iterator, Sequence
 from pathlib import Path
-from typing import BinaryIO
+from typing import BinaryIO, cast
 
 COMMIT = "15d613d8447b3478787d4c278730a1e48a945efb"
 ADDRESS = (
@@ -65,7 +65,7 @@ def open_local(folder: Path, split: str) -> BinaryIO:
     for name in names:
         path = folder / name
         if path.is_file():
-            return gzip.open(path) if name.endswith(".gz") else path.open("rb")
+            return cast(BinaryIO, gzip.open(path)) if name.endswith(".gz") else path.open("rb")
     raise CorpusError(f"{folder}: none of {', '.join(names)} is there; give --from the folder that holds them")
 
 

@@ -16,7 +16,7 @@ from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
 from probtrans_cli.model import Model, Reading
-from probtrans_cli.prepare import encode
+
 from probtrans_cli.recipe import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
@@ -155,7 +155,7 @@ def _corpus(model: Model, files: Sequence[str], split: str | None) -> tuple[str,
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
         paths, form = [named] if isinstance(named, str) else list(named), data.format
     sentences = (sentence for path in paths for sentence in read_corpus(find(path), form))
-    corpus = encode(sentences, model.vocabulary, model.labels)
+    corpus = Split.encode(sentences, model.vocabulary, model.labels)
     if not len(corpus):
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     return title, corpus

@@ -14,10 +14,11 @@ import numpy as np
 from probtrans_cli.data.conllu import read_conllu, with_heads
 from probtrans_cli.data.readers import display_name, format_of, open_lines, read_text
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import UsageError
 from probtrans_cli.model import Model, Reading
-from probtrans_cli.prepare import encode
+
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
 
@@ -120,7 +121,7 @@ def chunks(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
 
 def parsed(model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading]) -> Iterator[Tree]:
     """The trees of some sentences, in order; for each sentence one tree per reading."""
-    corpus = encode(sentences, model.vocabulary, model.labels)
+    corpus = Split.encode(sentences, model.vocabulary, model.labels)
     empty = np.zeros(0, dtype=np.int64)
     trees = [[Tree(sentence, empty, empty.astype(float), reading) for reading in readings] for sentence in sentences]
     for indices, arcs, mask in model.arcs(corpus):

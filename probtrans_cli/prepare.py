@@ -11,6 +11,7 @@ The folder is written under another name, synced and renamed: it is whole or not
 
 from __future__ import annotations
 
+import fcntl
 import hashlib
 import json
 import os
@@ -18,7 +19,8 @@ import shutil
 import tempfile
 import time
 from collections import Counter
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
+from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -93,18 +95,17 @@ def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prep
         for entry in entries
     }
     sources = find_sources(recipe.data, known)
-    if not (force or check) and _up_to_date(folder, old, recipe.data, sources):
-        prepared = open_prepared(folder)
-        _check_task(recipe, prepared, sources)
-        return prepared
+    if not (force or check):
+        with _locked(folder.parent):
+            current = open_prepared(folder) if _up_to_date(folder, recipe.data, sources) else None
+        if current is not None:
+            _check_task(recipe, current, sources)
+            return current
     prepared, tables = _encode_all(recipe, folder, sources)
     _check_task(recipe, prepared, sources)
     if check:
         return prepared
-    _write_folder(prepared, tables)
-    made = open_prepared(folder)  # what training will read, mapped into memory instead of held in it
-    made.fresh = True
-    return made
+    return _write_folder(prepared, tables, lambda: not force and _up_to_date(folder, recipe.data, sources))
 
 
 def open_prepared(folder: Path) -> Prepared:
@@ -159,7 +160,8 @@ def _check_target(folder: Path) -> None:
         raise UsageError(f"{folder} is not a prepared corpus: it holds {strangers[0].name}", hint=hint)
 
 
-def _up_to_date(folder: Path, old: dict[str, Any] | None, data: Data, sources: list[Source]) -> bool:
+def _up_to_date(folder: Path, data: Data, sources: list[Source]) -> bool:
+    old = _read_manifest(folder)
     if old is None or old["data"] != _canonical(data):
         return False
     before = [(split, entry["sha256"]) for split in old["sources"] for entry in old["sources"][split]]
@@ -168,7 +170,8 @@ def _up_to_date(folder: Path, old: dict[str, Any] | None, data: Data, sources: l
     return all((folder / name).is_file() and (folder / name).stat().st_size == n for name, n in old["files"].items())
 
 
-def _write_folder(prepared: Prepared, tables: dict[str, pa.Table]) -> None:
+def _write_folder(prepared: Prepared, tables: dict[str, pa.Table], already_there: Callable[[], bool]) -> Prepared:
+    """Write the folder and return it as training will read it: mapped into memory instead of held in it."""
     folder = prepared.folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
@@ -176,7 +179,12 @@ def _write_folder(prepared: Prepared, tables: dict[str, pa.Table]) -> None:
         new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".part", dir=folder.parent))
         try:
             _fill(new, prepared, tables)
-            _replace(new, folder)
+            with _locked(folder.parent):
+                if not already_there():  # another process may have been faster
+                    _replace(new, folder)
+                made = open_prepared(folder)
+                made.fresh = True
+                return made
         finally:
             shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
@@ -214,6 +222,17 @@ def _replace(new: Path, folder: Path) -> None:
         raise
     _sync(folder.parent)
     shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def _locked(folder: Path) -> Iterator[None]:
+    """Let one process at a time rename or open what is in a folder; the lock is no file and dies with its process."""
+    with ExitStack() as stack:
+        with suppress(OSError):  # no such folder yet, or a file system without locks: go on without
+            descriptor = os.open(folder, os.O_RDONLY)
+            stack.callback(os.close, descriptor)
+            fcntl.flock(descriptor, fcntl.LOCK_EX)
+        yield
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -84,7 +84,7 @@ def test_sentences_are_yielded_as_soon_as_they_end() -> None:
 def test_global_columns() -> None:
     standard = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC\n"
     assert read(standard + BLOCK)[0].words[0] == "It"
-    with pytest.raises(DataError, match="^x.conllu:1: CoNLL-U Plus"):
+    with pytest.raises(DataError, match=r"^x.conllu:1: CoNLL-U Plus"):
         read("# global.columns = ID FORM UPOS HEAD DEPREL MISC LEMMA XPOS FEATS X:Y\n" + BLOCK)
 
 
@@ -194,10 +194,7 @@ def test_a_malformed_line_is_an_error_with_its_position(line: int, text: str) ->
     assert next(sentences).words[0] == "It"
     with pytest.raises(DataError) as caught:
         list(sentences)
-    # A word that is moved or renamed breaks its neighbours too; any line of the block from the change on may be named.
-    assert caught.value.message.startswith("bad.conllu:")
-    named = int(caught.value.message.split(":")[1])
-    assert named == line or (named > line and "ID" in caught.value.message)
+    assert caught.value.message.startswith(f"bad.conllu:{line}: ")
     assert caught.value.hint
 
 

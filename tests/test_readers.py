@@ -46,7 +46,7 @@ def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, monkeypatch: pyte
     with pytest.raises(DataError, match=r"latin1.txt:3: not UTF-8 \(byte 0xfc at 2\)"):
         list(open_lines(path))
     stdin(monkeypatch, gzip.compress(b"a"))
-    with pytest.raises(DataError, match="^<stdin>:1: not UTF-8") as caught:
+    with pytest.raises(DataError, match=r"^<stdin>:1: not UTF-8") as caught:
         list(open_lines("-"))
     assert ".gz" in (caught.value.hint or "")
 

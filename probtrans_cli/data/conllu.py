@@ -82,7 +82,7 @@ def with_heads(
         columns = lines[row].split("\t")
         columns[_HEAD] = str(int(heads[i]))
         default = "root" if heads[i] == 0 else "dep"
-        columns[_DEPREL] = default if deprels is None else _one_line(deprels[i])
+        columns[_DEPREL] = default if deprels is None else _one_line(deprels[i]).replace(" ", "_")
         if misc is not None:
             columns[_MISC] = _merged_misc(columns[_MISC], misc[i])
         lines[row] = "\t".join(columns)

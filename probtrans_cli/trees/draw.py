@@ -13,7 +13,9 @@ import shutil
 from collections.abc import Mapping, Sequence
 from html import escape
 
-from probtrans_cli.trees.layout import Arc, Drawing, columns, ends, levels, visible
+import numpy as np
+
+from probtrans_cli.trees.layout import LONGEST_TITLE, Arc, Drawing, columns, ends, levels, visible
 
 __all__ = ["Arc", "Drawing", "json_line", "svg", "terminal"]
 
@@ -34,10 +36,10 @@ def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = 
     """
     room = width if width is not None else shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
     lines = _arcs_above(drawing, ascii_only=ascii_only)
-    if max(columns(line) for line in lines) > room:
+    if max(columns(line.rstrip()) for line in lines) > room:
         lines = _indented(drawing, ascii_only=ascii_only)
     if drawing.title:
-        lines.insert(0, visible(drawing.title, ascii_only=ascii_only))
+        lines.insert(0, visible(drawing.title, ascii_only=ascii_only, longest=LONGEST_TITLE))
     return "\n".join(line.rstrip() for line in lines)
 
 
@@ -175,7 +177,7 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
     channels = sorted({arc.channel for arc in drawing.arcs}, key=lambda c: (isinstance(c, str), str(c).zfill(9)))
     legend = channels if len(channels) > 1 else []
-    title = visible(drawing.title) if drawing.title else ""
+    title = visible(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
     width = max(
         2 * MARGIN + sum(widths),
         2 * MARGIN + 95.0 * len(legend),
@@ -333,8 +335,8 @@ _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufe
 
 def json_line(
     sentence_words: Sequence[str],
-    heads: Sequence[int],
-    probabilities: Sequence[float | None] | None,
+    heads: Sequence[int] | np.ndarray,
+    probabilities: Sequence[float | None] | np.ndarray | None,
     *,
     channel: int | str,
     iteration: int,

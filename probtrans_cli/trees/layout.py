@@ -7,8 +7,7 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 
 LONGEST_WORD = 40  # columns
-# Marks without width could make a word of few columns arbitrarily long.
-LONGEST_WORD_CHARACTERS = 120
+LONGEST_TITLE = 200
 JOINERS = "\u200c\u200d"  # spell Persian and Indic words and join emoji
 
 
@@ -68,10 +67,10 @@ def ends(drawing: Drawing, heights: Sequence[int]) -> list[list[int]]:
     return [[end[3] for end in sorted(word)] for word in at]
 
 
-def visible(word: str, *, ascii_only: bool = False) -> str:
+def visible(word: str, *, ascii_only: bool = False, longest: int = LONGEST_WORD) -> str:
     """The word as it may be shown anywhere: controls, bidirectional and invisible characters as escapes, shortened.
 
-    At most 40 columns; a mark without a letter gets a dotted circle, an empty word is shown as ∅.
+    At most ``longest`` columns; a mark without a letter gets a dotted circle, an empty word is shown as ∅.
     """
     result, used = "", 0
     ellipsis = "..." if ascii_only else "…"
@@ -79,9 +78,9 @@ def visible(word: str, *, ascii_only: bool = False) -> str:
         shown = _escape(character) if _hidden(character) or (ascii_only and not character.isascii()) else character
         if number == 0 and unicodedata.combining(character) and not ascii_only:
             shown = "\u25cc" + shown
-        # The rest may just fit, or the ellipsis must.
-        room = LONGEST_WORD - (len(ellipsis) if number + 1 < len(word) else 0)
-        if used + columns(shown) > room or number >= LONGEST_WORD_CHARACTERS:
+        # The ellipsis must fit, unless this is the end; marks without width must not make the word endless.
+        room = longest - (len(ellipsis) if number + 1 < len(word) else 0)
+        if used + columns(shown) > room or number >= 3 * longest:
             return result + ellipsis
         result += shown
         used += columns(shown)

@@ -1,0 +1,333 @@
+"""`prepare`: what it makes, when it is up to date, what it refuses, and that it is never half done."""
+
+from __future__ import annotations
+
+import gzip
+import io
+import json
+import os
+import signal
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from rich.console import Console
+
+from probtrans_cli import prepare as module
+from probtrans_cli.data.readers import find
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.prepare import Prepared, open_prepared, prepare, report
+from probtrans_cli.recipe import Recipe
+
+
+def treebank(*sentences: str) -> str:
+    """CoNLL-U of sentences such as `the/DET/2 dog/NOUN/0`; XPOS stays empty."""
+    text = ""
+    for sentence in sentences:
+        for i, word in enumerate(sentence.split(), start=1):
+            form, upos, head = word.rsplit("/", 2)
+            text += f"{i}\t{form}\t_\t{upos}\t_\t_\t{head}\t_\t_\t_\n"
+        text += "\n"
+    return text
+
+
+TRAIN = treebank("the/DET/2 dog/NOUN/3 barks/VERB/0 ./PUNCT/3", "dog/NOUN/0", "$/SYM/2 the/DET/0 [red]/X/1")
+DEV = treebank("the/DET/2 cat/NOUN/0 !/PUNCT/2", "meows/INTJ/0")
+
+
+@pytest.fixture
+def corpus(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "none"))
+    (tmp_path / "train.conllu").write_text(TRAIN)
+    (tmp_path / "dev.conllu.gz").write_bytes(gzip.compress(DEV.encode()))
+    return tmp_path
+
+
+def recipe(task: dict[str, Any] | None = None, **data: Any) -> Recipe:
+    data = {"train": "train.conllu", "dev": "dev.conllu", **data}
+    return Recipe.model_validate({"name": "x", "data": data, "task": task or {"kind": "mlm"}})
+
+
+def shown(prepared: Prepared) -> str:
+    console = Console(file=io.StringIO(), width=150)
+    console.print(report(prepared))
+    assert isinstance(console.file, io.StringIO)
+    return console.file.getvalue()
+
+
+def names(folder: Path) -> list[str]:
+    return sorted(path.name for path in folder.iterdir())
+
+
+def test_what_it_makes(corpus: Path) -> None:
+    made = prepare(recipe())
+    assert made.fresh
+    assert names(made.folder) == ["dev.arrow", "labels.json", "manifest.json", "train.arrow", "vocabulary.json"]
+    assert names(corpus / "prepared") == [made.folder.name]
+    assert made.folder.name.startswith("x-")
+    assert made.labels == {"upos": ["DET", "NOUN", "PUNCT", "SYM", "VERB", "X"], "xpos": []}
+    train, dev = made.splits["train"], made.splits["dev"]
+    assert [made.vocabulary.decode(id) for id in train.row("ids", 0)] == ["the", "dog", "barks", "."]
+    assert train.row("heads", 0).tolist() == [2, 3, 0, 3]
+    assert train.column("punct").tolist() == [False, False, False, True, False, True, False, False]
+    assert [made.vocabulary.decode(id) for id in dev.row("ids", 0)] == ["the", "<unk>", "<unk>"]
+    assert dev.padded("upos", np.array([0, 1]), -1).tolist() == [[0, 1, 2], [-1, -1, -1]]
+    assert dev.row("frequency", 0).tolist() == [2, 0, 0]
+    manifest = json.loads((made.folder / "manifest.json").read_text())
+    assert manifest == made.manifest
+    assert manifest["splits"]["train"] == {
+        "sentences": 3,
+        "words": 8,
+        "tokens": 8,
+        "unknown": 0.0,
+        "unseen": 0.0,
+        "length": {"min": 1, "25%": 1, "50%": 3, "75%": 4, "95%": 4, "99%": 4, "max": 4},
+        "columns": ["upos", "heads"],
+    }
+    assert manifest["splits"]["dev"]["unknown"] == 0.75
+    assert manifest["labels"]["upos"]["DET"] == 2
+    assert len(manifest["sources"]["dev"][0]["sha256"]) == 64
+    text = shown(made)
+    assert "upos  6 labels: DET 2, NOUN 2" in text
+    assert "75.00%" in text
+    assert "prepared: prepared" in text
+
+
+def test_twice_is_up_to_date(corpus: Path) -> None:
+    first = prepare(recipe())
+    times = {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
+    second = prepare(recipe(task={"kind": "tagging"}))
+    assert not second.fresh
+    assert second.manifest == first.manifest
+    assert times == {path: path.stat().st_mtime_ns for path in first.folder.iterdir()}
+    assert "up to date" in shown(second)
+    opened = open_prepared(first.folder)
+    assert (opened.labels, opened.manifest) == (first.labels, first.manifest)
+    os.utime(corpus / "train.conllu")
+    assert not prepare(recipe()).fresh, "a new time with the same bytes changes nothing"
+    assert prepare(recipe(), force=True).fresh
+
+
+def test_a_change_makes_it_again(corpus: Path) -> None:
+    first = prepare(recipe(prepared="here"))
+    assert first.folder == Path("here")
+    (corpus / "train.conllu").write_text(TRAIN + treebank("cat/NOUN/0"))
+    second = prepare(recipe(prepared="here"))
+    assert second.fresh
+    assert second.manifest["splits"]["train"]["sentences"] == 4
+    assert second.manifest["fingerprint"] != first.manifest["fingerprint"]
+    assert prepare(recipe(prepared="here", vocabulary={"kind": "words", "lowercase": True})).fresh
+    assert prepare(recipe(prepared="here", dev=None)).fresh
+    assert "dev.arrow" not in names(corpus / "here")
+    (corpus / "here" / "train.arrow").write_bytes(b"")
+    assert prepare(recipe(prepared="here", dev=None)).fresh
+    (corpus / "here" / "manifest.json").write_text("{}")
+    assert prepare(recipe(prepared="here", dev=None)).fresh
+    assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+    assert prepare(recipe()).folder != prepare(recipe(vocabulary={"kind": "words", "min_count": 2})).folder
+
+
+def test_subwords(corpus: Path) -> None:
+    (corpus / "many.txt").write_text("the dog barks\nthe dogs bark at the cats\n" * 30)
+    vocabulary = {"kind": "sentencepiece", "size": 20}
+    made = prepare(recipe(train="many.txt", dev=None, test="many.txt", vocabulary=vocabulary))
+    train = made.splits["train"]
+    assert "spm.model" in names(made.folder)
+    assert train.words[0] == 3
+    assert train.lengths[0] >= train.words[0]
+    assert train.row("first", 0).tolist() == made.vocabulary.encode(["the", "dog", "barks"])[1]
+    assert not train.has("upos")
+    assert "pieces" in shown(made)
+    again = prepare(recipe(train="many.txt", dev=None, test="many.txt", vocabulary=vocabulary), force=True)
+    assert again.manifest["fingerprint"] == made.manifest["fingerprint"]
+
+
+def test_check_reads_everything_and_writes_nothing(corpus: Path) -> None:
+    made = prepare(recipe(), check=True)
+    assert made.manifest["splits"]["dev"]["words"] == 4
+    assert made.splits["dev"].row("heads", 0).tolist() == [2, 0, 2]
+    assert names(corpus) == ["dev.conllu.gz", "train.conllu"]
+    (corpus / "train.conllu").write_text(TRAIN + "nonsense\n")
+    with pytest.raises(DataError, match=r"^train.conllu:12: 1 column"):
+        prepare(recipe(), check=True)
+
+
+def test_standard_input(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    for fresh in (True, False):
+        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n\nbarks\n")))
+        made = prepare(recipe(train="-", dev=None))
+        assert made.fresh is fresh
+        assert made.manifest["splits"]["train"]["words"] == 3
+    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TRAIN.encode())))
+    assert prepare(recipe(train="-", dev=None, format="conllu")).labels["upos"][0] == "DET"
+
+
+def test_several_files_a_split(corpus: Path) -> None:
+    made = prepare(recipe(train=["train.conllu", "dev.conllu"], dev=None))
+    assert made.manifest["splits"]["train"]["sentences"] == 5
+    assert [entry["path"] for entry in made.manifest["sources"]["train"]] == ["train.conllu", "dev.conllu.gz"]
+
+
+@pytest.mark.parametrize(
+    ("change", "task", "message", "hint"),
+    [
+        ({"train": "absent.conllu"}, None, "no corpus 'absent.conllu'", "PROBTRANS_DATA"),
+        ({"dev": "empty.conllu"}, None, "^empty.conllu: no sentence", "data.dev"),
+        ({"dev": "blank.txt"}, None, "^blank.txt: no sentence", "data.dev"),
+        ({"train": "bad.conllu"}, None, "^bad.conllu:2: ID 3", "numbered"),
+        ({}, {"kind": "tagging", "column": "xpos"}, "^train.conllu: every XPOS is `_`", "task.column=upos"),
+        ({"train": "plain.txt", "dev": None}, {"kind": "tagging"}, "^plain.txt: plain text has no UPOS", "CoNLL-U"),
+        ({"dev": "plain.txt"}, {"kind": "tagging"}, "^plain.txt: plain text", "CoNLL-U"),
+        ({"train": "bare.conllu", "dev": None}, {"kind": "tagging"}, "^bare.conllu: every UPOS", "mlm"),
+    ],
+)
+def test_what_it_refuses(corpus: Path, change: Any, task: Any, message: str, hint: str) -> None:
+    (corpus / "empty.conllu").touch()
+    (corpus / "blank.txt").write_text(" \n\n")
+    (corpus / "plain.txt").write_text("the dog\n")
+    (corpus / "bare.conllu").write_text(treebank("a/_/0 b/_/1"))
+    (corpus / "bad.conllu").write_text(TRAIN.replace("2\tdog", "3\tdog", 1))
+    with pytest.raises(DataError, match=message) as caught:
+        prepare(recipe(task, **change))
+    assert hint in (caught.value.hint or "")
+    assert not (corpus / "prepared").exists()
+
+
+def test_the_task_is_checked_when_up_to_date_too(corpus: Path) -> None:
+    prepare(recipe())
+    with pytest.raises(DataError, match="every XPOS"):
+        prepare(recipe({"kind": "tagging", "column": "xpos"}))
+
+
+@pytest.mark.parametrize("target", ["mine", ".", "train.conllu"])
+def test_never_replaces_what_it_did_not_make(corpus: Path, target: str) -> None:
+    (corpus / "mine").mkdir()
+    (corpus / "mine" / "thesis.tex").touch()
+    with pytest.raises(UsageError, match="not a prepared corpus"):
+        prepare(recipe(prepared=target))
+    assert (corpus / "mine" / "thesis.tex").exists()
+    assert (corpus / "train.conllu").read_text() == TRAIN
+
+
+def test_a_place_that_cannot_be_written(corpus: Path) -> None:
+    with pytest.raises(DataError, match="cannot be written"):
+        prepare(recipe(prepared="train.conllu/below"))
+
+
+@pytest.mark.parametrize("step", ["_sync", "write_split", "_replace"])
+def test_a_full_disk_leaves_the_old_folder_and_nothing_else(
+    corpus: Path, step: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    made = prepare(recipe(prepared="here"))
+    (corpus / "train.conllu").write_text(TRAIN + treebank("cat/NOUN/0"))
+
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    with monkeypatch.context() as patch:
+        patch.setattr(module, step, full)
+        with pytest.raises(DataError, match="No space left"):
+            prepare(recipe(prepared="here"))
+    assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+    assert open_prepared(made.folder).manifest == made.manifest
+
+
+def test_a_failed_rename_brings_the_old_folder_back(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    made = prepare(recipe(prepared="here"))
+    rename = Path.rename
+
+    def fails(self: Path, target: Path) -> Path:
+        if self.suffix == ".part":
+            raise KeyboardInterrupt
+        return rename(self, target)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(Path, "rename", fails)
+        with pytest.raises(KeyboardInterrupt):
+            prepare(recipe(prepared="here"), force=True)
+    assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+    assert open_prepared(made.folder).manifest == made.manifest
+
+
+KILLED = """
+import os, signal, sys
+from pathlib import Path
+from probtrans_cli import prepare as module
+from probtrans_cli.recipe import Recipe
+step = sys.argv[1]
+before = getattr(module, step)
+def kill(*arguments):
+    if step != "write_split":
+        before(*arguments)
+    os.kill(os.getpid(), signal.SIGKILL)
+setattr(module, step, kill)
+data = {"train": "train.conllu", "dev": "dev.conllu", "prepared": "here"}
+module.prepare(Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}}))
+"""
+
+
+@pytest.mark.parametrize("step", ["write_split", "_fill"])
+def test_killed_in_between_there_is_no_half_folder(corpus: Path, step: str) -> None:
+    root = Path(module.__file__).parent.parent
+    environment = {**os.environ, "PYTHONPATH": str(root)}
+    done = subprocess.run([sys.executable, "-c", KILLED, step], env=environment, timeout=60, check=False)
+    assert done.returncode == -signal.SIGKILL
+    assert not (corpus / "here").exists()
+    (left,) = [name for name in names(corpus) if name.endswith(".part")]
+    assert prepare(recipe(prepared="here")).fresh
+    os.utime(corpus / left, (0, 0))
+    assert prepare(recipe(prepared="here"), force=True).fresh
+    assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+
+
+TOGETHER = """
+from probtrans_cli.prepare import prepare
+from probtrans_cli.recipe import Recipe
+data = {"train": "train.conllu", "dev": "dev.conllu", "prepared": "here"}
+recipe = Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}})
+for turn in range(20):
+    assert prepare(recipe, force=turn % 3 == 2).vocabulary.size == 9
+"""
+
+
+def test_several_processes_at_once(corpus: Path) -> None:
+    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parent.parent)}
+    running = [subprocess.Popen([sys.executable, "-c", TOGETHER], env=environment) for _ in range(3)]
+    assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
+    assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+
+
+def test_what_cannot_be_opened(corpus: Path) -> None:
+    with pytest.raises(DataError, match="no prepared corpus"):
+        open_prepared(corpus)
+    made = prepare(recipe())
+    (made.folder / "labels.json").write_text("[")
+    with pytest.raises(DataError, match=r"labels.json"):
+        open_prepared(made.folder)
+
+
+def test_labels_are_never_read_as_markup(corpus: Path) -> None:
+    (corpus / "train.conllu").write_text(TRAIN.replace("NOUN", "[bold]N[/bold]"))
+    assert "[bold]N[/bold] 2" in shown(prepare(recipe()))
+
+
+def test_real_treebank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    if "PROBTRANS_DATA" not in os.environ:
+        pytest.skip("PROBTRANS_DATA is not set")
+    try:
+        find("ud/en_ewt/train.conllu")
+    except DataError as error:
+        pytest.skip(error.message)
+    monkeypatch.chdir(tmp_path)
+    data = {"train": "ud/en_ewt/train.conllu", "dev": "ud/en_ewt/dev.conllu", "test": "ud/en_ewt/test.conllu"}
+    task = {"kind": "tagging", "column": "xpos"}
+    made = prepare(recipe(task, **data))
+    counts = {name: (split["sentences"], split["words"]) for name, split in made.manifest["splits"].items()}
+    assert counts == {"train": (12544, 204577), "dev": (2001, 25147), "test": (2077, 25094)}
+    assert {column: len(labels) for column, labels in made.labels.items()} == {"upos": 17, "xpos": 49}
+    assert made.vocabulary.size == 19674 + 3
+    assert not prepare(recipe(task, **data)).fresh
