@@ -145,16 +145,21 @@ def locate(name: str) -> Path:
         return path
     if not Path(base or name).is_dir():
         raise CheckpointError(
-            f"{base or name}: no such run or checkpoint folder", hint="give a run folder such as runs/NAME, or train one first"
+            f"{base or name}: no such run or checkpoint folder",
+            hint="give a run folder such as runs/NAME, or train one first",
         )
     there = [str(step) for step, _ in steps(checkpoints)]
     if not there:
-        raise CheckpointError(f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}")
+        raise CheckpointError(
+            f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}"
+        )
     for candidate in [which] if which else ["best", "last"]:
         folder = checkpoints / (f"step-{int(candidate):06d}" if candidate.isdigit() else candidate)
         if folder.is_dir():
             return folder.resolve()
-    raise CheckpointError(f"{base}: no checkpoint {which or 'best'!r}", hint=f"there are: best, last, {', '.join(there)}")
+    raise CheckpointError(
+        f"{base}: no checkpoint {which or 'best'!r}", hint=f"there are: best, last, {', '.join(there)}"
+    )
 
 
 def verify(folder: Path, *, training: bool = False) -> Verified:
@@ -181,7 +186,9 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
         try:
             content = (folder / name).read_bytes()
         except OSError:
-            raise CheckpointError(f"{folder / name}: missing from the checkpoint", hint="use another checkpoint") from None
+            raise CheckpointError(
+                f"{folder / name}: missing from the checkpoint", hint="use another checkpoint"
+            ) from None
         if hashlib.sha256(content).hexdigest() != checksum:
             raise CheckpointError(
                 f"{folder / name}: damaged: its content is not what was saved (sha256 differs)",

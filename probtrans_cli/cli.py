@@ -23,15 +23,43 @@ app = typer.Typer(
     context_settings={"help_option_names": ["-h", "--help"]},
 )
 
-RecipeArgument = Annotated[str, typer.Argument(metavar="RECIPE", help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin.")]
-Overrides = Annotated[list[str] | None, typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML.")]
-CheckpointArgument = Annotated[str, typer.Argument(metavar="CKPT", help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.")]
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML."),
+]
+CheckpointArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CKPT",
+        help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
+    ),
+]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Channel = Annotated[str | None, typer.Option("--channel", metavar="mean|best|all|K", help="Channel whose heads are read; default: the checkpoint's choice.")]
-Iteration = Annotated[int | None, typer.Option("--iteration", metavar="N", help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.")]
+Channel = Annotated[
+    str | None,
+    typer.Option(
+        "--channel", metavar="mean|best|all|K", help="Channel whose heads are read; default: the checkpoint's choice."
+    ),
+]
+Iteration = Annotated[
+    int | None,
+    typer.Option(
+        "--iteration",
+        metavar="N",
+        help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.",
+    ),
+]
 Decoder = Annotated[Literal["argmax", "mst", "eisner"] | None, typer.Option("--decode", help="From head marginals to trees; default: the checkpoint's.")]  # fmt: skip
-Threads = Annotated[int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; default: torch's choice.")]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; default: torch's choice.")
+]
 
 
 def application(arguments: list[str]) -> int:
@@ -111,10 +139,16 @@ def train(
     recipe: RecipeArgument,
     overrides: Overrides = None,
     run: Annotated[Path | None, typer.Option("--run", metavar="DIR", help="Run folder; default: runs/NAME.")] = None,
-    resume: Annotated[bool, typer.Option("--resume", help="Continue the run from its last checkpoint, exactly.")] = False,
+    resume: Annotated[
+        bool, typer.Option("--resume", help="Continue the run from its last checkpoint, exactly.")
+    ] = False,
     overwrite: Annotated[bool, typer.Option("--overwrite", help="Delete what is in the run folder first.")] = False,
-    seeds: Annotated[str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")] = None,
-    dry_run: Annotated[bool, typer.Option("--dry-run", help="Prepare, build, do a few updates on the widest batches, write no run.")] = False,
+    seeds: Annotated[
+        str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")
+    ] = None,
+    dry_run: Annotated[
+        bool, typer.Option("--dry-run", help="Prepare, build, do a few updates on the widest batches, write no run.")
+    ] = False,
     print_recipe: Annotated[bool, typer.Option("--print", help="Print the resolved recipe and exit.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -143,13 +177,23 @@ def evaluate(
     context: typer.Context,
     checkpoint: CheckpointArgument,
     files: Files = None,
-    split: Annotated[Literal["dev", "test"] | None, typer.Option("--split", help="Score this split of the recipe; default: test, or dev where there is none.")] = None,
-    require: Annotated[list[str] | None, typer.Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated.")] = None,
-    baselines: Annotated[bool, typer.Option("--baselines", help="Also the floors of tree scores (next word, nearest rarer word, ...).")] = False,
+    split: Annotated[
+        Literal["dev", "test"] | None,
+        typer.Option("--split", help="Score this split of the recipe; default: test, or dev where there is none."),
+    ] = None,
+    require: Annotated[
+        list[str] | None,
+        typer.Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated."),
+    ] = None,
+    baselines: Annotated[
+        bool, typer.Option("--baselines", help="Also the floors of tree scores (next word, nearest rarer word, ...).")
+    ] = False,
     channel: Channel = None,
     iteration: Iteration = None,
     decode: Decoder = None,
-    masks: Annotated[int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")] = None,
+    masks: Annotated[
+        int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
+    ] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -170,8 +214,16 @@ def evaluate(
 def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
-    form: Annotated[Literal["conllu", "jsonl", "tree", "svg"], typer.Option("-f", "--format", help="Output format.")] = "conllu",
-    input_form: Annotated[Literal["auto", "text", "tokens", "conllu"], typer.Option("--input", help="text: raw, one sentence a line; tokens: split at spaces; auto: CoNLL-U by name or look, else text.")] = "auto",
+    form: Annotated[
+        Literal["conllu", "jsonl", "tree", "svg"], typer.Option("-f", "--format", help="Output format.")
+    ] = "conllu",
+    input_form: Annotated[
+        Literal["auto", "text", "tokens", "conllu"],
+        typer.Option(
+            "--input",
+            help="text: raw, one sentence a line; tokens: split at spaces; auto: CoNLL-U by name or look, else text.",
+        ),
+    ] = "auto",
     channel: Channel = None,
     iteration: Iteration = None,
     decode: Decoder = None,
@@ -196,7 +248,9 @@ def export(
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.")],
     form: Annotated[Literal["safetensors"], typer.Option("--format", help="Format of the weights.")] = "safetensors",
-    dtype: Annotated[Literal["float32", "bfloat16", "float16"], typer.Option("--dtype", help="Precision of the weights.")] = "float32",
+    dtype: Annotated[
+        Literal["float32", "bfloat16", "float16"], typer.Option("--dtype", help="Precision of the weights.")
+    ] = "float32",
     as_json: Json = False,
 ) -> None:
     """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""

@@ -219,7 +219,11 @@ class Trainer:
                 scores[name] = dict(task_scores(self.model, split, final=True))
                 if has_trees(split):
                     scores[name]["trees"] = tree_scores(self.model, split, self.model.reading, baselines=True)
-        rest = {name: content for name, content in verified.files.items() if name not in ("model.safetensors", checkpoint.SUMS)}
+        rest = {
+            name: content
+            for name, content in verified.files.items()
+            if name not in ("model.safetensors", checkpoint.SUMS)
+        }
         checkpoint.write(best, rest | self.model.texts(scores), {"model.safetensors": weights_of(self.network)})
         return scores
 
@@ -235,7 +239,9 @@ class Trainer:
         if self.average is not None:
             tensors["training/weights.safetensors"] = weights_of(self.network)
             tensors["training/average.safetensors"] = weights_of(self.average)
-        texts = self.model.texts({"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {})
+        texts = self.model.texts(
+            {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
+        )
         texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
         checkpoint.write(folder, texts, tensors)
         checkpoint.link(folder, "last")
@@ -336,7 +342,9 @@ class Trainer:
             }
         )  # fmt: skip
         self.progress.advance(f"loss {loss:.3f}, {speed:,.0f} words/s")
-        self.progress.line(f"{self._title()} step {self.state.step}: loss {loss:.4f}, lr {rate:.2e}, {speed:,.0f} words/s")
+        self.progress.line(
+            f"{self._title()} step {self.state.step}: loss {loss:.4f}, lr {rate:.2e}, {speed:,.0f} words/s"
+        )
 
     def _title(self) -> str:
         return f"epoch {self.state.epoch + 1}/{self.recipe.train.epochs}"
@@ -401,4 +409,3 @@ def stop_signals() -> Iterator[StopRequest]:
 def mixed_seed(seed: int, step: int) -> int:
     """Seed of one update: well apart for neighbouring seeds and steps."""
     return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
-

@@ -60,7 +60,9 @@ def choose_channel(model: Model, dev: Split) -> Reading:
     chosen = np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64))
     wanted = {int(index): position for position, index in enumerate(chosen)}
     channels: list[int | str] = [*range(model.recipe.model.channels), "mean"]
-    heads: dict[int | str, list[np.ndarray]] = {channel: [np.zeros(0, dtype=np.int64)] * len(chosen) for channel in channels}
+    heads: dict[int | str, list[np.ndarray]] = {
+        channel: [np.zeros(0, dtype=np.int64)] * len(chosen) for channel in channels
+    }
     for indices, arcs, mask in model.arcs(dev):
         for channel in channels:
             decoded = decode.decode(decode.arc_scores(arcs, channel, reading.iteration), mask, reading.decoder)
@@ -117,7 +119,9 @@ def evaluate(
                 for one in [*range(model.recipe.model.channels), "mean"]
             }
     if not scores:
-        raise DataError(f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns")
+        raise DataError(
+            f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
+        )
     result = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
     if not files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
         path = model.folder.parent / f"eval-{title}.json"

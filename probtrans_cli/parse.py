@@ -193,5 +193,3 @@ def write_svg(trees: Iterator[Tree], output: Path | None, *, probability: bool) 
         sys.stdout.write(text)
     else:
         output.write_text(text, encoding="utf-8")
-
-

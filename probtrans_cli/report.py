@@ -56,7 +56,9 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
     masks = numbers.pop("masks", None)
     parts = []
     for key, value in numbers.items():
-        spread = f" ± {error:.2g} (s.e. over {masks:.0f} mask draws)" if key == "perplexity" and error is not None else ""
+        spread = (
+            f" ± {error:.2g} (s.e. over {masks:.0f} mask draws)" if key == "perplexity" and error is not None else ""
+        )
         parts.append(f"{key} {shown(key, value)}{spread}")
     text = f"{name}: " + ", ".join(parts) + "\n"
     return text + (tree_report(scores["trees"]) if "trees" in scores else "")
@@ -73,7 +75,9 @@ def tree_report(trees: dict[str, Any]) -> str:
         if convention not in trees:
             continue
         lines = {"model": trees[convention]}
-        lines |= {name: trees["floors"][key][convention] for key, name in FLOORS.items() if key in trees.get("floors", {})}
+        lines |= {
+            name: trees["floors"][key][convention] for key, name in FLOORS.items() if key in trees.get("floors", {})
+        }
         counts = trees[convention]["all"]
         rows = [
             [line, *(shown(score, part[length][score]) for length in ("all", "10") for score in ("uas", "uuas"))]
@@ -106,4 +110,6 @@ def training_report(result: dict[str, Any]) -> str:
 
 def evaluation_report(result: dict[str, Any]) -> str:
     """What `eval` prints."""
-    return f"{result['checkpoint']}\n" + "".join(split_report(name, scores) for name, scores in result["scores"].items())
+    return f"{result['checkpoint']}\n" + "".join(
+        split_report(name, scores) for name, scores in result["scores"].items()
+    )

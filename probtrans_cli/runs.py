@@ -72,7 +72,9 @@ def train_one(
         trainer = Trainer(recipe, prepared, run, resume=not begin)
         scores = trainer.train()
     except BaseException as error:
-        code = error.exit_code if isinstance(error, ProbtransError) else 130 if isinstance(error, KeyboardInterrupt) else 1
+        code = (
+            error.exit_code if isinstance(error, ProbtransError) else 130 if isinstance(error, KeyboardInterrupt) else 1
+        )
         _write_exit(run, code, str(error) or type(error).__name__)
         raise
     finally:
@@ -99,7 +101,9 @@ def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: b
         _check_same(recipe, run)
     elif occupied:
         command = f"probtrans train {source} --run {run}"
-        raise UsageError(f"{run} is not empty", hint=f"continue it:  {command} --resume\nstart afresh: {command} --overwrite")
+        raise UsageError(
+            f"{run} is not empty", hint=f"continue it:  {command} --resume\nstart afresh: {command} --overwrite"
+        )
     run.mkdir(parents=True, exist_ok=True)
 
 

@@ -27,7 +27,9 @@ class Network(nn.Module):
         encoded: Encoded = self.encoder(self.unary(ids), mask, arcs=arcs)
         return encoded
 
-    def forward(self, ids: Int[Tensor, "b n"], mask: Bool[Tensor, "b n"], at: Bool[Tensor, "b n"]) -> Float[Tensor, "m o"]:
+    def forward(
+        self, ids: Int[Tensor, "b n"], mask: Bool[Tensor, "b n"], at: Bool[Tensor, "b n"]
+    ) -> Float[Tensor, "m o"]:
         """Output scores at the positions ``at`` only, in row-major order: the other rows are never computed."""
         scores: Tensor = self.output(self.encode(ids, mask).states[at])
         return scores

@@ -81,6 +81,12 @@ class WordTagging(Task):
             count += (~unknown).sum(), unknown.sum()
         share = right / np.maximum(count, 1)
         words = max(float(count.sum()), 1.0)
-        scores_by_name = {"accuracy": float(right.sum() / words), "loss": total / words, "unknown_rate": float(count[1] / words)}
-        scores_by_name |= {name: float(share[i]) for i, name in enumerate(("accuracy_known", "accuracy_unknown")) if count[i]}
+        scores_by_name = {
+            "accuracy": float(right.sum() / words),
+            "loss": total / words,
+            "unknown_rate": float(count[1] / words),
+        }
+        scores_by_name |= {
+            name: float(share[i]) for i, name in enumerate(("accuracy_known", "accuracy_unknown")) if count[i]
+        }
         return scores_by_name

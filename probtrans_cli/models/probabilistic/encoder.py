@@ -19,9 +19,7 @@ class ProbabilisticEncoder(nn.Module):
     def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
         self.section = section
-        self.ternary = ternary(
-            section.decomposition, bucket_count(section.distance), section.channels, section.labels
-        )
+        self.ternary = ternary(section.decomposition, bucket_count(section.distance), section.channels, section.labels)
         self.inference = Inference(
             iterations=section.iterations,
             asynchronous=section.schedule == "asynchronous",

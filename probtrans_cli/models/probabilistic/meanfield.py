@@ -63,11 +63,12 @@ def mean_field(
 ) -> tuple[Float[Tensor, "b n d"], list[Float[Tensor, "b c n n"]]]:
     """Label scores ``M^(T)`` (zero on padding) and the head distributions ``Q_H^(t)`` of every iteration."""
     allowed = candidates(mask)
+    forms = ternary.forms(buckets.sizes)
     scores = unary
     heads: list[Tensor] = []
     for _ in range(inference.iterations):
         labels = scores.softmax(-1)
-        messages = TernaryMessages(ternary, labels, buckets)
+        messages = TernaryMessages(forms, labels, buckets)
         to_heads = messages.to_heads()
         before = heads[-1] if heads else over(torch.zeros_like(to_heads), allowed)
         heads.append(over(to_heads / inference.head_weight, allowed))

@@ -14,14 +14,14 @@ elementwise product, O(n). The one or two *far* buckets are attention-sized prod
 
 from __future__ import annotations
 
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.potentials import Sides, Ternary
+from probtrans_cli.models.probabilistic.potentials import Form
 
 
 def bucket_count(distance: int | None) -> int:
@@ -47,9 +47,10 @@ class Buckets:
     child_inside: Bool[Tensor, "n w"]
 
     @property
-    def width(self) -> int:
-        """2γ, the number of near buckets."""
-        return self.head.shape[1]
+    def sizes(self) -> list[int]:
+        """Numbers of buckets in the groups that are treated alike: far on the left, near, far on the right; or [1]."""
+        near = self.head.shape[1]
+        return [1] if len(self.far) == 1 else [1, near, 1] if near else [1, 1]
 
     @classmethod
     def of(cls, n: int, distance: int | None, device: torch.device) -> Buckets:
@@ -61,7 +62,9 @@ class Buckets:
         offset = offset[offset != 0]
         head, child = word[:, None] - offset, word[:, None] + offset
         return cls(
-            far=torch.ones_like(x, dtype=torch.bool)[None] if distance is None else torch.stack([x < -gamma, x > gamma]),
+            far=torch.ones_like(x, dtype=torch.bool)[None]
+            if distance is None
+            else torch.stack([x < -gamma, x > gamma]),
             near=torch.where(x < 0, x + gamma, x + gamma - 1).clamp(0, max(2 * gamma - 1, 0)),
             head=head.clamp(0, n - 1),
             head_inside=(head >= 0) & (head < n),
@@ -70,86 +73,96 @@ class Buckets:
         )
 
 
-class Slots(NamedTuple):
-    """One side of the ternary scores, apart by bucket: one ``[b, n, h, r]`` per far bucket, ``[b, n, 2γ, h, r]`` near."""
+class FarMessages:
+    """Messages within one far bucket: an attention-sized product. ``here [n, n]``: the pairs that are in it."""
 
-    far: list[Float[Tensor, "b n c r"]]
-    near: Float[Tensor, "b n w c r"] | None
+    def __init__(self, form: Form, labels: Float[Tensor, "b n d"], here: Bool[Tensor, "n n"]) -> None:
+        self.form, self.here = form, here
+        self.child = form.child_side(labels)[:, :, 0]
+        self.head = form.head_side(labels)[:, :, 0]
 
-    @classmethod
-    def of(cls, side: Float[Tensor, "b n k c r"], buckets: Buckets) -> Slots:
-        """The slots of a side; a side that is the same for all buckets (K = 1) serves each of them."""
-        count = len(buckets.far)
-        if side.shape[2] == 1:
-            return cls([side[:, :, 0]] * count, side if buckets.width else None)
-        if not buckets.width:
-            return cls(list(side.unbind(2)), None)
-        # `split`, not slices: the gradient of a slice is a zero-filled tensor of the whole size.
-        first, near, last = side.split([1, buckets.width, 1], dim=2)
-        return cls([first[:, :, 0], last[:, :, 0]], near)
+    def to_heads(self) -> Float[Tensor, "b c n n"]:
+        """``F [b, c, i, j]``, as if every pair were in this bucket."""
+        scores: Tensor = torch.einsum("bicr,bjcr->bcij", self.child, self.head)
+        return scores
 
-    def joined(self) -> Float[Tensor, "b n k c r"]:
-        """All buckets in the order of Eq. 10."""
-        if self.near is None:
-            return torch.stack(self.far, dim=2)
-        return torch.cat([self.far[0][:, :, None], self.near, self.far[1][:, :, None]], dim=2)
+    def to_labels(self, heads: Float[Tensor, "b c n n"]) -> Float[Tensor, "b n d"]:
+        """The share of ``G`` that comes through this bucket."""
+        heads = heads * self.here
+        to_child = torch.einsum("bcij,bjcr->bicr", heads, self.head)
+        if self.head.shape[2] == 1:  # the head side is the same for all channels
+            to_head = torch.einsum("bcij,bicr->bjr", heads, self.child)[:, :, None]
+        else:
+            to_head = torch.einsum("bcij,bicr->bjcr", heads, self.child)
+        return self.form.from_child(to_child[:, :, None]) + self.form.from_head(to_head[:, :, None])
 
-    def summed(self) -> Float[Tensor, "b n k c r"]:
-        """The sum over all buckets, as one."""
-        far = torch.stack(self.far).sum(0)[:, :, None]
-        return far if self.near is None else far + self.near.sum(2, keepdim=True)
+
+class NearMessages:
+    """Messages within the near buckets: each is one diagonal, reached by a shift along the sentence."""
+
+    def __init__(self, form: Form, labels: Float[Tensor, "b n d"], buckets: Buckets) -> None:
+        self.form, self.buckets = form, buckets
+        self.child = form.child_side(labels)
+        self.head = shifted(form.head_side(labels), buckets.head)
+        self.one_head_side = self.head.shape[3] == 1 < self.child.shape[3]
+
+    def to_heads(self) -> Float[Tensor, "b c n n"]:
+        """``F [b, c, i, j]``; only the near pairs have a meaning."""
+        if self.one_head_side:
+            band = torch.einsum("biwcr,biwr->biwc", self.child, self.head[:, :, :, 0])
+        else:
+            band = (self.child * self.head).sum(-1)
+        band = band.permute(0, 3, 1, 2)
+        return band.gather(-1, self.buckets.near.expand(*band.shape[:2], *self.buckets.near.shape))
+
+    def to_labels(self, heads: Float[Tensor, "b c n n"]) -> Float[Tensor, "b n d"]:
+        """The share of ``G`` that comes through the near buckets."""
+        inside = self.buckets.head_inside
+        band = heads.gather(-1, self.buckets.head.expand(*heads.shape[:2], *inside.shape)) * inside
+        band = band.permute(0, 2, 3, 1)
+        to_child = band[..., None] * self.head
+        if self.one_head_side:
+            from_child = torch.einsum("biwc,biwcr->biwr", band, self.child)[:, :, :, None]
+        else:
+            from_child = band[..., None] * self.child
+        to_head = shifted(from_child, self.buckets.child) * self.buckets.child_inside[:, :, None, None]
+        if self.form.head is None:
+            to_head = to_head.sum(2, keepdim=True)
+        return self.form.from_child(to_child) + self.form.from_head(to_head)
 
 
 class TernaryMessages:
-    """The messages of one ternary factor for fixed label distributions; projects them once for both directions."""
+    """The messages of one ternary factor for fixed label distributions; projects them once for both directions.
 
-    def __init__(self, scores: Ternary, labels: Float[Tensor, "b n d"], buckets: Buckets) -> None:
-        self.scores = scores
+    ``forms`` are those of the groups ``buckets.sizes``: far on the left, near, far on the right; or one for all.
+    """
+
+    def __init__(self, forms: Sequence[Form], labels: Float[Tensor, "b n d"], buckets: Buckets) -> None:
         self.buckets = buckets
-        sides = scores.project(labels)
-        self.shared_by_buckets = sides.head.shape[2] == 1 < sides.child.shape[2]
-        self.shared_by_channels = sides.head.shape[3] == 1 < sides.child.shape[3]
-        self.child, self.head = Slots.of(sides.child, buckets), Slots.of(sides.head, buckets)
-        self.head_of_child = None if self.head.near is None else shifted(self.head.near, buckets.head)
+        far_forms = [forms[0], forms[-1]] if len(forms) > 1 else [forms[0]]
+        self.far = [FarMessages(form, labels, here) for form, here in zip(far_forms, buckets.far, strict=True)]
+        self.near = NearMessages(forms[1], labels, buckets) if len(forms) == 3 else None
 
     def to_heads(self) -> Float[Tensor, "b c n n"]:
         """``F [b, c, i, j]``; entries of words that are no candidates (the diagonal, padding) have no meaning."""
-        far = [torch.einsum("bicr,bjcr->bcij", u, v) for u, v in zip(self.child.far, self.head.far, strict=True)]
-        scores = far[0] if len(far) == 1 else torch.where(self.buckets.far[0], *far)
-        if self.child.near is None or self.head_of_child is None:
-            return scores
-        band = (self.child.near * self.head_of_child).sum(-1).permute(0, 3, 1, 2)
-        near = band.gather(-1, self.buckets.near.expand(scores.shape)).to(scores.dtype)
-        return torch.where(self.buckets.far.any(0), scores, near)
+        scores = self.far[0].to_heads()
+        if len(self.far) == 2:
+            scores = torch.where(self.buckets.far[0], scores, self.far[1].to_heads())
+        if self.near is not None:
+            scores = torch.where(self.buckets.far.any(0), scores, self.near.to_heads().to(scores.dtype))
+        return scores
 
     def to_labels(self, heads: Float[Tensor, "b c n n"]) -> Float[Tensor, "b n d"]:
         """``G [b, i, a]`` for head distributions ``Q_H [b, c, i, j]`` that are zero wherever there is no candidate."""
-        far = [heads * here for here in self.buckets.far]
-        to_head = "bcij,bicr->bjr" if self.shared_by_channels else "bcij,bicr->bjcr"
-        child = [torch.einsum("bcij,bjcr->bicr", q, v) for q, v in zip(far, self.head.far, strict=True)]
-        head = [torch.einsum(to_head, q, u) for q, u in zip(far, self.child.far, strict=True)]
-        if self.shared_by_channels:
-            head = [message[:, :, None] for message in head]
-        near_child = near_head = None
-        if self.child.near is not None and self.head_of_child is not None:
-            inside = self.buckets.head_inside
-            band = heads.gather(-1, self.buckets.head.expand(*heads.shape[:2], *inside.shape)) * inside
-            band = band.permute(0, 2, 3, 1)[..., None]
-            near_child = band * self.head_of_child
-            from_child = band * self.child.near
-            if self.shared_by_channels:
-                from_child = from_child.sum(3, keepdim=True)
-            near_head = shifted(from_child, self.buckets.child) * self.buckets.child_inside[:, :, None, None]
-        to_heads = Slots(head, near_head)
-        return self.scores.collect(
-            Sides(Slots(child, near_child).joined(), to_heads.summed() if self.shared_by_buckets else to_heads.joined())
-        )
+        groups = [*self.far, self.near] if self.near is not None else self.far
+        return torch.stack([group.to_labels(heads) for group in groups]).sum(0)
 
 
 def shifted(side: Float[Tensor, "b n w1 c r"], index: Int[Tensor, "n w"]) -> Float[Tensor, "b n w c r"]:
     """``side[b, index[i, w], w, c, r]``: every slot moved along the sentence by its own offset."""
     n, width = index.shape
-    if side.shape[2] == 1:
-        return side[:, :, 0].index_select(1, index.flatten()).unflatten(1, (n, width))
-    slot = torch.arange(width, device=index.device)
-    return side.flatten(1, 2).index_select(1, (index * width + slot).flatten()).unflatten(1, (n, width))
+    b, _, slots, c, r = side.shape
+    if slots > 1:
+        index = index * width + torch.arange(width, device=index.device)
+    moved: Tensor = side.flatten(1, 2).index_select(1, index.flatten())
+    return moved.reshape(b, n, width, c, r)

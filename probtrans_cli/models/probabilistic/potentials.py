@@ -4,21 +4,22 @@ Every ternary factor is a bilinear form in the label distributions of a word and
 
     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[k,c,a,b] = Σ_l u_i[k,c,l] v_j[k,c,l],     k = f(i-j)         (Eq. 3, 9)
 
-so a decomposition is a pair of linear maps of ``Q``: to the child side ``u`` and to the head side ``v``. The messages
-(``messages.py``) see nothing else of ``T``. The way back, from messages to ``u`` and ``v`` to a message to the labels,
-is the transposed pair.
+so a decomposition is a pair of matrices that take ``Q`` to the child side ``u`` and to the head side ``v``: a
+:class:`Form`. The messages (``messages.py``) see nothing else of ``T``. The way back, from messages to ``u`` and ``v``
+to one message to the labels, is the transposed pair.
 
-symbol  variable   shape              meaning                                                          equation
-T       dense()    [K, h, d, d]       ternary scores: bucket k, channel c, label of word, of head      2, 9
-U V     U, V       [K, d, h, r]       factors of `uv`                                                  14
+symbol  variable   shape               meaning                                                          equation
+T       dense()    [K, h, d, d]        ternary scores: bucket k, channel c, label of word, of head      2, 9
+U V     U, V       [K, d, h, r]        factors of `uv`                                                  14
 U V W   U, V, W    [K, d, r] [K, h, r] factors of `uvw`                                                 13
-u v     child,head [b, n, K, h, r]    the two sides; an axis of size 1 stands for "the same for all"
+u v     –          [b, n, K, h, r]     the two sides; an axis of size 1 stands for "the same for all"
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from typing import NamedTuple
+from collections.abc import Sequence
+from dataclasses import dataclass
 
 import torch
 from jaxtyping import Float
@@ -27,23 +28,51 @@ from torch import Tensor, nn
 from probtrans_cli.recipe import NoDecomposition, UVDecomposition, UVWDecomposition
 
 
-class Sides(NamedTuple):
-    """Child side ``u [b, n, K, h, r]`` and head side ``v`` of the bilinear form; axes of ``v`` may have size 1."""
+@dataclass(frozen=True)
+class Form:
+    """The bilinear form of some buckets: ``u = Q · child`` (times ``weight``, channel by channel), ``v = Q · head``.
 
-    child: Float[Tensor, "b n k c r"]
-    head: Float[Tensor, "b n k1 c1 r"]
+    ``head`` None stands for ``v = Q``, the same for all buckets and channels. In ``child`` and ``head`` the axis ``c``
+    has size 1 where all channels share a matrix.
+    """
+
+    child: Float[Tensor, "a k c1 r"]
+    head: Float[Tensor, "e k c2 r"] | None
+    weight: Float[Tensor, "k c r"] | None = None
+
+    def child_side(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b n k c r"]:
+        """``u`` for label distributions ``Q_Z``."""
+        side = _times(labels, self.child)
+        return side if self.weight is None else side * self.weight
+
+    def head_side(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b n k2 c2 r"]:
+        """``v`` for label distributions ``Q_Z``."""
+        return labels[:, :, None, None] if self.head is None else _times(labels, self.head)
+
+    def from_child(self, message: Float[Tensor, "b n k c r"]) -> Float[Tensor, "b n d"]:
+        """A message to ``u`` as a message to the labels."""
+        if self.weight is not None:
+            message = (message * self.weight).sum(3)
+        return message.flatten(2) @ self.child.flatten(1).T
+
+    def from_head(self, message: Float[Tensor, "b n k2 c2 r"]) -> Float[Tensor, "b n d"]:
+        """A message to ``v`` as a message to the labels."""
+        return message[:, :, 0, 0] if self.head is None else message.flatten(2) @ self.head.flatten(1).T
+
+
+def _times(labels: Float[Tensor, "b n d"], matrix: Float[Tensor, "d k c r"]) -> Float[Tensor, "b n k c r"]:
+    return (labels @ matrix.flatten(1)).reshape(*labels.shape[:2], *matrix.shape[1:])
 
 
 class Ternary(nn.Module, ABC):
     """Ternary scores ``T [K, h, d, d]`` in some parameterisation."""
 
     @abstractmethod
-    def project(self, labels: Float[Tensor, "b n d"]) -> Sides:
-        """Both sides of the bilinear form for label distributions ``Q_Z``."""
+    def forms(self, sizes: Sequence[int]) -> list[Form]:
+        """The bilinear forms of groups of neighbouring buckets; ``sizes`` sum to K.
 
-    @abstractmethod
-    def collect(self, sides: Sides) -> Float[Tensor, "b n d"]:
-        """The transpose of :meth:`project`, summed over both sides: messages to ``u`` and ``v`` as one to the labels."""
+        (``split``, not slices: the gradient of a slice is a zero-filled tensor of the whole size.)
+        """
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -61,12 +90,8 @@ class Full(Ternary):
         super().__init__()
         self.T = nn.Parameter(torch.randn(buckets, channels, labels, labels))
 
-    def project(self, labels: Float[Tensor, "b n d"]) -> Sides:
-        child = torch.einsum("bia,kcae->bikce", labels, self.T)
-        return Sides(child, labels[:, :, None, None, :])
-
-    def collect(self, sides: Sides) -> Float[Tensor, "b n d"]:
-        return torch.einsum("bikce,kcae->bia", sides.child, self.T) + sides.head[:, :, 0, 0, :]
+    def forms(self, sizes: Sequence[int]) -> list[Form]:
+        return [Form(T, None) for T in self.T.permute(2, 0, 1, 3).split(list(sizes), dim=1)]
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return self.T
@@ -84,16 +109,9 @@ class UV(Ternary):
         self.U = nn.Parameter(torch.randn(shape) * rank**-0.5)
         self.V = nn.Parameter(torch.randn(shape) * rank**-0.5)
 
-    def project(self, labels: Float[Tensor, "b n d"]) -> Sides:
-        return Sides(
-            torch.einsum("bia,kacr->bikcr", labels, self.U),
-            torch.einsum("bje,kecr->bjkcr", labels, self.V),
-        )
-
-    def collect(self, sides: Sides) -> Float[Tensor, "b n d"]:
-        return torch.einsum("bikcr,kacr->bia", sides.child, self.U) + torch.einsum(
-            "bjkcr,kecr->bje", sides.head, self.V
-        )
+    def forms(self, sizes: Sequence[int]) -> list[Form]:
+        sides = [factor.transpose(0, 1).split(list(sizes), dim=1) for factor in (self.U, self.V)]
+        return [Form(U, V) for U, V in zip(*sides, strict=True)]
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kacr,kecr->kcae", self.U, self.V)
@@ -114,16 +132,9 @@ class UVW(Ternary):
         self.V = nn.Parameter(torch.randn(buckets, labels, rank) * rank**-0.5)
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
-    def project(self, labels: Float[Tensor, "b n d"]) -> Sides:
-        child = torch.einsum("bia,kar->bikr", labels, self.U)
-        head = torch.einsum("bje,ker->bjkr", labels, self.V)
-        return Sides(child[:, :, :, None, :] * self.W, head[:, :, :, None, :])
-
-    def collect(self, sides: Sides) -> Float[Tensor, "b n d"]:
-        child = (sides.child * self.W).sum(3)
-        return torch.einsum("bikr,kar->bia", child, self.U) + torch.einsum(
-            "bjkr,ker->bje", sides.head[:, :, :, 0, :], self.V
-        )
+    def forms(self, sizes: Sequence[int]) -> list[Form]:
+        U, V = (factor.transpose(0, 1).unsqueeze(2).split(list(sizes), dim=1) for factor in (self.U, self.V))
+        return [Form(u, v, w) for u, v, w in zip(U, V, self.W.split(list(sizes)), strict=True)]
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kar,ker,kcr->kcae", self.U, self.V, self.W)
