@@ -29,6 +29,7 @@ from probtrans_cli.errors import CheckpointError
 FORMAT = 1
 SUMS = "SHA256SUMS"
 PARTIAL, REPLACED = ".partial", ".replaced"
+NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
 
 @dataclass(frozen=True)
@@ -61,8 +62,24 @@ class Verified:
 
 
 def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
-    """Write a checkpoint folder in one step: temporary name, checksums, sync, rename. Replaces a folder of that name."""
+    """Write a checkpoint folder in one step: temporary name, checksums, sync, rename. Replaces a folder of that name.
+
+    Raises:
+        CheckpointError: the disk is full, or the folder may not be written; what was there before is still there.
+    """
     partial = folder.with_name(f".{folder.name}{PARTIAL}")
+    try:
+        _write(folder, partial, texts, tensors)
+    except (OSError, SafetensorError) as error:
+        shutil.rmtree(partial, ignore_errors=True)
+        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
+        raise CheckpointError(
+            f"{folder}: cannot be written: {reason}",
+            hint="nothing saved before is lost: make room (or allow writing), then continue with --resume",
+        ) from None
+
+
+def _write(folder: Path, partial: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
     shutil.rmtree(partial, ignore_errors=True)
     partial.mkdir(parents=True)
     for name, text in texts.items():
@@ -81,6 +98,13 @@ def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[s
     partial.rename(folder)
     sync(folder.parent)
     shutil.rmtree(folder.with_name(f".{folder.name}{REPLACED}"), ignore_errors=True)
+
+
+def replace_text(path: Path, text: str) -> None:
+    """Write a text file whole or not at all."""
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    partial.write_text(text, encoding="utf-8")
+    partial.replace(path)
 
 
 def sync(path: Path) -> None:
@@ -127,7 +151,9 @@ def prune(checkpoints: Path, keep: int) -> None:
     linked = {(checkpoints / name).resolve() for name in ("best", "last")}
     others = [path for _, path in steps(checkpoints) if path.resolve() not in linked]
     for path in others[: max(len(others) - keep, 0)]:
-        shutil.rmtree(path)
+        half = path.with_name(f".{path.name}{PARTIAL}")  # a kill while it is being removed leaves nothing to choose
+        path.rename(half)
+        shutil.rmtree(half)
 
 
 def locate(name: str) -> Path:
@@ -154,7 +180,7 @@ def locate(name: str) -> Path:
             f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}"
         )
     for candidate in [which] if which else ["best", "last"]:
-        folder = checkpoints / (f"step-{int(candidate):06d}" if candidate.isdigit() else candidate)
+        folder = checkpoints / (f"step-{int(candidate):06d}" if candidate.isdecimal() else candidate)
         if folder.is_dir():
             return folder.resolve()
     raise CheckpointError(
@@ -185,7 +211,7 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
             continue
         try:
             content = (folder / name).read_bytes()
-        except OSError:
+        except (OSError, ValueError):  # ValueError: a damaged list may hold a name that no file can have
             raise CheckpointError(
                 f"{folder / name}: missing from the checkpoint", hint="use another checkpoint"
             ) from None
@@ -195,6 +221,8 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
                 hint="use another checkpoint of the run, or copy it again",
             )
         files[name] = content
+    for name in sorted(NEEDED - files.keys()):
+        raise CheckpointError(f"{folder / SUMS}: damaged: it does not list {name}", hint="use another checkpoint")
     return Verified(folder, files)
 
 

@@ -56,7 +56,10 @@ Iteration = Annotated[
         help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.",
     ),
 ]
-Decoder = Annotated[Literal["argmax", "mst", "eisner"] | None, typer.Option("--decode", help="From head marginals to trees; default: the checkpoint's.")]  # fmt: skip
+Decoder = Annotated[
+    Literal["argmax", "mst", "eisner"] | None,
+    typer.Option("--decode", help="From head marginals to trees; default: the checkpoint's."),
+]
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, metavar="N", help="CPU threads; default: torch's choice.")
 ]
@@ -256,10 +259,12 @@ def export(
     """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
     from probtrans_cli.export import export as run  # noqa: PLC0415
 
-    report = run(checkpoint, out, dtype=dtype)
-    console.result_json(report) if as_json or context.obj else console.result(
-        f"{out}: {report['bytes']:,} bytes, largest difference of an output from {checkpoint}: {report['largest_difference']:.2g}"
-    )
+    report = run(checkpoint, out, form=form, dtype=dtype)
+    if as_json or context.obj:
+        console.result_json(report)
+    else:
+        difference = f"an output differs from {checkpoint}'s by {report['largest_difference']:.2g} at most"
+        console.result(f"{out}: {report['bytes']:,} bytes; {difference}")
 
 
 def _seeds(text: str | None) -> list[int] | None:

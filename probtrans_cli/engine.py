@@ -40,7 +40,7 @@ from probtrans_cli.runtime import Machine
 
 @dataclass
 class State:
-    """What a training remembers beside weights and moments. ``batch`` counts within ``epoch``; ``step`` counts updates."""
+    """What a training remembers beside its tensors. ``batch`` counts within ``epoch``, ``step`` counts updates."""
 
     step: int = 0
     epoch: int = 0
@@ -78,10 +78,10 @@ class Trainer:
             self._restore(checkpoint.locate(f"{run}@last"))
         if recipe.runtime.compile:
             self.network.encoder.compile(dynamic=True)
-        self.metrics = Metrics(run / "metrics.jsonl", self.state.step)
+        self.metrics = Metrics(run / "metrics.jsonl", self.state.step, self.state.evaluated)
         self.progress = console.Progress(every=recipe.log.every_steps)
 
-    # --- the loop -------------------------------------------------------------------------------------------------------
+    # --- the loop ---------------------------------------------------------------------------------------------------
 
     def train(self) -> dict[str, Any]:
         """Train to the end, or until a signal asks to stop.
@@ -93,25 +93,31 @@ class Trainer:
         """
         console.log(self._describe())
         with stop_signals() as stop:
-            while not self.state.finished:
-                batches = self._batches(self.state.epoch)
-                updates = math.ceil(len(batches) / self.recipe.train.accumulate)
-                self.progress.begin(updates, self.state.batch // self.recipe.train.accumulate, self._title())
-                while self.state.batch < len(batches) and not (self.state.finished or self._enough_steps()):
-                    self._update(batches)
-                    if self.state.batch < len(batches):
-                        self._after_update(last_of_epoch=False)
-                    if stop.asked:
-                        self._stop(stop.asked)
-                if self.state.batch >= len(batches):
-                    self.progress.end()
-                    self.state.epoch, self.state.batch = self.state.epoch + 1, 0
-                self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self._enough_steps()
-                self._after_update(last_of_epoch=True)
-                if stop.asked and not self.state.finished:
-                    self._stop(stop.asked)
+            self._train(stop)
+            return self._finish(stop)
+
+    def _train(self, stop: StopRequest) -> None:
+        """Every update of the training that is still to be done."""
+        while not self.state.finished:
+            batches = self._batches(self.state.epoch)
+            updates = math.ceil(len(batches) / self.recipe.train.accumulate)
+            self.progress.begin(updates, self.state.batch // self.recipe.train.accumulate, self._title())
+            while self.state.batch < len(batches) and not (self.state.finished or self._enough_steps()):
+                self._update(batches)
+                if self.state.batch < len(batches):
+                    self._after_update(last_of_epoch=False)
+                if stop.asked:
+                    self._save()
+                    self._leave_if(stop)
+            if self.state.batch >= len(batches):
+                self.progress.end()
+                self.state.epoch, self.state.batch = self.state.epoch + 1, 0
+            self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self._enough_steps()
+            self._after_update(last_of_epoch=True)
+            if stop.asked and not self.state.finished:
+                self._save()
+                self._leave_if(stop)
         self.progress.end()
-        return self._finish()
 
     def rehearse(self) -> float:
         """Three updates on the batches with most tokens, nothing saved; estimated seconds of an epoch."""
@@ -140,14 +146,15 @@ class Trainer:
         for indices in group:
             with self._memory_guard(indices), self.model.machine.autocast():
                 loss = self.model.task.loss(self.network, self.train_split, indices, self.model.machine.device)
-                loss.total.backward()
-            total, count = total + loss.total.detach(), count + loss.count
+                loss.total.backward()  # type: ignore[no-untyped-call]
+            total, count = total + loss.total.detach(), count + loss.number
         for parameter in self.parameters:
             if parameter.grad is not None:
                 parameter.grad /= count.clamp(min=1)
         penalty = section.ternary_penalty
         if penalty.weight > 0.0:
-            (penalty.weight * self.network.encoder.penalty(penalty.squared)).backward()
+            loss_of_penalty = penalty.weight * self.network.encoder.penalty(penalty.squared)
+            loss_of_penalty.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, section.clip or math.inf)
         rate = optim.learning_rate(section, self._share_done(len(batches)), state.drops)
         for options in self.optimizer.param_groups:
@@ -184,6 +191,11 @@ class Trainer:
             return
         with self._averaged():
             scores = task_scores(self.model, self.dev, final=False)
+        if not math.isfinite(scores["loss"]):
+            raise NotFiniteError(
+                f"the dev loss is not finite at step {state.step}; last good checkpoint: {self._last_good()}",
+                hint="lower optim.lr, or set optim.clip",
+            )
         metric = self.model.task.metric
         sign = 1.0 if self.model.task.larger_is_better else -1.0
         key = (sign * scores[metric], -scores["loss"])
@@ -205,8 +217,11 @@ class Trainer:
             console.log(f"stopping early: {patience} evaluations without a better dev {metric}")
             state.finished = True
 
-    def _finish(self) -> dict[str, Any]:
-        """Choose the channel on dev, score dev and test once with the best weights, and store both with them."""
+    def _finish(self, stop: StopRequest) -> dict[str, Any]:
+        """Choose the channel on dev, score dev and test once with the best weights, and store both with them.
+
+        The training is saved already: a request to stop is granted between two scores, and resuming begins here.
+        """
         best = checkpoint.locate(f"{self.run}@best")
         verified = checkpoint.verify(best, training=True)
         self.network.load_state_dict(verified.tensors("model.safetensors"))
@@ -214,12 +229,14 @@ class Trainer:
         if self.dev is not None and has_trees(self.dev) and self.recipe.eval.channel == "best":
             self.model.reading = choose_channel(self.model, self.dev)
         scores: dict[str, Any] = {}
+        self._leave_if(stop)
         for name, split in (("dev", self.dev), ("test", self.test)):
             if split is not None:
                 scores[name] = dict(task_scores(self.model, split, final=True))
                 if has_trees(split):
                     scores[name]["trees"] = tree_scores(self.model, split, self.model.reading, baselines=True)
-        rest = {
+                self._leave_if(stop)
+        rest: dict[str, str | bytes] = {
             name: content
             for name, content in verified.files.items()
             if name not in ("model.safetensors", checkpoint.SUMS)
@@ -227,7 +244,7 @@ class Trainer:
         checkpoint.write(best, rest | self.model.texts(scores), {"model.safetensors": weights_of(self.network)})
         return scores
 
-    # --- saving and resuming --------------------------------------------------------------------------------------------
+    # --- saving and resuming ----------------------------------------------------------------------------------------
 
     def _save(self) -> None:
         """Write a checkpoint of this moment and let `last` (and `best`) point at it."""
@@ -260,6 +277,9 @@ class Trainer:
         if self.average is not None:
             self.average.load_state_dict(verified.tensors("training/average.safetensors"))
         checkpoint.restore_optimizer(self.optimizer, verified.tensors("training/optimizer.safetensors"))
+        best = self.checkpoints / f"step-{self.state.best_step:06d}"
+        if best.is_dir():  # a kill may have come between the links, or after `best` was moved ahead of `last`
+            checkpoint.link(best, "best")
         console.log(f"resuming {self.run} after step {self.state.step}")
 
     @contextmanager
@@ -275,17 +295,18 @@ class Trainer:
         finally:
             self.network.load_state_dict(own)
 
-    def _stop(self, number: int) -> None:
-        """Save and leave."""
+    def _leave_if(self, stop: StopRequest) -> None:
+        """Leave, all being saved, if a signal has asked for it."""
+        if not stop.asked:
+            return
         self.progress.end()
-        self._save()
         hint = f"continue with: probtrans train {self.run} --resume"
-        if number == signal.SIGINT:
+        if stop.asked == signal.SIGINT:
             raise InterruptedTrainingError(f"interrupted; saved step {self.state.step} of {self.run}", hint=hint)
-        name = signal.Signals(number).name
+        name = signal.Signals(stop.asked).name
         raise StoppedError(f"stopped by {name}; saved step {self.state.step} of {self.run}", hint=hint)
 
-    # --- small parts ----------------------------------------------------------------------------------------------------
+    # --- small parts ------------------------------------------------------------------------------------------------
 
     def _batches(self, epoch: int) -> list[np.ndarray]:
         section = self.recipe.train
@@ -308,11 +329,14 @@ class Trainer:
             return
         if not bool(torch.isfinite(loss) & torch.isfinite(norm)):
             what = "loss" if not bool(torch.isfinite(loss)) else "gradient"
-            good = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
             raise NotFiniteError(
-                f"the {what} is not finite at step {self.state.step + 1}; last good checkpoint: {good[-1] if good else 'none'}",
+                f"the {what} is not finite at step {self.state.step + 1}; last good checkpoint: {self._last_good()}",
                 hint="lower optim.lr, or set optim.clip",
             )
+
+    def _last_good(self) -> str:
+        good = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
+        return good[-1] if good else "none"
 
     @contextmanager
     def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:
@@ -320,13 +344,13 @@ class Trainer:
         try:
             yield
         except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            if isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError):
-                if "memory" not in str(error):
-                    raise
+            other = isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError)
+            if other and "memory" not in str(error):
+                raise
             longest = int(self.train_split.lengths[indices].max())
             raise OutOfMemoryError(
                 f"out of memory with a batch of {len(indices)} sentences, the longest of {longest} words",
-                hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate keeps the batch size",
+                hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate makes up for it",
             ) from None
 
     def _report(self, total: Tensor, count: Tensor, norm: Tensor, rate: float, words: int, seconds: float) -> None:
@@ -360,18 +384,22 @@ class Trainer:
 
 
 class Metrics:
-    """`metrics.jsonl`: one JSON object a line. Lines after ``step`` are from before a kill and are dropped."""
+    """`metrics.jsonl`: one JSON object a line.
 
-    def __init__(self, path: Path, step: int) -> None:
+    Lines after ``step``, and evaluations after ``evaluated``, are from before a kill, will come again, and are dropped.
+    """
+
+    def __init__(self, path: Path, step: int, evaluated: int) -> None:
         kept = []
         if path.exists():
             for line in path.read_text(encoding="utf-8").splitlines():
                 try:
-                    if json.loads(line)["step"] <= step:
+                    values = json.loads(line)
+                    if values["step"] <= (step if values["split"] == "train" else evaluated):
                         kept.append(line)
                 except (ValueError, KeyError):  # the line that was being written when the process was killed
                     continue
-        path.write_text("".join(line + "\n" for line in kept), encoding="utf-8")
+        checkpoint.replace_text(path, "".join(line + "\n" for line in kept))
         self.path = path
 
     def write(self, values: dict[str, Any]) -> None:

@@ -7,7 +7,6 @@ import operator
 import os
 import re
 from collections.abc import Sequence
-from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -15,8 +14,7 @@ import numpy as np
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
-from probtrans_cli.model import Model, Reading
-
+from probtrans_cli.model import Channel, Model, Reading
 from probtrans_cli.recipe import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
@@ -59,8 +57,8 @@ def choose_channel(model: Model, dev: Split) -> Reading:
     reading = model.reading
     chosen = np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64))
     wanted = {int(index): position for position, index in enumerate(chosen)}
-    channels: list[int | str] = [*range(model.recipe.model.channels), "mean"]
-    heads: dict[int | str, list[np.ndarray]] = {
+    channels: list[Channel] = [*range(model.recipe.model.channels), "mean"]
+    heads: dict[Channel, list[np.ndarray]] = {
         channel: [np.zeros(0, dtype=np.int64)] * len(chosen) for channel in channels
     }
     for indices, arcs, mask in model.arcs(dev):
@@ -76,7 +74,7 @@ def choose_channel(model: Model, dev: Split) -> Reading:
     return Reading(best, reading.iteration, reading.decoder, chosen_on="dev")
 
 
-# --- the verb -----------------------------------------------------------------------------------------------------------
+# --- the verb -------------------------------------------------------------------------------------------------------
 
 _REQUIREMENT = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
@@ -91,7 +89,7 @@ def evaluate(
     baselines: bool,
     channel: str | None,
     iteration: int | None,
-    decoder: str | None,
+    decoder: decode.Method | None,
     masks: int | None,
     threads: int | None,
 ) -> tuple[dict[str, Any], RequirementNotMetError | None]:
@@ -115,8 +113,8 @@ def evaluate(
         scores["trees"] = tree_scores(model, corpus, reading, baselines=baselines)
         if every:
             scores["channels"] = {
-                str(one): tree_scores(model, corpus, replace(reading, channel=one, chosen_on=None), baselines=False)
-                for one in [*range(model.recipe.model.channels), "mean"]
+                one: tree_scores(model, corpus, model.read(one, reading.iteration, reading.decoder), baselines=False)
+                for one in [*map(str, range(model.recipe.model.channels)), "mean"]
             }
     if not scores:
         raise DataError(
@@ -151,13 +149,14 @@ def _corpus(model: Model, files: Sequence[str], split: str | None) -> tuple[str,
         raise UsageError("give either files or --split, not both")
     data = model.recipe.data
     if files:
-        title, paths, form = ", ".join(files), list(files), "auto"
+        title, paths = ", ".join(files), list(files)
     else:
         title = split or ("test" if data.test is not None else "dev")
         named = data.test if title == "test" else data.dev
         if named is None:
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
-        paths, form = [named] if isinstance(named, str) else list(named), data.format
+        paths = [named] if isinstance(named, str) else list(named)
+    form = "auto" if files else data.format
     sentences = (sentence for path in paths for sentence in read_corpus(find(path), form))
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
     if not len(corpus):

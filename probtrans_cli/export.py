@@ -17,7 +17,7 @@ from probtrans_cli.model import Model, weights_of
 PROBE_SENTENCES, PROBE_WORDS = 8, 12
 
 
-def export(name: str, out: Path, *, dtype: str) -> dict[str, Any]:
+def export(name: str, out: Path, *, form: str, dtype: str) -> dict[str, Any]:
     """Write the model of a CKPT argument to the folder ``out``; returns the report, which is also its EXPORT.json.
 
     The report's ``largest_difference`` is that of the word representations of random sentences between the model that
@@ -38,7 +38,7 @@ def export(name: str, out: Path, *, dtype: str) -> dict[str, Any]:
         "tool": f"probtrans {__version__}",
         "source": str(model.folder),
         "source_weights_sha256": hashlib.sha256((model.folder / "model.safetensors").read_bytes()).hexdigest(),
-        "format": "safetensors",
+        "format": form,
         "dtype": dtype,
         "largest_difference": float((_probe(model) - before).abs().max()),
     }

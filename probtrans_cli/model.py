@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from dataclasses import dataclass, replace
 from functools import cached_property
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import torch
@@ -26,14 +26,16 @@ from probtrans_cli.runtime import Machine
 from probtrans_cli.tasks.base import Evaluation, Task, tensor
 from probtrans_cli.trees import decode
 
+Channel = int | Literal["mean"]
+
 
 @dataclass(frozen=True)
 class Reading:
     """Which head marginals are read as trees: ``channel`` (number or mean), ``iteration`` (1..T or -1), ``decoder``."""
 
-    channel: int | str
+    channel: Channel
     iteration: int
-    decoder: str
+    decoder: decode.Method
     chosen_on: str | None = None
 
     def describe(self) -> str:
@@ -62,7 +64,7 @@ class Model:
         """A model with fresh weights, drawn from torch's default generator."""
         task = tasks.build(recipe.task, vocabulary, labels)
         network = Network(vocabulary.size, models.build(recipe.model), task.outputs).to(machine.device)
-        channel: int | str = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
+        channel: Channel = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
         reading = Reading(channel, recipe.eval.iteration, recipe.eval.decode)
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
 
@@ -121,14 +123,14 @@ class Model:
         }
 
     @cached_property
-    def vocabulary_files(self) -> dict[str, bytes]:
+    def vocabulary_files(self) -> dict[str, str | bytes]:
         """The vocabulary's files by name."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             self.vocabulary.save(folder)
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
-    def read(self, channel: str | None, iteration: int | None, decoder: str | None) -> Reading:
+    def read(self, channel: str | None, iteration: int | None, decoder: decode.Method | None) -> Reading:
         """The checkpoint's own reading of trees with some of it replaced.
 
         Raises:
@@ -142,7 +144,7 @@ class Model:
                     f"channel {channel!r}: the model has channels 0 to {section.channels - 1}",
                     hint="give a number, mean, or best (the checkpoint's choice)",
                 )
-            chosen = replace(chosen, channel=channel if channel == "mean" else int(channel), chosen_on=None)
+            chosen = replace(chosen, channel="mean" if channel == "mean" else int(channel), chosen_on=None)
         if iteration is not None:
             if iteration != -1 and not 1 <= iteration <= section.iterations:
                 raise UsageError(

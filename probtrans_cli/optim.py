@@ -36,4 +36,4 @@ def average(section: Optim, network: nn.Module) -> AveragedModel | None:
     """Exponential moving average of the weights, or None."""
     if section.ema is None:
         return None
-    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(section.ema))
+    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(section.ema))  # type: ignore[no-untyped-call]

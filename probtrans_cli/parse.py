@@ -18,7 +18,6 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import UsageError
 from probtrans_cli.model import Model, Reading
-
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
 
@@ -28,7 +27,7 @@ FIRST_CHUNK, LARGEST_CHUNK = 8, 512
 
 @dataclass(frozen=True)
 class Tree:
-    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and the ``probabilities`` [n] of these arcs (1 for the root's)."""
+    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs (1 for the root's)."""
 
     sentence: Sentence
     heads: np.ndarray
@@ -44,7 +43,7 @@ def parse(
     input_form: str,
     channel: str | None,
     iteration: int | None,
-    decoder: str | None,
+    decoder: decode.Method | None,
     probability: bool,
     output: Path | None,
     threads: int | None,

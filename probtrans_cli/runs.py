@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import os
 import shutil
 import sys
 from collections.abc import Sequence
@@ -66,7 +67,8 @@ def train_one(
         console.log(f"{'prepared' if prepared.fresh else 'up to date'}: {prepared.folder}")
         from probtrans_cli.engine import Trainer  # noqa: PLC0415
 
-        begin = not (resume and (run / "checkpoints" / "last").exists())
+        # A link whose checkpoint is gone is an error of Trainer's, not a reason to begin again in silence.
+        begin = not (resume and os.path.lexists(run / "checkpoints" / "last"))
         if begin:
             _write_recipe(recipe, run, prepared.manifest)
         trainer = Trainer(recipe, prepared, run, resume=not begin)
@@ -128,7 +130,7 @@ def _write_recipe(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
         "Command: " + " ".join(["probtrans", *sys.argv[1:]]),
         *(f"Data: {entry['path']} sha256 {entry['sha256']}" for entry in sources),
     ]
-    (run / "recipe.yaml").write_text(dump_recipe(recipe, header), encoding="utf-8")
+    checkpoint.replace_text(run / "recipe.yaml", dump_recipe(recipe, header))
 
 
 def _write_exit(run: Path, code: int, reason: str) -> None:

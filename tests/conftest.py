@@ -20,3 +20,20 @@ def corpora() -> Path:
     if not (folder / "ud" / "en_ewt").is_dir():
         pytest.skip(f"no English Web Treebank in {folder}: run data_scripts/ud_english_ewt.py or set PROBTRANS_DATA")
     return folder.resolve()
+
+
+@pytest.fixture(scope="session")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny (mlm) and runs/tagger. Do not change it."""
+    from support import workplace
+
+    from probtrans_cli import runs
+
+    folder = workplace(tmp_path_factory.mktemp("trained"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)  # guards against a loss of power; slow
+        tagging = ["task={kind: tagging, column: xpos}", "name=tagger", "train.epochs=3", "optim.lr=0.1"]
+        for overrides in (["save.every_steps=4"], tagging):
+            runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
+    return folder

@@ -31,7 +31,7 @@ def sentences(lengths: list[int], labels: int = 5, seed: int = 0) -> tuple[torch
     return unary, torch.arange(n) < torch.tensor(lengths)[:, None]
 
 
-# --- the oracle: loops over words, channels and labels ------------------------------------------------------------------
+# --- the oracle: loops over words, channels and labels --------------------------------------------------------------
 
 
 def bucket(x: int, gamma: int | None) -> int:
@@ -196,12 +196,13 @@ def test_gradcheck(decomposition, schedule):
     assert torch.autograd.gradcheck(run, [x.requires_grad_() for x in inputs])
 
 
-# --- the contract of every encoder --------------------------------------------------------------------------------------
+# --- the contract of every encoder ----------------------------------------------------------------------------------
 
 CONTRACT = [
-    {"kind": "probabilistic", "labels": 8, "channels": 2, "iterations": 2, "decomposition": d, "distance": g, "dropout": 0.0}
-    for d in DECOMPOSITIONS for g in (None, 0, 3)
-]  # fmt: skip
+    {"labels": 8, "channels": 2, "iterations": 2, "decomposition": d, "distance": g, "dropout": 0.0}
+    for d in DECOMPOSITIONS
+    for g in (None, 0, 3)
+]
 
 
 @pytest.fixture(params=CONTRACT, ids=lambda section: f"{section['decomposition']['kind']}-{section['distance']}")

@@ -18,7 +18,7 @@ class Loss(NamedTuple):
     """A summed loss and the number of things it was summed over; their ratio is the mean."""
 
     total: Tensor
-    count: Tensor
+    number: Tensor
 
 
 class Evaluation(NamedTuple):

@@ -69,5 +69,5 @@ class MaskedLanguageModelling(Task):
             with how.autocast():
                 loss = self._hidden_loss(network, ids, draw)
             total += float(loss.total)
-            count += float(loss.count)
+            count += float(loss.number)
         return total / max(count, 1.0)

@@ -40,8 +40,8 @@ class WordTagging(Task):
         first = tensor(split.padded("first", indices, 0), ids.device)
         states = network.encode(ids, ids != self.pad).states
         words = states.gather(1, first[:, :, None].expand(-1, -1, states.shape[-1]))
-        scores = network.output(words[at])
-        return scores
+        at_words: Tensor = network.output(words[at])
+        return at_words
 
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss, summed over words, or summed over sentences of means over words."""

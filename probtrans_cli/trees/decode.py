@@ -69,7 +69,7 @@ def decode(
     Equal scores are always resolved the same way. Raises NotFiniteError where a score that matters is NaN.
     """
     batch, n = mask.shape
-    assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"  # noqa: S101
+    assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"
     if batch == 0 or n == 0:
         return np.full((batch, n), -1, dtype=np.int64)
     table = _table(scores, mask, root)

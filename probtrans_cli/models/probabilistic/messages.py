@@ -1,6 +1,6 @@
 """Messages between head variables and label variables (Wu & Tu 2023, Eq. 3, 4, 9, 10), distance by distance.
 
-With the two sides ``u_i[k,c]`` and ``v_j[k,c]`` of the ternary scores (``potentials.py``) and the bucket ``k = f(i-j)``:
+With the sides ``u_i[k,c]`` and ``v_j[k,c]`` of the ternary scores (``potentials.py``) and the bucket ``k = f(i-j)``:
 
     F_ic(j)    = u_i[k,c] · v_j[k,c]                       score of head j for word i              (3)
     ū_i[k,c]   = Σ_{j: f(i-j)=k} Q_ic(j) v_j[k,c]          from the words that may be i's head     (4, first term)
@@ -154,8 +154,10 @@ class TernaryMessages:
 
     def to_labels(self, heads: Float[Tensor, "b c n n"]) -> Float[Tensor, "b n d"]:
         """``G [b, i, a]`` for head distributions ``Q_H [b, c, i, j]`` that are zero wherever there is no candidate."""
-        groups = [*self.far, self.near] if self.near is not None else self.far
-        return torch.stack([group.to_labels(heads) for group in groups]).sum(0)
+        message = self.far[0].to_labels(heads)
+        for far in self.far[1:]:
+            message = message + far.to_labels(heads)
+        return message if self.near is None else message + self.near.to_labels(heads)
 
 
 def shifted(side: Float[Tensor, "b n w1 c r"], index: Int[Tensor, "n w"]) -> Float[Tensor, "b n w c r"]:

@@ -71,7 +71,7 @@ class Ternary(nn.Module, ABC):
     def forms(self, sizes: Sequence[int]) -> list[Form]:
         """The bilinear forms of groups of neighbouring buckets; ``sizes`` sum to K.
 
-        (``split``, not slices: the gradient of a slice is a zero-filled tensor of the whole size.)
+        (Split, not sliced: the gradient of a slice is a zero-filled tensor of the whole size.)
         """
 
     @abstractmethod
@@ -91,7 +91,7 @@ class Full(Ternary):
         self.T = nn.Parameter(torch.randn(buckets, channels, labels, labels))
 
     def forms(self, sizes: Sequence[int]) -> list[Form]:
-        return [Form(T, None) for T in self.T.permute(2, 0, 1, 3).split(list(sizes), dim=1)]
+        return [Form(T, None) for T in torch.split(self.T.permute(2, 0, 1, 3), list(sizes), dim=1)]
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return self.T
@@ -110,7 +110,7 @@ class UV(Ternary):
         self.V = nn.Parameter(torch.randn(shape) * rank**-0.5)
 
     def forms(self, sizes: Sequence[int]) -> list[Form]:
-        sides = [factor.transpose(0, 1).split(list(sizes), dim=1) for factor in (self.U, self.V)]
+        sides = [torch.split(factor.transpose(0, 1), list(sizes), dim=1) for factor in (self.U, self.V)]
         return [Form(U, V) for U, V in zip(*sides, strict=True)]
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -133,8 +133,8 @@ class UVW(Ternary):
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
     def forms(self, sizes: Sequence[int]) -> list[Form]:
-        U, V = (factor.transpose(0, 1).unsqueeze(2).split(list(sizes), dim=1) for factor in (self.U, self.V))
-        return [Form(u, v, w) for u, v, w in zip(U, V, self.W.split(list(sizes)), strict=True)]
+        U, V = (torch.split(factor.transpose(0, 1)[:, :, None], list(sizes), dim=1) for factor in (self.U, self.V))
+        return [Form(u, v, w) for u, v, w in zip(U, V, torch.split(self.W, list(sizes)), strict=True)]
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kar,ker,kcr->kcae", self.U, self.V, self.W)
