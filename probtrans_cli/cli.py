@@ -70,6 +70,11 @@ def application(arguments: list[str]) -> int:
     command = typer.main.get_command(app)
     try:
         code = command.main(args=arguments, prog_name="probtrans", standalone_mode=False)
+    except SystemExit as error:
+        # The command-line library turns a closed pipe into exit code 1; what really happened is the context.
+        if isinstance(error.__context__, BrokenPipeError):
+            raise error.__context__ from None
+        raise
     except Exception as error:
         show = getattr(error, "show", None)  # a usage error of the command-line library, whichever it is
         if show is None or not hasattr(error, "format_message"):

@@ -36,6 +36,7 @@ from probtrans_cli.model import Model, weights_of
 from probtrans_cli.prepare import Prepared
 from probtrans_cli.recipe import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine
+from probtrans_cli.tracking import Metrics
 
 
 @dataclass
@@ -381,31 +382,6 @@ class Trainer:
             f"{counts['output']:,} output), {len(self.train_split):,} sentences, {words:,} tokens, "
             f"{self.model.machine.describe()}"
         )
-
-
-class Metrics:
-    """`metrics.jsonl`: one JSON object a line.
-
-    Lines after ``step``, and evaluations after ``evaluated``, are from before a kill, will come again, and are dropped.
-    """
-
-    def __init__(self, path: Path, step: int, evaluated: int) -> None:
-        kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
-                try:
-                    values = json.loads(line)
-                    if values["step"] <= (step if values["split"] == "train" else evaluated):
-                        kept.append(line)
-                except (ValueError, KeyError):  # the line that was being written when the process was killed
-                    continue
-        checkpoint.replace_text(path, "".join(line + "\n" for line in kept))
-        self.path = path
-
-    def write(self, values: dict[str, Any]) -> None:
-        """Append one line."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
 
 
 class StopRequest:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from itertools import islice
 from pathlib import Path
@@ -64,7 +65,8 @@ def parse(
     sentences = (sentence for file in files for sentence in read(file, input_form))
     trees = (tree for chunk in chunks(sentences) for tree in parsed(model, chunk, readings))
     if form == "svg":
-        write_svg(trees, output, probability=probability)
+        with writing(output):
+            write_svg(trees, output, probability=probability)
         return
     write: Callable[[Tree], str] = {
         "conllu": lambda tree: as_conllu(tree, probability=probability),
@@ -74,8 +76,20 @@ def parse(
     if output is None:
         write_all(trees, write, sys.stdout)
     else:
-        with output.open("w", encoding="utf-8") as file:
+        with writing(output), output.open("w", encoding="utf-8") as file:
             write_all(trees, write, file)
+
+
+@contextmanager
+def writing(output: Path | None) -> Iterator[None]:
+    """Within: a file that cannot be written (no such folder, a full disk) is the user's matter, with its name."""
+    try:
+        yield
+    except OSError as error:
+        if output is None:
+            raise
+        name = error.filename or output
+        raise UsageError(f"{name}: cannot be written: {error.strerror}", hint="choose another -o") from None
 
 
 def write_all(trees: Iterable[Tree], write: Callable[[Tree], str], file: TextIO) -> None:

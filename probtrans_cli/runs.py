@@ -18,6 +18,8 @@ from probtrans_cli.report import over_seeds
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}
+# What a run folder holds when the training failed at its data, before the recipe was written.
+BEFORE_A_RECIPE = {"log.txt", "exit.json"}
 
 
 def train(
@@ -96,7 +98,7 @@ def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: b
     checkpoint.recover(run / "checkpoints")
     occupied = run.is_dir() and any(run.iterdir())
     if occupied and overwrite:
-        if not (run / "recipe.yaml").exists():
+        if not (run / "recipe.yaml").exists() and not {path.name for path in run.iterdir()} <= BEFORE_A_RECIPE:
             raise UsageError(f"{run} is not a run folder: it has no recipe.yaml; nothing was removed")
         shutil.rmtree(run)
     elif occupied and resume:

@@ -24,7 +24,7 @@ def corpora() -> Path:
 
 @pytest.fixture(scope="session")
 def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny (mlm) and runs/tagger. Do not change it."""
+    """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny and runs/tagger; do not change it."""
     from support import workplace
 
     from probtrans_cli import runs

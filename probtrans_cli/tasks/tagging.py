@@ -49,10 +49,7 @@ class WordTagging(Task):
         gold = tensor(split.padded(self.section.column, indices, NO_LABEL), device)
         at = gold >= 0
         if self.section.word_dropout > 0.0:
-            frequency = tensor(split.padded("frequency", indices, 0), device)
-            alpha = self.section.word_dropout
-            drop = torch.rand(ids.shape).to(device) * (alpha + frequency) < alpha
-            ids = ids.masked_fill(drop & (ids != self.pad), self.unknown)
+            ids = ids.masked_fill(self._dropped(split, indices, ids) & (ids != self.pad), self.unknown)
         losses = functional.cross_entropy(
             self._scores(network, split, indices, ids, at).float(), gold[at], reduction="none"
         )
@@ -60,6 +57,17 @@ class WordTagging(Task):
             return Loss(losses.sum(), at.sum())
         words = at.sum(1, keepdim=True).expand_as(at)[at]
         return Loss((losses / words).sum(), at.any(1).sum())
+
+    def _dropped(self, split: Split, indices: np.ndarray, ids: Tensor) -> Tensor:
+        """Which of ``ids [b, n]`` word dropout replaces: True with probability alpha / (alpha + f), for whole words."""
+        frequency = tensor(split.padded("frequency", indices, 0), ids.device)
+        alpha = self.section.word_dropout
+        drop = torch.rand(frequency.shape).to(ids.device) * (alpha + frequency) < alpha
+        if not split.has("first"):
+            return drop
+        first = tensor(split.padded("first", indices, ids.shape[1]), ids.device)  # behind the end: no piece's word
+        pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
+        return drop.gather(1, torch.searchsorted(first, pieces, right=True) - 1)
 
     @torch.no_grad()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:

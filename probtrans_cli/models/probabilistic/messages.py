@@ -109,7 +109,7 @@ class NearMessages:
     def to_heads(self) -> Float[Tensor, "b c n n"]:
         """``F [b, c, i, j]``; only the near pairs have a meaning."""
         if self.one_head_side:
-            band = torch.einsum("biwcr,biwr->biwc", self.child, self.head[:, :, :, 0])
+            band = (self.child @ self.head.mT)[..., 0]
         else:
             band = (self.child * self.head).sum(-1)
         band = band.permute(0, 3, 1, 2)
@@ -120,11 +120,10 @@ class NearMessages:
         inside = self.buckets.head_inside
         band = heads.gather(-1, self.buckets.head.expand(*heads.shape[:2], *inside.shape)) * inside
         band = band.permute(0, 2, 3, 1)
-        to_child = band[..., None] * self.head
-        if self.one_head_side:
-            from_child = torch.einsum("biwc,biwcr->biwr", band, self.child)[:, :, :, None]
+        if self.one_head_side:  # as matrix products, whose gradients need no temporaries of the size of `child`
+            to_child, from_child = band[..., None] @ self.head, band[..., None, :] @ self.child
         else:
-            from_child = band[..., None] * self.child
+            to_child, from_child = band[..., None] * self.head, band[..., None] * self.child
         to_head = shifted(from_child, self.buckets.child) * self.buckets.child_inside[:, :, None, None]
         if self.form.head is None:
             to_head = to_head.sum(2, keepdim=True)

@@ -1,0 +1,197 @@
+"""What several test files share: a tiny corpus and recipe, the command in a subprocess, and a server that forks it."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+ROOT = Path(__file__).resolve().parent.parent
+TOY = ROOT / "probtrans_cli" / "embedded" / "toy"
+
+RECIPE = """\
+version: 1
+name: tiny
+seed: 3
+data: {train: train.conllu, dev: dev.conllu, test: test.conllu}
+task: {kind: mlm, eval_masks: 3}
+model: {labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, dropout: 0.1}
+optim: {lr: 0.01}
+train: {epochs: 2, batch_words: 60}
+log: {every_steps: 1}
+runtime: {device: cpu, threads: 1}
+"""
+
+
+def sentences(split: str, count: int) -> str:
+    """The first sentences of a split of the embedded treebank, as CoNLL-U."""
+    path = TOY / f"{split}.conllu"
+    raw = path.read_bytes() if path.exists() else gzip.decompress(Path(f"{path}.gz").read_bytes())
+    text = raw.decode("utf-8")
+    return "\n\n".join(text.split("\n\n")[:count]) + "\n\n"
+
+
+def workplace(folder: Path, recipe: str = RECIPE) -> Path:
+    """A folder with ``train.conllu dev.conllu test.conllu`` (40, 12, 12 sentences) and ``tiny.yaml``."""
+    folder.mkdir(parents=True, exist_ok=True)
+    for split, count in (("train", 40), ("dev", 12), ("test", 12)):
+        (folder / f"{split}.conllu").write_text(sentences(split, count), encoding="utf-8")
+    (folder / "tiny.yaml").write_text(recipe, encoding="utf-8")
+    return folder
+
+
+def environment(**more: str) -> dict[str, str]:
+    """The environment of a subprocess: this checkout's package, one thread, no colour."""
+    path = os.pathsep.join(part for part in (str(ROOT), os.environ.get("PYTHONPATH", "")) if part)
+    return {**os.environ, "PYTHONPATH": path, "OMP_NUM_THREADS": "1", "NO_COLOR": "1", **more}
+
+
+COMMAND = (sys.executable, "-m", "probtrans_cli")
+
+
+def probtrans(*arguments: str, folder: Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
+    """Run the command in a subprocess."""
+    return subprocess.run(
+        [*COMMAND, *arguments], cwd=folder, env=environment(), input=text, capture_output=True, text=True, timeout=120
+    )
+
+
+def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
+    """Run a pipeline in bash, with `probtrans` as a function."""
+    head = f'set -o pipefail\nprobtrans() {{ "{sys.executable}" -m probtrans_cli "$@"; }}\n'
+    return subprocess.run(
+        ["bash", "-c", head + script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
+    )
+
+
+@dataclass(frozen=True)
+class Ended:
+    """How a forked command ended: exit status (negative: killed by that signal), both streams, audited operations."""
+
+    code: int
+    stderr: str
+    stdout: str
+    operations: int
+
+
+class Forks:
+    """A process that has imported everything and forks a child for every command, so that a start costs nothing."""
+
+    def __init__(self) -> None:
+        self.process = subprocess.Popen(
+            [sys.executable, str(Path(__file__).resolve()), "serve"],
+            env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
+        )  # fmt: skip
+
+    def start(self, arguments: Sequence[str], folder: Path, *, die_at: int | None = None, die_on: str = "") -> int:
+        """Start a command; returns its process id.
+
+        ``die_at``: it kills itself by SIGKILL before that operation on its files; with ``die_on``, only renames of
+        files that are called so are counted.
+        """
+        self._send({"arguments": list(arguments), "folder": str(folder), "die_at": die_at, "die_on": die_on})
+        return int(self._receive()["pid"])
+
+    def wait(self, folder: Path) -> Ended:
+        """Wait for the command that was started last."""
+        self._send({"wait": True})
+        code = os.waitstatus_to_exitcode(int(self._receive()["status"]))
+        counted = folder / "operations"
+        streams = [(folder / name).read_text("utf-8") for name in ("stderr", "stdout")]
+        return Ended(code, *streams, int(counted.read_text()) if counted.exists() else 0)
+
+    def run(self, arguments: Sequence[str], folder: Path, *, die_at: int | None = None, die_on: str = "") -> Ended:
+        """Start a command and wait for it."""
+        self.start(arguments, folder, die_at=die_at, die_on=die_on)
+        return self.wait(folder)
+
+    def close(self) -> None:
+        """End the server."""
+        assert self.process.stdin is not None
+        assert self.process.stdout is not None
+        self.process.stdin.close()
+        self.process.wait(timeout=20)
+        self.process.stdout.close()
+
+    def _send(self, message: Mapping[str, Any]) -> None:
+        assert self.process.stdin is not None
+        self.process.stdin.write(json.dumps(message) + "\n")
+        self.process.stdin.flush()
+
+    def _receive(self) -> dict[str, Any]:
+        assert self.process.stdout is not None
+        answer: dict[str, Any] = json.loads(self.process.stdout.readline())
+        return answer
+
+
+# --- the server's side ------------------------------------------------------------------------------------------------
+
+FILE_EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.symlink", "shutil.rmtree"}
+
+
+def serve() -> None:
+    """Read commands, fork, answer. The parent runs no arithmetic, so a child finds no thread pool half forked."""
+
+    import probtrans_cli.__main__
+    import probtrans_cli.engine
+    import probtrans_cli.prepare
+    import probtrans_cli.runs  # noqa: F401
+
+    child = 0
+    for line in sys.stdin:
+        message = json.loads(line)
+        if "wait" in message:
+            answer = {"status": os.waitpid(child, 0)[1]}
+        else:
+            child = os.fork()
+            if child == 0:
+                _child(message)
+            answer = {"pid": child}
+        sys.stdout.write(json.dumps(answer) + "\n")
+        sys.stdout.flush()
+
+
+def _child(message: dict[str, Any]) -> None:
+    from probtrans_cli.__main__ import run
+
+    os.chdir(message["folder"])
+    for number, name in ((1, "stdout"), (2, "stderr")):
+        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
+    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    sys.argv = ["probtrans", *message["arguments"]]
+    os.fsync = lambda handle: None  # guards against a loss of power, not against a kill, and costs most of the time
+    count = 0
+    events = {"os.rename"} if message["die_on"] else FILE_EVENTS
+
+    def audit(event: str, values: tuple[Any, ...]) -> None:
+        nonlocal count
+        if event in events and isinstance(values[0], str | os.PathLike) and "runs" in (path := os.fspath(values[0])):
+            if not path.endswith(message["die_on"]):
+                return
+            count += 1
+            if count == message["die_at"]:
+                os.kill(os.getpid(), signal.SIGKILL)
+
+    sys.addaudithook(audit)
+    code = run(message["arguments"])
+    sys.stdout.flush()
+    sys.stderr.flush()
+    Path("operations").write_text(str(count))
+    os._exit(code)
+
+
+def seeded(name: str) -> random.Random:
+    """A generator of random choices that is the same in every test run."""
+    return random.Random(name)
+
+
+if __name__ == "__main__":
+    serve()

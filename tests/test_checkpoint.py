@@ -1,0 +1,184 @@
+"""Checkpoints: damage is refused by name, a full disk loses nothing, and nothing is ever unpickled."""
+
+from __future__ import annotations
+
+import errno
+import pickle
+import re
+import shutil
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors import SafetensorError
+
+from probtrans_cli import __main__, checkpoint
+from probtrans_cli.errors import CheckpointError
+
+PACKAGE = Path(__file__).resolve().parent.parent / "probtrans_cli"
+MODEL_FILES = [
+    "config.json",
+    "eval.json",
+    "labels.json",
+    "model.safetensors",
+    "recipe.yaml",
+    "vocabulary.json",
+    "README.md",
+]
+TRAINING_FILES = ["training/optimizer.safetensors", "training/state.json"]
+RESUME = ["train", "runs/tiny", "--resume"]
+
+
+@pytest.fixture
+def best(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The best checkpoint of a copy of the tiny run, which is also its last one."""
+    shutil.copytree(trained, tmp_path / "copy", symlinks=True)
+    monkeypatch.chdir(tmp_path / "copy")
+    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    last = checkpoint.locate("runs/tiny@last")
+    checkpoint.link(last, "best")
+    return last
+
+
+def truncate(path: Path) -> None:
+    path.write_bytes(path.read_bytes()[:-1])
+
+
+def alter(path: Path) -> None:
+    content = bytearray(path.read_bytes())
+    content[len(content) // 2] ^= 1
+    path.write_bytes(content)
+
+
+@pytest.mark.parametrize("damage", [truncate, alter, Path.unlink], ids=["truncated", "altered", "missing"])
+@pytest.mark.parametrize("name", [*MODEL_FILES, *TRAINING_FILES])
+def test_every_damaged_file_is_refused_by_name(
+    name: str, damage: Any, best: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    damage(best / name)
+    of_model = [["eval", "runs/tiny@last"], ["parse", "runs/tiny", "dev.conllu"]]
+    commands = [RESUME] if name in TRAINING_FILES else [*of_model, RESUME]
+    for command in commands[: 3 if name == "model.safetensors" else 1]:
+        assert __main__.run(command) == 4
+        ended = capsys.readouterr()
+        assert name in ended.err
+        assert "Traceback" not in ended.err
+        assert ended.out == ""
+
+
+def test_a_model_can_be_used_where_only_its_training_state_is_damaged(best: Path) -> None:
+    truncate(best / "training/state.json")
+    assert __main__.run(["eval", "runs/tiny", "--json"]) == 0
+
+
+def test_a_damaged_list_of_checksums_is_refused(best: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    sums = best / checkpoint.SUMS
+    whole = sums.read_bytes()
+    for damaged in (
+        b"",
+        whole[: len(whole) // 2],
+        whole[: whole[:-1].rindex(b"\n") + 1],
+        b"\xff\xfe",
+        b"a  b\0c\n",
+        b"\n",
+    ):
+        sums.write_bytes(damaged)
+        assert __main__.run(["eval", "runs/tiny"]) == 4, damaged
+        assert "Traceback" not in capsys.readouterr().err
+    sums.write_bytes(whole + b"0  ../../../tiny.yaml\n")
+    assert __main__.run(["eval", "runs/tiny"]) == 4
+    assert "outside" in capsys.readouterr().err
+    sums.unlink()
+    assert __main__.run(["eval", "runs/tiny"]) == 4
+    assert checkpoint.SUMS in capsys.readouterr().err
+
+
+def test_half_written_folders_are_never_chosen_and_removed(best: Path) -> None:
+    checkpoints = best.parent
+    half = checkpoints / ".step-000099.partial"
+    shutil.copytree(best, half)
+    (checkpoints / ".last.partial").symlink_to("step-000099")
+    assert "99" not in dict(checkpoint.steps(checkpoints))
+    assert checkpoint.locate("runs/tiny@last") == best
+    with pytest.raises(CheckpointError, match="99"):
+        checkpoint.locate("runs/tiny@99")
+    checkpoint.recover(checkpoints)
+    assert not half.exists()
+    assert not list(checkpoints.glob(".*"))
+
+
+def test_a_folder_whose_replacement_was_cut_off_comes_back(best: Path) -> None:
+    best.rename(best.with_name(f".{best.name}.replaced"))
+    checkpoint.recover(best.parent)
+    assert checkpoint.verify(checkpoint.locate("runs/tiny@last"), training=True).files
+    shutil.copytree(best, best.with_name(f".{best.name}.replaced"))
+    checkpoint.recover(best.parent)
+    assert not list(best.parent.glob(".*"))
+
+
+@pytest.mark.parametrize(
+    "failure", [OSError(errno.ENOSPC, "No space left on device"), SafetensorError("I/O error: No space left on device")]
+)
+def test_a_full_disk_loses_no_checkpoint(
+    failure: Exception, best: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    before = {path.name: checkpoint.verify(path, training=True) for _, path in checkpoint.steps(best.parent)}
+
+    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+        path.write_bytes(b"half")
+        raise failure
+
+    with monkeypatch.context() as patch:
+        patch.setattr(checkpoint, "save_file", full)
+        assert __main__.run(RESUME) == 4  # the final phase writes the best checkpoint again
+        ended = capsys.readouterr()
+        assert "No space left" in ended.err
+        assert "--resume" in ended.err
+        assert "Traceback" not in ended.err
+        assert __main__.run(["train", "tiny.yaml", "--run", "runs/new"]) == 4
+    after = {path.name: checkpoint.verify(path, training=True) for _, path in checkpoint.steps(best.parent)}
+    assert after == before
+    assert not list(best.parent.glob(".*"))
+    assert __main__.run(RESUME) == 0
+
+
+def test_nothing_is_unpickled(best: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    def refuse(*_: object, **__: object) -> None:
+        raise AssertionError("unpickled")
+
+    for module, name in ((pickle, "load"), (pickle, "loads"), (pickle, "Unpickler"), (torch, "load")):
+        monkeypatch.setattr(module, name, refuse)
+    assert __main__.run(["eval", "runs/tiny", "--json"]) == 0
+    assert __main__.run(["parse", "runs/tiny", "dev.conllu"]) == 0
+    assert __main__.run(RESUME) == 0
+    assert __main__.run(["export", "runs/tiny", "out"]) == 0
+    assert __main__.run(["train", "tiny.yaml", "--run", "runs/new", "train.epochs=1"]) == 0
+
+
+def test_the_source_has_no_way_to_run_what_it_reads() -> None:
+    forbidden = re.compile(
+        r"\b(pickle|torch\.load|shell=True|os\.system|yaml\.load|np\.load)\b|(?<![\w.])(eval|exec)\("
+    )
+    for path in PACKAGE.rglob("*.py"):
+        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+            assert not forbidden.search(line), f"{path}:{number}: {line}"
+
+
+def test_a_newer_format_is_refused(
+    best: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(checkpoint, "FORMAT", checkpoint.FORMAT + 1)
+    assert __main__.run(["eval", "runs/tiny"]) == 4
+    assert "format" in capsys.readouterr().err
+
+
+def test_pruning_keeps_best_last_and_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    for step in range(1, 7):
+        checkpoint.write(tmp_path / f"step-{step:06d}", {"config.json": "{}"}, {})
+    checkpoint.link(tmp_path / "step-000002", "best")
+    checkpoint.link(tmp_path / "step-000006", "last")
+    checkpoint.prune(tmp_path, 1)
+    assert [step for step, _ in checkpoint.steps(tmp_path)] == [2, 5, 6]
+    assert not list(tmp_path.glob(".*"))

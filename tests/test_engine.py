@@ -1,0 +1,208 @@
+"""The training loop: what an update is, when the rate changes, when it ends, and every kind of corpus."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import RECIPE, workplace
+
+from probtrans_cli import checkpoint, optim, runs
+from probtrans_cli.engine import Trainer, mixed_seed
+from probtrans_cli.prepare import prepare
+from probtrans_cli.recipe import Optim
+from probtrans_cli.recipe_source import load_recipe
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A new workplace as the current folder."""
+    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+def trainer(*overrides: str, name: str = "run") -> Trainer:
+    recipe = load_recipe("tiny.yaml", overrides).resolved()
+    Path(name).mkdir(exist_ok=True)
+    return Trainer(recipe, prepare(recipe), Path(name), resume=False)
+
+
+def train(*overrides: str, run: str = "runs/one") -> dict[str, Any]:
+    return runs.train("tiny.yaml", overrides, run=Path(run), resume=False, overwrite=False, seeds=None, dry_run=False)
+
+
+def metrics(run: str = "runs/one") -> list[dict[str, Any]]:
+    return [json.loads(line) for line in Path(run, "metrics.jsonl").read_text("utf-8").splitlines()]
+
+
+TAGGING = "task={kind: tagging}"
+STILL = ("model.dropout=0.0", TAGGING, "optim.schedule={kind: constant}")
+
+
+@pytest.mark.parametrize("loss", ["words", "sentences"])
+def test_an_update_of_several_batches_is_that_of_their_union(loss: str) -> None:
+    options = (*STILL, f"task={{kind: tagging, loss: {loss}}}", "optim.ternary_penalty={weight: 0.01}")
+    parts, whole = trainer(*options, "train.accumulate=4"), trainer(*options)
+    batches = parts._batches(0)[:4]
+    lengths = {int(parts.train_split.lengths[batch].max()) for batch in batches}
+    assert len(lengths) > 1  # batches of unequal weight
+    parts._update(batches)
+    import numpy as np
+
+    whole._update([np.concatenate(batches)])
+    assert parts.state.step == whole.state.step == 1
+    for ours, theirs in zip(parts.parameters, whole.parameters, strict=True):
+        assert ours.grad is not None
+        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
+
+
+def test_clipping_bounds_the_step() -> None:
+    free, clipped = trainer(*STILL, "optim.clip=null"), trainer(*STILL, "optim.clip=0.001")
+    for one in (free, clipped):
+        one._update(one._batches(0))
+
+    def norm(one: Trainer) -> float:
+        return math.sqrt(sum(float((p.grad**2).sum()) for p in one.parameters if p.grad is not None))
+
+    assert norm(free) > 0.001
+    assert norm(clipped) == pytest.approx(0.001, rel=1e-3)
+
+
+def test_the_weight_average_is_that_of_a_plain_loop() -> None:
+    one = trainer(*STILL, "optim.ema=0.8")
+    batches = one._batches(0)
+    plain: list[torch.Tensor] = []
+    for _ in range(5):
+        one._update(batches)
+        now = [p.detach().clone() for p in one.parameters]
+        plain = [0.8 * old + 0.2 * new for old, new in zip(plain, now, strict=True)] if plain else now
+    assert one.average is not None
+    for found, wanted in zip(one.average.module.parameters(), plain, strict=True):
+        torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
+    own = [p.detach().clone() for p in one.parameters]
+    with one._averaged():
+        torch.testing.assert_close(one.parameters[0].detach(), plain[0], rtol=1e-5, atol=1e-7)
+    assert all(torch.equal(a, b) for a, b in zip(own, one.parameters, strict=True))
+
+
+# --- the learning rate ------------------------------------------------------------------------------------------------
+
+
+def section(**schedule: Any) -> Optim:
+    return Optim.model_validate({"lr": 2.0, "schedule": schedule})
+
+
+def test_cosine() -> None:
+    one = section(kind="cosine", warmup=0.2, final=0.1)
+    assert optim.learning_rate(one, 0.0, 0) == 0.0
+    assert optim.learning_rate(one, 0.1, 0) == pytest.approx(1.0)
+    assert optim.learning_rate(one, 0.2, 0) == pytest.approx(2.0)
+    assert optim.learning_rate(one, 0.6, 0) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
+    assert optim.learning_rate(one, 1.0, 0) == pytest.approx(0.2)
+    assert optim.learning_rate(one, 1.5, 0) == pytest.approx(0.2)
+    assert optim.learning_rate(section(kind="cosine", warmup=0.0), 0.0, 0) == pytest.approx(2.0)
+
+
+def test_plateau_and_constant() -> None:
+    one = section(kind="plateau", factor=0.5)
+    assert [optim.learning_rate(one, 0.5, drops) for drops in range(3)] == [2.0, 1.0, 0.5]
+    assert {optim.learning_rate(section(kind="constant"), share / 4, 3) for share in range(5)} == {2.0}
+
+
+def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([5.0, 4.0, 4.5, 4.5, 3.0, *[3.5] * 100])
+    monkeypatch.setattr(
+        "probtrans_cli.engine.task_scores",
+        lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
+    )
+    schedule = "optim.schedule={kind: plateau, patience: 2, min_lr: 0.002}"
+    train(schedule, "train.epochs=100", "optim.lr=0.008")
+    rates = [line["lr"] for line in metrics() if line["split"] == "train"]
+    evaluations = [line for line in metrics() if line["split"] == "dev"]
+    steps = len(rates) // len(evaluations)
+    # after evaluations 4, 7, 9: 0.004, 0.002, then below min_lr
+    assert [rates[steps * number] for number in range(9)] == [0.008] * 4 + [0.004] * 3 + [0.002] * 2
+    assert len(evaluations) == 9
+    assert checkpoint.locate("runs/one@best").name == f"step-{5 * steps:06d}"
+
+
+def test_early_stop(monkeypatch: pytest.MonkeyPatch) -> None:
+    scores = iter([5.0, 4.0, 4.5, 4.6, 4.7, 1.0, 1.0, 1.0])
+    monkeypatch.setattr(
+        "probtrans_cli.engine.task_scores",
+        lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
+    )
+    train("train.patience=3", "train.epochs=8")
+    assert len([line for line in metrics() if line["split"] == "dev"]) == 5
+
+
+# --- whole trainings --------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_goes_down() -> None:
+    train("train.epochs=8", "optim.lr=0.05", TAGGING)
+    losses = [line["loss"] for line in metrics() if line["split"] == "dev"]
+    assert losses[-1] < 0.7 * losses[0]
+
+
+def test_equal_seeds_give_equal_models_and_other_seeds_do_not() -> None:
+    for run, seed in (("a", 1), ("b", 1), ("c", 2)):
+        train(f"seed={seed}", "train.epochs=1", run=f"runs/{run}")
+    a, b, c = (Path(f"runs/{run}/checkpoints/last/model.safetensors").read_bytes() for run in "abc")
+    assert a == b
+    assert a != c
+
+
+@pytest.mark.parametrize("task", ["{kind: mlm}", "{kind: tagging, column: xpos}", "{kind: tagging, word_dropout: 1.0}"])
+def test_subwords(task: str) -> None:
+    result = train("data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1")
+    assert math.isfinite(result["test"]["loss"])
+    assert 0.0 <= result["test"]["trees"]["with_punct"]["all"]["uuas"] <= 1.0
+    from probtrans_cli.evaluate import evaluate
+
+    found, _ = evaluate(
+        "runs/one", ["test.conllu"], split=None, require=[], baselines=True, channel=None, iteration=None, decoder=None,
+        masks=None, threads=1,
+    )  # fmt: skip
+    assert found["scores"]["test.conllu"] == result["test"]
+
+
+def test_plain_text(folder: Path) -> None:
+    (folder / "train.txt").write_text("the goat sleeps\nthe farmer feeds the goat\n" * 10, encoding="utf-8")
+    result = train("data={train: train.txt, dev: train.txt}")
+    assert result["dev"]["perplexity"] > 1
+    assert "trees" not in result["dev"]
+    assert "test" not in result
+
+
+def test_one_epoch_without_dev() -> None:
+    result = train("data={train: train.conllu}", "train.epochs=1")
+    assert {"dev", "test"}.isdisjoint(result)
+    assert checkpoint.locate("runs/one") == checkpoint.locate("runs/one@last")
+    result = train("data={train: train.conllu, test: test.conllu}", "train.epochs=1", run="runs/two")
+    assert "trees" in result["test"]
+
+
+def test_steps_end_a_training_whatever_the_epochs_say() -> None:
+    result = train("train.steps=3", "train.epochs=50")
+    assert result["step"] == 3
+    assert [line["step"] for line in metrics() if line["split"] == "train"] == [1, 2, 3]
+
+
+def test_evaluation_and_saving_by_steps() -> None:
+    train("eval.every_steps=2", "save.every_steps=3", "save.keep=100", "train.steps=7")
+    assert [line["step"] for line in metrics() if line["split"] == "dev"] == [2, 4, 6, 7]
+    assert [step for step, _ in checkpoint.steps(Path("runs/one/checkpoints"))] == [2, 3, 4, 6, 7]
+
+
+def test_seeds_of_updates_are_apart() -> None:
+    assert len({mixed_seed(seed, step) for seed in range(30) for step in range(30)}) == 900
+
+
+def test_the_recipe_of_these_tests_is_whole() -> None:
+    assert "runtime: {device: cpu, threads: 1}" in RECIPE

@@ -1,0 +1,251 @@
+"""Resuming: whenever and however a training is killed, continuing it gives the bits of the unbroken run."""
+
+from __future__ import annotations
+
+import json
+import os
+import shutil
+import signal
+import subprocess
+import time
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import COMMAND, Ended, Forks, environment, seeded, workplace
+
+MANY = ("train.epochs=4", "save.every_steps=1", "eval.every_steps=5", "save.keep=2")
+VARIANTS = {
+    "plain": (*MANY, "optim.schedule={kind: plateau, patience: 1}"),
+    "ema": (*MANY, "optim.ema=0.9", "save.every_steps=2"),
+    "accumulate": (
+        "train.epochs=6",
+        "train.accumulate=2",
+        "save.every_steps=3",
+        "optim.kind=adamw",
+        "train.patience=4",
+    ),
+    "tagging": (*MANY, "task={kind: tagging, word_dropout: 1.0}", "eval.every_steps=null"),
+}
+KILLS = 5  # of every variant
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    server = Forks()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
+    """A workplace with the unbroken run of every variant in runs/whole-VARIANT."""
+    place = workplace(tmp_path_factory.mktemp("resume"))
+    durations = {}
+    for variant in VARIANTS:
+        began = time.perf_counter()
+        ended = forks.run(command(variant, f"whole-{variant}"), place)
+        assert ended.code == 0, ended.stderr
+        durations[variant] = time.perf_counter() - began
+    (place / "durations").write_text(json.dumps(durations))
+    return place
+
+
+def command(variant: str, run: str, *more: str) -> list[str]:
+    return ["train", "tiny.yaml", *VARIANTS[variant], "--run", f"runs/{run}", *more]
+
+
+def weights(run: Path) -> dict[str, bytes]:
+    """Every tensor file of best and last."""
+    found = {
+        f"{link}/{path.relative_to(run / 'checkpoints' / link)}": path.read_bytes()
+        for link in ("best", "last")
+        for path in sorted((run / "checkpoints" / link).rglob("*.safetensors"))
+    }
+    assert {"best/model.safetensors", "last/training/optimizer.safetensors"} <= found.keys()
+    return found
+
+
+def metrics(run: Path) -> list[dict[str, Any]]:
+    """metrics.jsonl without what is timed."""
+    lines = [json.loads(line) for line in (run / "metrics.jsonl").read_text("utf-8").splitlines()]
+    return [{key: value for key, value in line.items() if key != "words_per_second"} for line in lines]
+
+
+def state(run: Path) -> dict[str, Any]:
+    """The state of the last checkpoint without what is timed."""
+    values: dict[str, Any] = json.loads((run / "checkpoints/last/training/state.json").read_text("utf-8"))
+    values.pop("seconds")
+    return values
+
+
+def assert_same(run: Path, whole: Path) -> None:
+    """The two runs are equal to the bit."""
+    assert weights(run) == weights(whole)
+    assert metrics(run) == metrics(whole)
+    assert state(run) == state(whole)
+    names = [[(one / "checkpoints" / link).readlink() for link in ("best", "last")] for one in (run, whole)]
+    assert names[0] == names[1]
+    assert not list((run / "checkpoints").glob(".*")), "something half-written is left"
+    for name in ("config.json", "eval.json", "labels.json", "vocabulary.json"):
+        assert (run / "checkpoints/best" / name).read_bytes() == (whole / "checkpoints/best" / name).read_bytes()
+    assert json.loads((run / "exit.json").read_text())["exit"] == 0
+
+
+def killed_after(forks: Forks, arguments: list[str], folder: Path, seconds: float, number: int) -> Ended:
+    """Start a command, send it a signal after some time, and wait."""
+    process = forks.start(arguments, folder)
+    time.sleep(seconds)
+    os.kill(process, number)
+    return forks.wait(folder)
+
+
+@pytest.mark.parametrize("variant", VARIANTS)
+def test_kills_at_random_moments(variant: str, forks: Forks, folder: Path) -> None:
+    choose = seeded(variant)
+    whole = folder / f"runs/whole-{variant}"
+    duration = json.loads((folder / "durations").read_text())[variant]
+    kills = rounds = 0
+    run = folder / f"runs/killed-{variant}"
+    while kills < KILLS:
+        arguments = command(variant, run.name, *(["--resume"] if run.exists() else []))
+        ended = killed_after(forks, arguments, folder, choose.uniform(0.05, 0.6) * duration, signal.SIGKILL)
+        if ended.code == -signal.SIGKILL:
+            kills += 1
+            continue
+        assert ended.code == 0, ended.stderr  # it was done before the signal came: check it, and begin another
+        assert_same(run, whole)
+        shutil.rmtree(run)
+        rounds += 1
+        assert rounds < 3 * KILLS, "the training is too short to be killed"
+    ended = forks.run(command(variant, run.name, "--resume"), folder)
+    assert ended.code == 0, ended.stderr
+    assert_same(run, whole)
+
+
+def test_a_kill_at_every_operation_on_files(forks: Forks, folder: Path) -> None:
+    """Each attempt is killed one or a few file operations later than the one before: every place is met, also those
+    inside the writing of a checkpoint, of links, and of the final scores."""
+    run = folder / "runs/operations"
+    kills, position = 0, 1
+    while True:
+        arguments = command("ema", run.name, *(["--resume"] if run.exists() else []))
+        ended = forks.run(arguments, folder, die_at=position)
+        if ended.code == 0:
+            break
+        assert ended.code == -signal.SIGKILL, ended.stderr
+        kills += 1
+        position += 1 + kills // 4
+    assert kills >= 20
+    assert_same(run, folder / "runs/whole-ema")
+
+
+def test_a_kill_in_the_final_phase(forks: Forks, folder: Path) -> None:
+    whole = folder / "runs/whole-plain"
+    original = folder / "runs/final"
+    shutil.copytree(whole, original, symlinks=True)
+    arguments = command("plain", original.name, "--resume")
+    ended = forks.run(arguments, folder)
+    assert ended.code == 0, ended.stderr
+    assert_same(original, whole)  # to resume what is done changes nothing
+    for position in range(8, ended.operations, 6):
+        assert forks.run(arguments, folder, die_at=position).code == -signal.SIGKILL
+    assert forks.run(arguments, folder).code == 0
+    assert_same(original, whole)
+
+
+def test_a_kill_between_the_links_of_a_better_checkpoint(folder: Path, forks: Forks) -> None:
+    """`last` already names the new best checkpoint, `best` does not yet: resuming puts it right."""
+    whole = folder / "runs/whole-plain"
+    scores = [line["perplexity"] for line in metrics(whole) if line["split"] == "dev"]
+    better = sum(score < min(scores[:number], default=1e9) for number, score in enumerate(scores))
+    run = folder / "runs/links"
+    ended = forks.run(command("plain", run.name), folder, die_at=better + 1, die_on=".best.partial")  # 1 for the first
+    assert ended.code == -signal.SIGKILL
+    assert (run / "checkpoints/last").readlink() == (whole / "checkpoints/best").readlink()
+    assert (run / "checkpoints/best").readlink() != (whole / "checkpoints/best").readlink()
+    assert forks.run(command("plain", run.name, "--resume"), folder).code == 0
+    assert_same(run, whole)
+
+
+STOPS = [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)]
+
+
+@pytest.mark.parametrize(("number", "code"), STOPS, ids=lambda value: getattr(value, "name", None))
+def test_a_signal_saves_and_stops(number: signal.Signals, code: int, forks: Forks, folder: Path) -> None:
+    run = folder / f"runs/stopped-{number.name}"
+    arguments = [*command("ema", run.name), "save.every_steps=null"]
+    process = forks.start(arguments, folder)
+    _wait_for(run / "metrics.jsonl", lines=3)
+    os.kill(process, number)
+    ended = forks.wait(folder)
+    assert ended.code == code, ended.stderr
+    assert ended.stdout == ""
+    assert "Traceback" not in ended.stderr
+    assert f"probtrans train {run.relative_to(folder)} --resume" in ended.stderr
+    assert json.loads((run / "exit.json").read_text())["exit"] == code
+    assert state(run)["step"] >= 3
+    ended = forks.run(["train", f"runs/{run.name}", "--resume"], folder)  # as the message says
+    assert ended.code == 0, ended.stderr
+    whole = folder / "runs/whole-ema"
+    assert weights(run)["best/model.safetensors"] == weights(whole)["best/model.safetensors"]
+    assert weights(run) == weights(whole)
+    assert metrics(run) == metrics(whole)
+
+
+def test_a_signal_in_the_final_phase(forks: Forks, folder: Path) -> None:
+    """The training is done and saved, the final scores are being computed: 75 too, and --resume ends it."""
+    run = folder / "runs/late"
+    arguments = [*command("plain", run.name), "task.eval_masks=400"]
+    process = forks.start(arguments, folder)
+    deadline = time.monotonic() + 30
+    while not ((run / "checkpoints/last").exists() and state(run)["finished"]):
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+    os.kill(process, signal.SIGTERM)
+    ended = forks.wait(folder)
+    assert ended.code == 75, ended.stderr
+    assert "--resume" in ended.stderr
+    ended = forks.run([*arguments, "--resume"], folder)
+    assert ended.code == 0, ended.stderr
+    assert weights(run) == weights(folder / "runs/whole-plain")
+
+
+def test_kills_of_the_command_itself(folder: Path) -> None:
+    """The same with whole processes instead of forks."""
+    run = folder / "runs/process"
+    for lines in (2, 9):
+        arguments = command("accumulate", run.name, *(["--resume"] if run.exists() else []))
+        with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=environment(), stderr=subprocess.DEVNULL) as one:
+            _wait_for(run / "metrics.jsonl", lines=lines)
+            one.kill()
+        assert one.returncode == -signal.SIGKILL
+    arguments = command("accumulate", run.name, "--resume", "--json")
+    done = subprocess.run([*COMMAND, *arguments], cwd=folder, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+    assert json.loads(done.stdout)["test"]["perplexity"] > 1
+    assert_same(run, folder / "runs/whole-accumulate")
+
+
+def test_resume_of_what_was_never_begun_begins_it(forks: Forks, folder: Path) -> None:
+    ended = forks.run(command("plain", "fresh", "--resume"), folder)
+    assert ended.code == 0, ended.stderr
+    assert_same(folder / "runs/fresh", folder / "runs/whole-plain")
+
+
+def test_a_run_whose_last_checkpoint_is_gone_is_not_begun_again_in_silence(forks: Forks, folder: Path) -> None:
+    run = folder / "runs/gone"
+    shutil.copytree(folder / "runs/whole-plain", run, symlinks=True)
+    shutil.rmtree((run / "checkpoints/last").resolve())
+    ended = forks.run(command("plain", run.name, "--resume"), folder)
+    assert ended.code == 4, ended.stderr
+    assert "last" in ended.stderr
+    assert "Traceback" not in ended.stderr
+
+
+def _wait_for(path: Path, *, lines: int) -> None:
+    deadline = time.monotonic() + 60
+    while not (path.exists() and path.read_text("utf-8").count("\n") >= lines):
+        assert time.monotonic() < deadline, f"{path} does not grow"
+        time.sleep(0.005)
