@@ -108,10 +108,8 @@ class NearMessages:
 
     def to_heads(self) -> Float[Tensor, "b c n n"]:
         """``F [b, c, i, j]``; only the near pairs have a meaning."""
-        if self.one_head_side:
-            band = (self.child @ self.head.mT)[..., 0]
-        else:
-            band = (self.child * self.head).sum(-1)
+        one = self.one_head_side  # then as a matrix product, whose gradient needs no temporary of the size of `child`
+        band = (self.child @ self.head.mT)[..., 0] if one else (self.child * self.head).sum(-1)
         band = band.permute(0, 3, 1, 2)
         return band.gather(-1, self.buckets.near.expand(*band.shape[:2], *self.buckets.near.shape))
 
@@ -120,7 +118,7 @@ class NearMessages:
         inside = self.buckets.head_inside
         band = heads.gather(-1, self.buckets.head.expand(*heads.shape[:2], *inside.shape)) * inside
         band = band.permute(0, 2, 3, 1)
-        if self.one_head_side:  # as matrix products, whose gradients need no temporaries of the size of `child`
+        if self.one_head_side:
             to_child, from_child = band[..., None] @ self.head, band[..., None, :] @ self.child
         else:
             to_child, from_child = band[..., None] * self.head, band[..., None] * self.child
