@@ -81,6 +81,8 @@ class Trainer:
             self.network.encoder.compile(dynamic=True)
         self.metrics = Metrics(run / "metrics.jsonl", self.state.step, self.state.evaluated)
         self.progress = console.Progress(every=recipe.log.every_steps)
+        # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
+        self.words, self.reported, self.shown = 0, self.state.seconds, ""
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -145,8 +147,9 @@ class Trainer:
         total = torch.zeros((), device=self.model.machine.device)
         count = torch.zeros((), device=self.model.machine.device)
         for indices in group:
-            with self._memory_guard(indices), self.model.machine.autocast():
-                loss = self.model.task.loss(self.network, self.train_split, indices, self.model.machine.device)
+            with self._memory_guard(indices):
+                with self.model.machine.autocast():
+                    loss = self.model.task.loss(self.network, self.train_split, indices, self.model.machine.device)
                 loss.total.backward()  # type: ignore[no-untyped-call]
             total, count = total + loss.total.detach(), count + loss.number
         for parameter in self.parameters:
@@ -166,9 +169,11 @@ class Trainer:
             self.average.update_parameters(self.network)
         state.step += 1
         state.batch += len(group)
-        seconds = time.perf_counter() - began
-        state.seconds += seconds
-        self._report(total, count, norm, rate, sum(int(self.train_split.lengths[i].sum()) for i in group), seconds)
+        self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
+        if state.step % self.recipe.log.every_steps == 0:
+            self._report(float(total) / max(float(count), 1.0), float(norm), rate, began)
+        self.progress.advance(self.shown)
+        state.seconds += time.perf_counter() - began
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""
@@ -354,19 +359,17 @@ class Trainer:
                 hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate makes up for it",
             ) from None
 
-    def _report(self, total: Tensor, count: Tensor, norm: Tensor, rate: float, words: int, seconds: float) -> None:
-        speed = words / max(seconds, 1e-9)
-        if self.state.step % self.recipe.log.every_steps:
-            self.progress.advance("")
-            return
-        loss = float(total) / max(float(count), 1.0)
+    def _report(self, loss: float, norm: float, rate: float, began: float) -> None:
+        """A line of metrics; the speed is that since the line before, evaluations left out."""
+        seconds = self.state.seconds + time.perf_counter() - began - self.reported
+        speed, self.words, self.reported = self.words / max(seconds, 1e-9), 0, self.reported + seconds
         self.metrics.write(
             {
                 "step": self.state.step, "epoch": self.state.epoch, "split": "train", "loss": loss,
-                "grad_norm": float(norm), "lr": rate, "words_per_second": round(speed),
+                "grad_norm": norm, "lr": rate, "words_per_second": round(speed),
             }
         )  # fmt: skip
-        self.progress.advance(f"loss {loss:.3f}, {speed:,.0f} words/s")
+        self.shown = f"loss {loss:.3f}, {speed:,.0f} words/s"
         self.progress.line(
             f"{self._title()} step {self.state.step}: loss {loss:.4f}, lr {rate:.2e}, {speed:,.0f} words/s"
         )

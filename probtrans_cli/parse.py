@@ -74,10 +74,10 @@ def parse(
         "tree": lambda tree: as_picture(tree, probability=probability, several=len(readings) > 1),
     }[form]
     if output is None:
-        write_all(trees, write, sys.stdout)
+        write_all(portions, write, sys.stdout)
     else:
         with writing(output), output.open("w", encoding="utf-8") as file:
-            write_all(trees, write, file)
+            write_all(portions, write, file)
 
 
 @contextmanager
@@ -92,11 +92,11 @@ def writing(output: Path | None) -> Iterator[None]:
         raise UsageError(f"{name}: cannot be written: {error.strerror}", hint="choose another -o") from None
 
 
-def write_all(trees: Iterable[Tree], write: Callable[[Tree], str], file: TextIO) -> None:
-    """Write every tree as soon as it is there."""
-    for tree in trees:
-        file.write(write(tree))
-    file.flush()
+def write_all(portions: Iterable[Iterable[Tree]], write: Callable[[Tree], str], file: TextIO) -> None:
+    """Write every portion of trees as soon as it is there."""
+    for portion in portions:
+        file.write("".join(write(tree) for tree in portion))
+        file.flush()
 
 
 def read(path: str, input_form: str) -> Iterator[Sentence]:

@@ -17,6 +17,7 @@ from probtrans_cli.tasks.base import Evaluation, Loss, Task, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
 EVALUATION_SEED = 20_230_000
+LARGEST_LOSS = 300.0  # so that a perplexity, and the variance of several, stays a finite number
 
 
 class MaskedLanguageModelling(Task):
@@ -52,8 +53,8 @@ class MaskedLanguageModelling(Task):
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
         losses = np.array([self._mean_loss(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
-        perplexities = np.exp(np.minimum(losses, 700.0))
-        scores = {"perplexity": math.exp(min(float(losses.mean()), 700.0)), "loss": float(losses.mean())}
+        perplexities = np.exp(np.minimum(losses, LARGEST_LOSS))
+        scores = {"perplexity": math.exp(min(float(losses.mean()), LARGEST_LOSS)), "loss": float(losses.mean())}
         if draws > 1:
             scores["perplexity_se"] = float(perplexities.std(ddof=1) / math.sqrt(draws))
             scores["masks"] = float(draws)
