@@ -63,10 +63,10 @@ def parse(
     else:
         readings = [model.read(channel, iteration, decoder)]
     sentences = (sentence for file in files for sentence in read(file, input_form))
-    trees = (tree for chunk in chunks(sentences) for tree in parsed(model, chunk, readings))
+    portions = (parsed(model, chunk, readings) for chunk in chunks(sentences))
     if form == "svg":
         with writing(output):
-            write_svg(trees, output, probability=probability)
+            write_svg((tree for portion in portions for tree in portion), output, probability=probability)
         return
     write: Callable[[Tree], str] = {
         "conllu": lambda tree: as_conllu(tree, probability=probability),
