@@ -41,7 +41,9 @@ def run(arguments: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     except Exception as error:
-        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError":  # torch's, without its import
+        # torch's own errors, without its import: on the CPU it raises a plain RuntimeError.
+        unallocated = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or unallocated:
             hint = "lower eval.batch_words, or give shorter sentences"
             report(OutOfMemoryError(f"out of memory: {error}", hint=hint))
             return OutOfMemoryError.exit_code

@@ -88,6 +88,7 @@ def _write(folder: Path, partial: Path, texts: dict[str, str | bytes], tensors: 
     for name, values in tensors.items():
         (partial / name).parent.mkdir(exist_ok=True)
         save_file({key: value.detach().contiguous() for key, value in values.items()}, partial / name)
+        (partial / name).chmod((partial / next(iter(texts))).stat().st_mode)  # not the private 0600 of its writer
     names = sorted([*texts, *tensors])
     sums = "".join(f"{hashlib.sha256((partial / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
     (partial / SUMS).write_text(sums)

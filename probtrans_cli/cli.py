@@ -133,12 +133,11 @@ def prepare(
     from probtrans_cli.recipe_source import load_recipe  # noqa: PLC0415
 
     prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)
-    state = "checked" if check else "prepared" if prepared.fresh else "up to date"
-    console.log(f"{state}: {prepared.folder}")
+    state = "checked, nothing written" if check else "prepared" if prepared.fresh else "up to date"
     if as_json or context.obj:
         console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
     else:
-        console.result_renderable(report(prepared))
+        console.result_renderable(report(prepared, state))
 
 
 @app.command()

@@ -88,8 +88,10 @@ class Progress:
         self.bar: tqdm[Any] | None = None
 
     def begin(self, total: int, done: int, title: str) -> None:
-        """A new pass over ``total`` updates, ``done`` of which are behind us."""
-        self.end()
+        """A new epoch of a training of about ``total`` updates, ``done`` of which are behind us."""
+        if self.bar is not None:
+            self.bar.set_description(title)
+            return
         hidden = True if STATE.level < NORMAL else None
         self.bar = tqdm(
             total=total, initial=done, desc=title, unit="step", file=sys.stderr, disable=hidden, leave=False,

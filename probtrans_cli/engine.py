@@ -15,7 +15,6 @@ from collections.abc import Iterator
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
-from types import FrameType
 from typing import Any
 
 import numpy as np
@@ -26,6 +25,7 @@ from probtrans_cli import checkpoint, console, optim
 from probtrans_cli.data.batches import plan
 from probtrans_cli.errors import (
     CheckpointError,
+    DataError,
     InterruptedTrainingError,
     NotFiniteError,
     OutOfMemoryError,
@@ -36,6 +36,7 @@ from probtrans_cli.model import Model, weights_of
 from probtrans_cli.prepare import Prepared
 from probtrans_cli.recipe import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine
+from probtrans_cli.stopping import StopRequest, stop_signals
 from probtrans_cli.tracking import Metrics
 
 
@@ -56,6 +57,7 @@ class State:
     finished: bool = False
     seconds: float = 0.0
     scores: dict[str, Any] = field(default_factory=dict)
+    data: str = ""
 
 
 class Trainer:
@@ -74,7 +76,7 @@ class Trainer:
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = optim.optimizer(recipe.optim, self.parameters)
         self.average = optim.average(recipe.optim, self.network)
-        self.state = State()
+        self.state = State(data=prepared.manifest["fingerprint"])
         if resume:
             self._restore(checkpoint.locate(f"{run}@last"))
         if recipe.runtime.compile:
@@ -83,6 +85,8 @@ class Trainer:
         self.progress = console.Progress(every=recipe.log.every_steps)
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
+        self.bad = torch.zeros((), dtype=torch.bool, device=machine.device)
+        self.loss: Tensor | None = None  # of the latest update
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -104,7 +108,8 @@ class Trainer:
         while not self.state.finished:
             batches = self._batches(self.state.epoch)
             updates = math.ceil(len(batches) / self.recipe.train.accumulate)
-            self.progress.begin(updates, self.state.batch // self.recipe.train.accumulate, self._title())
+            whole = min(updates * self.recipe.train.epochs, self.recipe.train.steps or math.inf)
+            self.progress.begin(int(whole), self.state.step, self._title())
             while self.state.batch < len(batches) and not (self.state.finished or self._enough_steps()):
                 self._update(batches)
                 if self.state.batch < len(batches):
@@ -113,7 +118,6 @@ class Trainer:
                     self._save()
                     self._leave_if(stop)
             if self.state.batch >= len(batches):
-                self.progress.end()
                 self.state.epoch, self.state.batch = self.state.epoch + 1, 0
             self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self._enough_steps()
             self._after_update(last_of_epoch=True)
@@ -163,15 +167,18 @@ class Trainer:
         rate = optim.learning_rate(section, self._share_done(len(batches)), state.drops)
         for options in self.optimizer.param_groups:
             options["lr"] = rate
-        self._finite_guard(total, norm)
+        self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
+        if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
+            self._finite_guard()
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.network)
+        self.loss = total / count.clamp(min=1)
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
         if state.step % self.recipe.log.every_steps == 0:
-            self._report(float(total) / max(float(count), 1.0), float(norm), rate, began)
+            self._report(float(total / count.clamp(min=1)), float(norm), rate, began)
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
 
@@ -191,6 +198,7 @@ class Trainer:
     def _evaluate(self) -> None:
         """Score dev; remember the best; lower the rate or end the training where the recipe says so."""
         state, section = self.state, self.recipe.optim.schedule
+        self._finite_guard()
         state.evaluated = state.step
         if self.dev is None:
             state.best_step = state.step
@@ -235,6 +243,8 @@ class Trainer:
         if self.dev is not None and has_trees(self.dev) and self.recipe.eval.channel == "best":
             self.model.reading = choose_channel(self.model, self.dev)
         scores: dict[str, Any] = {}
+        if self.dev is None and self.test is None and self.loss is not None:
+            scores["train"] = {"loss": float(self.loss)}
         self._leave_if(stop)
         for name, split in (("dev", self.dev), ("test", self.test)):
             if split is not None:
@@ -254,6 +264,7 @@ class Trainer:
 
     def _save(self) -> None:
         """Write a checkpoint of this moment and let `last` (and `best`) point at it."""
+        self._finite_guard()
         folder = self.checkpoints / f"step-{self.state.step:06d}"
         self.model.step = self.state.step
         with self._averaged():
@@ -277,7 +288,12 @@ class Trainer:
         verified = checkpoint.verify(folder, training=True)
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
-        self.state = State(**verified.json("training/state.json"))
+        data, self.state = self.state.data, State(**verified.json("training/state.json"))
+        if self.state.data != data:
+            raise DataError(
+                f"the corpora are not those that {self.run} was started with (its recipe.yaml lists their sha256)",
+                hint="put the old files back, or start another run",
+            )
         weights = "training/weights.safetensors" if self.average is not None else "model.safetensors"
         self.network.load_state_dict(verified.tensors(weights))
         if self.average is not None:
@@ -329,14 +345,13 @@ class Trainer:
     def _enough_steps(self) -> bool:
         return self.recipe.train.steps is not None and self.state.step >= self.recipe.train.steps
 
-    def _finite_guard(self, loss: Tensor, norm: Tensor) -> None:
-        """Stop before a non-finite gradient reaches the weights. On a GPU looking costs a wait: once per interval."""
-        if loss.device.type != "cpu" and (self.state.step + 1) % self.recipe.log.every_steps:
-            return
-        if not bool(torch.isfinite(loss) & torch.isfinite(norm)):
-            what = "loss" if not bool(torch.isfinite(loss)) else "gradient"
+    def _finite_guard(self) -> None:
+        """Stop before a non-finite gradient reaches the weights. On a GPU looking costs a wait, so it is done once per
+        logging interval, and always before weights are scored or saved."""
+        if bool(self.bad):
             raise NotFiniteError(
-                f"the {what} is not finite at step {self.state.step + 1}; last good checkpoint: {self._last_good()}",
+                f"the loss or a gradient is not finite at step {self.state.step + 1} or shortly before; "
+                f"last good checkpoint: {self._last_good()}",
                 hint="lower optim.lr, or set optim.clip",
             )
 
@@ -385,32 +400,6 @@ class Trainer:
             f"{counts['output']:,} output), {len(self.train_split):,} sentences, {words:,} tokens, "
             f"{self.model.machine.describe()}"
         )
-
-
-class StopRequest:
-    """Which signal asked to stop; 0 = none. A second one is not caught."""
-
-    def __init__(self) -> None:
-        self.asked = 0
-
-    def handle(self, number: int, frame: FrameType | None) -> None:
-        """Remember the signal, and let the next one act as usual."""
-        del frame
-        self.asked = number
-        signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
-
-
-@contextmanager
-def stop_signals() -> Iterator[StopRequest]:
-    """Within: SIGTERM, SIGUSR1 and Ctrl-C ask the loop to save and stop after the current update."""
-    request = StopRequest()
-    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-    before = [signal.signal(number, request.handle) for number in numbers]
-    try:
-        yield request
-    finally:
-        for number, handler in zip(numbers, before, strict=True):
-            signal.signal(number, handler)
 
 
 def mixed_seed(seed: int, step: int) -> int:

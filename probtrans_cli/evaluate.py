@@ -7,6 +7,7 @@ import operator
 import os
 import re
 from collections.abc import Sequence
+from itertools import chain
 from typing import Any
 
 import numpy as np
@@ -122,7 +123,8 @@ def evaluate(
         )
     result = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
     if not files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
-        path = model.folder.parent / f"eval-{title}.json"
+        beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
+        path = beside / f"eval-{title}.json"
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     flat = flattened(scores)
     for text, (metric, sign, bound) in zip(require, requirements, strict=True):
@@ -158,10 +160,10 @@ def _corpus(model: Model, files: Sequence[str], split: str | None) -> tuple[str,
         paths = [named] if isinstance(named, str) else list(named)
     form = "auto" if files else data.format
     sentences = (sentence for path in paths for sentence in read_corpus(find(path), form))
-    corpus = Split.encode(sentences, model.vocabulary, model.labels)
-    if not len(corpus):
+    first = next(sentences, None)
+    if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
-    return title, corpus
+    return title, Split.encode(chain([first], sentences), model.vocabulary, model.labels)
 
 
 def _has_gold(model: Model, corpus: Split) -> bool:

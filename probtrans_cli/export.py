@@ -11,7 +11,7 @@ import numpy as np
 import torch
 
 from probtrans_cli import __version__, checkpoint
-from probtrans_cli.errors import UsageError
+from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.model import Model, weights_of
 
 PROBE_SENTENCES, PROBE_WORDS = 8, 12
@@ -46,7 +46,10 @@ def export(name: str, out: Path, *, form: str, dtype: str) -> dict[str, Any]:
     texts = model.texts(scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
     if out.exists():
         out.rmdir()
-    checkpoint.write(out.absolute(), texts, {"model.safetensors": weights})
+    try:
+        checkpoint.write(out.absolute(), texts, {"model.safetensors": weights})
+    except CheckpointError as error:
+        raise UsageError(error.message, hint="choose another OUT folder") from None
     return report
 
 

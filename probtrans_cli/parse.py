@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import contextmanager
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import TextIO
@@ -62,6 +62,8 @@ def parse(
         readings = [model.read(str(one), iteration, decoder) for one in range(model.recipe.model.channels)]
     else:
         readings = [model.read(channel, iteration, decoder)]
+    last = model.recipe.model.iterations
+    readings = [replace(one, iteration=last) if one.iteration == -1 else one for one in readings]
     sentences = (sentence for file in files for sentence in read(file, input_form))
     portions = (parsed(model, chunk, readings) for chunk in chunks(sentences))
     if form == "svg":
@@ -76,7 +78,7 @@ def parse(
     if output is None:
         write_all(portions, write, sys.stdout)
     else:
-        with writing(output), output.open("w", encoding="utf-8") as file:
+        with writing(output), replacing(output) as file:
             write_all(portions, write, file)
 
 
@@ -90,6 +92,22 @@ def writing(output: Path | None) -> Iterator[None]:
             raise
         name = error.filename or output
         raise UsageError(f"{name}: cannot be written: {error.strerror}", hint="choose another -o") from None
+
+
+@contextmanager
+def replacing(output: Path) -> Iterator[TextIO]:
+    """A file that takes the place of ``output`` once it is complete: a failure leaves the old one, so may the input."""
+    if output.exists() and not output.is_file():  # a device or a named pipe
+        with output.open("w", encoding="utf-8") as file:
+            yield file
+        return
+    partial = output.with_name(f".{output.name}.partial")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            yield file
+        partial.replace(output)
+    finally:
+        partial.unlink(missing_ok=True)
 
 
 def write_all(portions: Iterable[Iterable[Tree]], write: Callable[[Tree], str], file: TextIO) -> None:
@@ -162,7 +180,8 @@ def as_json(tree: Tree) -> str:
     """One line of JSON."""
     reading = tree.reading
     line = json_line(
-        tree.sentence.words, tree.heads.tolist(), tree.probabilities.tolist(),
+        tree.sentence.words, tree.heads.tolist(),
+        [float(p) if head else None for head, p in zip(tree.heads, tree.probabilities, strict=True)],
         channel=reading.channel, iteration=reading.iteration, decode=reading.decoder,
     )  # fmt: skip
     return line if line.endswith("\n") else line + "\n"

@@ -237,8 +237,9 @@ def _locked(folder: Path) -> Iterator[None]:
 
 def _remove_abandoned(folder: Path) -> None:
     for path in [*folder.parent.glob(f".{folder.name}-*.part"), *folder.parent.glob(f".{folder.name}-*.old")]:
-        if time.time() - path.stat().st_mtime > _ABANDONED:
-            shutil.rmtree(path, ignore_errors=True)
+        with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
+            if time.time() - path.stat().st_mtime > _ABANDONED:
+                shutil.rmtree(path, ignore_errors=True)
 
 
 def _sync(path: Path) -> None:
@@ -336,8 +337,8 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: list[Source]) -> No
 # --- report -----------------------------------------------------------------------------------------------------------
 
 
-def report(prepared: Prepared) -> Group:
-    """Return what to show on the screen: a table of the splits, and the vocabulary and labels in a line each."""
+def report(prepared: Prepared, state: str) -> Group:
+    """Return what to show on the screen: a table of the splits, vocabulary and labels in a line each, the state."""
     from rich.console import Group  # noqa: PLC0415  (only where something is shown)
     from rich.table import Table  # noqa: PLC0415
     from rich.text import Text  # noqa: PLC0415
@@ -360,6 +361,5 @@ def report(prepared: Prepared) -> Group:
             shown = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:20])
             more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""
             lines.append(f"{column}  {len(counts)} labels: {shown}{more}")
-    state = "prepared" if prepared.fresh else "up to date"
     # Text, not str: labels are the user's and must not be read as markup.
     return Group(table, *(Text(line) for line in lines), Text(f"{state}: {prepared.folder}"))

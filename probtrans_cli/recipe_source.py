@@ -181,6 +181,7 @@ def _apply(tree: Mapping, override: str, number: int) -> list[Fault]:
         else:
             words = "left of `=` stands a key such as optim.lr"
         return [Fault(place, (), words)]
+    text = '"-"' if text.strip() == "-" else text  # standard input, not a YAML list of nothing
     value, faults = read_tree(text, override, number)
     path = tuple(key.split("."))
     if value is None:

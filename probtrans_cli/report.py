@@ -61,7 +61,17 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
         )
         parts.append(f"{key} {shown(key, value)}{spread}")
     text = f"{name}: " + ", ".join(parts) + "\n"
-    return text + (tree_report(scores["trees"]) if "trees" in scores else "")
+    text += tree_report(scores["trees"]) if "trees" in scores else ""
+    return text + (channel_report(scores["channels"]) if "channels" in scores else "")
+
+
+def channel_report(channels: dict[str, Any]) -> str:
+    """UAS and UUAS of every channel's trees, in the first convention that was scored."""
+    rows = []
+    for channel, trees in channels.items():
+        counts = next(trees[convention] for convention in CONVENTIONS if convention in trees)["all"]
+        rows.append([f"channel {channel}", shown("uas", counts["uas"]), shown("uuas", counts["uuas"])])
+    return render(["", "UAS", "UUAS"], rows, title="every channel, all lengths")
 
 
 def tree_report(trees: dict[str, Any]) -> str:
@@ -108,11 +118,13 @@ def training_report(result: dict[str, Any]) -> str:
         ]
         seeds = ",".join(map(str, result["seeds"]))
         return render([result["split"], "mean", "s.d."], rows, title=f"{result['name']}, seeds {seeds}")
-    text = "".join(split_report(split, result[split]) for split in ("dev", "test") if split in result)
+    text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test") if split in result)
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
     # Every word of it is known to the quick start, and to most English vocabularies.
-    example = "the three farmers near the river fold a dark shirt on the table"
-    return text + f'next: echo "{example}" | probtrans parse {result["run"]} -f tree\n'
+    if result["name"] == "quickstart":
+        example = "the three farmers near the river fold a dark shirt on the table"
+        return text + f'next: echo "{example}" | probtrans parse {result["run"]} -f tree\n'
+    return text + f"next: probtrans parse {result['run']} YOUR-TEXT.txt -f tree\n"
 
 
 def evaluation_report(result: dict[str, Any]) -> str:

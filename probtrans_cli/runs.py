@@ -96,19 +96,24 @@ def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: b
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file", hint="choose another --run folder")
     checkpoint.recover(run / "checkpoints")
-    occupied = run.is_dir() and any(run.iterdir())
+    occupied = run.is_dir() and any(path.name not in BEFORE_A_RECIPE for path in run.iterdir())
+    if resume and not occupied:
+        console.log(f"nothing to resume in {run}: starting")
     if occupied and overwrite:
-        if not (run / "recipe.yaml").exists() and not {path.name for path in run.iterdir()} <= BEFORE_A_RECIPE:
+        if not (run / "recipe.yaml").exists():
             raise UsageError(f"{run} is not a run folder: it has no recipe.yaml; nothing was removed")
         shutil.rmtree(run)
     elif occupied and resume:
         _check_same(recipe, run)
     elif occupied:
-        command = f"probtrans train {source} --run {run}"
+        afresh = f"probtrans train {source} [KEY=VALUE]... --run {run} --overwrite"
         raise UsageError(
-            f"{run} is not empty", hint=f"continue it:  {command} --resume\nstart afresh: {command} --overwrite"
+            f"{run} is not empty", hint=f"continue it:  probtrans train {run} --resume\nstart afresh: {afresh}"
         )
-    run.mkdir(parents=True, exist_ok=True)
+    try:
+        run.mkdir(parents=True, exist_ok=True)
+    except OSError as error:
+        raise UsageError(f"{run}: cannot be made: {error.strerror}", hint="choose another --run folder") from None
 
 
 def _check_same(recipe: Recipe, run: Path) -> None:

@@ -481,3 +481,29 @@ def test_pipeline_of_head(here: Path) -> None:
     assert done.stdout.split() == ["141", "0"]
     assert (here / "first.txt").read_text("utf-8").count("\n") == 20
     assert done.stderr == ""
+
+
+def test_output_file_may_be_the_input(copied: Path, invoke: Invoke) -> None:
+    """`parse x -o x` must not empty x before it is read."""
+    text = copied / "same.txt"
+    text.write_text("the farmers fold a shirt\n", encoding="utf-8")
+    ran = invoke("parse", "runs/tiny", str(text), "-o", str(text))
+    assert ran.code == 0
+    assert "farmers" in text.read_text(encoding="utf-8")
+    ran = invoke("parse", "runs/tiny", "no-such-file.txt", "-o", str(text))
+    assert ran.code == 3
+    assert "farmers" in text.read_text(encoding="utf-8")
+
+
+def test_scoring_an_empty_file_is_a_data_error(copied: Path, invoke: Invoke) -> None:
+    (copied / "empty.conllu").write_text("", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "empty.conllu"), 3, "no sentence")
+
+
+def test_resuming_on_other_data_is_refused(copied: Path, invoke: Invoke) -> None:
+    source = copied / "grow.conllu"
+    source.write_text((copied / "train.conllu").read_text(encoding="utf-8"), encoding="utf-8")
+    command = ["train", "tiny.yaml", "name=grow", "data.train=grow.conllu"]
+    assert invoke(*command).code == 0
+    source.write_text((copied / "dev.conllu").read_text(encoding="utf-8"), encoding="utf-8")
+    refused(invoke("train", "runs/grow", "--resume"), 3, "corpora are not those")

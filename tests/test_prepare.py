@@ -54,7 +54,7 @@ def recipe(task: dict[str, Any] | None = None, **data: Any) -> Recipe:
 
 def shown(prepared: Prepared) -> str:
     console = Console(file=io.StringIO(), width=150)
-    console.print(report(prepared))
+    console.print(report(prepared, "prepared" if prepared.fresh else "up to date"))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

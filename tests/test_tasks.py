@@ -14,8 +14,10 @@ from support import sentences
 from probtrans_cli import models
 from probtrans_cli.data.batches import plan
 from probtrans_cli.data.conllu import read_conllu
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
+from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import MaskedLanguageModel, SubwordVocabulary, Tagging, WordVocabulary
 from probtrans_cli.tasks.base import Evaluation
@@ -132,7 +134,7 @@ def test_evaluation_masks_do_not_depend_on_batches_or_the_training_seed(corpus: 
 
 def test_perplexity_is_that_of_a_plain_loop(corpus: Corpus) -> None:
     task, network = mlm(corpus, eval_masks=4), corpus.network(corpus.vocabulary.size)
-    losses = []
+    losses, sums = [], []
     for draw in range(4):
         uniform = np.random.default_rng(EVALUATION_SEED + draw).random(int(corpus.dev.lengths.sum()), dtype=np.float32)
         total, count, start = 0.0, 0, 0
@@ -148,15 +150,25 @@ def test_perplexity_is_that_of_a_plain_loop(corpus: Corpus) -> None:
                     total -= float(scores[i, ids[i]])
                     count += 1
         losses.append(total / count)
+        sums.append((total, count))
     found = task.evaluate(network, corpus.dev, evaluation(), final=True)
-    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
-    assert found["perplexity"] == pytest.approx(math.exp(np.mean(losses)), rel=1e-5)
+    pooled = sum(total for total, _ in sums) / sum(count for _, count in sums)
+    assert found["loss"] == pytest.approx(pooled, rel=1e-5)
+    assert found["perplexity"] == pytest.approx(math.exp(pooled), rel=1e-5)
     spread = np.std(np.exp(losses), ddof=1) / math.sqrt(4)
     assert found["perplexity_se"] == pytest.approx(spread, rel=1e-3)
     assert found["masks"] == 4
     quick = task.evaluate(network, corpus.dev, evaluation(), final=False)
     assert quick.keys() == {"perplexity", "loss"}
     assert quick["loss"] == pytest.approx(losses[0], rel=1e-5)
+
+
+def test_a_corpus_in_which_nothing_can_be_hidden_is_refused(corpus: Corpus) -> None:
+    """Not a perplexity of 1."""
+    sentences = [Sentence(["zzz", "qqq"]), Sentence(["xxx"])]
+    unknown = Split.encode(sentences, corpus.vocabulary, corpus.labels)
+    with pytest.raises(DataError, match="no word to hide"):
+        mlm(corpus).evaluate(corpus.network(corpus.vocabulary.size), unknown, evaluation(), final=True)
 
 
 # --- tagging ----------------------------------------------------------------------------------------------------------

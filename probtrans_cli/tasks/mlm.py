@@ -11,6 +11,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import MaskedLanguageModel
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, tensor
@@ -52,16 +53,24 @@ class MaskedLanguageModelling(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
-        losses = np.array([self._mean_loss(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
-        perplexities = np.exp(np.minimum(losses, LARGEST_LOSS))
-        scores = {"perplexity": math.exp(min(float(losses.mean()), LARGEST_LOSS)), "loss": float(losses.mean())}
-        if draws > 1:
-            scores["perplexity_se"] = float(perplexities.std(ddof=1) / math.sqrt(draws))
-            scores["masks"] = float(draws)
+        sums = np.array([self._sums(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
+        total, count = sums.sum(0)
+        if count == 0:
+            raise DataError(
+                "there is no word to hide: every word is unknown, or the sentences are too few for a mask",
+                hint="score more text, of words that the model knows",
+            )
+        loss = float(total / count)
+        scores = {"perplexity": _perplexity(loss), "loss": loss}
+        some = sums[sums[:, 1] > 0]
+        if len(some) > 1:
+            perplexities = np.array([_perplexity(total / count) for total, count in some])
+            scores["perplexity_se"] = float(perplexities.std(ddof=1) / math.sqrt(len(some)))
+            scores["masks"] = len(some)
         return scores
 
-    def _mean_loss(self, network: Network, split: Split, how: Evaluation, seed: int) -> float:
-        """Mean loss under one mask draw, which depends on the corpus and the seed, not on the batches."""
+    def _sums(self, network: Network, split: Split, how: Evaluation, seed: int) -> tuple[float, float]:
+        """Summed loss and number of hidden words under one mask draw, a function of corpus and seed, not of batches."""
         uniform = np.random.default_rng(seed).random(int(split.lengths.sum()), dtype=np.float32)
         total = count = 0.0
         for indices in how.over(split):
@@ -71,4 +80,8 @@ class MaskedLanguageModelling(Task):
                 loss = self._hidden_loss(network, ids, draw)
             total += float(loss.total)
             count += float(loss.number)
-        return total / max(count, 1.0)
+        return total, count
+
+
+def _perplexity(loss: float) -> float:
+    return math.exp(min(loss, LARGEST_LOSS))
