@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 import os
 import sys
 import traceback
@@ -13,6 +14,9 @@ BUG, INTERRUPTED, READER_GONE = 1, 130, 141
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with a code of the table in the README."""
+    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
+        if isinstance(stream, io.TextIOWrapper):
+            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
@@ -20,11 +24,6 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    for stream in (sys.stdin, sys.stdout, sys.stderr):
-        if hasattr(
-            stream, "reconfigure"
-        ):  # UTF-8 whatever the locale; a lone surrogate in a file name must not kill us
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
     from probtrans_cli.cli import application  # noqa: PLC0415
 
     try:
