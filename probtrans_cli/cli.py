@@ -133,7 +133,7 @@ def prepare(
     from probtrans_cli.recipe_source import load_recipe  # noqa: PLC0415
 
     prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)
-    state = "checked, nothing written" if check else "prepared" if prepared.fresh else "up to date"
+    state = "checked" if check else "prepared" if prepared.fresh else "up to date"
     if as_json or context.obj:
         console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
     else:

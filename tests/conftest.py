@@ -3,9 +3,11 @@
 from __future__ import annotations
 
 import os
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from jaxtyping import install_import_hook
 
 with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
@@ -37,3 +39,10 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for overrides in (["save.every_steps=4"], tagging):
             runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
     return folder
+
+
+@pytest.fixture(autouse=True)
+def _denormal_numbers() -> Iterator[None]:
+    """A training flushes denormal numbers to zero for its whole process; other tests are to find them as they are."""
+    yield
+    torch.set_flush_denormal(False)

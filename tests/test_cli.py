@@ -268,8 +268,8 @@ def test_no_reader_exits_141_without_a_word(here: Path) -> None:
 def test_a_run_folder_that_is_not_empty_names_both_commands(copied: Path, invoke: Invoke) -> None:
     before = sorted(copied.rglob("*"))
     ran = invoke("train", "tiny.yaml")
-    refused(ran, 2, "probtrans train tiny.yaml --run runs/tiny --resume")
-    assert "probtrans train tiny.yaml --run runs/tiny --overwrite" in ran.err
+    refused(ran, 2, "probtrans train runs/tiny --resume")
+    assert "probtrans train tiny.yaml [KEY=VALUE]... --run runs/tiny --overwrite" in ran.err
     assert sorted(copied.rglob("*")) == before
 
 
