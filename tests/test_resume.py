@@ -124,6 +124,7 @@ def test_kills_at_random_moments(variant: str, forks: Forks, folder: Path) -> No
     assert_same(run, whole)
 
 
+@pytest.mark.slow
 def test_a_kill_at_every_operation_on_files(forks: Forks, folder: Path) -> None:
     """Each attempt is killed one or a few file operations later than the one before: every place is met, also those
     inside the writing of a checkpoint, of links, and of the final scores."""
@@ -141,6 +142,7 @@ def test_a_kill_at_every_operation_on_files(forks: Forks, folder: Path) -> None:
     assert_same(run, folder / "runs/whole-ema")
 
 
+@pytest.mark.slow
 def test_a_kill_in_the_final_phase(forks: Forks, folder: Path) -> None:
     whole = folder / "runs/whole-plain"
     original = folder / "runs/final"
