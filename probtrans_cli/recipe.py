@@ -9,35 +9,21 @@ from __future__ import annotations
 
 from typing import Annotated, Literal
 
-from pydantic import BaseModel, ConfigDict, Field, model_validator
+from pydantic import Field, model_validator
 
-NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
-
-Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
-# The upper bound keeps counts within what tensors can be indexed with.
-PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
-NonNegativeInt = Annotated[int, Field(ge=0, lt=2**31)]
-PositiveFloat = Annotated[float, Field(gt=0.0)]
-NonNegativeFloat = Annotated[float, Field(ge=0.0)]
-File = Annotated[str, Field(min_length=1)]
-Files = File | Annotated[list[File], Field(min_length=1)]
-
-
-class Section(BaseModel):
-    """Base of all sections: unknown keys are errors, text is never taken for a number, nothing changes afterwards."""
-
-    model_config = ConfigDict(
-        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
-    )
-
-
-class InconsistentError(ValueError):
-    """Values that are right by themselves but do not go together; ``faults`` pairs each key's path with the reason."""
-
-    def __init__(self, faults: list[tuple[tuple[str, ...], str]]) -> None:
-        super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in faults))
-        self.faults = faults
-
+from probtrans_cli.recipe_base import (
+    NAME,
+    File,
+    Files,
+    Fraction,
+    InconsistentError,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
+from probtrans_cli.recipe_model import ProbabilisticTransformer, inconsistencies
 
 # --- data -------------------------------------------------------------------------------------------------------------
 
@@ -115,65 +101,6 @@ class Tagging(Section):
 
 
 Task = Annotated[MaskedLanguageModel | Tagging, Field(discriminator="kind")]
-
-
-# --- model ------------------------------------------------------------------------------------------------------------
-
-
-class NoDecomposition(Section):
-    """`T` itself: one d x d matrix for every bucket and channel."""
-
-    kind: Literal["none"] = "none"
-
-
-class UVDecomposition(Section):
-    """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
-
-    kind: Literal["uv"]
-    rank: PositiveInt = 64
-    """r, the number of terms."""
-
-
-class UVWDecomposition(Section):
-    """Eq. 13: `T[k,c,a,b] = sum_l U[k,a,l] V[k,b,l] W[k,c,l]`."""
-
-    kind: Literal["uvw"]
-    rank: PositiveInt = 64
-    """r, the number of terms."""
-
-
-Decomposition = Annotated[NoDecomposition | UVDecomposition | UVWDecomposition, Field(discriminator="kind")]
-
-
-class MessageWeight(Section):
-    """Weights of the entropies in the mean-field energy (2.3.3); messages are divided by them."""
-
-    labels: PositiveFloat = 1.0
-    """lambda_Z."""
-    heads: PositiveFloat | None = None
-    """lambda_H; null = 1 / labels (1/d)."""
-
-
-class ProbabilisticTransformer(Section):
-    """The probabilistic transformer of Wu & Tu (2023)."""
-
-    kind: Literal["probabilistic"] = "probabilistic"
-    labels: PositiveInt = 384
-    """d, the number of latent labels of a word."""
-    channels: PositiveInt = 16
-    """h, the number of dependency structures."""
-    iterations: PositiveInt = 5
-    """T, the number of mean-field iterations."""
-    decomposition: Decomposition = UVDecomposition(kind="uv", rank=64)
-    """How the ternary scores are parameterised: none | uv | uvw."""
-    distance: NonNegativeInt | None = 3
-    """gamma: words up to this far apart have ternary scores of their own; null = one bucket for every distance."""
-    schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
-    """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
-    message_weight: MessageWeight = MessageWeight()
-    """lambda_Z and lambda_H."""
-    dropout: Fraction = 0.1
-    """On head distributions and on the label scores of every iteration."""
 
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -303,6 +230,9 @@ class Runtime(Section):
     """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
     compile: bool = False
     """Run the encoder through torch.compile (for the GPU)."""
+    messages: Literal["auto", "plain", "banded", "linear"] = "auto"
+    """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
+    product), linear (banded, in blocks of rows: memory linear in the sentence's length); auto: by length."""
 
 
 class Recipe(Section):
@@ -343,6 +273,10 @@ class Recipe(Section):
             faults.append((("train", "patience"), "patience needs data.dev: give a dev file or set this to null"))
         if self.task.kind == "tagging" and self.data.format == "text":
             faults.append((("data", "format"), "plain text has no tags: `kind: tagging` reads CoNLL-U files"))
+        faults += [(("model", *path), reason) for path, reason in inconsistencies(self.model)]
+        if self.runtime.messages == "linear" and self.model.heads == "tree":
+            reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
+            faults.append((("runtime", "messages"), reason))
         channel, iteration = self.eval.channel, self.eval.iteration
         if isinstance(channel, int) and channel >= self.model.channels:
             reason = f"found {channel}, but the model has channels 0 to {self.model.channels - 1} (model.channels)"
@@ -356,8 +290,4 @@ class Recipe(Section):
 
     def resolved(self) -> Recipe:
         """The same recipe with every automatic value (``null``) of the model filled in."""
-        weight = self.model.message_weight
-        if weight.heads is not None:
-            return self
-        weight = weight.model_copy(update={"heads": 1.0 / self.model.labels})
-        return self.model_copy(update={"model": self.model.model_copy(update={"message_weight": weight})})
+        return self.model_copy(update={"model": self.model.resolved()})

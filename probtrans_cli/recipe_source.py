@@ -16,7 +16,8 @@ from typing import Any
 from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError
-from probtrans_cli.recipe import InconsistentError, Recipe
+from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe_base import InconsistentError
 from probtrans_cli.recipe_reference import Schema, choices, every_key, has_kinds, json_schema, kinds, root, wanted
 from probtrans_cli.recipe_yaml import (
     DEEPEST,

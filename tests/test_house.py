@@ -16,7 +16,8 @@ PACKAGE = ROOT / "probtrans_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 ROOMS = ("models", "data", "trees")
-FOUNDATION = {"__init__", "errors", "recipe", "recipe_yaml", "recipe_source", "recipe_reference", "console"}
+RECIPE = {"recipe", "recipe_base", "recipe_model", "recipe_yaml", "recipe_source", "recipe_reference"}
+FOUNDATION = {"__init__", "errors", "console", *RECIPE}
 VERBS = {"prepare", "engine", "evaluate", "parse", "export", "runs"}
 
 

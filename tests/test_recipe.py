@@ -20,7 +20,8 @@ from pydantic import ValidationError
 
 from probtrans_cli import recipe_reference, recipe_source
 from probtrans_cli.errors import RecipeError, UsageError
-from probtrans_cli.recipe import InconsistentError, Recipe
+from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe_base import InconsistentError
 from probtrans_cli.recipe_source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
 from probtrans_cli.recipe_yaml import LARGEST, read_tree, scalar_value, write_scalar
 
@@ -513,7 +514,9 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
     low, above = schema.get("minimum", schema.get("exclusiveMinimum")), "exclusiveMinimum" in schema
     high, below = schema.get("maximum", schema.get("exclusiveMaximum")), "exclusiveMaximum" in schema
     if schema["type"] == "integer":
-        return st.integers(-1 if low is None else low, 2**31 - 1 if high is None or below else high)
+        step = schema.get("multipleOf", 1)
+        high = 2**31 - 1 if high is None or below else high
+        return st.integers(-1 if low is None else -(-low // step), high // step).map(lambda value: value * step)
     if schema["type"] == "number":
         return st.floats(low, high, exclude_min=above, exclude_max=below, allow_nan=False, allow_infinity=False)
     return {"boolean": st.booleans(), "null": st.none(), "string": TEXTS}[schema["type"]]
@@ -527,7 +530,7 @@ def valid(content: Any) -> Recipe:
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
-        assume("data.dev" not in str(error) and "no tags" not in str(error))
+        assume(not all(isinstance(one.get("ctx", {}).get("error"), InconsistentError) for one in error.errors()))
         raise
 
 

@@ -7,7 +7,7 @@ from typing import Any
 
 from probtrans_cli.models.base import Encoded
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.recipe import ProbabilisticTransformer
+from probtrans_cli.recipe_model import ProbabilisticTransformer
 
 __all__ = ["ENCODERS", "Encoded", "build"]
 

@@ -10,7 +10,7 @@ from probtrans_cli.models.base import Encoded
 from probtrans_cli.models.probabilistic.meanfield import Inference, mean_field
 from probtrans_cli.models.probabilistic.messages import Buckets, bucket_count
 from probtrans_cli.models.probabilistic.potentials import ternary
-from probtrans_cli.recipe import ProbabilisticTransformer
+from probtrans_cli.recipe_model import ProbabilisticTransformer
 
 
 class ProbabilisticEncoder(nn.Module):

@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from probtrans_cli.recipe import NoDecomposition, UVDecomposition, UVWDecomposition
+from probtrans_cli.recipe_model import NoDecomposition, UVDecomposition, UVWDecomposition
 
 
 @dataclass(frozen=True)

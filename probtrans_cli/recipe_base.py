@@ -1,0 +1,34 @@
+"""What all sections of a recipe are made of: bounded numbers, names, and the base class. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated
+
+from pydantic import BaseModel, ConfigDict, Field
+
+NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
+
+Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
+# The upper bound keeps counts within what tensors can be indexed with.
+PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
+NonNegativeInt = Annotated[int, Field(ge=0, lt=2**31)]
+PositiveFloat = Annotated[float, Field(gt=0.0)]
+NonNegativeFloat = Annotated[float, Field(ge=0.0)]
+File = Annotated[str, Field(min_length=1)]
+Files = File | Annotated[list[File], Field(min_length=1)]
+
+
+class Section(BaseModel):
+    """Base of all sections: unknown keys are errors, text is never taken for a number, nothing changes afterwards."""
+
+    model_config = ConfigDict(
+        extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
+    )
+
+
+class InconsistentError(ValueError):
+    """Values that are right by themselves but do not go together; ``faults`` pairs each key's path with the reason."""
+
+    def __init__(self, faults: list[tuple[tuple[str, ...], str]]) -> None:
+        super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in faults))
+        self.faults = faults
