@@ -28,6 +28,21 @@ from probtrans_cli.recipe_model import ProbabilisticTransformer, inconsistencies
 # --- data -------------------------------------------------------------------------------------------------------------
 
 
+class WordFeatures(Section):
+    """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
+
+    prefixes: Annotated[int, Field(ge=0, le=16)] = 4
+    """Prefixes of 1 up to so many characters, lower-cased; 0 = none."""
+    suffixes: Annotated[int, Field(ge=0, le=16)] = 4
+    """Suffixes of 1 up to so many characters, lower-cased; 0 = none."""
+    ngrams: Annotated[int, Field(ge=0, le=16)] = 0
+    """All strings of so many characters within the lower-cased word, its ends marked; 0 = none."""
+    shape: bool = True
+    """The pattern of capitals, digits and punctuation: Ms -> Xx, U.S. -> X.X., mid-1990s -> x-dx."""
+    rows: PositiveInt = 32768
+    """Rows of the table into which features are hashed."""
+
+
 class WordVocabulary(Section):
     """Every word of the training file that is frequent enough; all others are `<unk>`."""
 
@@ -40,6 +55,9 @@ class WordVocabulary(Section):
     """Lower-case words before look-up."""
     digits: bool = False
     """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
+    features: WordFeatures | None = None
+    """Features of the word as it is written (before `lowercase` and `digits`), so that unknown words are not all alike;
+    a word hidden by `task.kind: mlm` has none; null = no features."""
 
 
 class SubwordVocabulary(Section):
@@ -81,6 +99,9 @@ class MaskedLanguageModel(Section):
     kind: Literal["mlm"]
     mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
     """Probability that a word is hidden; fresh masks every epoch."""
+    output: Literal["linear", "tied"] = "linear"
+    """How states become words: a linear layer of its own, or the unary scores once more, the hidden word being one
+    more latent variable; no further parameters."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
     dev_masks: PositiveInt = 1

@@ -1,39 +1,164 @@
-"""From words to scores: unary scores in front of an encoder, an output layer behind it."""
+"""From words to scores: unary scores in front of an encoder, an output layer behind it.
+
+    S_i(a)  = S[w_i, a] + Σ_{f ∈ f(w_i)} R[f, a]               log-linear unary scores; features are not in the paper
+    P(w)    ∝ Σ_a exp(S_w(a) + M_i(a))                         tied output: the hidden word as a latent variable
+
+symbol   code        shape    meaning
+S        unary       [v, d]   scores of a word with its label (Eq. 1)
+R        features    [g, d]   scores of a feature of the word's spelling with its label
+f(w)     Features             rows of R: affixes, shape (``data.features``)
+M_i      states      [m, d]   all that the sentence says about the label of word i
+"""
 
 from __future__ import annotations
+
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+from torch.nn import functional
 
 from probtrans_cli.models.base import Encoded
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 
+PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` in every vocabulary
+_LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
+
+
+class Features(NamedTuple):
+    """Features of the positions of a batch: all ``rows [f]``, row-major, and where those of each begin ``[b * n]``."""
+
+    rows: Int[Tensor, " f"]
+    offsets: Int[Tensor, " p"]
+
+
+class FeatureScores(nn.Module):
+    """``R [g, d]``: scores of hashed features with labels. Zero at first, so a feature never seen says nothing."""
+
+    def __init__(self, rows: int, width: int) -> None:
+        super().__init__()
+        self.weight = nn.Parameter(torch.zeros(rows, width))
+
+    def forward(self, features: Features) -> Float[Tensor, "p d"]:
+        """``Σ_f R[f, a]`` for every position; zero for one without features."""
+        return functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
+
+
+class TiedOutput(nn.Module):
+    """Word scores by the unary scores themselves: the hidden word ``W_i`` is one more latent variable.
+
+    Its potential with the label is that of a word that is seen, ``exp S_w(a)``; the label summed out exactly,
+
+        score_i(w) = log Σ_a exp(S_w(a) + M_i(a)),
+
+    whose softmax over ``w`` is the posterior of ``W_i``. A bias for every word would add nothing: a constant in the
+    row ``S_w`` is one already, and it does not change the label of a word that is seen.
+    """
+
+    def __init__(self, probabilities: bool) -> None:
+        """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant."""
+        super().__init__()
+        self.probabilities = probabilities
+
+    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words; one product of exponentials, in float32 or better whatever the autocast says."""
+        states = states.double() if table.dtype == torch.float64 else states.float()
+        if self.probabilities:
+            states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
+        with torch.autocast(states.device.type, enabled=False):
+            # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
+            # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
+            highest = table.detach().amax(0)
+            reached = states + highest
+            best = reached.detach().amax(1, keepdim=True)
+            shares = (reached - best).exp() @ (table - highest).exp().T
+            return (shares + _LEAST).log() + best
+
 
 class Network(nn.Module):
-    """Unary scores ``S [v, d]`` (Eq. 1; Xavier-uniform, the padding row zero), encoder, and a linear output layer."""
+    """Unary scores (``S`` Xavier-uniform, its padding row zero), encoder, output layer.
 
-    def __init__(self, vocabulary: int, encoder: ProbabilisticEncoder, outputs: int) -> None:
+    ``feature_rows``: rows of ``R``, 0 = words have no features. ``tied``: the output is :class:`TiedOutput` instead of
+    a linear layer of ``outputs`` scores; ``entries`` then has the features of the vocabulary's own entries.
+    """
+
+    entry_rows: Tensor | None
+    entry_offsets: Tensor | None
+
+    def __init__(
+        self,
+        vocabulary: int,
+        encoder: ProbabilisticEncoder,
+        outputs: int,
+        *,
+        feature_rows: int = 0,
+        tied: bool = False,
+        entries: Features | None = None,
+    ) -> None:
         super().__init__()
-        self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=0)
+        self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=PADDING)
         nn.init.xavier_uniform_(self.unary.weight)
         with torch.no_grad():
-            self.unary.weight[0].zero_()
+            self.unary.weight[PADDING].zero_()
+        self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
-        self.output = nn.Linear(encoder.width, outputs)
+        self.output: nn.Linear | TiedOutput
+        if tied:
+            self.output = TiedOutput(probabilities=encoder.section.output == "probabilities")
+        else:
+            self.output = nn.Linear(encoder.width, outputs)
+        for name, values in zip(Features._fields, entries or (None, None), strict=True):
+            self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
-    def encode(self, ids: Int[Tensor, "b n"], mask: Bool[Tensor, "b n"], arcs: bool = False) -> Encoded:
-        """Representations of the words ``ids``; ``mask`` is True at real words."""
-        encoded: Encoded = self.encoder(self.unary(ids), mask, arcs=arcs)
+    def potentials(self, ids: Int[Tensor, "b n"], features: Features | None) -> Float[Tensor, "b n d"]:
+        """Unary scores of words. A hidden word shows no features, whatever is given."""
+        scores: Tensor = self.unary(ids)
+        if self.features is None or features is None:
+            return scores
+        of_features: Tensor = self.features(features)
+        return scores + of_features.view_as(scores).masked_fill((ids == HIDDEN)[:, :, None], 0.0)
+
+    def encode(
+        self,
+        ids: Int[Tensor, "b n"],
+        mask: Bool[Tensor, "b n"],
+        features: Features | None = None,
+        *,
+        arcs: bool = False,
+        at: Bool[Tensor, "b n"] | None = None,
+    ) -> Encoded:
+        """Representations of the words ``ids`` with these ``features``; ``mask`` is True at real words.
+
+        ``at``: the only positions whose states are wanted; the others may then be zero.
+        """
+        encoded: Encoded = self.encoder(self.potentials(ids, features), mask, arcs=arcs, at=at)
         return encoded
 
     def forward(
-        self, ids: Int[Tensor, "b n"], mask: Bool[Tensor, "b n"], at: Bool[Tensor, "b n"]
+        self,
+        ids: Int[Tensor, "b n"],
+        mask: Bool[Tensor, "b n"],
+        at: Bool[Tensor, "b n"],
+        features: Features | None = None,
     ) -> Float[Tensor, "m o"]:
         """Output scores at the positions ``at`` only, in row-major order: the other rows are never computed."""
-        scores: Tensor = self.output(self.encode(ids, mask).states[at])
+        states = self.encode(ids, mask, features, at=at).states[at]
+        scores: Tensor = self.output(states, self._table()) if self.tied else self.output(states)
         return scores
 
+    @property
+    def tied(self) -> bool:
+        """Whether words are scored by the unary scores themselves."""
+        return isinstance(self.output, TiedOutput)
+
+    def _table(self) -> Float[Tensor, "v d"]:
+        """``S_w(a)`` of every entry of the vocabulary."""
+        if self.features is None or self.entry_rows is None or self.entry_offsets is None:
+            return self.unary.weight
+        of_features: Tensor = self.features(Features(self.entry_rows, self.entry_offsets))
+        return self.unary.weight + of_features
+
     def parameter_counts(self) -> dict[str, int]:
-        """Number of parameters of the three parts."""
+        """Number of parameters of the parts."""
         return {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}

@@ -2,46 +2,131 @@
 
 from __future__ import annotations
 
+from collections.abc import Sequence
+from typing import Literal
+
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from probtrans_cli.models.base import Encoded
-from probtrans_cli.models.probabilistic.meanfield import Inference, mean_field
-from probtrans_cli.models.probabilistic.messages import Buckets, bucket_count
-from probtrans_cli.models.probabilistic.potentials import ternary
+from probtrans_cli.models.probabilistic import energy
+from probtrans_cli.models.probabilistic.head_variables import Update
+from probtrans_cli.models.probabilistic.kernels import Dropout
+from probtrans_cli.models.probabilistic.meanfield import Inference, MeanField, Method, State
+from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
 from probtrans_cli.recipe_model import ProbabilisticTransformer
+
+LONG = 2**25  # head scores of an iteration above which they are computed in blocks (`linear`)
 
 
 class ProbabilisticEncoder(nn.Module):
-    """Mean-field inference with learned ternary scores (Wu & Tu 2023); ``section`` holds its options."""
+    """Mean-field inference with learned potentials (Wu & Tu 2023); ``section`` holds its options.
 
-    def __init__(self, section: ProbabilisticTransformer) -> None:
+    ``messages``: how messages are computed, see ``runtime.messages`` of a recipe; it changes no value but rounding.
+    """
+
+    def __init__(
+        self, section: ProbabilisticTransformer, messages: Literal["auto", "plain", "banded", "linear"] = "auto"
+    ) -> None:
         super().__init__()
         self.section = section
-        self.ternary = ternary(section.decomposition, bucket_count(section.distance), section.channels, section.labels)
+        self.messages = messages
+        self.ternary = ternary(section)
+        self.root = None if section.root is None else RootScores(section.root, section.channels, section.labels)
+        features = section.globals
+        self.globals = None if features is None else GlobalScores(features, section.channels, section.labels)
+        weight, step, damping = section.message_weight, section.step_size, section.damping
         self.inference = Inference(
             iterations=section.iterations,
             asynchronous=section.schedule == "asynchronous",
-            label_weight=section.message_weight.labels,
-            head_weight=section.message_weight.heads or 1.0 / section.labels,
+            channels=section.channels,
+            distance=section.distance,
+            labels=Update(weight.labels, step.labels, damping.labels),
+            heads=Update(weight.heads or 1.0 / section.labels, step.heads, damping.heads),
+            tree=section.heads == "tree",
         )
-        self.dropout = nn.Dropout(section.dropout)
+        self.dropout = Dropout(section.dropout)
 
     @property
     def width(self) -> int:
         """d: the size of a word's unary scores and of its representation."""
         return self.section.labels
 
-    def forward(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], arcs: bool = False) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also every ``Q_H^(t)``."""
-        buckets = Buckets.of(mask.shape[1], self.section.distance, mask.device)
-        states, heads = mean_field(unary, mask, self.ternary, buckets, self.inference, self.dropout)
-        return Encoded(states, arcs=torch.stack(heads, dim=1) if arcs else None)
+    def forward(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        arcs: bool = False,
+        at: Bool[Tensor, "b n"] | None = None,
+    ) -> Encoded:
+        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also every ``Q_H^(t)``.
 
-    def ternary_scores(self) -> Float[Tensor, "k c a e"]:
-        """``T [K, h, d, d]``, whatever its parameterisation."""
-        return self.ternary.dense()
+        ``at``: the only positions whose states are wanted; the others may then be zero.
+        """
+        field = self._mean_field(unary, mask, dense=arcs)
+        states, root, history = field.run(at=at, history=arcs)
+        if self.section.output == "probabilities":
+            states = states.softmax(-1) * mask[:, :, None]
+            root = None if root is None else root.softmax(-1)
+        marginals = torch.stack([state.heads for state in history[1:]], dim=1) if arcs else None
+        return Encoded(states, root, marginals)
+
+    def infer(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"]) -> list[State]:
+        """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
+        return self._mean_field(unary, mask, dense=True).run(history=True).history
+
+    def energy(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], state: State) -> Float[Tensor, " b"]:
+        """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
+
+        Raises:
+            ValueError: the heads form trees, whose entropy their marginals do not tell.
+        """
+        if self.inference.tree:
+            raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
+        scored = energy.expected_score(self, unary, mask, state)
+        return -scored - energy.entropy(state, self.inference.labels.weight, self.inference.heads.weight)
+
+    def _mean_field(self, unary: Tensor, mask: Tensor, *, dense: bool) -> MeanField:
+        potentials = (self.ternary, self.root, self.globals)
+        return MeanField(unary, mask, potentials, self.inference, self.dropout, self._method(mask, dense=dense))
+
+    def _method(self, mask: Tensor, *, dense: bool) -> Method:
+        """How messages are computed for a batch; ``dense``: all pairs of words are wanted anyway."""
+        if self.messages == "plain":
+            return "plain"
+        if dense or self.inference.tree or self.messages == "banded":
+            return "banded"
+        if self.messages == "linear":
+            return "linear"
+        return "linear" if mask.numel() * mask.shape[1] * self.section.channels > LONG else "banded"
+
+    def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
+        """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
+
+        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1.
+        """
+        if distances is None:
+            return self.ternary.dense()
+        if isinstance(self.ternary, Rotary):
+            return self.ternary.at(distances)
+        gamma = self.section.distance
+        dense = self.ternary.dense()
+        if gamma is None:
+            return dense.expand(len(distances), -1, -1, -1)
+        bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
+        return dense[torch.tensor(bucket, device=dense.device)]
+
+    def root_scores(self) -> Float[Tensor, "c a e"] | None:
+        """``T' [h, d, d_root]``, whatever its parameterisation; None without a root."""
+        return None if self.root is None else self.root.dense()
+
+    def global_scores(self) -> Float[Tensor, "*c m a"] | None:
+        """``B [h, m, d]``, with `single-split` ``[m, d]``, whatever its parameterisation; None without globals."""
+        if self.globals is None:
+            return None
+        scores = self.globals.dense()
+        return scores[0] if self.globals.kind == "single-split" else scores
 
     def penalty(self, squared: bool) -> Float[Tensor, ""]:
         """Frobenius norm of the whole of ``T``, or its square."""

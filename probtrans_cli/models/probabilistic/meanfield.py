@@ -1,77 +1,220 @@
-"""Mean-field inference in the conditional random field (Wu & Tu 2023, section 2.2 and 2.3).
+"""Mean-field inference in the conditional random field (Wu & Tu 2023, sections 2.2, 2.3, B.1 to B.3).
 
-    Q_i^(0)    ∝ exp(S[w_i])                      Q_ic^(0) uniform over the candidates                     (7, 8)
-    Q_ic^(t)   ∝ exp(F_ic / λ_H)                  head distributions                                       (6, 12)
-    M_i^(t)    = (S[w_i] + G_i) / λ_Z             label scores                                             (11)
-    Q_i^(t)    ∝ exp(M_i^(t))                     label distributions                                      (5)
+    F_ic(j)    = Σ_ab Q_i(a) Q_j(b) T[f(i-j),c,a,b]            score of head j                                 (3, 9)
+    F_ic(root) = Σ_ab Q_i(a) Q_root(b) T'[c,a,b]               score of the root as head                       (2.3.5)
+    F_ic(n+k)  = Σ_a Q_i(a) B[c,k,a]                           score of global feature k, as head or by itself  (34, 40)
+    G_i(a)     = Σ_c Σ_j≠i Σ_b (Q_ic(j) Q_j(b) T[f(i-j),c,a,b] + Q_jc(i) Q_j(b) T[f(j-i),c,b,a])                (4)
+               + Σ_c Q_ic(root) Σ_b Q_root(b) T'[c,a,b] + Σ_c Σ_k Q_ic(n+k) B[c,k,a]                           (35, 41)
+    G_root(b)  = Σ_c Σ_i Q_ic(root) Σ_a Q_i(a) T'[c,a,b]
 
-Asynchronous (2.3.2): ``F`` from ``Q_Z^(t-1)``, then ``G`` from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
-from the values at ``t-1``. The word representation is ``M^(T)``, without the softmax. Dropout, where the paper's code
-has it: on the head distributions (the same dropped ones in both directions of ``G``) and on the label scores.
+    Q_i^(0) ∝ exp(S[w_i]), all other distributions uniform at the start                                        (7, 8, 45)
+    M_Z^(t) = (1 - β_Z) (S[w_i] + G_i) / λ_Z + β_Z M_Z^(t-1)     damped label scores, M_Z^(0) = S                (11, B.2)
+    Q_i^(t) = α_Z softmax(M_Z^(t)) + (1 - α_Z) Q_i^(t-1)         label distributions                            (5, B.1)
+    and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``)
 
-symbol   variable     shape            meaning
-S        unary        [b, n, d]        unary scores
-Q_Z      labels       [b, n, d]        label distributions
-Q_H      heads        [b, h, n, n]     head distributions: dependent i, head j
-F        –            [b, h, n, n]     messages to the heads
-G        –            [b, n, d]        messages to the labels
-λ_Z λ_H  weight       –                message weights (2.3.3)
+Asynchronous (2.3.2): heads from ``Q_Z^(t-1)``, then labels from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
+from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where the
+paper's code has it: on head distributions (the same dropped ones in both directions of ``G``) and on ``S + G``.
+
+symbol   variable     shape              meaning
+S        unary        [w, d]             unary scores, one row a word (``layout.py``)
+Q_Z M_Z  labels       [w, d]             label distributions and scores
+Q_H      –            [b, h, n, m]       head distributions: the n words, then root and all-dep global features
+Q_root   root         [b, d_root]        the root's label
+Q_G      features     [w, h|1, m]        second heads of dep-split and single-split
 """
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from dataclasses import dataclass
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from probtrans_cli.models.probabilistic.messages import Buckets, TernaryMessages
-from probtrans_cli.models.probabilistic.potentials import Ternary
+from probtrans_cli.models.probabilistic.banded import BandedMessages
+from probtrans_cli.models.probabilistic.head_variables import (
+    HeadVariables,
+    RecomputedHeads,
+    StoredHeads,
+    Update,
+)
+from probtrans_cli.models.probabilistic.layout import Layout
+from probtrans_cli.models.probabilistic.messages import PlainMessages
+from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
+
+Method = Literal["plain", "banded", "linear"]
 
 
 @dataclass(frozen=True)
 class Inference:
-    """The options of the mean-field loop: ``T`` iterations, schedule, message weights ``λ_Z`` and ``λ_H``."""
+    """Options of the mean-field loop."""
 
     iterations: int
     asynchronous: bool
-    label_weight: float
-    head_weight: float
+    channels: int
+    distance: int | None
+    labels: Update
+    heads: Update
+    tree: bool = False
 
 
-def candidates(mask: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
-    """Which word may be whose head: every real word but itself, ``[b, 1, i, j]``."""
-    pairs = mask[:, :, None] & mask[:, None, :]
-    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-    return (pairs & ~itself)[:, None]
+class State(NamedTuple):
+    """All distributions after an iteration, padded, zero on padding.
+
+    ``labels [b, n, d]``; ``heads [b, h, n, n (+1 root) (+m global features)]``; ``root [b, d_root]`` and ``features
+    [b, n, h|1, m]`` where the model has them.
+    """
+
+    labels: Tensor
+    heads: Tensor
+    root: Tensor | None
+    features: Tensor | None
 
 
-def over(scores: Float[Tensor, "b c n m"], allowed: Bool[Tensor, "b 1 n m"]) -> Float[Tensor, "b c n m"]:
-    """Softmax over the allowed entries of each row; a row with none is all zero, never NaN."""
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~allowed, lowest).softmax(-1) * allowed
+class Result(NamedTuple):
+    """``states [b, n, d]``: ``M_Z^(T)``, zero on padding; ``root [b, d_root]``: ``M_root^(T)``; ``history``: the start
+    and every iteration, where asked for."""
+
+    states: Tensor
+    root: Tensor | None
+    history: list[State]
 
 
-def mean_field(
-    unary: Float[Tensor, "b n d"],
-    mask: Bool[Tensor, "b n"],
-    ternary: Ternary,
-    buckets: Buckets,
-    inference: Inference,
-    dropout: nn.Module,
-) -> tuple[Float[Tensor, "b n d"], list[Float[Tensor, "b c n n"]]]:
-    """Label scores ``M^(T)`` (zero on padding) and the head distributions ``Q_H^(t)`` of every iteration."""
-    allowed = candidates(mask)
-    forms = ternary.forms(buckets.sizes)
-    scores = unary
-    heads: list[Tensor] = []
-    for _ in range(inference.iterations):
-        labels = scores.softmax(-1)
-        messages = TernaryMessages(forms, labels, buckets)
-        to_heads = messages.to_heads()
-        before = heads[-1] if heads else over(torch.zeros_like(to_heads), allowed)
-        heads.append(over(to_heads / inference.head_weight, allowed))
-        to_labels = messages.to_labels(dropout(heads[-1] if inference.asynchronous else before))
-        scores = dropout((unary + to_labels) / inference.label_weight)
-    return scores * mask[:, :, None], heads
+@dataclass
+class Variable:
+    """A variable whose distribution and damped message are kept: labels, root, second heads."""
+
+    how: Update
+    message: Tensor | None
+    probabilities: Tensor
+
+    def update(self, message: Tensor) -> None:
+        """One step of the variable."""
+        self.message = self.how.message(message, self.message)
+        self.probabilities = self.how.distribution(self.message.softmax(-1), self.probabilities)
+
+    def of(self, rows: Tensor) -> Variable:
+        """The same variable of some rows."""
+        message = None if self.message is None else self.message.index_select(0, rows)
+        return Variable(self.how, message, self.probabilities.index_select(0, rows))
+
+
+class MeanField:
+    """The inference of one batch; see the module for its equations."""
+
+    def __init__(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        potentials: tuple[Ternary, RootScores | None, GlobalScores | None],
+        inference: Inference,
+        dropout: Callable[[Tensor], Tensor],
+        method: Method,
+    ) -> None:
+        self.inference, self.dropout = inference, dropout
+        ternary, root, features = potentials
+        self.layout = Layout.of(mask, packed=False if method == "plain" else None)
+        self.mask = mask
+        self.unary = self.layout.rows(unary)
+        self.labels = Variable(inference.labels, self.unary, self.unary.softmax(-1))
+        batch, n = mask.shape
+        self.root_scores = None if root is None else root.dense()
+        self.root: Variable | None = None
+        if root is not None:
+            start = unary.new_zeros(batch, root.size)
+            self.root = Variable(inference.labels, None, start.softmax(-1))
+        self.split = features is not None and features.kind != "all-dep"
+        self.global_scores = None if features is None else features.dense()
+        self.features: Variable | None = None
+        if self.split and self.global_scores is not None:
+            start = self.unary.new_zeros(len(self.unary), *self.global_scores.shape[:2])
+            self.features = Variable(inference.heads, None, start.softmax(-1))
+        all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
+        extra = mask[:, None, :, None].expand(batch, 1, n, (root is not None) + all_dep)
+        self.heads = self._heads(ternary, extra, method)
+
+    def _heads(self, ternary: Ternary, extra: Tensor, method: Method) -> HeadVariables:
+        how = self.inference
+        kind = PlainMessages if method == "plain" else BandedMessages
+        given = (kind(ternary, self.layout, how.distance), extra, how.heads, self.dropout)
+        options = {"asynchronous": how.asynchronous, "channels": how.channels, "dtype": self.unary.dtype}
+        if method == "linear":
+            return RecomputedHeads(*given, **options)
+        return StoredHeads(*given, tree=self.mask if how.tree else None, root=self.root is not None, **options)
+
+    def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: bool = False) -> Result:
+        """All iterations. ``at``: the only positions whose states are wanted, for which alone the last iteration's
+        labels are computed; ``history``: also keep every iteration's distributions (not with ``linear``)."""
+        wanted = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
+        words = len(self.unary)
+        kept = [self._state()] if history else []
+        for iteration in range(1, self.inference.iterations + 1):
+            self._iterate(wanted if iteration == self.inference.iterations else None)
+            if history:
+                kept.append(self._state())
+        scores = self.labels.message
+        assert scores is not None, "labels have a message from the start"
+        if wanted is not None:
+            scores = scores.new_zeros(words, scores.shape[-1]).index_copy(0, wanted, scores)
+        states = self.layout.grid(scores) * self.mask[:, :, None]
+        return Result(states, None if self.root is None else self.root.message, kept)
+
+    def _iterate(self, wanted: Tensor | None) -> None:
+        """One iteration of all variables; the labels of the rows ``wanted`` only, where given."""
+        labels = self.labels.probabilities
+        extra, toward_root = self._extra_scores(labels)
+        to_labels, used = self.heads.exchange(labels, extra, wanted)
+        others = self._second_heads(labels)
+        if toward_root is not None:
+            at_root, used = used[..., 0], used[..., 1:]
+            others.append(self.layout.rows(torch.einsum("bci,bca->bia", at_root, toward_root)))
+            self._update_root(labels, at_root)
+        if self.global_scores is not None and not self.split:
+            others.append(self.layout.rows(used.transpose(1, 2)).flatten(1) @ self.global_scores.flatten(0, 1))
+        if wanted is not None:
+            others = [message.index_select(0, wanted) for message in others]
+            self.unary = self.unary.index_select(0, wanted)
+            self.labels = self.labels.of(wanted)
+        self.labels.update(self.dropout(sum(others, to_labels) + self.unary))
+
+    def _extra_scores(self, labels: Float[Tensor, "w d"]) -> tuple[Tensor, Tensor | None]:
+        """Scores of the candidates that are no words [b, c, n, e], and ``Σ_b Q_root(b) T'[c,a,b]`` [b, c, d]."""
+        scores, toward_root = [], None
+        if self.root is not None and self.root_scores is not None:
+            toward_root = torch.einsum("be,cae->bca", self.root.probabilities, self.root_scores)
+            scores.append(torch.einsum("bia,bca->bci", self.layout.grid(labels), toward_root)[..., None])
+        if self.global_scores is not None and not self.split:
+            scores.append(self.layout.grid(self._global_messages(labels)).transpose(1, 2))
+        if not scores:
+            batch, n = self.mask.shape
+            return labels.new_zeros(batch, self.inference.channels, n, 0), toward_root
+        return torch.cat(scores, dim=-1), toward_root
+
+    def _global_messages(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w c m"]:
+        assert self.global_scores is not None, "there are global features"
+        return (labels @ self.global_scores.flatten(0, 1).T).unflatten(1, self.global_scores.shape[:2])
+
+    def _second_heads(self, labels: Float[Tensor, "w d"]) -> list[Tensor]:
+        """Update the second heads; their message to the labels [w, d], if there are any."""
+        if self.features is None or self.global_scores is None:
+            return []
+        before = self.features.probabilities
+        self.features.update(self._global_messages(labels))
+        used = self.dropout(self.features.probabilities if self.inference.asynchronous else before)
+        return [used.flatten(1) @ self.global_scores.flatten(0, 1)]
+
+    def _update_root(self, labels: Float[Tensor, "w d"], at_root: Float[Tensor, "b c n"]) -> None:
+        assert self.root is not None and self.root_scores is not None, "there is a root"
+        gathered = torch.einsum("bci,bia->bca", at_root, self.layout.grid(labels))
+        self.root.update(torch.einsum("bca,cae->be", gathered, self.root_scores))
+
+    def _state(self) -> State:
+        """All distributions of this moment."""
+        assert isinstance(self.heads, StoredHeads), "the history needs stored heads"
+        real = self.mask[:, :, None]
+        features = None if self.features is None else self.layout.grid(self.features.probabilities) * real[..., None]
+        root = None if self.root is None else self.root.probabilities
+        return State(self.layout.grid(self.labels.probabilities) * real, self.heads.arcs(), root, features)

@@ -1,78 +1,207 @@
-"""Factors of the conditional random field (Wu & Tu 2023, section 2) and their parameters.
+"""Factors of the conditional random field (Wu & Tu 2023, section 2 and B.3) and their parameters.
 
 Every ternary factor is a bilinear form in the label distributions of a word and of its head,
 
     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[k,c,a,b] = Σ_l u_i[k,c,l] v_j[k,c,l],     k = f(i-j)         (Eq. 3, 9)
 
-so a decomposition is a pair of matrices that take ``Q`` to the child side ``u`` and to the head side ``v``: a
-:class:`Form`. The messages (``messages.py``) see nothing else of ``T``. The way back, from messages to ``u`` and ``v``
-to one message to the labels, is the transposed pair.
+so a decomposition says how ``Q`` becomes the child side ``u`` and the head side ``v``, and how messages to the two sides
+become one message to the labels: a :class:`Projection`. The messages see nothing else of ``T``. An axis of size 1 of a
+side stands for "the same for all", and a message to that side is summed over it.
 
 symbol  variable   shape               meaning                                                          equation
 T       dense()    [K, h, d, d]        ternary scores: bucket k, channel c, label of word, of head      2, 9
-U V     U, V       [K, d, h, r]        factors of `uv`                                                  14
-U V W   U, V, W    [K, d, r] [K, h, r] factors of `uvw`                                                 13
-u v     –          [b, n, K, h, r]     the two sides; an axis of size 1 stands for "the same for all"
+U V     U, V       [K, h, r, d]        factors of `uv`                                                  14
+U V W   U, V, W    [K, r, d] [K, h, r] factors of `uvw`                                                 13
+U V D   U, V, D    [h, r, d] [K, h, r] factors of `shared`                                              –
+U V     U, V       [h, r, d]           factors of `rotary`                                              –
+T'      dense()    [h, d, d_root]      root scores                                                      2.3.5
+B       dense()    [h|1, m, d]         global scores                                                    B.3
+u v     –          [w, K, h, r]        the two sides of every word
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Sequence
-from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from probtrans_cli.recipe_model import NoDecomposition, UVDecomposition, UVWDecomposition
+from probtrans_cli.models.probabilistic.kernels import Matrix
+from probtrans_cli.recipe_model import (
+    Globals,
+    NoDecomposition,
+    ProbabilisticTransformer,
+    Root,
+    RotaryDecomposition,
+    SharedDecomposition,
+    UVDecomposition,
+)
 
 
-@dataclass(frozen=True)
-class Form:
-    """The bilinear form of some buckets: ``u = Q · child`` (times ``weight``, channel by channel), ``v = Q · head``.
+class Sides(NamedTuple):
+    """Child side and head side ``[w, k|1, c|1, r]`` of every word, for one group of buckets, or messages to them.
 
-    ``head`` None stands for ``v = Q``, the same for all buckets and channels. In ``child`` and ``head`` the axis ``c``
-    has size 1 where all channels share a matrix.
+    ``weight [k, c, r]``: of the child side, where there is one: ``u = child · weight``.
     """
 
-    child: Float[Tensor, "a k c1 r"]
-    head: Float[Tensor, "e k c2 r"] | None
-    weight: Float[Tensor, "k c r"] | None = None
+    child: Tensor
+    head: Tensor
+    weight: Tensor | None = None
 
-    def child_side(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b n k c r"]:
-        """``u`` for label distributions ``Q_Z``."""
-        side = _times(labels, self.child)
-        return side if self.weight is None else side * self.weight
+    @property
+    def u(self) -> Float[Tensor, "w k c r"]:
+        """The child side with its weight."""
+        return self.child if self.weight is None else self.child * self.weight
 
-    def head_side(self, labels: Float[Tensor, "b n d"]) -> Float[Tensor, "b n k2 c2 r"]:
-        """``v`` for label distributions ``Q_Z``."""
-        return labels[:, :, None, None] if self.head is None else _times(labels, self.head)
-
-    def from_child(self, message: Float[Tensor, "b n k c r"]) -> Float[Tensor, "b n d"]:
-        """A message to ``u`` as a message to the labels."""
-        if self.weight is not None:
-            message = (message * self.weight).sum(3)
-        return message.flatten(2) @ self.child.flatten(1).T
-
-    def from_head(self, message: Float[Tensor, "b n k2 c2 r"]) -> Float[Tensor, "b n d"]:
-        """A message to ``v`` as a message to the labels."""
-        return message[:, :, 0, 0] if self.head is None else message.flatten(2) @ self.head.flatten(1).T
+    def back(self, message: Float[Tensor, "w k c r"]) -> Tensor:
+        """A message to ``u`` as one to ``child``."""
+        if self.weight is None:
+            return message
+        message = message * self.weight
+        for axis in (1, 2):
+            if self.child.shape[axis] == 1:
+                message = message.sum(axis, keepdim=True)
+        return message
 
 
-def _times(labels: Float[Tensor, "b n d"], matrix: Float[Tensor, "d k c r"]) -> Float[Tensor, "b n k c r"]:
-    return (labels @ matrix.flatten(1)).reshape(*labels.shape[:2], *matrix.shape[1:])
+class Projection(ABC):
+    """From labels to sides and back, for groups of neighbouring buckets."""
+
+    @abstractmethod
+    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
+        """The sides of every word, group by group; ``position`` is the word's place in its sentence."""
+
+    @abstractmethod
+    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        """Messages to the sides as one message to the labels: the transposed map."""
+
+
+class _Factor:
+    """A factor ``[k, c|1, r, d]`` as the matrix between labels and one side."""
+
+    def __init__(self, factor: Float[Tensor, "k c r d"]) -> None:
+        self.shape = tuple(factor.shape[:3])
+        self.matrix = Matrix(factor.flatten(0, 2))
+
+    def split(self, sizes: Sequence[int]) -> list[_Factor]:
+        """The factor cut into groups of buckets."""
+        _, channels, rank = self.shape
+        parts = []
+        for size, matrix in zip(sizes, self.matrix.split([size * channels * rank for size in sizes]), strict=True):
+            part = _Factor.__new__(_Factor)
+            part.shape, part.matrix = (size, channels, rank), matrix
+            parts.append(part)
+        return parts
+
+    def side(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w k c r"]:
+        """The side of every word."""
+        return self.matrix.times(labels).reshape(len(labels), *self.shape)
+
+    def back(self, message: Float[Tensor, "w k c r"]) -> Float[Tensor, "w d"]:
+        """A message to the side as one to the labels."""
+        return self.matrix.back(message.flatten(1))
+
+
+class _Factors(NamedTuple):
+    """Factors of a group: ``child``, ``head`` (None: the labels themselves), ``weight [k, c, r]`` of the child side."""
+
+    child: _Factor
+    head: _Factor | None
+    weight: Tensor | None = None
+
+
+class _Grouped(Projection):
+    """Each group has factors of its own: `none`, `uv` and `uvw`."""
+
+    def __init__(self, groups: Sequence[_Factors]) -> None:
+        self.groups = groups
+
+    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
+        del position
+        return [
+            Sides(
+                group.child.side(labels),
+                labels[:, None, None] if group.head is None else group.head.side(labels),
+                group.weight,
+            )
+            for group in self.groups
+        ]
+
+    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        del position
+        total: Tensor | None = None
+        for group, (child, head, _) in zip(self.groups, messages, strict=True):
+            for message, factor in ((child, group.child), (head, group.head)):
+                one = message[:, 0, 0] if factor is None else factor.back(message)
+                total = one if total is None else total + one
+        assert total is not None, "there is at least one group"
+        return total
+
+
+class _SharedSides(Projection):
+    """One pair of factors for all groups, reweighted by bucket and channel: `shared`."""
+
+    def __init__(self, U: Tensor, V: Tensor, weights: Sequence[Tensor]) -> None:
+        self.U, self.V, self.weights = _Factor(U), _Factor(V), weights
+
+    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
+        del position
+        child, head = self.U.side(labels), self.V.side(labels)
+        return [Sides(child, head, weight) for weight in self.weights]
+
+    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        del position
+        return self.U.back(_sum([one.child for one in messages])) + self.V.back(_sum([one.head for one in messages]))
+
+
+class _Rotated(Projection):
+    """Sides turned by the word's position, so that their product depends on the distance: `rotary`; one group."""
+
+    def __init__(self, U: Tensor, V: Tensor, frequency: Tensor) -> None:
+        self.U, self.V, self.frequency = _Factor(U), _Factor(V), frequency
+
+    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
+        turn = self._turn(position, -1.0)
+        return [Sides(_rotate(self.U.side(labels), turn), _rotate(self.V.side(labels), turn))]
+
+    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
+        turn = self._turn(position, 1.0)
+        (message,) = messages
+        return self.U.back(_rotate(message.child, turn)) + self.V.back(_rotate(message.head, turn))
+
+    def _turn(self, position: Tensor, sign: float) -> tuple[Tensor, Tensor]:
+        angle = sign * position[:, None] * self.frequency
+        return angle.cos()[:, None, None], angle.sin()[:, None, None]
+
+
+def _sum(messages: Sequence[Tensor]) -> Tensor:
+    total = messages[0]
+    for message in messages[1:]:
+        total = total + message
+    return total
+
+
+def _rotate(side: Float[Tensor, "w 1 c r"], turn: tuple[Tensor, Tensor]) -> Float[Tensor, "w 1 c r"]:
+    """Every plane (l, l + r/2) of every word turned by the word's own angle."""
+    first, second = side.chunk(2, dim=-1)
+    cos, sin = (part.to(side.dtype) for part in turn)
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+
+
+def _signs(*shape: int) -> Tensor:
+    """Alternately 1 and -1 along the last axis: half of a symmetric matrix's eigenvalues of either sign."""
+    return torch.ones(shape) - 2.0 * (torch.arange(shape[-1]) % 2)
 
 
 class Ternary(nn.Module, ABC):
     """Ternary scores ``T [K, h, d, d]`` in some parameterisation."""
 
     @abstractmethod
-    def forms(self, sizes: Sequence[int]) -> list[Form]:
-        """The bilinear forms of groups of neighbouring buckets; ``sizes`` sum to K.
-
-        (Split, not sliced: the gradient of a slice is a zero-filled tensor of the whole size.)
-        """
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        """The projection for groups of neighbouring buckets; ``sizes`` sum to K."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -84,74 +213,204 @@ class Ternary(nn.Module, ABC):
 
 
 class Full(Ternary):
-    """``T`` itself, N(0, 1) at the start: ``u_i = Q_i T[k,c]``, ``v_j = Q_j`` for every bucket and channel."""
+    """``T`` itself, N(0, 1) at the start: ``u_i = Q_i T[k,c]``, ``v_j = Q_j``. Symmetric: ``(T + Tᵀ) / 2``."""
 
-    def __init__(self, buckets: int, channels: int, labels: int) -> None:
+    def __init__(self, buckets: int, channels: int, labels: int, *, symmetric: bool = False) -> None:
         super().__init__()
+        self.symmetric = symmetric
         self.T = nn.Parameter(torch.randn(buckets, channels, labels, labels))
 
-    def forms(self, sizes: Sequence[int]) -> list[Form]:
-        return [Form(T, None) for T in torch.split(self.T.permute(2, 0, 1, 3), list(sizes), dim=1)]
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        matrix = self.dense().transpose(2, 3).contiguous()
+        return _Grouped([_Factors(group, None) for group in _Factor(matrix).split(sizes)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return self.T
+        return (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
 
     def squared_norm(self) -> Float[Tensor, ""]:
-        return self.T.square().sum()
+        return self.dense().square().sum()
 
 
 class UV(Ternary):
-    """``T[k,c,a,b] = Σ_l U[k,a,c,l] V[k,b,c,l]`` (Eq. 14), N(0, 1/r) at the start."""
+    """``T[k,c,a,b] = Σ_l U[k,c,l,a] V[k,c,l,b]`` (Eq. 14), N(0, 1/r) at the start.
 
-    def __init__(self, buckets: int, channels: int, labels: int, rank: int) -> None:
+    Symmetric: ``V = D U`` with a learned diagonal ``D [K, h, r]`` (±1 at the start): any symmetric matrix of rank r.
+    """
+
+    def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
         super().__init__()
-        shape = (buckets, labels, channels, rank)
+        shape = (buckets, channels, rank, labels)
         self.U = nn.Parameter(torch.randn(shape) * rank**-0.5)
-        self.V = nn.Parameter(torch.randn(shape) * rank**-0.5)
+        self.V = None if symmetric else nn.Parameter(torch.randn(shape) * rank**-0.5)
+        self.D = nn.Parameter(_signs(buckets, channels, rank)) if symmetric else None
 
-    def forms(self, sizes: Sequence[int]) -> list[Form]:
-        sides = [torch.split(factor.transpose(0, 1), list(sizes), dim=1) for factor in (self.U, self.V)]
-        return [Form(U, V) for U, V in zip(*sides, strict=True)]
+    def _factors(self) -> tuple[Tensor, Tensor]:
+        if self.V is not None:
+            return self.U, self.V
+        assert self.D is not None, "symmetric scores have a diagonal"
+        return self.U, self.U * self.D[..., None]
+
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        U, V = (_Factor(factor).split(sizes) for factor in self._factors())
+        return _Grouped([_Factors(u, v) for u, v in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return torch.einsum("kacr,kecr->kcae", self.U, self.V)
+        return torch.einsum("kcra,kcre->kcae", *self._factors())
 
     def squared_norm(self) -> Float[Tensor, ""]:
         # ‖U Vᵀ‖² = Σ (UᵀU ∘ VᵀV), bucket by bucket and channel by channel.
-        gram_u = torch.einsum("kacr,kacs->kcrs", self.U, self.U)
-        gram_v = torch.einsum("kecr,kecs->kcrs", self.V, self.V)
-        return (gram_u * gram_v).sum()
+        U, V = self._factors()
+        return ((U @ U.mT) * (V @ V.mT)).sum()
 
 
 class UVW(Ternary):
-    """``T[k,c,a,b] = Σ_l U[k,a,l] V[k,b,l] W[k,c,l]`` (Eq. 13), N(0, 1/r) at the start."""
+    """``T[k,c,a,b] = Σ_l U[k,l,a] V[k,l,b] W[k,c,l]`` (Eq. 13), N(0, 1/r) at the start. Symmetric: ``V = U``."""
 
-    def __init__(self, buckets: int, channels: int, labels: int, rank: int) -> None:
+    def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
         super().__init__()
-        self.U = nn.Parameter(torch.randn(buckets, labels, rank) * rank**-0.5)
-        self.V = nn.Parameter(torch.randn(buckets, labels, rank) * rank**-0.5)
+        self.U = nn.Parameter(torch.randn(buckets, rank, labels) * rank**-0.5)
+        self.V = None if symmetric else nn.Parameter(torch.randn(buckets, rank, labels) * rank**-0.5)
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
-    def forms(self, sizes: Sequence[int]) -> list[Form]:
-        U, V = (torch.split(factor.transpose(0, 1)[:, :, None], list(sizes), dim=1) for factor in (self.U, self.V))
-        return [Form(u, v, w) for u, v, w in zip(U, V, torch.split(self.W, list(sizes)), strict=True)]
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        head = self.U if self.V is None else self.V
+        U, V = (_Factor(factor[:, None]).split(sizes) for factor in (self.U, head))
+        return _Grouped([_Factors(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return torch.einsum("kar,ker,kcr->kcae", self.U, self.V, self.W)
+        return torch.einsum("kra,kre,kcr->kcae", self.U, self.U if self.V is None else self.V, self.W)
 
     def squared_norm(self) -> Float[Tensor, ""]:
-        gram_u = torch.einsum("kar,kas->krs", self.U, self.U)
-        gram_v = torch.einsum("ker,kes->krs", self.V, self.V)
-        gram_w = torch.einsum("kcr,kcs->krs", self.W, self.W)
-        return (gram_u * gram_v * gram_w).sum()
+        V = self.U if self.V is None else self.V
+        return ((self.U @ self.U.mT) * (V @ V.mT) * (self.W.mT @ self.W)).sum()
 
 
-def ternary(
-    decomposition: NoDecomposition | UVDecomposition | UVWDecomposition, buckets: int, channels: int, labels: int
-) -> Ternary:
-    """The ternary scores that a recipe's ``model.decomposition`` asks for."""
-    if isinstance(decomposition, UVDecomposition):
-        return UV(buckets, channels, labels, decomposition.rank)
-    if isinstance(decomposition, UVWDecomposition):
-        return UVW(buckets, channels, labels, decomposition.rank)
-    return Full(buckets, channels, labels)
+class Shared(Ternary):
+    """``T[k,c,a,b] = Σ_l U[c,l,a] D[k,c,l] V[c,l,b]``: one pair of factors for all buckets (not in the paper).
+
+    The products with ``U`` and ``V`` cost a K-th of those of `uv`. ``D`` is N(0, 1) at the start, so that ``T`` is as
+    large as that of `uv`. Symmetric: ``V = U``.
+    """
+
+    def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
+        super().__init__()
+        self.U = nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
+        self.V = None if symmetric else nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
+        self.D = nn.Parameter(torch.randn(buckets, channels, rank))
+
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        head = self.U if self.V is None else self.V
+        return _SharedSides(self.U[None], head[None], torch.split(self.D, list(sizes)))
+
+    def dense(self) -> Float[Tensor, "k c a e"]:
+        return torch.einsum("cra,kcr,cre->kcae", self.U, self.D, self.U if self.V is None else self.V)
+
+    def squared_norm(self) -> Float[Tensor, ""]:
+        V = self.U if self.V is None else self.V
+        return torch.einsum("crs,kcr,kcs->", (self.U @ self.U.mT) * (V @ V.mT), self.D, self.D)
+
+
+class Rotary(Ternary):
+    """``T[x,c] = U[c]ᵀ R(x) V[c]``, ``x = i - j``: a rotation by the distance between the factors (not in the paper).
+
+    ``R(x)`` turns the plane of the rows l and l + r/2 by the angle ``x · base^(-2l/r)``. As ``R(i - j) = R(-i)ᵀ R(-j)``,
+    each side is turned by its own position, and one product serves every distance: no γ, no buckets.
+    """
+
+    frequency: Tensor
+
+    def __init__(self, channels: int, labels: int, rank: int, base: float) -> None:
+        super().__init__()
+        self.U = nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
+        self.V = nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
+        frequency = base ** (-torch.arange(0, rank, 2, dtype=torch.float64) / rank)
+        self.register_buffer("frequency", frequency, persistent=False)
+
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        del sizes
+        return _Rotated(self.U[None], self.V[None], self.frequency)
+
+    def dense(self) -> Float[Tensor, "k c a e"]:
+        """``T`` at the distances -1 and 1: head to the right, head to the left."""
+        return self.at([-1, 1])
+
+    def at(self, distances: Sequence[int]) -> Float[Tensor, "k c a e"]:
+        """``T`` at the given distances ``x = i - j``, one after the other."""
+        angle = torch.tensor(list(distances), device=self.U.device)[:, None] * self.frequency
+        turned = [self._turned(cos, sin) for cos, sin in zip(angle.cos(), angle.sin(), strict=True)]
+        return torch.stack([torch.einsum("cra,cre->cae", self.U, V) for V in turned])
+
+    def _turned(self, cos: Tensor, sin: Tensor) -> Tensor:
+        first, second = self.V.chunk(2, dim=1)
+        cos, sin = (part[:, None].to(self.V.dtype) for part in (cos, sin))
+        return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=1)
+
+    def squared_norm(self) -> Float[Tensor, ""]:
+        """The mean of ``Σ T[x]²`` over angles that are independent and uniform: half of ``Σ ‖U_p‖² ‖V_p‖²``, plane by
+        plane."""
+        U, V = (factor.square().sum(-1).unflatten(1, (2, -1)).sum(1) for factor in (self.U, self.V))
+        return (U * V).sum() / 2
+
+
+class RootScores(nn.Module):
+    """``T'[c,a,b]`` (2.3.5): `none` N(0, 1) at the start, `uv` and `uvw` factors N(0, 1/r)."""
+
+    def __init__(self, section: Root, channels: int, labels: int) -> None:
+        super().__init__()
+        self.size = section.labels
+        form = section.decomposition
+        if isinstance(form, NoDecomposition):
+            self.T = nn.Parameter(torch.randn(channels, labels, section.labels))
+            return
+        each = (channels,) if isinstance(form, UVDecomposition) else ()
+        self.T = None
+        self.U = nn.Parameter(torch.randn(*each, form.rank, labels) * form.rank**-0.5)
+        self.V = nn.Parameter(torch.randn(*each, form.rank, section.labels) * form.rank**-0.5)
+        self.W = None if each else nn.Parameter(torch.randn(channels, form.rank) * form.rank**-0.5)
+
+    def dense(self) -> Float[Tensor, "c a e"]:
+        """``T'`` itself."""
+        if self.T is not None:
+            return self.T
+        if self.W is None:
+            return self.U.mT @ self.V
+        return torch.einsum("ra,re,cr->cae", self.U, self.V, self.W)
+
+
+class GlobalScores(nn.Module):
+    """``B[c,k,a]`` (B.3), N(0, 1/d) at the start; one channel where all share it (`single-split`).
+
+    Neural (B.3.1): ``B[c,k,a] = Σ_g P(F_k = g) T''[c,a,g]`` with learned label distributions of the m global features.
+    """
+
+    def __init__(self, section: Globals, channels: int, labels: int) -> None:
+        super().__init__()
+        self.kind = section.kind
+        channels = 1 if section.kind == "single-split" else channels
+        if section.parameterization == "direct":
+            self.B = nn.Parameter(torch.randn(channels, section.features, labels) * labels**-0.5)
+        else:
+            self.B = None
+            self.features = nn.Parameter(torch.randn(section.features, labels))
+            self.T = nn.Parameter(torch.randn(channels, labels, labels))
+
+    def dense(self) -> Float[Tensor, "c m a"]:
+        """``B`` itself."""
+        return self.features.softmax(-1) @ self.T.mT if self.B is None else self.B
+
+
+def ternary(section: ProbabilisticTransformer) -> Ternary:
+    """The ternary scores that a recipe's ``model`` section asks for."""
+    form, channels, labels = section.decomposition, section.channels, section.labels
+    buckets = bucket_count(section.distance)
+    if isinstance(form, NoDecomposition):
+        return Full(buckets, channels, labels, symmetric=section.symmetric)
+    if isinstance(form, RotaryDecomposition):
+        return Rotary(channels, labels, form.rank, form.base)
+    kind = UV if isinstance(form, UVDecomposition) else Shared if isinstance(form, SharedDecomposition) else UVW
+    return kind(buckets, channels, labels, form.rank, symmetric=section.symmetric)
+
+
+def bucket_count(distance: int | None) -> int:
+    """K: ``2γ + 2`` distance buckets, or one without distance (Eq. 10)."""
+    return 1 if distance is None else 2 * distance + 2
