@@ -1,0 +1,165 @@
+"""The benchmark runs, its baseline has the published sizes, and its FLOP formulas give the published figures."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from bench import encoder
+from bench.measure import Batch, steps
+from bench.report import GOALS, Cell, Report, markdown
+from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
+from bench.transformer import Transformer
+from support import ROOT, environment
+from torch.nn import functional
+
+SETTINGS = {setting.name: setting for setting in settings()}
+TINY = {setting.name: setting for setting in settings(tiny=True)}
+
+
+@pytest.mark.parametrize(("name", "published"), [("mlm-ptb", 23_809_408), ("pos-ud", 3_155_456), ("cogs", 100_000)])
+def test_the_transformer_has_the_published_number_of_parameters(name: str, published: int) -> None:
+    """The paper counts layers and positions, without word embeddings and output layer."""
+    sizes = SETTINGS[name].transformer
+    assert sum(parameter.numel() for parameter in Transformer(sizes).parameters()) == sizes.parameters() == published
+
+
+def test_the_formulas_give_the_published_flops() -> None:
+    ptb = SETTINGS["mlm-ptb"]
+    assert iteration_flops(ptb.model) == pytest.approx(25e6, rel=0.02)
+    assert 3 * flops(ptb.model) == pytest.approx(380e6, rel=0.02)
+    assert 3 * ptb.transformer.flops() == pytest.approx(140e6, rel=0.02)
+    assert flops(ptb.model) / ptb.transformer.flops() == pytest.approx(2.65, rel=0.02)
+    for variant in ptb.variants:
+        assert flops(ptb.section(variant)) == flops(ptb.model) / 8
+    cogs = SETTINGS["cogs"]
+    assert flops(cogs.model) / cogs.transformer.flops() == pytest.approx(6, rel=0.02)
+
+
+@pytest.mark.parametrize("name", TINY)
+def test_the_transformer_sees_no_padding(name: str) -> None:
+    torch.manual_seed(0)
+    made = Transformer(TINY[name].transformer).eval()
+    embedded = torch.randn(2, 5, 8)
+    mask = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
+    together = made(embedded, mask)
+    torch.testing.assert_close(together[0, :3], made(embedded[:1, :3], None)[0])
+    torch.testing.assert_close(together[1], made(embedded[1:], None)[0])
+
+
+def test_relative_positions_are_those_of_the_equation() -> None:
+    torch.manual_seed(0)
+    layer = Transformer(TINY["cogs"].transformer).eval().layers[0]
+    sizes, x = layer.sizes, torch.randn(12, 8)
+    query, key, value = layer.projections(x).view(12, 3, sizes.heads, sizes.head_size).unbind(1)
+    mixed = torch.zeros(12, sizes.heads, sizes.head_size)
+    for i in range(12):
+        for c in range(sizes.heads):
+            near = [layer.distances[max(-8, min(8, i - j)) + 8] for j in range(12)]
+            scores = torch.stack([query[i, c] @ (key[j, c] + near[j]) for j in range(12)]) * sizes.head_size**-0.5
+            mixed[i, c] = scores.softmax(0) @ value[:, c]
+    middle = layer.norms[0](x + layer.output(mixed.flatten(1)))
+    wanted = layer.norms[1](middle + layer.narrow(functional.relu(layer.widen(middle))))
+    torch.testing.assert_close(layer(x[None], None)[0], wanted)
+
+
+def test_the_stored_histogram_is_that_of_the_corpus(
+    corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROBTRANS_DATA", str(corpora))
+    read, source = sentence_lengths()
+    assert source == "read from the corpus"
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    assert sentence_lengths() == (read, "from the stored histogram")
+
+
+def test_batches_are_what_they_are_called(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    made = batches(sentence_lengths()[0], 4)
+    assert [len(one) for one in made["ragged"]] == [16] * 4
+    assert sum(len(one) * max(one) for one in made["bucketed"]) < 1.1 * sum(map(sum, made["bucketed"]))
+    assert sum(map(sum, made["bucketed"])) == pytest.approx(sum(map(sum, made["ragged"])), rel=0.25)
+    assert made["1x512"] == [[512]]
+    assert made["1x2048"] == [[2048]]
+
+
+def test_a_batch_reads_the_wanted_words_and_no_padding() -> None:
+    lengths = [3, 1, 40]
+    generator = torch.Generator().manual_seed(0)
+    masked = Batch(lengths, 0.3, generator, torch.device("cpu"))
+    assert masked.wanted is not None
+    assert bool((masked.mask | ~masked.wanted).all())
+    assert masked.rows.tolist() == masked.wanted.flatten().nonzero()[:, 0].tolist()
+    every = Batch(lengths, 1.0, generator, torch.device("cpu"))
+    assert every.wanted is None
+    assert len(every.rows) == every.words == 44
+
+
+def test_a_step_gives_a_gradient_to_all_parameters_and_to_the_words() -> None:
+    for name in ("plain", "banded", "linear", "shared", "rotary", "transformer", "fused"):
+        (step,) = steps(TINY["mlm-ptb"], name, [[9, 4]], torch.device("cpu"))
+        step()
+        for parameter in [step.unary, *step.encoder.parameters()]:
+            assert parameter.grad is not None, name
+            assert bool(parameter.grad.isfinite().all()), name
+            assert bool(parameter.grad.any()), name
+
+
+def test_goals_are_taken_round_by_round() -> None:
+    cells = {
+        name: Cell("mlm-ptb", "ragged", name, 1, 100, 200, 1e6, 1e5, seconds=seconds)
+        for name, seconds in {"plain": [4.0, 9.0, 10.0], "banded": [1.0, 2.0, 5.0]}.items()
+    }
+    report = Report({"device": "cpu"}, list(cells.values()), product_rates=[3e8, 1e8])
+    assert report.reached(GOALS[0]) == [4.0, 4.5, 2.0]
+    assert report.reached(GOALS[4]) == [1.0, 0.5, 0.2]
+    text = markdown(report)
+    assert "| a | mlm-ptb, ragged: time of plain / banded | 4 (2 - 4.5) | at least 4 | met |" in text
+    assert "| c | mlm-ptb, ragged: share of banded / product rate | 0.5 (0.2 - 1) | at least 0.6 | NOT MET |" in text
+
+
+def test_the_module_prints_tables(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("THP_MEM_ALLOC_ENABLE", "0")
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    threads = torch.get_num_threads()
+    options = ["--tiny", "--no-memory", "--rounds", "1", "--batches", "1", "--threads", "1"]
+    kinds = ["ragged", "1x512"]
+    options += ["--only", ",".join(kinds)]
+    try:
+        assert encoder.main([*options, "--json", str(tmp_path / "figures.json")]) == 0
+    finally:
+        torch.set_num_threads(threads)
+    printed = capsys.readouterr().out
+    found: dict[str, Any] = json.loads((tmp_path / "figures.json").read_text("utf-8"))
+    assert {(cell["setting"], cell["kind"]) for cell in found["cells"]} == {
+        (name, kind) for name in SETTINGS for kind in kinds
+    }
+    for cell in found["cells"]:
+        assert cell["failed"] is None
+        assert len(cell["seconds"]) == 1
+        assert f"## {cell['setting']}, {cell['kind']} (" in printed
+    assert {cell["competitor"] for cell in found["cells"]} == set(encoder.COMPETITORS)
+    assert printed.count("| a | ") == printed.count("| d | ") == 1
+
+
+def test_memory_is_measured_in_a_process_of_its_own() -> None:
+    command = [sys.executable, "-m", "tests.bench.encoder", "--tiny", "--threads", "1", "--one", "mlm-ptb/banded"]
+    child = subprocess.run(command, cwd=ROOT, env=environment(), input="[24, 9]", capture_output=True, text=True)
+    assert child.returncode == 0, child.stderr
+    assert 0 < json.loads(child.stdout)["peak_bytes"] < 2**28
+
+
+def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
+    with pytest.raises(SystemExit) as refused:
+        encoder.main(["--only", "mlm-ptb,raged"])
+    assert refused.value.code == 2
+    assert "there is no raged" in capsys.readouterr().err
