@@ -201,6 +201,18 @@ def evaluate(
     masks: Annotated[
         int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
     ] = None,
+    labels: Annotated[
+        bool,
+        typer.Option(
+            "--labels",
+            help="Also the words and tags of each latent label, ranked by what they add to the mutual information of "
+            "labels and words, and the strongest label pairs of each channel and distance bucket of T.",
+        ),
+    ] = False,
+    top: Annotated[
+        int | None,
+        typer.Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
+    ] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -208,9 +220,10 @@ def evaluate(
     from probtrans_cli.evaluate import evaluate as run  # noqa: PLC0415
     from probtrans_cli.report import evaluation_report  # noqa: PLC0415
 
+    _top_needs_labels(labels, top)
     result, failed = run(
         checkpoint, files or [], split=split, require=require or [], baselines=baselines, channel=channel,
-        iteration=iteration, decoder=decode, masks=masks, threads=threads,
+        iteration=iteration, decoder=decode, masks=masks, labels=labels, top=top, threads=threads,
     )  # fmt: skip
     console.result_json(result) if as_json or context.obj else console.result(evaluation_report(result))
     if failed is not None:
@@ -235,17 +248,24 @@ def parse(
     iteration: Iteration = None,
     decode: Decoder = None,
     probability: Annotated[bool, typer.Option("--prob", help="Show the probability of every arc.")] = False,
+    labels: Annotated[
+        bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
+    ] = False,
+    top: Annotated[
+        int | None, typer.Option("--top", min=1, metavar="N", help="With --labels: how many of a word; default: 3.")
+    ] = None,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of stdout.")] = None,
     threads: Threads = None,
 ) -> None:
     """Print the dependency trees that a model sees in text or CoNLL-U, in input order, as they are done."""
     from probtrans_cli.parse import parse as run  # noqa: PLC0415
 
+    _top_needs_labels(labels, top)
     if not files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     run(
         checkpoint, files or ["-"], form=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, output=output, threads=threads,
+        decoder=decode, probability=probability, labels=(top or 3) if labels else None, output=output, threads=threads,
     )  # fmt: skip
 
 
@@ -269,6 +289,11 @@ def export(
     else:
         difference = f"an output differs from {checkpoint}'s by {report['largest_difference']:.2g} at most"
         console.result(f"{out}: {report['bytes']:,} bytes; {difference}")
+
+
+def _top_needs_labels(labels: bool, top: int | None) -> None:
+    if top is not None and not labels:
+        raise UsageError("--top says how much --labels shows", hint=f"write --labels --top {top}, or leave it out")
 
 
 def _seeds(text: str | None) -> list[int] | None:

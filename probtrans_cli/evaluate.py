@@ -15,6 +15,7 @@ import numpy as np
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
+from probtrans_cli.labels import Types, describe, require_labels
 from probtrans_cli.model import Channel, Model, Reading
 from probtrans_cli.recipe import Tagging
 from probtrans_cli.report import flattened
@@ -92,9 +93,14 @@ def evaluate(
     iteration: int | None,
     decoder: decode.Method | None,
     masks: int | None,
+    labels: bool = False,
+    top: int | None = None,
     threads: int | None,
 ) -> tuple[dict[str, Any], RequirementNotMetError | None]:
     """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
+
+    ``labels``: also what the latent labels are about in what is scored, see :func:`probtrans_cli.labels.describe`; this
+    part stands in the report only, not in the file beside the checkpoint.
 
     Raises:
         UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
@@ -108,7 +114,10 @@ def evaluate(
         model.task.section = model.task.section.model_copy(update={"eval_masks": masks})
     every = channel == "all"
     reading = model.read(None if every else channel, iteration, decoder)
-    title, corpus = _corpus(model, files, split)
+    if labels:
+        require_labels(model)
+    types = Types.of(model) if labels else None
+    title, corpus = _corpus(model, files, split, types)
     scores: dict[str, Any] = dict(task_scores(model, corpus, final=True)) if _has_gold(model, corpus) else {}
     if has_trees(corpus):
         scores["trees"] = tree_scores(model, corpus, reading, baselines=baselines)
@@ -117,7 +126,7 @@ def evaluate(
                 one: tree_scores(model, corpus, model.read(one, reading.iteration, reading.decoder), baselines=False)
                 for one in [*map(str, range(model.recipe.model.channels)), "mean"]
             }
-    if not scores:
+    if not scores and not labels:
         raise DataError(
             f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
         )
@@ -126,6 +135,8 @@ def evaluate(
         beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
         path = beside / f"eval-{title}.json"
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+    if types is not None:
+        result |= describe(model, corpus, types, top)
     flat = flattened(scores)
     for text, (metric, sign, bound) in zip(require, requirements, strict=True):
         if metric not in flat:
@@ -145,8 +156,11 @@ def _requirement(text: str) -> tuple[str, str, float]:
     raise UsageError(f"--require {text!r} is not a comparison", hint="write --require 'accuracy>=0.91'")
 
 
-def _corpus(model: Model, files: Sequence[str], split: str | None) -> tuple[str, Split]:
-    """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels."""
+def _corpus(model: Model, files: Sequence[str], split: str | None, types: Types | None = None) -> tuple[str, Split]:
+    """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
+
+    ``types`` notes the sentences' words and tags.
+    """
     if files and split:
         raise UsageError("give either files or --split, not both")
     data = model.recipe.data
@@ -163,7 +177,8 @@ def _corpus(model: Model, files: Sequence[str], split: str | None) -> tuple[str,
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
-    return title, Split.encode(chain([first], sentences), model.vocabulary, model.labels)
+    every = chain([first], sentences)
+    return title, Split.encode(types.passing(every) if types else every, model.vocabulary, model.labels)
 
 
 def _has_gold(model: Model, corpus: Split) -> bool:

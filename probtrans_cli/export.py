@@ -13,8 +13,9 @@ import torch
 from probtrans_cli import __version__, checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.model import Model, weights_of
+from probtrans_cli.models.heads import Features
 
-PROBE_SENTENCES, PROBE_WORDS = 8, 12
+PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
 
 
 def export(name: str, out: Path, *, form: str, dtype: str) -> dict[str, Any]:
@@ -61,4 +62,9 @@ def _probe(model: Model) -> torch.Tensor:
     lengths = torch.arange(PROBE_SENTENCES) * (PROBE_WORDS - 1) // (PROBE_SENTENCES - 1) + 1
     mask = torch.arange(PROBE_WORDS) < lengths[:, None]
     ids, mask = (ids * mask).to(model.machine.device), mask.to(model.machine.device)
-    return model.network.encode(ids, mask).states.float().cpu()
+    of_words = None
+    if model.network.features is not None:
+        table = len(model.network.features.weight)
+        rows = torch.from_numpy(random.integers(0, table, ids.numel() * PROBE_FEATURES)).to(ids.device)
+        of_words = Features(rows, torch.arange(0, len(rows), PROBE_FEATURES, device=ids.device))
+    return model.network.encode(ids, mask, of_words).states.float().cpu()

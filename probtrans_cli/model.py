@@ -5,7 +5,7 @@ from __future__ import annotations
 import json
 import tempfile
 from collections.abc import Iterator
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
 from typing import Any, Literal
@@ -23,7 +23,7 @@ from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import Recipe, Runtime
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
 from probtrans_cli.runtime import Machine
-from probtrans_cli.tasks.base import Evaluation, Task, tensor
+from probtrans_cli.tasks.base import Evaluation, Task, entry_features, features, tensor
 from probtrans_cli.trees import decode
 
 Channel = int | Literal["mean"]
@@ -46,6 +46,20 @@ class Reading:
 
 
 @dataclass
+class WordBatch:
+    """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for.
+
+    ``arcs [b, T, h, n, n (+ root)]``: head marginals between words, every iteration.
+    ``labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty where not asked for.
+    """
+
+    indices: np.ndarray
+    mask: np.ndarray
+    arcs: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
+
+
+@dataclass
 class Model:
     """Everything that predicts. ``folder`` is the checkpoint it came from, None while it is being trained."""
 
@@ -63,7 +77,14 @@ class Model:
     def new(cls, recipe: Recipe, vocabulary: Vocabulary, labels: dict[str, list[str]], machine: Machine) -> Model:
         """A model with fresh weights, drawn from torch's default generator."""
         task = tasks.build(recipe.task, vocabulary, labels)
-        network = Network(vocabulary.size, models.build(recipe.model), task.outputs).to(machine.device)
+        network = Network(
+            vocabulary.size,
+            models.build(recipe.model, recipe.runtime.messages),
+            task.outputs,
+            feature_rows=0 if vocabulary.features is None else vocabulary.features.size,
+            tied=task.tied,
+            entries=entry_features(vocabulary) if task.tied else None,
+        ).to(machine.device)
         channel: Channel = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
         reading = Reading(channel, recipe.eval.iteration, recipe.eval.decode)
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
@@ -163,25 +184,36 @@ class Model:
         )
 
     @torch.no_grad()
-    def arcs(self, split: Split) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Head marginals of a split, batch by batch, from unmasked input.
-
-        Yields sentence indices [b], arcs [b, T, h, n, n (+ root)] between words, and the mask of real words [b, n].
-        """
+    def words(self, split: Split, *, arcs: bool = False, labels: bool = False) -> Iterator[WordBatch]:
+        """What the encoder says of a split's words, batch by batch, from unmasked input; only what is asked for."""
         self.network.eval()
         how = self.evaluation()
         for indices in how.over(split):
             ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
             with how.autocast():
-                arcs = self.network.encode(ids, ids != self.vocabulary.PAD, arcs=True).arcs
-            assert arcs is not None, "an encoder returns arcs when asked"
-            mask = split.padded("frequency", indices, -1) >= 0
-            values = arcs.float().cpu().numpy()
-            if split.has("first"):  # the first piece stands for the word
-                first = split.padded("first", indices, 0)[:, None, None]
-                values = np.take_along_axis(values, first[..., :, None], axis=-2)
-                values = np.take_along_axis(values, first[..., None, :], axis=-1)
-            yield indices, values, mask
+                of_words = features(split, indices, how.device)
+                encoded = self.network.encode(ids, ids != self.vocabulary.PAD, of_words, arcs=arcs)
+            batch = WordBatch(indices, split.padded("frequency", indices, -1) >= 0)
+            first = split.padded("first", indices, 0) if split.has("first") else None  # piece that stands for the word
+            if arcs:
+                assert encoded.arcs is not None, "an encoder returns arcs when asked"
+                batch.arcs = encoded.arcs.float().cpu().numpy()
+                if first is not None:
+                    words = first[:, None, None]
+                    batch.arcs = np.take_along_axis(batch.arcs, words[..., :, None], axis=-2)
+                    batch.arcs = np.take_along_axis(batch.arcs, words[..., None, :], axis=-1)
+            if labels:
+                states = encoded.states.float()
+                given = self.recipe.model.output == "probabilities"
+                batch.labels = (states if given else states.softmax(-1)).cpu().numpy()
+                if first is not None:
+                    batch.labels = np.take_along_axis(batch.labels, first[:, :, None], axis=1)
+            yield batch
+
+    def arcs(self, split: Split) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
+        """Head marginals of a split: sentence indices [b], arcs [b, T, h, n, n (+ root)] between words, mask [b, n]."""
+        for batch in self.words(split, arcs=True):
+            yield batch.indices, batch.arcs, batch.mask
 
     def trees(self, split: Split, reading: Reading) -> list[np.ndarray]:
         """Decoded heads of every sentence: 0 = root, 1..n."""

@@ -18,6 +18,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import UsageError
+from probtrans_cli.labels import as_misc, as_notes, as_records, most_probable, require_labels
 from probtrans_cli.model import Model, Reading
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
@@ -28,12 +29,16 @@ FIRST_CHUNK, LARGEST_CHUNK = 8, 512
 
 @dataclass(frozen=True)
 class Tree:
-    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs (1 for the root's)."""
+    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs (1 for the root's).
+
+    ``labels``: numbers [n, k] and probabilities [n, k] of each word's most probable latent labels, where asked for.
+    """
 
     sentence: Sentence
     heads: np.ndarray
     probabilities: np.ndarray
     reading: Reading
+    labels: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def parse(
@@ -46,10 +51,13 @@ def parse(
     iteration: int | None,
     decoder: decode.Method | None,
     probability: bool,
+    labels: int | None,
     output: Path | None,
     threads: int | None,
 ) -> None:
     """Parse files (`-` is stdin) and write the trees in a format to stdout or to ``output``.
+
+    ``labels``: also this many of every word's most probable latent labels.
 
     Raises:
         UsageError: options that do not go together.
@@ -58,6 +66,8 @@ def parse(
     if channel == "all" and form == "conllu":
         raise UsageError("CoNLL-U holds one tree a sentence", hint="give --channel K, or use -f jsonl or -f tree")
     model = Model.load(name, threads=threads)
+    if labels is not None:
+        require_labels(model)
     if channel == "all":
         readings = [model.read(str(one), iteration, decoder) for one in range(model.recipe.model.channels)]
     else:
@@ -65,7 +75,7 @@ def parse(
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last) if one.iteration == -1 else one for one in readings]
     sentences = (sentence for file in files for sentence in read(file, input_form))
-    portions = (parsed(model, chunk, readings) for chunk in chunks(sentences))
+    portions = (parsed(model, chunk, readings, labels) for chunk in chunks(sentences))
     if form == "svg":
         with writing(output):
             write_svg((tree for portion in portions for tree in portion), output, probability=probability)
@@ -150,12 +160,20 @@ def chunks(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
         size = min(2 * size, LARGEST_CHUNK)
 
 
-def parsed(model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading]) -> Iterator[Tree]:
-    """The trees of some sentences, in order; for each sentence one tree per reading."""
+def parsed(
+    model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], labels: int | None = None
+) -> Iterator[Tree]:
+    """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word."""
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
     empty = np.zeros(0, dtype=np.int64)
-    trees = [[Tree(sentence, empty, empty.astype(float), reading) for reading in readings] for sentence in sentences]
-    for indices, arcs, mask in model.arcs(corpus):
+    no_labels = None if labels is None else (empty[:, None], empty[:, None].astype(float))
+    trees = [
+        [Tree(sentence, empty, empty.astype(float), reading, no_labels) for reading in readings]
+        for sentence in sentences
+    ]
+    for batch in model.words(corpus, arcs=True, labels=labels is not None):
+        indices, arcs, mask = batch.indices, batch.arcs, batch.mask
+        best = None if labels is None else most_probable(batch.labels, labels)
         for number, reading in enumerate(readings):
             scores = decode.arc_scores(arcs, reading.channel, reading.iteration)
             decoded = decode.decode(scores, mask, reading.decoder)
@@ -164,15 +182,25 @@ def parsed(model: Model, sentences: Sequence[Sentence], readings: Sequence[Readi
                 words = np.arange(len(heads))
                 chosen = np.exp(scores[row, words, np.maximum(heads - 1, 0)])
                 probabilities = np.where(heads > 0, chosen, 1.0)
-                trees[index][number] = Tree(sentences[index], heads, probabilities, reading)
+                of_words = None if best is None else (best[0][row][mask[row]], best[1][row][mask[row]])
+                trees[index][number] = Tree(sentences[index], heads, probabilities, reading, of_words)
     for sentence_trees in trees:
         yield from sentence_trees
 
 
 def as_conllu(tree: Tree, *, probability: bool) -> str:
-    """The sentence's CoNLL-U with our HEAD and DEPREL; ``probability`` adds `Prob=` to MISC (none for the root)."""
-    misc = [f"Prob={p:.4f}" if head else "_" for head, p in zip(tree.heads, tree.probabilities, strict=True)]
-    lines = with_heads(tree.sentence, tree.heads.tolist(), None, misc if probability else None)
+    """The sentence's CoNLL-U with our HEAD and DEPREL; ``probability`` adds `Prob=` to MISC (none for the root).
+
+    Labels, where the tree has them, stand in MISC as `Labels=`.
+    """
+    misc: list[list[str]] = [[] for _ in tree.heads]
+    if probability:
+        for entries, head, p in zip(misc, tree.heads, tree.probabilities, strict=True):
+            entries.extend([f"Prob={p:.4f}"] if head else [])
+    if tree.labels is not None:
+        for entries, *best in zip(misc, *tree.labels, strict=True):
+            entries.append(as_misc(*best))
+    lines = with_heads(tree.sentence, tree.heads.tolist(), None, ["|".join(entries) for entries in misc])
     return "\n".join([*lines, "", ""])
 
 
@@ -183,6 +211,7 @@ def as_json(tree: Tree) -> str:
         tree.sentence.words, tree.heads.tolist(),
         [float(p) if head else None for head, p in zip(tree.heads, tree.probabilities, strict=True)],
         channel=reading.channel, iteration=reading.iteration, decode=reading.decoder,
+        extra=None if tree.labels is None else {"labels": as_records(*tree.labels)},
     )  # fmt: skip
     return line if line.endswith("\n") else line + "\n"
 
@@ -193,7 +222,8 @@ def drawing(tree: Tree, *, probability: bool, title: str = "") -> Drawing:
         Arc(number, int(head), float(p) if probability and head else None, tree.reading.channel)
         for number, (head, p) in enumerate(zip(tree.heads, tree.probabilities, strict=True), start=1)
     )
-    return Drawing(tuple(tree.sentence.words), arcs, title)
+    notes = () if tree.labels is None else as_notes(*tree.labels)
+    return Drawing(tuple(tree.sentence.words), arcs, title, notes)
 
 
 def as_picture(tree: Tree, *, probability: bool, several: bool) -> str:

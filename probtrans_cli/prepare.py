@@ -131,7 +131,12 @@ def open_prepared(folder: Path) -> Prepared:
 
 def _canonical(data: Data) -> dict[str, Any]:
     """The data section without the folder's own name, which changes nothing about its content."""
-    return data.model_dump(mode="json", exclude={"prepared"})
+    return data.model_dump(mode="json", exclude={"prepared": True, "vocabulary": _not_given(data)})
+
+
+def _not_given(data: Data) -> set[str]:
+    """Keys of the vocabulary section that are younger than the format: left out where they ask for nothing."""
+    return {"features"} if getattr(data.vocabulary, "features", None) is None else set()
 
 
 def _folder_of(recipe: Recipe) -> Path:
@@ -310,7 +315,7 @@ def _fingerprint(data: Data, sources: list[Source]) -> str:
     """One sha256 of all that determines the encoded corpus: the options and the bytes, not where they lie."""
     content = {
         "format": FORMAT,
-        "vocabulary": data.vocabulary.model_dump(mode="json"),
+        "vocabulary": data.vocabulary.model_dump(mode="json", exclude=_not_given(data)),
         "sources": [(source.split, format_of(source.path, data.format), source.sha256) for source in sources],
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from probtrans_cli.console import render
+from probtrans_cli.trees.layout import columns, visible
 
 SHARES = ("accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas")
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
@@ -129,6 +130,46 @@ def training_report(result: dict[str, Any]) -> str:
 
 def evaluation_report(result: dict[str, Any]) -> str:
     """What `eval` prints."""
-    return f"{result['checkpoint']}\n" + "".join(
-        split_report(name, scores) for name, scores in result["scores"].items()
+    text = f"{result['checkpoint']}\n" + "".join(
+        split_report(name, scores) for name, scores in result["scores"].items() if scores
     )
+    return text + (label_report(result) if "labels" in result else "")
+
+
+def label_report(result: dict[str, Any]) -> str:
+    """What `eval --labels` found: a line a label, then the pairs of every channel and bucket, labels with words."""
+    labels = result["labels"]
+    tags = [column for column in ("upos", "xpos") if any(column in label for label in labels)]
+    lines = [[f"{'label':>5}", " share", *tags, "words"]]
+    for label in labels:
+        cells = [_shares(label[column], "tag") for column in tags]
+        lines.append(
+            [f"{label['label']:>5}", f"{100 * label['share']:4.1f} %", *cells, _shares(label["words"], "word")]
+        )
+    text = "\nlatent labels, by expected share of the words; what goes with each, with its share of the label\n\n"
+    text += _aligned(lines)
+    if result["unused_labels"]:
+        unused = result["unused_labels"]
+        text += f"not used (less than one word in all): {len(unused)} labels: {' '.join(map(str, unused))}\n"
+    names = {label["label"]: " ".join(visible(word["word"]) for word in label["words"][:3]) for label in labels}
+    text += "\nstrongest pairs in the ternary scores T: score, label of the word, label of its head\n"
+    for group in result["pairs"]:
+        text += f"\nchannel {group['channel']}, {group['bucket']}\n"
+        text += _aligned(
+            [
+                [f"{pair['score']:+8.2f}", *(f"{pair[side]:>3} ({names[pair[side]]})" for side in ("child", "head"))]
+                for pair in group["pairs"]
+            ]
+        )
+    return text
+
+
+def _shares(entries: Sequence[dict[str, Any]], one: str) -> str:
+    return "  ".join(f"{visible(entry[one])} {entry['share']:.2f}".replace(" 0.", " .") for entry in entries)
+
+
+def _aligned(lines: Sequence[Sequence[str]]) -> str:
+    """Lines of cells as columns, the last one as wide as it likes: it is never cut, for nothing stands behind it."""
+    widths = [max(map(columns, column)) for column in zip(*lines, strict=True)]
+    cells = ([cell + " " * (width - columns(cell)) for cell, width in zip(line, widths, strict=True)] for line in lines)
+    return "".join("  ".join(line).rstrip() + "\n" for line in cells)

@@ -25,8 +25,14 @@ VARIANTS = {
         "save.every_steps=3",
         "optim.kind=adamw",
         "train.patience=4",
+        "task.output=tied",
     ),
-    "tagging": (*MANY, "task={kind: tagging, word_dropout: 1.0}", "eval.every_steps=null"),
+    "tagging": (
+        *MANY,
+        "task={kind: tagging, word_dropout: 1.0}",
+        "data.vocabulary={kind: words, features: {rows: 100}}",
+        "eval.every_steps=null",
+    ),
 }
 KILLS = 5  # of every variant
 

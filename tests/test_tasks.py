@@ -18,7 +18,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.heads import Features, Network
 from probtrans_cli.recipe import MaskedLanguageModel, SubwordVocabulary, Tagging, WordVocabulary
 from probtrans_cli.tasks.base import Evaluation
 from probtrans_cli.tasks.mlm import EVALUATION_SEED, MaskedLanguageModelling
@@ -74,7 +74,9 @@ class Spy(torch.nn.Module):
         self.outputs = outputs
         self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def forward(self, ids: torch.Tensor, mask: torch.Tensor, at: torch.Tensor) -> torch.Tensor:
+    def forward(
+        self, ids: torch.Tensor, mask: torch.Tensor, at: torch.Tensor, features: Features | None = None
+    ) -> torch.Tensor:
         self.seen.append((ids.clone(), at.clone()))
         return torch.zeros(int(at.sum()), self.outputs, requires_grad=True)
 

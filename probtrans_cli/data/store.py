@@ -7,6 +7,8 @@ frequency  word           int32  count of the word in the training file
 upos xpos  word           int16  label ids; -1 = no label, or one that the training file does not have
 heads      word           int16  0 = root, 1..n; -1 = the sentence has no tree
 punct      word           bool   UPOS is PUNCT or SYM
+widths     word           int16  number of the word's features (vocabularies with features only)
+features   feature        int32  feature rows of all words, one word after the other (vocabularies with features only)
 
 A column that the source does not have is not there.
 """
@@ -15,6 +17,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -37,6 +40,8 @@ _TYPES: dict[str, tuple[str, Any]] = {
     "xpos": ("h", pa.int16()),
     "heads": ("h", pa.int16()),
     "punct": ("b", pa.bool_()),
+    "widths": ("h", pa.int16()),
+    "features": ("i", pa.int32()),
 }
 _MISSING = {"upos": -1, "xpos": -1, "heads": -1, "punct": 0}
 _PUNCTUATION = ("PUNCT", "SYM")
@@ -74,6 +79,10 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     }
     if isinstance(vocabulary, Subwords):
         row["first"] = first
+    if vocabulary.features is not None:
+        of_words = [vocabulary.features.rows(word) for word in sentence.words]
+        row["widths"] = [len(rows) for rows in of_words]
+        row["features"] = list(chain.from_iterable(of_words))
     for column, tags in (("upos", sentence.upos), ("xpos", sentence.xpos)):
         known = ids.get(column, {})
         row[column] = None if tags is None else [known.get(tag, -1) for tag in tags]
@@ -187,6 +196,16 @@ class Split:
             [b, n] with n the longest of these sentences; int64, or bool for ``punct``.
         """
         return _padded(*self._columns[name], indices, fill)
+
+    def features(self, indices: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
+        """Gather the features of sentences.
+
+        Returns:
+            The feature rows of all words of these sentences [m], in order, and for every position how many of them
+            are its own [b, n]; zero behind a sentence's end.
+        """
+        rows = [self.row("features", int(index)) for index in indices]
+        return np.concatenate(rows).astype(np.int64), self.padded("widths", indices, 0)
 
     def padded_values(self, values: NDArray[Any], indices: NDArray[np.integer], fill: float) -> NDArray[Any]:
         """Gather ``values``, one for each id of the whole split, like :meth:`padded`; the result has their type."""

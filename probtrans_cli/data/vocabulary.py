@@ -14,8 +14,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import Any, ClassVar, Protocol
 
+from probtrans_cli.data.features import HashedFeatures
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe import SubwordVocabulary, WordFeatures, WordVocabulary
 
 PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")
@@ -35,6 +36,10 @@ class Vocabulary(Protocol):
     PAD: ClassVar[int]
     UNKNOWN: ClassVar[int]
     MASK: ClassVar[int]
+
+    @property
+    def features(self) -> HashedFeatures | None:
+        """Features of the spelling of words; None without."""
 
     @property
     def size(self) -> int:
@@ -60,12 +65,21 @@ class Words:
     UNKNOWN: ClassVar[int] = UNKNOWN
     MASK: ClassVar[int] = MASK
 
-    def __init__(self, words: Sequence[str], counts: Sequence[int], *, lowercase: bool, digits: bool) -> None:
+    def __init__(
+        self,
+        words: Sequence[str],
+        counts: Sequence[int],
+        *,
+        lowercase: bool,
+        digits: bool,
+        features: WordFeatures | None = None,
+    ) -> None:
         """``words`` are normalised, without the specials; ``counts`` are their training counts."""
         self.words = list(words)
         self.counts = list(counts)
         self.lowercase = lowercase
         self.digits = digits
+        self.features = None if features is None else HashedFeatures(features)
         self._ids = {word: id for id, word in enumerate(self.words, start=len(SPECIALS))}
 
     @property
@@ -89,7 +103,9 @@ class Words:
 
     def save(self, folder: Path) -> None:
         """Write ``vocabulary.json``."""
-        options = {"lowercase": self.lowercase, "digits": self.digits}
+        options: dict[str, Any] = {"lowercase": self.lowercase, "digits": self.digits}
+        if self.features is not None:
+            options["features"] = self.features.section.model_dump(mode="json")
         _write(folder, {"kind": "words", "options": options, "words": self.words, "counts": self.counts})
 
     def _normalise(self, word: str) -> str:
@@ -102,6 +118,7 @@ class Subwords:
     PAD: ClassVar[int] = PAD
     UNKNOWN: ClassVar[int] = UNKNOWN
     MASK: ClassVar[int] = MASK
+    features: ClassVar[None] = None
 
     def __init__(self, model: bytes, counts: dict[str, int], *, lowercase: bool) -> None:
         """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
@@ -185,7 +202,7 @@ def _build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) ->
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
     words, kept_counts = zip(*kept, strict=True)
-    return Words(words, kept_counts, lowercase=section.lowercase, digits=section.digits)
+    return Words(words, kept_counts, lowercase=section.lowercase, digits=section.digits, features=section.features)
 
 
 def _build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]]) -> Subwords:
@@ -260,7 +277,9 @@ def load_vocabulary(folder: Path) -> Vocabulary:
         if content["format"] != 1 or len(words) != len(counts):
             raise ValueError("wrong format or length")
         if content["kind"] == "words":
-            return Words(words, counts, **options)
+            features = options.pop("features", None)
+            section = None if features is None else WordFeatures.model_validate(features)
+            return Words(words, counts, **options, features=section)
         path = folder / SUBWORDS_FILE
         return Subwords(path.read_bytes(), dict(zip(words, counts, strict=True)), **options)
     except OSError as error:

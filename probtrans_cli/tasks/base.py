@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
+from itertools import chain
 from typing import ClassVar, NamedTuple
 
 import numpy as np
@@ -11,7 +12,8 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.data.store import Split
-from probtrans_cli.models.heads import Network
+from probtrans_cli.data.vocabulary import SPECIALS, Vocabulary
+from probtrans_cli.models.heads import Features, Network
 
 
 class Loss(NamedTuple):
@@ -44,6 +46,11 @@ class Task(ABC):
     def outputs(self) -> int:
         """Size of the output layer."""
 
+    @property
+    def tied(self) -> bool:
+        """Whether the outputs are the vocabulary, scored by the unary scores."""
+        return False
+
     @abstractmethod
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss of the sentences ``indices``; random choices come from torch's default CPU generator."""
@@ -56,3 +63,22 @@ class Task(ABC):
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
     """A numpy batch on the device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+
+
+def features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:
+    """The features of the words of a batch; None where the vocabulary has none."""
+    if not split.has("widths"):
+        return None
+    rows, widths = split.features(indices)
+    return Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))
+
+
+def entry_features(vocabulary: Vocabulary) -> Features | None:
+    """The features of the vocabulary's own entries, as they are spelled there; the specials have none."""
+    if vocabulary.features is None:
+        return None
+    names = map(vocabulary.decode, range(len(SPECIALS), vocabulary.size))
+    of_entries = [*[()] * len(SPECIALS), *map(vocabulary.features.rows, names)]
+    widths = np.array([len(rows) for rows in of_entries])
+    rows = np.fromiter(chain.from_iterable(of_entries), dtype=np.int64)
+    return Features(torch.from_numpy(rows), torch.from_numpy(np.cumsum(widths) - widths))

@@ -12,9 +12,9 @@ from torch.nn import functional
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.heads import Features, Network
 from probtrans_cli.recipe import MaskedLanguageModel
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, tensor
+from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
 EVALUATION_SEED = 20_230_000
@@ -38,16 +38,22 @@ class MaskedLanguageModelling(Task):
         """One score per vocabulary entry."""
         return self.size
 
-    def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor) -> Loss:
-        """Cross entropy at the words hidden by a uniform ``draw [b, n]``."""
+    @property
+    def tied(self) -> bool:
+        """Whether the recipe wants the output layer tied to the unary scores."""
+        return self.section.output == "tied"
+
+    def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor, of_words: Features | None) -> Loss:
+        """Cross entropy at the words hidden by a uniform ``draw [b, n]``; ``of_words``: features before hiding."""
         hidden = (draw < self.section.mask_rate) & (ids != self.pad) & (ids != self.unknown)
-        scores = network(ids.masked_fill(hidden, self.mask), ids != self.pad, hidden)
+        scores = network(ids.masked_fill(hidden, self.mask), ids != self.pad, hidden, of_words)
         return Loss(functional.cross_entropy(scores.float(), ids[hidden], reduction="sum"), hidden.sum())
 
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss with masks drawn afresh."""
         ids = tensor(split.padded("ids", indices, self.pad), device)
-        return self._hidden_loss(network, ids, torch.rand(ids.shape).to(device))
+        of_words = features(split, indices, device)
+        return self._hidden_loss(network, ids, torch.rand(ids.shape).to(device), of_words)
 
     @torch.no_grad()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
@@ -77,7 +83,7 @@ class MaskedLanguageModelling(Task):
             ids = tensor(split.padded("ids", indices, self.pad), how.device)
             draw = tensor(split.padded_values(uniform, indices, 1.0), how.device)
             with how.autocast():
-                loss = self._hidden_loss(network, ids, draw)
+                loss = self._hidden_loss(network, ids, draw, features(split, indices, how.device))
             total += float(loss.total)
             count += float(loss.number)
         return total, count

@@ -11,7 +11,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import Tagging
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, tensor
+from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
 
 NO_LABEL = -2  # padding; -1 is a label that the training file does not have: never predicted, counted as wrong
 
@@ -34,14 +34,14 @@ class WordTagging(Task):
 
     def _scores(self, network: Network, split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Tensor:
         """Tag scores ``[words, tags]`` at the words where ``at [b, w]`` is True, read at the word's first piece."""
-        if not split.has("first"):
-            scores: Tensor = network(ids, ids != self.pad, at)
-            return scores
-        first = tensor(split.padded("first", indices, 0), ids.device)
-        states = network.encode(ids, ids != self.pad).states
-        words = states.gather(1, first[:, :, None].expand(-1, -1, states.shape[-1]))
-        at_words: Tensor = network.output(words[at])
-        return at_words
+        if split.has("first"):
+            first = tensor(split.padded("first", indices, 0), ids.device)
+            sentences, _ = at.nonzero(as_tuple=True)
+            at_pieces = torch.zeros_like(ids, dtype=torch.bool)
+            at_pieces[sentences, first[at]] = True
+            at = at_pieces
+        scores: Tensor = network(ids, ids != self.pad, at, features(split, indices, ids.device))
+        return scores
 
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss, summed over words, or summed over sentences of means over words."""

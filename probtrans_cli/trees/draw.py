@@ -12,6 +12,7 @@ import re
 import shutil
 from collections.abc import Mapping, Sequence
 from html import escape
+from itertools import zip_longest
 
 import numpy as np
 
@@ -31,8 +32,9 @@ ASCII_BOX = {UP | DOWN: "|", LEFT | RIGHT: "-", DOWN | RIGHT: ".", DOWN | LEFT: 
 def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = None) -> str:
     """The tree in box-drawing characters, no newline at the end; with ``ascii_only`` every character is ASCII.
 
-    Arcs stand above the words, the arrow at the dependent, each word's probability below it. Where that is wider than
-    ``width`` columns (default: the terminal's, or 100) the tree is indented instead, with the word numbers at the left.
+    Arcs stand above the words, the arrow at the dependent, each word's probability and notes below it. Where that is
+    wider than ``width`` columns (default: the terminal's, or 100) the tree is indented instead, with the word numbers
+    at the left.
     """
     room = width if width is not None else shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
     lines = _arcs_above(drawing, ascii_only=ascii_only)
@@ -49,9 +51,12 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
         return ["(empty sentence)"]
     heights = levels(drawing.arcs)
     at = ends(drawing, heights)
-    below = _below(drawing)
+    below = _below(drawing, ascii_only=ascii_only)
     roots = {arc.dependent for arc in drawing.arcs if arc.head == 0}
-    cells = [max(columns(word), len(at[i]), len(below[i]), 4 if i + 1 in roots else 1) for i, word in enumerate(words)]
+    cells = [
+        max(len(at[i]), 4 if i + 1 in roots else 1, columns(word), *(columns(row[i]) for row in below))
+        for i, word in enumerate(words)
+    ]
     starts = [sum(cells[:i]) + 2 * i for i in range(len(cells))]
     slot = {  # column of each end: (word, arc)
         (i + 1, arc): starts[i] + (cells[i] - len(at[i])) // 2 + order
@@ -83,19 +88,24 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
         picture[-1][slot[arc.dependent, index]] = "v" if ascii_only else "▼"
     rows = ["".join(label)] if roots else []
     rows += ["".join(line) for line in picture] if drawing.arcs else []
-    rows.append("  ".join(_centred(word, cell) for word, cell in zip(words, cells, strict=True)))
-    if any(below):
-        rows.append("  ".join(_centred(text, cell) for text, cell in zip(below, cells, strict=True)))
+    for texts in (words, *below):
+        rows.append("  ".join(_centred(text, cell) for text, cell in zip(texts, cells, strict=True)))
     return rows
 
 
-def _below(drawing: Drawing) -> list[str]:
-    """Probability of each word's arc; nothing where words have several arcs, as it would not be clear whose it is."""
-    texts = [""] * len(drawing.words)
+def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
+    """The rows below the words, where there is something in them: probabilities of the words' arcs, then notes.
+
+    No probabilities where words have several arcs, as it would not be clear whose they are.
+    """
+    count = len(drawing.words)
+    probabilities = [""] * count
     if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
         for arc in drawing.arcs:
-            texts[arc.dependent - 1] = _probability(arc.probability)
-    return texts
+            probabilities[arc.dependent - 1] = _probability(arc.probability)
+    notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
+    rows = [probabilities, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
+    return [row for row in rows if any(row)]
 
 
 def _probability(value: float | None) -> str:
@@ -121,6 +131,7 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
             children.setdefault(arc.head, []).append(arc.dependent)
     digits = len(str(len(drawing.words)))
     lines: list[str] = []
+    numbers: list[int] = []  # of the words, line by line
     drawn: set[int] = set()
 
     def draw(top: int, note: str) -> None:
@@ -132,6 +143,7 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
             word = visible(drawing.words[number - 1], ascii_only=ascii_only)
             tail = f"  {_probability(arc.probability)}" if arc else ""
             lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
+            numbers.append(number)
             below = [child for child in children.get(number, []) if child != top]
             for order, child in reversed(list(enumerate(below))):
                 final = order + 1 == len(below)
@@ -150,7 +162,11 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
                 number = arc_of[number].head  # noqa: PLW2901
             top = min(seen[seen.index(number) :])
             draw(top, f"  (circle: head is {arc_of[top].head})")
-    return lines
+    if not drawing.notes:
+        return lines
+    widest = max(map(columns, lines), default=0)
+    notes = ["".join(f"  {visible(text, ascii_only=ascii_only)}" for text in drawing.notes[n - 1]) for n in numbers]
+    return [line + " " * (widest - columns(line)) + note for line, note in zip(lines, notes, strict=True)]
 
 
 # --- SVG ---
@@ -161,6 +177,7 @@ DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 4", "9 3 2 3 2 3", "1 5")
 INK = "#1A1A1A"
 FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 STEP, SLOT, MARGIN, CELL, WORD_SIZE, LABEL_SIZE, ARROW = 27.0, 11.0, 14.0, 46.0, 15, 10, 7.0
+NOTE, NOTE_STEP = LABEL_SIZE / WORD_SIZE, 13.0
 NARROW, BROAD = frozenset("iljtfrI.,;:'|!()[]{} "), frozenset("mwMW@%")
 
 
@@ -173,7 +190,11 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
     words = [visible(word) for word in drawing.words]
     heights = levels(drawing.arcs)
     at = ends(drawing, heights)
-    widths = [max(_text_width(word) + 16, SLOT * len(at[i]) + 10, CELL) for i, word in enumerate(words)]
+    notes = [[visible(text) for text in texts] for texts in drawing.notes or [()] * len(words)]
+    widths = [
+        max(_text_width(word) + 16, SLOT * len(at[i]) + 10, CELL, *(NOTE * _text_width(text) + 16 for text in notes[i]))
+        for i, word in enumerate(words)
+    ]
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
     channels = sorted({arc.channel for arc in drawing.arcs}, key=lambda c: (isinstance(c, str), str(c).zfill(9)))
     legend = channels if len(channels) > 1 else []
@@ -186,7 +207,7 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
     )
     rises = [_rise(drawing, heights, index) for index in range(len(drawing.arcs))]
     base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
-    height = base + 30.0 + (24.0 if legend else 0.0)
+    height = base + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
 
     def place(word: int, index: int) -> float:
         order = at[word - 1].index(index) - (len(at[word - 1]) - 1) / 2
@@ -208,6 +229,12 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
         f'<text x="{_number(width - x if right_to_left else x)}" y="{_number(base + 18)}" font-size="{WORD_SIZE}" '
         f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
         for x, word in zip(centres, words, strict=True)
+    ]
+    shown += [
+        f'<text x="{_number(width - x if right_to_left else x)}" y="{_number(base + 20 + NOTE_STEP * line)}" '
+        f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
+        for x, texts in zip(centres, notes, strict=True)
+        for line, text in enumerate(texts, start=1)
     ]
     size = f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}"'
     head = [

@@ -23,13 +23,19 @@ class Arc:
 
 @dataclass(frozen=True)
 class Drawing:
-    """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc."""
+    """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc.
+
+    ``notes``: for every word lines that stand below it; or none at all.
+    """
 
     words: tuple[str, ...]
     arcs: tuple[Arc, ...]
     title: str = ""
+    notes: tuple[tuple[str, ...], ...] = ()
 
     def __post_init__(self) -> None:
+        if self.notes and len(self.notes) != len(self.words):
+            raise ValueError(f"notes for {len(self.notes)} of {len(self.words)} words")
         for arc in self.arcs:
             if not (1 <= arc.dependent <= len(self.words) and 0 <= arc.head <= len(self.words)):
                 raise ValueError(f"{arc} is outside a sentence of {len(self.words)} words")

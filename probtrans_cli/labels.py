@@ -1,0 +1,286 @@
+"""What a model's latent labels are about: the most probable labels of words, and the words, tags and pairs of labels.
+
+The label distribution of a word is that after the last iteration, from unmasked input (Wu & Tu 2023, section 2.2). Over
+the words ``i`` of a corpus, with word types (or tags) ``w``:
+
+    N(a, w) = Σ_{i: w_i = w} Q_i(a)                       expected count of a label with a type: ``counts [w, a]``
+    share   = N(a, w) / N(a)                              how much of the label is this type
+    pmi     = log2 [ N(a, w) N / (N(a) N(w)) ]            how much more often they meet than by chance, in bits
+
+Types are ranked by ``share × pmi``, what each adds to the mutual information of the label and the types. By share alone
+the most frequent words would lead for every label, by pmi alone words that occur once; this needs no least count.
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Any
+
+import numpy as np
+
+from probtrans_cli.data.vocabulary import normalise
+from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe_model import ProbabilisticTransformer
+
+if TYPE_CHECKING:
+    from probtrans_cli.data.sentence import Sentence
+    from probtrans_cli.data.store import Split
+    from probtrans_cli.model import Model
+
+COLUMNS = {"words": "word", "upos": "tag", "xpos": "tag"}
+LEAST_COUNT = 1.0  # a label with less than one word of a corpus, all words together, counts as not used
+ROTARY_DISTANCES = (-3, -2, -1, 1, 2, 3)  # rotary scores have no buckets: these distances stand for all
+
+
+@dataclass(frozen=True)
+class Sizes:
+    """How much is listed: words and tags of a label, pairs of a channel and bucket."""
+
+    words: int = 8
+    tags: int = 3
+    pairs: int = 3
+
+    @classmethod
+    def of(cls, top: int | None) -> Sizes:
+        """The defaults, or ``top`` words and pairs. (Of tags three say it all, and more would push the words aside.)"""
+        return cls() if top is None else cls(words=top, pairs=top)
+
+
+def require_labels(model: Model) -> None:
+    """Refuse a model whose words have no latent labels.
+
+    Raises:
+        UsageError: it is not a probabilistic transformer.
+    """
+    if not isinstance(model.recipe.model, ProbabilisticTransformer):
+        raise UsageError(
+            f"--labels: a model of kind {model.recipe.model.kind} has no latent labels",
+            hint="leave it out, or give a model of kind probabilistic",
+        )
+
+
+def most_probable(distributions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
+    """The ``count`` most probable labels of ``distributions [..., d]``, first the best, ties by number.
+
+    Returns label numbers and their probabilities, both ``[..., min(count, d)]``.
+    """
+    labels = np.argsort(-distributions, axis=-1, kind="stable")[..., :count]
+    return labels, np.take_along_axis(distributions, labels, axis=-1)
+
+
+# --- words and tags of a corpus -----------------------------------------------------------------------------------
+
+
+@dataclass
+class Column:
+    """One column of a corpus, type by type: ``values`` has the index in ``names`` for every word, -1 for none."""
+
+    names: dict[str, int] = field(default_factory=dict)
+    values: array[int] = field(default_factory=lambda: array("i"))
+
+    def add(self, texts: Iterable[str], none: str | None = None) -> None:
+        """Append words or tags; a text ``none`` stands for none."""
+        names = self.names
+        self.values.extend(-1 if text == none else names.setdefault(text, len(names)) for text in texts)
+
+
+class Types:
+    """The words and tags of all sentences that pass through, in order; words as the vocabulary normalises them."""
+
+    def __init__(self, normalise: Callable[[str], str] = str) -> None:
+        self.normalise = normalise
+        self.columns = {name: Column() for name in COLUMNS}
+
+    @classmethod
+    def of(cls, model: Model) -> Types:
+        """Types for a model: words that its vocabulary's options make the same are one type."""
+        section = model.recipe.data.vocabulary
+        digits = getattr(section, "digits", False)
+        return cls(lambda word: normalise(word, lowercase=section.lowercase, digits=digits))
+
+    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """The same sentences, noted as they pass."""
+        for sentence in sentences:
+            no_tags = ["_"] * len(sentence.words)
+            self.columns["words"].add(map(self.normalise, sentence.words))
+            self.columns["upos"].add(sentence.upos or no_tags, none="_")
+            self.columns["xpos"].add(sentence.xpos or no_tags, none="_")
+            yield sentence
+
+
+def expected_counts(
+    types: Types, words: Sequence[int], batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], labels: int
+) -> dict[str, np.ndarray]:
+    """``N(a, w)`` for every column of the corpus: ``[types, labels]``, summed batch by batch.
+
+    ``words`` has the number of words of every sentence; a batch has sentence indices [b], label distributions
+    [b, n, labels] of their words, and the mask of real words [b, n].
+    """
+    starts = np.concatenate([[0], np.cumsum(words)]).astype(np.int64)
+    values = {name: np.asarray(column.values, dtype=np.int64) for name, column in types.columns.items()}
+    counts = {name: np.zeros((len(column.names), labels)) for name, column in types.columns.items()}
+    for indices, distributions, mask in batches:
+        real = distributions[mask]
+        where = (starts[indices][:, None] + np.arange(mask.shape[1]))[mask]
+        for name, table in counts.items():
+            _add_by_type(table, values[name][where], real)
+    return counts
+
+
+def _add_by_type(table: np.ndarray, types: np.ndarray, rows: np.ndarray) -> None:
+    """Add each row of ``rows [m, labels]`` to the row of its type; type -1 is left out."""
+    order = np.argsort(types, kind="stable")
+    order = order[np.searchsorted(types[order], 0) :]
+    if len(order):
+        found, starts = np.unique(types[order], return_index=True)
+        table[found] += np.add.reduceat(rows[order].astype(table.dtype), starts, axis=0)
+
+
+@dataclass(frozen=True)
+class Association:
+    """Types that a label goes with, the most associated first; see the module's text for the numbers."""
+
+    types: np.ndarray
+    share: np.ndarray
+    pmi: np.ndarray
+
+
+def associations(counts: np.ndarray, labels: Sequence[int], size: int) -> Iterator[Association]:
+    """For each of ``labels``, the types of ``counts [types, d]`` that go with it more than by chance, at most ``size``.
+
+    A label that no word with a type has goes with none.
+    """
+    by_type = counts.sum(1)
+    total = by_type.sum()
+    for label in labels:
+        joint = counts[:, label]
+        mass = joint.sum()
+        seen = np.flatnonzero(joint > 0)  # so that mass > 0 wherever it divides
+        share = joint[seen] / mass
+        pmi = np.log2(share * total / by_type[seen])
+        best = np.argsort(-(share * pmi), kind="stable")[:size]
+        best = best[pmi[best] > 0]
+        yield Association(seen[best], share[best], pmi[best])
+
+
+# --- pairs of labels ----------------------------------------------------------------------------------------------
+
+
+def bucket_names(distance: int | None) -> list[str]:
+    """The distance buckets of Eq. 10 as a reader thinks of them: where the head is, seen from the word (x = i - j)."""
+    if distance is None:
+        return ["head at any distance"]
+    beyond = f"more than {distance} " if distance else ""
+    near = [distance_name(x) for x in range(-distance, distance + 1) if x]
+    return [f"head {beyond}to the right", *near, f"head {beyond}to the left"]
+
+
+def distance_name(x: int) -> str:
+    """``x = i - j``, child minus head: positive where the head stands to the left."""
+    return f"head {abs(x)} to the {'left' if x > 0 else 'right'}"
+
+
+def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[tuple[int, int, float]]:
+    """The ``size`` largest entries of one matrix ``scores [d, d]`` of ``T``: child's label, head's label, score.
+
+    Only of labels in ``used``: training has not moved the scores of others far from their random start.
+    """
+    part = scores[np.ix_(used, used)].ravel()
+    size = min(size, len(part))
+    largest = np.argpartition(-part, size - 1)[:size] if size else np.zeros(0, dtype=np.int64)
+    largest = largest[np.lexsort((largest, -part[largest]))]
+    return [(used[at // len(used)], used[at % len(used)], float(part[at])) for at in largest.tolist()]
+
+
+def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any]]:
+    """The strongest label pairs of every channel and distance bucket of ``T``, for JSON."""
+    section, encoder = model.recipe.model, model.network.encoder
+    if section.decomposition.kind == "rotary":
+        names = [distance_name(x) for x in ROTARY_DISTANCES]
+        scores = encoder.ternary_scores(distances=ROTARY_DISTANCES)
+    else:
+        names = bucket_names(section.distance)
+        scores = encoder.ternary_scores()
+    table = scores.detach().float().cpu().numpy()
+    return [
+        {
+            "channel": channel,
+            "bucket": name,
+            "pairs": [
+                {"child": child, "head": head, "score": round(score, 6)}
+                for child, head, score in strongest_pairs(table[bucket, channel], used, size)
+            ],
+        }
+        for channel in range(table.shape[1])
+        for bucket, name in enumerate(names)
+    ]
+
+
+# --- the whole ----------------------------------------------------------------------------------------------------
+
+
+def describe(model: Model, corpus: Split, types: Types, top: int | None) -> dict[str, Any]:
+    """What `eval --labels` finds in a corpus, for JSON: ``labels``, ``unused_labels`` and ``pairs``.
+
+    ``labels``: by falling share of the words; each with its expected ``count``, ``share`` of all words, and the
+    ``words`` and, where the corpus has them, ``upos`` and ``xpos`` that go with it. ``unused_labels``: numbers of those
+    with less than ``LEAST_COUNT`` words. ``pairs``: of the used labels, by channel and bucket. ``types`` are those of
+    ``corpus``; ``top`` as in :meth:`Sizes.of`.
+    """
+    sizes = Sizes.of(top)
+    batches = ((batch.indices, batch.labels, batch.mask) for batch in model.words(corpus, labels=True))
+    counts = expected_counts(types, corpus.words.tolist(), batches, model.recipe.model.labels)
+    mass = counts["words"].sum(0)
+    order = np.argsort(-mass, kind="stable")
+    used = [int(label) for label in order if mass[label] >= LEAST_COUNT]
+    labels: list[dict[str, Any]] = [
+        {"label": label, "count": round(float(mass[label]), 3), "share": round(float(mass[label] / mass.sum()), 6)}
+        for label in used
+    ]
+    for column, one in COLUMNS.items():
+        names = list(types.columns[column].names)
+        if names:
+            found = associations(counts[column], used, sizes.words if column == "words" else sizes.tags)
+            for entry, association in zip(labels, found, strict=True):
+                entry[column] = _entries(one, names, counts[column][:, entry["label"]], association)
+    return {
+        "labels": labels,
+        "unused_labels": sorted(set(range(len(mass))) - set(used)),
+        "pairs": pairs_of(model, used, sizes.pairs),
+    }
+
+
+def _entries(one: str, names: Sequence[str], counts: np.ndarray, found: Association) -> list[dict[str, Any]]:
+    return [
+        {
+            one: names[type],
+            "count": round(float(counts[type]), 3),
+            "share": round(float(share), 6),
+            "pmi": round(float(pmi), 3),
+        }
+        for type, share, pmi in zip(found.types.tolist(), found.share, found.pmi, strict=True)
+    ]
+
+
+def as_misc(labels: Sequence[int] | np.ndarray, probabilities: Sequence[float] | np.ndarray) -> str:
+    """A word's labels as an entry of MISC, whose entries `|` separates: ``Labels=17:0.93,4:0.05``."""
+    pairs = zip(labels, probabilities, strict=True)
+    return "Labels=" + ",".join(f"{int(label)}:{float(probability):.4f}" for label, probability in pairs)
+
+
+def as_notes(labels: np.ndarray, probabilities: np.ndarray) -> tuple[tuple[str, ...], ...]:
+    """The labels of every word as they are drawn, a line each, ``17:.93``; ``labels``, ``probabilities`` [n, k]."""
+    return tuple(
+        tuple(f"{label}:{float(p):.2f}".replace(":0.", ":.") for label, p in zip(*word, strict=True))
+        for word in zip(labels.tolist(), probabilities, strict=True)
+    )
+
+
+def as_records(labels: np.ndarray, probabilities: np.ndarray) -> list[list[dict[str, float]]]:
+    """The labels of every word for JSON: from ``labels`` and ``probabilities`` [n, k]."""
+    return [
+        [{"label": int(label), "probability": round(float(p), 6)} for label, p in zip(*word, strict=True)]
+        for word in zip(labels, probabilities, strict=True)
+    ]

@@ -1,0 +1,326 @@
+"""Features of the spelling of words, and the output layer tied to the unary scores, against plain loops."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import math
+import shutil
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from hypothesis import given
+from hypothesis import strategies as st
+from support import RECIPE, workplace
+
+from probtrans_cli import models, parse, prepare, runs
+from probtrans_cli.data.features import HashedFeatures, shape
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split, encode_table, write_split
+from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Subwords, Vocabulary, build_vocabulary, load_vocabulary
+from probtrans_cli.errors import DataError
+from probtrans_cli.evaluate import evaluate
+from probtrans_cli.export import export
+from probtrans_cli.model import Model
+from probtrans_cli.models import heads
+from probtrans_cli.models.heads import Features, Network, TiedOutput
+from probtrans_cli.recipe import MaskedLanguageModel, WordFeatures, WordVocabulary
+from probtrans_cli.recipe_source import load_recipe
+from probtrans_cli.tasks import base
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+
+CPU = torch.device("cpu")
+SENTENCES = [["The", "dogs", "barked"], ["I"], ["A", "very-large", "U.S.", "dog", "sang", "in", "1999"]]
+SECTION = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, "decomposition": {"kind": "none"}}
+
+
+def vocabulary(**options: Any) -> Vocabulary:
+    return build_vocabulary(WordVocabulary(lowercase=True, features=WordFeatures(**{"rows": 50, **options})), SENTENCES)
+
+
+def encoded(words: Vocabulary, sentences: list[list[str]] = SENTENCES) -> Split:
+    return Split.encode([Sentence(one) for one in sentences], words, {})
+
+
+def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network:
+    """A network in float64 whose unary and feature scores are all far from zero."""
+    torch.manual_seed(3)
+    assert words.features is not None
+    entries = base.entry_features(words) if tied else None
+    encoder = models.build({**SECTION, **section})
+    made = Network(words.size, encoder, words.size, feature_rows=words.features.size, tied=tied, entries=entries)
+    made = made.double().eval()
+    with torch.no_grad():
+        made.unary.weight.normal_()
+        assert made.features is not None
+        made.features.weight.normal_()
+    return made
+
+
+# --- the features of a word -------------------------------------------------------------------------------------------
+
+
+def test_the_names_of_features() -> None:
+    features = HashedFeatures(WordFeatures(prefixes=2, suffixes=3, ngrams=3))
+    assert list(features.names("Sing")) == [
+        *("prefix:s", "prefix:si", "suffix:g", "suffix:ng", "suffix:ing"),
+        *("ngram:^si", "ngram:ing", "ngram:ng$", "ngram:sin"),
+        "shape:Xx",
+    ]
+    assert list(HashedFeatures(WordFeatures()).names("I")) == ["prefix:i", "suffix:i", "shape:X"]
+    nothing = HashedFeatures(WordFeatures(prefixes=0, suffixes=0, shape=False))
+    assert nothing.rows("word") == ()
+
+
+@pytest.mark.parametrize(
+    ("word", "expected"),
+    [
+        ("dog", "x"), ("Dog", "Xx"), ("USA", "XX"), ("I", "X"), ("McDonald", "XxXx"), ("U.S.", "X.X."),
+        ("mid-1990s", "x-dx"), ("1,234", "d,d"), ("--", "-"), ("", ""), ("http://a.b.c/d.html", "x:/x.x.x"),
+    ],
+)  # fmt: skip
+def test_shapes(word: str, expected: str) -> None:
+    assert shape(word) == expected
+
+
+def test_the_hash_is_the_same_on_every_machine() -> None:
+    assert HashedFeatures(WordFeatures(prefixes=0, suffixes=1)).rows("Running") == (29663, 16013)
+
+
+@given(st.text(max_size=30), st.integers(1, 1000), st.integers(0, 5))
+def test_any_text_has_rows_of_the_table(word: str, size: int, ngrams: int) -> None:
+    features = HashedFeatures(WordFeatures(rows=size, ngrams=ngrams))
+    rows = features.rows(word)
+    assert all(0 <= row < size for row in rows)
+    assert features.rows(word) == HashedFeatures(features.section).rows(word)
+
+
+# --- in the store -----------------------------------------------------------------------------------------------------
+
+
+def test_features_of_a_batch_are_those_of_its_words(tmp_path: Path) -> None:
+    words = vocabulary()
+    assert words.features is not None
+    split = encoded(words)
+    write_split(tmp_path / "x.arrow", encode_table([Sentence(one) for one in SENTENCES], words, {}))
+    for one in (split, Split.open(tmp_path / "x.arrow")):
+        rows, widths = one.features(np.array([2, 0]))
+        wanted = [words.features.rows(word) for index in (2, 0) for word in SENTENCES[index]]
+        assert rows.tolist() == [row for of_word in wanted for row in of_word]
+        assert widths.tolist() == [[len(of_word) for of_word in wanted[:7]], [len(w) for w in wanted[7:]] + [0] * 4]
+    assert not encoded(build_vocabulary(WordVocabulary(), SENTENCES)).has("features")
+
+
+def test_a_vocabulary_keeps_its_features(tmp_path: Path) -> None:
+    words = vocabulary(suffixes=2)
+    words.save(tmp_path)
+    loaded = load_vocabulary(tmp_path)
+    assert loaded.features is not None
+    assert loaded.features.section == WordFeatures(rows=50, suffixes=2)
+    content = json.loads((tmp_path / "vocabulary.json").read_text("utf-8"))
+    content["options"]["features"]["rows"] = "many"
+    (tmp_path / "vocabulary.json").write_text(json.dumps(content), encoding="utf-8")
+    with pytest.raises(DataError, match="damaged vocabulary"):
+        load_vocabulary(tmp_path)
+    assert Subwords.features is None
+
+
+def test_without_features_all_is_as_before_there_were_any(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Corpora that were prepared, and runs that were begun, by a version without the key stay up to date."""
+    monkeypatch.chdir(workplace(tmp_path))
+    made = prepare.prepare(load_recipe("tiny.yaml"))
+    options = {"kind": "words", "min_count": 1, "max_size": None, "lowercase": False, "digits": False}
+    assert made.manifest["data"]["vocabulary"] == options
+    sources = [[split, "conllu", made.manifest["sources"][split][0]["sha256"]] for split in ("train", "dev", "test")]
+    content = {"format": 1, "vocabulary": options, "sources": sources}
+    assert made.manifest["fingerprint"] == hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
+    assert set(json.loads((made.folder / "vocabulary.json").read_text("utf-8"))["options"]) == {"lowercase", "digits"}
+
+
+# --- in the network ---------------------------------------------------------------------------------------------------
+
+
+def test_unary_scores_are_row_plus_features() -> None:
+    words = vocabulary(ngrams=2)
+    made, split = network(words), encoded(words)
+    assert made.features is not None
+    assert words.features is not None
+    indices = np.array([0, 1, 2])
+    ids = torch.from_numpy(split.padded("ids", indices, PAD))
+    found = made.potentials(ids, base.features(split, indices, CPU))
+    for index, sentence in enumerate(SENTENCES):
+        for position, word in enumerate(sentence):
+            wanted = made.unary.weight[ids[index, position]].clone()
+            for row in words.features.rows(word):
+                wanted += made.features.weight[row]
+            torch.testing.assert_close(found[index, position], wanted)
+
+
+def test_unknown_words_are_not_all_alike_and_case_is_information() -> None:
+    words = vocabulary()
+    made, split = network(words), encoded(words, [["zebras", "Zebras", "singing", "DOG", "dog"]])
+    ids = torch.from_numpy(split.padded("ids", np.array([0]), PAD))
+    assert ids[0, :3].tolist() == [UNKNOWN] * 3
+    assert ids[0, 3] == ids[0, 4]
+    rows = made.potentials(ids, base.features(split, np.array([0]), CPU))[0]
+    assert len({tuple(row.tolist()) for row in rows}) == 5
+
+
+def test_a_hidden_word_shows_nothing_of_its_spelling() -> None:
+    """Loss and gradient at hidden words are the same whatever their features are."""
+    words = vocabulary()
+    made, split = network(words), encoded(words)
+    indices = np.arange(3)
+    ids = torch.from_numpy(split.padded("ids", indices, PAD))
+    torch.manual_seed(0)
+    hidden = (torch.rand(ids.shape) < 0.5) & (ids != PAD)
+    assert hidden.any()
+    given_ids = ids.masked_fill(hidden, MASK)
+    of_words = base.features(split, indices, CPU)
+    assert of_words is not None
+    widths = torch.from_numpy(split.padded("widths", indices, 0)).flatten()
+    of_hidden = hidden.flatten().repeat_interleave(widths)
+    others = Features(torch.where(of_hidden, (of_words.rows + 7) % 50, of_words.rows), of_words.offsets)
+    assert not torch.equal(others.rows, of_words.rows)
+    scores = [made(given_ids, ids != PAD, hidden, one) for one in (of_words, others)]
+    assert torch.equal(*scores)
+    assert heads.HIDDEN == MASK
+    assert heads.PADDING == PAD
+
+
+def test_padding_and_batch_mates_change_nothing() -> None:
+    words = vocabulary()
+    made, split = network(words), encoded(words)
+    at = torch.ones(1, 3, dtype=torch.bool)
+    alone_ids = torch.from_numpy(split.padded("ids", np.array([0]), PAD))
+    alone = made(alone_ids, alone_ids != PAD, at, base.features(split, np.array([0]), CPU))
+    ids = torch.from_numpy(split.padded("ids", np.array([2, 0, 1]), PAD))
+    here = torch.zeros(ids.shape, dtype=torch.bool)
+    here[1, :3] = True
+    among = made(ids, ids != PAD, here, base.features(split, np.array([2, 0, 1]), CPU))
+    torch.testing.assert_close(alone, among)
+
+
+# --- the tied output --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("probabilities", [False, True])
+def test_tied_scores_are_those_of_the_formula(probabilities: bool) -> None:
+    torch.manual_seed(1)
+    table, messages = torch.randn(7, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    states = messages.softmax(-1) if probabilities else messages
+    found = TiedOutput(probabilities)(states, table).log_softmax(-1)
+    for i in range(4):
+        joint = [sum(math.exp(table[w, a] + messages[i, a]) for a in range(5)) for w in range(7)]
+        for w in range(7):
+            assert float(found[i, w]) == pytest.approx(math.log(joint[w] / sum(joint)), abs=1e-12)
+
+
+def test_tied_gradients() -> None:
+    torch.manual_seed(1)
+    table, states = (torch.randn(size, 4, dtype=torch.float64, requires_grad=True) for size in (6, 3))
+    assert torch.autograd.gradcheck(TiedOutput(False), (states, table))
+
+
+@pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
+def test_tied_scores_stay_finite_and_the_best_are_exact(size: float) -> None:
+    torch.manual_seed(2)
+    table, states = torch.randn(50, 8) * size, (torch.randn(20, 8) * size).requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = TiedOutput(False)(states, table)
+    assert found.dtype == torch.float32
+    assert torch.isfinite(found).all()
+    found.log_softmax(-1).sum().backward()
+    assert states.grad is not None
+    assert torch.isfinite(states.grad).all()
+    exact = (table.double() + states.double()[:, None]).logsumexp(-1)
+    probabilities = [scores.double().softmax(-1) for scores in (found, exact)]
+    torch.testing.assert_close(*probabilities, rtol=1e-3, atol=1e-4 * size)
+
+
+def test_the_tied_output_has_no_parameters_and_scores_the_features_of_entries() -> None:
+    words = vocabulary()
+    assert words.features is not None
+    made = network(words, tied=True)
+    assert made.parameter_counts()["output"] == 0
+    assert not any(name.startswith("entry") for name in made.state_dict())
+    assert made.features is not None
+    table = made._table()
+    for id in range(words.size):
+        wanted = made.unary.weight[id].clone()
+        for row in words.features.rows(words.decode(id)) if id > MASK else ():
+            wanted += made.features.weight[row]
+        torch.testing.assert_close(table[id], wanted)
+    plain = Network(9, models.build(SECTION), 9, tied=True)
+    assert plain._table() is plain.unary.weight
+
+
+@pytest.mark.parametrize("output", ["scores", "probabilities"])
+def test_a_tied_language_model_learns(output: str) -> None:
+    words = build_vocabulary(WordVocabulary(), SENTENCES)
+    task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
+    assert task.tied
+    torch.manual_seed(0)
+    made = Network(words.size, models.build({**SECTION, "output": output}), task.outputs, tied=task.tied)
+    optimizer, split = torch.optim.Adam(made.parameters(), lr=0.05), encoded(words)
+    losses = []
+    for _ in range(150):
+        loss = task.loss(made, split, np.arange(3), CPU)
+        if int(loss.number):
+            optimizer.zero_grad()
+            (loss.total / loss.number).backward()
+            optimizer.step()
+            losses.append(float((loss.total / loss.number).detach()))
+    assert np.mean(losses[-30:]) < 0.6 * np.mean(losses[:10])
+
+
+# --- end to end -------------------------------------------------------------------------------------------------------
+
+FEATURES = "data.vocabulary={kind: words, lowercase: true, features: {rows: 300, ngrams: 3}}"
+
+
+@pytest.fixture(scope="module")
+def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the finished runs `tags` (features) and `words` (features and tied output)."""
+    folder = workplace(tmp_path_factory.mktemp("features"), RECIPE)
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+        tags = ["name=tags", "task={kind: tagging, word_dropout: 0.5}"]
+        for more in (tags, ["name=words", "task.output=tied"]):
+            runs.train(
+                "tiny.yaml", [FEATURES, *more], run=None, resume=False, overwrite=False, seeds=None, dry_run=False
+            )
+    return folder
+
+
+@pytest.mark.parametrize("run", ["tags", "words"])
+def test_a_checkpoint_evaluates_parses_and_exports(
+    run: str, place: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(shutil.copytree(place, tmp_path / "copy", symlinks=True))
+    config = json.loads(Path(f"runs/{run}/checkpoints/best/config.json").read_text("utf-8"))
+    assert config["parameters"]["features"] == 300 * 8
+    assert (config["parameters"]["output"] == 0) == (run == "words")
+    model = Model.load(f"runs/{run}")
+    assert model.network.features is not None
+    assert model.network.features.weight.abs().max() > 0
+    asked: dict[str, Any] = {
+        "require": (), "baselines": False, "channel": None, "iteration": None, "decoder": None, "masks": None,
+        "threads": 1,
+    }  # fmt: skip
+    by_split, by_file = (
+        evaluate(f"runs/{run}", files, split=split, **asked)[0]["scores"].popitem()[1]
+        for files, split in (((), "test"), (("test.conllu",), None))
+    )
+    assert by_split == by_file
+    report = export(f"runs/{run}", Path("exported"), form="safetensors", dtype="float32")
+    assert report["largest_difference"] == 0.0
+    sentences = [Sentence(["Zebras", "sang", "zebraly"]), Sentence([]), Sentence(["sang"])]
+    trees = [list(parse.parsed(Model.load(name), sentences, [model.reading])) for name in (f"runs/{run}", "exported")]
+    for one, other in zip(*trees, strict=True):
+        assert one.heads.tolist() == other.heads.tolist()
+        assert one.probabilities.tolist() == other.probabilities.tolist()
