@@ -73,6 +73,7 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.network = self.model.network
+        self.model.task.start(self.network, self.train_split)
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = optim.optimizer(recipe.optim, self.parameters)
         self.average = optim.average(recipe.optim, self.network)

@@ -101,7 +101,7 @@ class MaskedLanguageModel(Section):
     """Probability that a word is hidden; fresh masks every epoch."""
     output: Literal["linear", "tied"] = "linear"
     """How states become words: a linear layer of its own, or the unary scores once more, the hidden word being one
-    more latent variable; no further parameters."""
+    more latent variable, with a bias for every word."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
     dev_masks: PositiveInt = 1
@@ -298,6 +298,8 @@ class Recipe(Section):
         if self.runtime.messages == "linear" and self.model.heads == "tree":
             reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
             faults.append((("runtime", "messages"), reason))
+        if self.runtime.messages == "linear" and self.runtime.compile:
+            faults.append((("runtime", "compile"), "`runtime.messages: linear` cannot be compiled: set this to false"))
         channel, iteration = self.eval.channel, self.eval.iteration
         if isinstance(channel, int) and channel >= self.model.channels:
             reason = f"found {channel}, but the model has channels 0 to {self.model.channels - 1} (model.channels)"

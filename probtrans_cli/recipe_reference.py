@@ -15,7 +15,8 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe import NAME, Recipe
+from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe_base import NAME
 from probtrans_cli.recipe_yaml import write_value
 
 BEGIN = "<!-- recipe reference: begin -->"

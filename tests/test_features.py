@@ -210,11 +210,13 @@ def test_padding_and_batch_mates_change_nothing() -> None:
 @pytest.mark.parametrize("probabilities", [False, True])
 def test_tied_scores_are_those_of_the_formula(probabilities: bool) -> None:
     torch.manual_seed(1)
-    table, messages = torch.randn(7, 5, dtype=torch.float64), torch.randn(4, 5, dtype=torch.float64)
+    table, messages, bias = (torch.randn(size, dtype=torch.float64) for size in ((7, 5), (4, 5), 7))
     states = messages.softmax(-1) if probabilities else messages
-    found = TiedOutput(probabilities)(states, table).log_softmax(-1)
+    output = TiedOutput(7, probabilities).double()
+    output.bias.data = bias
+    found = output(states, table).log_softmax(-1).detach()
     for i in range(4):
-        joint = [sum(math.exp(table[w, a] + messages[i, a]) for a in range(5)) for w in range(7)]
+        joint = [sum(math.exp(bias[w] + table[w, a] + messages[i, a]) for a in range(5)) for w in range(7)]
         for w in range(7):
             assert float(found[i, w]) == pytest.approx(math.log(joint[w] / sum(joint)), abs=1e-12)
 
@@ -222,7 +224,7 @@ def test_tied_scores_are_those_of_the_formula(probabilities: bool) -> None:
 def test_tied_gradients() -> None:
     torch.manual_seed(1)
     table, states = (torch.randn(size, 4, dtype=torch.float64, requires_grad=True) for size in (6, 3))
-    assert torch.autograd.gradcheck(TiedOutput(False), (states, table))
+    assert torch.autograd.gradcheck(TiedOutput(6, False).double(), (states, table))
 
 
 @pytest.mark.parametrize("size", [1.0, 30.0, 1000.0])
@@ -230,7 +232,7 @@ def test_tied_scores_stay_finite_and_the_best_are_exact(size: float) -> None:
     torch.manual_seed(2)
     table, states = torch.randn(50, 8) * size, (torch.randn(20, 8) * size).requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        found = TiedOutput(False)(states, table)
+        found = TiedOutput(50, False)(states, table)
     assert found.dtype == torch.float32
     assert torch.isfinite(found).all()
     found.log_softmax(-1).sum().backward()
@@ -241,11 +243,11 @@ def test_tied_scores_stay_finite_and_the_best_are_exact(size: float) -> None:
     torch.testing.assert_close(*probabilities, rtol=1e-3, atol=1e-4 * size)
 
 
-def test_the_tied_output_has_no_parameters_and_scores_the_features_of_entries() -> None:
+def test_the_tied_output_has_a_bias_only_and_scores_the_features_of_entries() -> None:
     words = vocabulary()
     assert words.features is not None
     made = network(words, tied=True)
-    assert made.parameter_counts()["output"] == 0
+    assert made.parameter_counts()["output"] == words.size
     assert not any(name.startswith("entry") for name in made.state_dict())
     assert made.features is not None
     table = made._table()
@@ -256,6 +258,16 @@ def test_the_tied_output_has_no_parameters_and_scores_the_features_of_entries() 
         torch.testing.assert_close(table[id], wanted)
     plain = Network(9, models.build(SECTION), 9, tied=True)
     assert plain._table() is plain.unary.weight
+
+
+def test_a_tied_language_model_starts_at_the_frequencies_of_its_words() -> None:
+    words = build_vocabulary(WordVocabulary(min_count=2), [["a", "a", "a", "b", "b", "c"]])
+    task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
+    made = Network(words.size, models.build(SECTION), task.outputs, tied=task.tied)
+    task.start(made, encoded(words, [["a", "b", "a"], ["a", "b", "c"]]))
+    assert isinstance(made.output, TiedOutput)
+    wanted = torch.tensor([1, 1, 1, 4, 3]) / 10.0  # specials, though one of them occurs, then a and b
+    torch.testing.assert_close(made.output.bias.detach().exp(), wanted)
 
 
 @pytest.mark.parametrize("output", ["scores", "probabilities"])
@@ -304,7 +316,7 @@ def test_a_checkpoint_evaluates_parses_and_exports(
     monkeypatch.chdir(shutil.copytree(place, tmp_path / "copy", symlinks=True))
     config = json.loads(Path(f"runs/{run}/checkpoints/best/config.json").read_text("utf-8"))
     assert config["parameters"]["features"] == 300 * 8
-    assert (config["parameters"]["output"] == 0) == (run == "words")
+    assert (config["parameters"]["output"] == config["vocabulary_size"]) == (run == "words")
     model = Model.load(f"runs/{run}")
     assert model.network.features is not None
     assert model.network.features.weight.abs().max() > 0

@@ -1,264 +1,135 @@
-"""The encoder against plain loops written from the equations, gradients, and the contract that every encoder keeps."""
+"""The contract that every encoder keeps, how one is built, and what it tells about its parameters."""
 
 from __future__ import annotations
 
 import itertools
+import math
+from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
 import torch
-from hypothesis import given, settings
-from hypothesis import strategies as st
+from pydantic import ValidationError
+from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
 from probtrans_cli.models import build
-from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.models.probabilistic.messages import Buckets, TernaryMessages, bucket_count
+from probtrans_cli.models.probabilistic.layout import Layout, offsets
+from probtrans_cli.models.probabilistic.messages import PlainMessages, bucket_of
+from probtrans_cli.models.probabilistic.potentials import bucket_count
+from probtrans_cli.recipe_base import InconsistentError
 
-DECOMPOSITIONS: list[dict[str, Any]] = [{"kind": "none"}, {"kind": "uv", "rank": 3}, {"kind": "uvw", "rank": 4}]
-DISTANCES = [None, 0, 1, 3]
-SCHEDULES = ["asynchronous", "synchronous"]
-
-
-def encoder(**options: Any) -> ProbabilisticEncoder:
-    section = {"labels": 5, "channels": 2, "iterations": 3, "dropout": 0.0, **options}
-    return build(section).double().eval()
-
-
-def sentences(lengths: list[int], labels: int = 5, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
-    generator = torch.Generator().manual_seed(seed)
-    n = max(lengths)
-    unary = 2.0 * torch.randn(len(lengths), n, labels, dtype=torch.float64, generator=generator)
-    return unary, torch.arange(n) < torch.tensor(lengths)[:, None]
-
-
-# --- the oracle: loops over words, channels and labels --------------------------------------------------------------
+ROOTS: list[dict[str, Any]] = [
+    {"labels": 3, "decomposition": {"kind": "none"}},
+    {"labels": 3, "decomposition": {"kind": "uv", "rank": 2}},
+    {"labels": 3, "decomposition": {"kind": "uvw", "rank": 2}},
+]
 
 
 def bucket(x: int, gamma: int | None) -> int:
     """f of Eq. 10."""
-    if gamma is None:
-        return 0
-    if x < -gamma:
+    if gamma is None or x < -gamma:
         return 0
     if x < 0:
         return x + gamma + 1
-    if x <= gamma:
-        return x + gamma
-    return 2 * gamma + 1
+    return min(x + gamma, 2 * gamma + 1)
 
 
-def message_to_head(T: Any, q: Any, i: int, j: int, c: int, gamma: int | None) -> float:
-    d = range(len(q[i]))
-    return sum(q[i][a] * q[j][b] * T[bucket(i - j, gamma), c, a, b] for a in d for b in d)
+# --- the contract of every encoder ------------------------------------------------------------------------------------
 
-
-def message_to_label(T: Any, q: Any, heads: Any, i: int, a: int, gamma: int | None) -> float:
-    total = 0.0
-    for c in range(T.shape[1]):
-        for j in range(len(q)):
-            if j == i:
-                continue
-            for b in range(len(q[i])):
-                total += heads[c][i][j] * q[j][b] * T[bucket(i - j, gamma), c, a, b]
-                total += heads[c][j][i] * q[j][b] * T[bucket(j - i, gamma), c, b, a]
-    return total
-
-
-def softmax(scores: list[float]) -> list[float]:
-    return torch.tensor(scores, dtype=torch.float64).softmax(0).tolist()
-
-
-def loops(model: ProbabilisticEncoder, unary: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
-    """Label scores [n, d] and heads [T, h, n, n] of one sentence without padding, by loops."""
-    section = model.section
-    T = model.ternary_scores().detach().numpy()
-    S = unary.tolist()
-    n, d, gamma = len(S), section.labels, section.distance
-    weight_heads = section.message_weight.heads or 1.0 / d
-    q = [softmax(row) for row in S]
-    uniform = [[0.0 if i == j else 1.0 / (n - 1) for j in range(n)] for i in range(n)] if n > 1 else [[0.0]]
-    heads = [uniform for _ in range(section.channels)]
-    history, scores = [], S
-    for _ in range(section.iterations):
-        new = []
-        for c in range(section.channels):
-            rows = []
-            for i in range(n):
-                others = [j for j in range(n) if j != i]
-                row = [0.0] * n
-                if others:
-                    f = [message_to_head(T, q, i, j, c, gamma) / weight_heads for j in others]
-                    for j, p in zip(others, softmax(f), strict=True):
-                        row[j] = p
-                rows.append(row)
-            new.append(rows)
-        used = new if section.schedule == "asynchronous" else heads
-        scores = [
-            [(S[i][a] + message_to_label(T, q, used, i, a, gamma)) / section.message_weight.labels for a in range(d)]
-            for i in range(n)
-        ]
-        q, heads = [softmax(row) for row in scores], new
-        history.append(new)
-    return torch.tensor(scores, dtype=torch.float64), torch.tensor(history, dtype=torch.float64)
-
-
-@pytest.mark.parametrize(
-    ("decomposition", "distance", "schedule"), list(itertools.product(DECOMPOSITIONS, DISTANCES, SCHEDULES))
-)
-@pytest.mark.parametrize("weights", [{}, {"labels": 1.3, "heads": 0.4}])
-def test_encoder_equals_loops_padding_included(decomposition, distance, schedule, weights):
-    model = encoder(decomposition=decomposition, distance=distance, schedule=schedule, message_weight=weights)
-    lengths = [6, 1, 4]
-    unary, mask = sentences(lengths)
-    encoded = model(unary, mask, arcs=True)
-    for b, n in enumerate(lengths):
-        states, heads = loops(model, unary[b, :n])
-        torch.testing.assert_close(encoded.states[b, :n], states, rtol=0, atol=1e-9)
-        torch.testing.assert_close(encoded.arcs[b, :, :, :n, :n], heads, rtol=0, atol=1e-9)
-        assert not encoded.states[b, n:].any()
-        assert not encoded.arcs[b, :, :, n:].any()
-        assert not encoded.arcs[b, ..., n:].any()
-
-
-@settings(deadline=None, max_examples=60)
-@given(
-    d=st.integers(1, 6), h=st.integers(1, 3), t=st.integers(1, 3), rank=st.integers(1, 4), seed=st.integers(0, 99),
-    kind=st.sampled_from(["none", "uv", "uvw"]), distance=st.sampled_from([None, 0, 1, 2, 5]),
-    schedule=st.sampled_from(SCHEDULES), lengths=st.lists(st.integers(1, 5), min_size=1, max_size=3),
-    weight_z=st.floats(0.3, 3.0), weight_h=st.one_of(st.none(), st.floats(0.1, 3.0)),
-)  # fmt: skip
-def test_encoder_equals_loops_for_random_options(
-    d, h, t, rank, seed, kind, distance, schedule, lengths, weight_z, weight_h
-):
-    torch.manual_seed(seed)
-    decomposition = {"kind": kind} if kind == "none" else {"kind": kind, "rank": rank}
-    model = encoder(
-        labels=d, channels=h, iterations=t, decomposition=decomposition, distance=distance, schedule=schedule,
-        message_weight={"labels": weight_z, "heads": weight_h},
-    )  # fmt: skip
-    unary, mask = sentences(lengths, labels=d, seed=seed)
-    encoded = model(unary, mask, arcs=True)
-    for b, n in enumerate(lengths):
-        states, heads = loops(model, unary[b, :n])
-        torch.testing.assert_close(encoded.states[b, :n], states, rtol=0, atol=1e-9)
-        torch.testing.assert_close(encoded.arcs[b, :, :, :n, :n], heads, rtol=0, atol=1e-9)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
-@pytest.mark.parametrize("distance", DISTANCES)
-def test_messages_equal_loops(decomposition, distance):
-    """F and G by themselves, for arbitrary distributions that do not come from each other."""
-    model = encoder(decomposition=decomposition, distance=distance)
-    n, d, h = 7, 5, 2
-    generator = torch.Generator().manual_seed(1)
-    q = torch.rand(1, n, d, generator=generator, dtype=torch.float64)
-    heads = torch.rand(1, h, n, n, generator=generator, dtype=torch.float64) * ~torch.eye(n, dtype=torch.bool)
-    buckets = Buckets.of(n, distance, torch.device("cpu"))
-    messages = TernaryMessages(model.ternary.forms(buckets.sizes), q, buckets)
-    T, rows = model.ternary_scores().detach().numpy(), q[0].tolist()
-    to_heads, to_labels = messages.to_heads()[0], messages.to_labels(heads)[0]
-    for i, j, c in itertools.product(range(n), range(n), range(h)):
-        if i != j:
-            assert abs(float(to_heads[c, i, j]) - message_to_head(T, rows, i, j, c, distance)) < 1e-9
-    for i, a in itertools.product(range(n), range(d)):
-        assert abs(float(to_labels[i, a]) - message_to_label(T, rows, heads[0].tolist(), i, a, distance)) < 1e-9
-
-
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
-@pytest.mark.parametrize("distance", [None, 0, 2])
-def test_message_to_labels_is_the_gradient_of_the_expected_score(decomposition, distance):
-    """G_i(a) = d/dQ_i(a) of sum Q_ic(j) F_ic(j): an oracle that shares nothing with the loops above."""
-    model = encoder(decomposition=decomposition, distance=distance)
-    unary, mask = sentences([5, 3])
-    q = (unary.softmax(-1) * mask[:, :, None]).requires_grad_()
-    allowed = (mask[:, :, None] & mask[:, None, :] & ~torch.eye(5, dtype=torch.bool))[:, None]
-    heads = torch.rand(2, 2, 5, 5, dtype=torch.float64) * allowed
-    buckets = Buckets.of(5, distance, torch.device("cpu"))
-    messages = TernaryMessages(model.ternary.forms(buckets.sizes), q, buckets)
-    (gradient,) = torch.autograd.grad((messages.to_heads() * heads).sum(), q)
-    torch.testing.assert_close(messages.to_labels(heads), gradient, rtol=0, atol=1e-12)
-
-
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
-@pytest.mark.parametrize("schedule", SCHEDULES)
-def test_gradcheck(decomposition, schedule):
-    torch.manual_seed(0)
-    model = encoder(labels=3, iterations=2, distance=1, decomposition={**decomposition}, schedule=schedule)
-    unary, mask = sentences([4, 1, 3], labels=3)
-    names = [name for name, _ in model.named_parameters()]
-
-    def run(unary: torch.Tensor, *weights: torch.Tensor) -> torch.Tensor:
-        states = torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (unary, mask)).states
-        return states[mask]
-
-    inputs = [unary, *(p.detach().clone() for p in model.parameters())]
-    assert torch.autograd.gradcheck(run, [x.requires_grad_() for x in inputs])
-
-
-# --- the contract of every encoder ----------------------------------------------------------------------------------
-
-CONTRACT = [
-    {"labels": 8, "channels": 2, "iterations": 2, "decomposition": d, "distance": g, "dropout": 0.0}
-    for d in DECOMPOSITIONS
-    for g in (None, 0, 3)
+COMMON: dict[str, Any] = {"labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0}
+CONTRACT: list[dict[str, Any]] = [
+    *with_distances(DECOMPOSITIONS, [None, 0, 3]),
+    {"root": ROOTS[0]},
+    *({"globals": one} for one in GLOBALS),
+    {"root": ROOTS[1], "globals": GLOBALS[0], "schedule": "synchronous", "damping": {"heads": 0.3}},
+    {"symmetric": True, "decomposition": {"kind": "shared", "rank": 3}},
+    {"heads": "tree"},
+    {"heads": "tree", "root": ROOTS[0], "globals": GLOBALS[3]},
+    {"output": "probabilities", "root": ROOTS[0]},
 ]
 
 
-@pytest.fixture(params=CONTRACT, ids=lambda section: f"{section['decomposition']['kind']}-{section['distance']}")
-def any_encoder(request):
+@pytest.fixture(params=CONTRACT, ids=name)
+def any_encoder(request: pytest.FixtureRequest) -> Any:
     torch.manual_seed(0)
-    return build(request.param).eval()
+    return build({**COMMON, **request.param}).eval()
 
 
-def test_shapes(any_encoder):
+def extra_columns(model: Any) -> int:
+    """Candidates that are no words: root and all-dep global features."""
+    features = model.section.globals
+    all_dep = features is not None and features.kind == "all-dep"
+    return (model.section.root is not None) + (features.features if all_dep else 0)
+
+
+def test_shapes(any_encoder: Any) -> None:
     unary, mask = sentences([5, 2], labels=8)
     encoded = any_encoder(unary.float(), mask)
     assert encoded.states.shape == (2, 5, 8)
+    assert encoded.states.dtype == torch.float32
     assert encoded.arcs is None
-    arcs = any_encoder(unary.float(), mask, arcs=True).arcs
-    assert arcs.shape == (2, 2, 2, 5, 5)
+    root = any_encoder.section.root
+    assert encoded.sentence is None if root is None else encoded.sentence.shape == (2, root.labels)
+    arcs = any_encoder(unary.float(), mask, arcs=True).arcs.detach()
+    assert arcs.shape == (2, 2, 2, 5, 5 + extra_columns(any_encoder))
+    assert not arcs.diagonal(dim1=-2, dim2=-1).any()
     real = mask[:, None, None].expand(2, 2, 2, 5)
-    torch.testing.assert_close(arcs.sum(-1)[real], torch.ones(int(real.sum())))
+    total = arcs.sum(-1)[real]
+    if any_encoder.section.heads == "tree" and any_encoder.section.root is None:
+        assert float(total.max()) <= 1.0 + 1e-5  # the rest is under a root that is no column
+        torch.testing.assert_close(arcs.sum((-2, -1)), (mask.sum(1) - 1.0)[:, None, None].expand(2, 2, 2))
+    else:
+        torch.testing.assert_close(total, torch.ones(int(real.sum())))
 
 
-def test_padding_and_batch_mates_change_nothing(any_encoder):
-    model = any_encoder.double()
-    unary, mask = sentences([6, 3, 1], labels=8)
+def test_padding_and_batch_mates_change_nothing(any_encoder: Any) -> None:
+    model, lengths = any_encoder.double(), [6, 3, 1]
+    unary, mask = sentences(lengths, labels=8)
     together = model(unary, mask, arcs=True)
-    for b, n in enumerate([6, 3, 1]):
+    garbage = torch.where(mask[:, :, None], unary, 1e6)
+    for messages in ("auto", "plain"):  # rows of real words only, and of all positions
+        model.messages = messages
+        torch.testing.assert_close(model(garbage, mask).states, together.states, rtol=0, atol=1e-12)
+    for b, n in enumerate(lengths):
         alone = model(unary[b : b + 1, :n], mask[b : b + 1, :n], arcs=True)
+        columns = [*range(n), *range(6, together.arcs.shape[-1])]
         torch.testing.assert_close(together.states[b : b + 1, :n], alone.states, rtol=0, atol=1e-12)
-        torch.testing.assert_close(together.arcs[b : b + 1, ..., :n, :n], alone.arcs, rtol=0, atol=1e-12)
-    garbage = torch.where(mask[:, :, None], unary, torch.full_like(unary, 1e6))
-    assert torch.equal(model(garbage, mask).states, together.states)
+        torch.testing.assert_close(together.arcs[b : b + 1, :, :, :n, columns], alone.arcs, rtol=0, atol=1e-12)
+        if alone.sentence is not None:
+            torch.testing.assert_close(together.sentence[b : b + 1], alone.sentence, rtol=0, atol=1e-12)
 
 
-def test_order_of_the_batch_does_not_matter(any_encoder):
+def test_order_of_the_batch_does_not_matter(any_encoder: Any) -> None:
     unary, mask = sentences([4, 6, 2], labels=8)
     order = torch.tensor([2, 0, 1])
     model = any_encoder.double()
-    torch.testing.assert_close(
-        model(unary[order], mask[order]).states, model(unary, mask).states[order], rtol=0, atol=1e-12
-    )
+    moved, here = model(unary[order], mask[order]), model(unary, mask)
+    torch.testing.assert_close(moved.states, here.states[order], rtol=0, atol=1e-12)
+    if here.sentence is not None:
+        torch.testing.assert_close(moved.sentence, here.sentence[order], rtol=0, atol=1e-12)
 
 
-def test_one_word_sentence_has_no_heads_and_no_nan(any_encoder):
+def test_a_one_word_sentence_has_no_word_as_head_and_no_nan(any_encoder: Any) -> None:
     unary, mask = sentences([1], labels=8)
     encoded = any_encoder(unary.float(), mask, arcs=True)
-    assert not encoded.arcs.any()
-    torch.testing.assert_close(encoded.states, unary.float())
+    assert not encoded.arcs[..., :1].any()
+    assert encoded.states.isfinite().all()
+    section = any_encoder.section
+    if section.root is None and section.globals is None:
+        torch.testing.assert_close(encoded.states, unary.float())
 
 
-def test_a_fully_padded_sentence_is_all_zero(any_encoder):
+def test_a_fully_padded_sentence_is_all_zero(any_encoder: Any) -> None:
     unary, mask = sentences([3, 3], labels=8)
     mask[1] = False
     encoded = any_encoder(unary.float(), mask, arcs=True)
     assert not encoded.states[1].any()
     assert not encoded.arcs[1].any()
+    assert encoded.sentence is None or encoded.sentence.isfinite().all()
 
 
-def test_bfloat16_is_finite_and_close(any_encoder):
+def test_bfloat16_is_finite_and_close(any_encoder: Any) -> None:
     unary, mask = sentences([6, 3], labels=8)
     exact = any_encoder(unary.float(), mask).states
     with torch.autocast("cpu", dtype=torch.bfloat16):
@@ -267,7 +138,7 @@ def test_bfloat16_is_finite_and_close(any_encoder):
     assert (rough - exact).norm() / exact.norm() < 0.1
 
 
-def test_saved_and_loaded_weights_give_the_same_bits(any_encoder, tmp_path):
+def test_saved_and_loaded_weights_give_the_same_bits(any_encoder: Any, tmp_path: Path) -> None:
     from safetensors.torch import load_file, save_file
 
     save_file(any_encoder.state_dict(), tmp_path / "weights.safetensors")
@@ -277,47 +148,267 @@ def test_saved_and_loaded_weights_give_the_same_bits(any_encoder, tmp_path):
     assert torch.equal(any_encoder(unary.float(), mask).states, again(unary.float(), mask).states)
 
 
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
-def test_penalty_is_the_norm_of_the_whole_of_t(decomposition):
-    model = encoder(decomposition=decomposition)
-    norm = model.ternary_scores().norm()
-    torch.testing.assert_close(model.penalty(squared=False), norm)
-    torch.testing.assert_close(model.penalty(squared=True), norm**2)
+def test_every_parameter_matters(any_encoder: Any) -> None:
+    unary, mask = sentences([6, 3], labels=8)
+    encoded = any_encoder(unary.float(), mask)
+    total = (encoded.states * torch.randn_like(encoded.states)).sum()
+    if encoded.sentence is not None:
+        total = total + (encoded.sentence * torch.randn_like(encoded.sentence)).sum()
+    for gradient in torch.autograd.grad(total, list(any_encoder.parameters())):
+        assert gradient.isfinite().all()
+        assert gradient.any()
 
 
-def test_dropout_acts_in_training_only():
-    model = build({"labels": 8, "channels": 2, "dropout": 0.5})
-    unary, mask = sentences([6], labels=8)
-    torch.manual_seed(0)
-    assert not torch.equal(model(unary.float(), mask).states, model(unary.float(), mask).states)
-    model.eval()
-    assert torch.equal(model(unary.float(), mask).states, model(unary.float(), mask).states)
+# --- what comes out ---------------------------------------------------------------------------------------------------
 
 
-def test_parameter_counts_are_the_published_ones():
-    """Encoder sizes that the reference reports for PTB MLM and for UD POS."""
-    mlm = build({"labels": 384, "channels": 16, "decomposition": {"kind": "uv", "rank": 64}, "distance": 3})
-    assert sum(p.numel() for p in mlm.parameters()) == 6_291_456
-    pos = build({"labels": 128, "channels": 18, "decomposition": {"kind": "none"}, "distance": 3})
-    assert sum(p.numel() for p in pos.parameters()) == 2_359_296
+@pytest.mark.parametrize("heads", ["independent", "tree"])
+def test_probabilities_are_the_softmax_of_the_scores(heads: str) -> None:
+    options: dict[str, Any] = {"heads": heads, "root": ROOTS[0]}
+    scores, probabilities = encoder(**options), encoder(**options, output="probabilities")
+    unary, mask = sentences([5, 2])
+    given, found = scores(unary, mask), probabilities(unary, mask)
+    torch.testing.assert_close(found.states[mask], given.states[mask].softmax(-1))
+    torch.testing.assert_close(found.sentence, given.sentence.softmax(-1))
+    torch.testing.assert_close(found.states.sum(-1), mask.double())
+    torch.testing.assert_close(found.sentence.sum(-1), torch.ones(2, dtype=torch.float64))
+    at = torch.zeros_like(mask)
+    at[0, 1] = True
+    torch.testing.assert_close(probabilities(unary, mask, at=at).states[0, 1], found.states[0, 1])
 
 
-def test_buckets_are_those_of_equation_10():
-    for gamma in (0, 1, 3):
-        buckets = Buckets.of(9, gamma, torch.device("cpu"))
-        assert bucket_count(gamma) == 2 * gamma + 2
+def test_arcs_are_the_heads_of_every_iteration() -> None:
+    model = encoder(root=ROOTS[0], globals=GLOBALS[0], iterations=3)
+    unary, mask = sentences([4, 2])
+    arcs, states = model(unary, mask, arcs=True).arcs, model.infer(unary, mask)
+    assert len(states) == 4
+    torch.testing.assert_close(arcs, torch.stack([state.heads for state in states[1:]], 1))
+
+
+# --- the scores -------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("distance", [None, 0, 2])
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS[:4], ids=name)
+def test_ternary_scores_are_those_of_their_factors(
+    decomposition: dict[str, Any], distance: int | None, symmetric: bool
+) -> None:
+    """Eq. 13 and 14 and those of our own, term by term; and the bucket of every distance (Eq. 10)."""
+    model = encoder(decomposition=decomposition, distance=distance, symmetric=symmetric, labels=3)
+    T, parameters = model.ternary_scores(), dict(model.ternary.named_parameters())
+    assert T.shape == (bucket_count(distance), 2, 3, 3)
+    kind, ranks = decomposition["kind"], range(decomposition.get("rank", 0))
+    U = parameters.get("U")
+    V = parameters.get("V", U)
+    for k, c, a, b in itertools.product(*map(range, T.shape)):
+        if kind == "none":
+            full = parameters["T"][k, c]
+            expected = (full[a, b] + full[b, a]) / 2 if symmetric else full[a, b]
+        elif kind == "uv":
+            weight = parameters["D"][k, c] if symmetric else torch.ones(len(ranks))
+            expected = sum(U[k, c, r, a] * weight[r] * V[k, c, r, b] for r in ranks)
+        elif kind == "uvw":
+            expected = sum(U[k, r, a] * V[k, r, b] * parameters["W"][k, c, r] for r in ranks)
+        else:
+            expected = sum(U[c, r, a] * parameters["D"][k, c, r] * V[c, r, b] for r in ranks)
+        assert abs(float(T[k, c, a, b]) - float(expected)) < 1e-12
+    distances = [-4, -3, -2, -1, 1, 2, 3, 4]
+    by_distance = model.ternary_scores(distances)
+    for found, x in zip(by_distance, distances, strict=True):
+        assert torch.equal(found, T[bucket(x, distance)])
+
+
+@torch.no_grad()
+def test_rotary_scores_are_a_rotation_between_the_factors() -> None:
+    model = encoder(decomposition={"kind": "rotary", "rank": 4, "base": 100.0}, labels=3)
+    U, V = model.ternary.U, model.ternary.V  # [h, r, d]
+    distances = [-7, -1, 0, 1, 5]
+    for found, x in zip(model.ternary_scores(distances), distances, strict=True):
+        R = torch.zeros(4, 4, dtype=torch.float64)
+        for plane in range(2):
+            angle = x * 100.0 ** (-2 * plane / 4)
+            for row, column, value in (
+                (plane, plane, math.cos(angle)),
+                (plane, plane + 2, -math.sin(angle)),
+                (plane + 2, plane, math.sin(angle)),
+                (plane + 2, plane + 2, math.cos(angle)),
+            ):
+                R[row, column] = value
+        torch.testing.assert_close(found, torch.einsum("cra,rs,cse->cae", U, R, V), rtol=0, atol=1e-12)
+    torch.testing.assert_close(model.ternary_scores(), model.ternary_scores([-1, 1]))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("root", ROOTS, ids=name)
+def test_root_scores(root: dict[str, Any]) -> None:
+    model = encoder(root=root, labels=4)
+    T = model.root_scores()
+    assert T.shape == (2, 4, 3)
+    part = model.root
+    for c, a, b in itertools.product(*map(range, T.shape)):
+        kind = root["decomposition"]["kind"]
+        if kind == "none":
+            expected = part.T[c, a, b]
+        elif kind == "uv":
+            expected = sum(part.U[c, r, a] * part.V[c, r, b] for r in range(2))
+        else:
+            expected = sum(part.U[r, a] * part.V[r, b] * part.W[c, r] for r in range(2))
+        assert abs(float(T[c, a, b]) - float(expected)) < 1e-12
+    assert encoder().root_scores() is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("given", GLOBALS, ids=name)
+def test_global_scores(given: dict[str, Any]) -> None:
+    model = encoder(globals=given, labels=4)
+    B, part = model.global_scores(), model.globals
+    assert B.shape == ((3, 4) if given["kind"] == "single-split" else (2, 3, 4))
+    if given.get("parameterization") == "neural":
+        labels = part.features.softmax(-1)
+        for c, k, a in itertools.product(*map(range, B.shape)):
+            expected = sum(labels[k, g] * part.T[c, a, g] for g in range(4))
+            assert abs(float(B[c, k, a]) - float(expected)) < 1e-12
+    else:
+        assert torch.equal(B, part.B.squeeze(0) if given["kind"] == "single-split" else part.B)
+    assert encoder().global_scores() is None
+
+
+def test_buckets_are_those_of_equation_10() -> None:
+    for gamma in (None, 0, 1, 3):
+        planes = bucket_of(9, gamma, torch.device("cpu"))
+        assert len(planes) == bucket_count(gamma) == (1 if gamma is None else 2 * gamma + 2)
         for i, j in itertools.permutations(range(9), 2):
-            expected = bucket(i - j, gamma)
-            far = [k for k, plane in zip((0, 2 * gamma + 1), buckets.far, strict=True) if plane[i, j]]
-            assert (far or [int(buckets.near[i, j]) + 1]) == [expected]
+            assert planes[:, i, j].nonzero().tolist() == [[bucket(i - j, gamma)]]
+    assert [bucket(x, 3) for x in offsets(3)] == [*range(1, 7)]
+
+
+@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 2]), ids=name)
+def test_the_message_to_labels_is_the_gradient_of_the_expected_score(scores: dict[str, Any]) -> None:
+    """``G_i(a) = d/dQ_i(a) of Σ Q_ic(j) F_ic(j)`` for any distributions: an oracle without loops."""
+    model = encoder(**scores)
+    unary, mask = sentences([5, 3])
+    messages = PlainMessages(model.ternary, Layout.of(mask, packed=False), scores["distance"])
+    q = (unary.softmax(-1) * mask[:, :, None]).flatten(0, 1).requires_grad_()
+    heads = torch.rand(2, 2, 5, 5, dtype=torch.float64) * messages.candidates
+    sides = messages.sides(q)
+    (gradient,) = torch.autograd.grad((messages.to_heads(sides) * heads).sum(), q)
+    torch.testing.assert_close(messages.to_labels(messages.sides(q), heads), gradient, rtol=0, atol=1e-12)
+
+
+# --- the penalty ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("symmetric", [False, True])
+@pytest.mark.parametrize("distance", [None, 3])
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS[:4], ids=name)
+def test_penalty_is_the_norm_of_the_whole_of_t(
+    decomposition: dict[str, Any], distance: int | None, symmetric: bool
+) -> None:
+    model = encoder(decomposition=decomposition, distance=distance, symmetric=symmetric)
+    parameters = list(model.parameters())
+    norm = model.ternary_scores().norm()
+    for found, expected in ((model.penalty(squared=False), norm), (model.penalty(squared=True), norm**2)):
+        torch.testing.assert_close(found, expected)
+        pairs = (torch.autograd.grad(one, parameters, retain_graph=True) for one in (found, expected))
+        for left, right in zip(*pairs, strict=True):
+            torch.testing.assert_close(left, right)
+
+
+@torch.no_grad()
+def test_penalty_of_a_rotation_is_the_mean_over_its_angles() -> None:
+    """A square norm is a trigonometric polynomial of degree 2 of every angle: the mean of four angles is exact."""
+    model = encoder(decomposition={"kind": "rotary", "rank": 4})
+    U, V = (factor.unflatten(1, (2, 2)) for factor in (model.ternary.U, model.ternary.V))  # [h, half, plane, d]
+    norms = []
+    for angles in itertools.product([0.3 + quarter * math.pi / 2 for quarter in range(4)], repeat=2):
+        total = torch.zeros(())
+        for plane, angle in enumerate(angles):
+            turn = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+            R = torch.tensor(turn, dtype=torch.float64)
+            total = total + torch.einsum("cpa,pq,cqe->cae", U[:, :, plane], R, V[:, :, plane])
+        norms.append(float(total.square().sum()))
+    assert float(model.penalty(squared=True)) == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+    assert float(model.penalty(squared=False)) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+UV = {"kind": "uv", "rank": 64}
+SIZES: list[tuple[str, dict[str, Any], int]] = [
+    # 2 factors x 8 buckets x 16 channels x 64 x 384
+    ("PTB, masked words", {"labels": 384, "channels": 16, "decomposition": UV, "distance": 3}, 6_291_456),
+    # 8 buckets x 18 channels x 128 x 128
+    ("UD, tagging", {"labels": 128, "channels": 18, "decomposition": {"kind": "none"}, "distance": 3}, 2_359_296),
+    # 2 factors x 18 buckets x 4 channels x 16 x 64
+    ("COGS", {"labels": 64, "channels": 4, "decomposition": {**UV, "rank": 16}, "distance": 8}, 147_456),
+    # 2 factors x 8 buckets x 10 channels x 64 x 512, and as much again for the root: 10 channels x 512 x 1024
+    (
+        "SST-2",
+        {"labels": 512, "channels": 10, "decomposition": UV, "distance": 3, "root": {"labels": 1024}},
+        10_485_760,
+    ),
+]
+
+
+@pytest.mark.parametrize(("section", "count"), [size[1:] for size in SIZES], ids=[size[0] for size in SIZES])
+def test_parameter_counts_are_the_published_ones(section: dict[str, Any], count: int) -> None:
+    """Encoder sizes that the reference reports, without the unary scores."""
+    with torch.device("meta"):
+        model = build(section)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"decomposition": {"kind": "rotary", "rank": 2}, "distance": 3}, "distance"),
+    ({"decomposition": {"kind": "rotary", "rank": 2}, "symmetric": True}, "symmetric"),
+    ({"globals": {"kind": "dep-split", "parameterization": "neural"}}, "globals.parameterization"),
+    ({"globals": {"kind": "single-split", "parameterization": "neural"}}, "globals.parameterization"),
+    ({"globals": {"kind": "all-dep"}, "heads": "tree"}, "globals.kind"),
+]
+
+
+@pytest.mark.parametrize(("section", "key"), WRONG, ids=[f"{name(one)}" for one, _ in WRONG])
+def test_options_that_do_not_go_together_are_refused(section: dict[str, Any], key: str) -> None:
+    with pytest.raises(InconsistentError) as raised:
+        build(section)
+    assert [".".join(path) for path, _ in raised.value.faults] == [key]
+
+
+def test_wrong_values_and_kinds_are_refused() -> None:
+    with pytest.raises(ValidationError, match="labels"):
+        build({"labels": 0})
+    with pytest.raises(ValidationError, match="chanels"):
+        build({"chanels": 3})
+    with pytest.raises(KeyError, match="lstm"):
+        build({"kind": "lstm"})
+
+
+def test_a_dict_and_its_section_build_the_same() -> None:
+    def weights(section: Any) -> Iterator[torch.Tensor]:
+        torch.manual_seed(0)
+        return build(section).parameters()
+
+    section = {"labels": 8, "channels": 2, "root": {"labels": 4}, "globals": GLOBALS[1]}
+    again = build(section).section
+    assert all(torch.equal(*pair) for pair in zip(weights(section), weights(again), strict=True))
+    model = build(section).double()
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+    assert model.width == 8
 
 
 @pytest.mark.gpu
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
-def test_gpu_gives_the_same_values(decomposition):
-    model = encoder(decomposition=decomposition, labels=16, distance=3)
+@pytest.mark.parametrize("messages", ["plain", "banded", "linear"])
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
+def test_gpu_gives_the_same_values(decomposition: dict[str, Any], messages: str) -> None:
+    options: dict[str, Any] = {"root": ROOTS[0], "globals": GLOBALS[0], "labels": 16}
+    model = encoder(decomposition=decomposition, **options, messages=messages)
     unary, mask = sentences([20, 7, 1], labels=16)
-    here = model(unary, mask, arcs=True)
-    there = model.cuda()(unary.cuda(), mask.cuda(), arcs=True)
-    torch.testing.assert_close(there.states.cpu(), here.states, rtol=0, atol=1e-9)
-    torch.testing.assert_close(there.arcs.cpu(), here.arcs, rtol=0, atol=1e-9)
+    here = model(unary, mask), model(unary, mask, arcs=True)
+    model.cuda()
+    there = model(unary.cuda(), mask.cuda()), model(unary.cuda(), mask.cuda(), arcs=True)
+    for left, right in zip(there, here, strict=True):
+        torch.testing.assert_close(left.states.cpu(), right.states, rtol=0, atol=1e-9)
+        torch.testing.assert_close(left.sentence.cpu(), right.sentence, rtol=0, atol=1e-9)
+    torch.testing.assert_close(there[1].arcs.cpu(), here[1].arcs, rtol=0, atol=1e-9)

@@ -1,13 +1,14 @@
 """From words to scores: unary scores in front of an encoder, an output layer behind it.
 
     S_i(a)  = S[w_i, a] + Σ_{f ∈ f(w_i)} R[f, a]               log-linear unary scores; features are not in the paper
-    P(w)    ∝ Σ_a exp(S_w(a) + M_i(a))                         tied output: the hidden word as a latent variable
+    P_i(w)  ∝ Σ_a exp(β_w + S_w(a) + M_i(a))                   tied output: the hidden word as a latent variable
 
 symbol   code        shape    meaning
 S        unary       [v, d]   scores of a word with its label (Eq. 1)
 R        features    [g, d]   scores of a feature of the word's spelling with its label
 f(w)     Features             rows of R: affixes, shape (``data.features``)
 M_i      states      [m, d]   all that the sentence says about the label of word i
+β        bias        [v]      score of a word by itself
 """
 
 from __future__ import annotations
@@ -50,15 +51,17 @@ class TiedOutput(nn.Module):
 
     Its potential with the label is that of a word that is seen, ``exp S_w(a)``; the label summed out exactly,
 
-        score_i(w) = log Σ_a exp(S_w(a) + M_i(a)),
+        score_i(w) = β_w + log Σ_a exp(S_w(a) + M_i(a)),
 
-    whose softmax over ``w`` is the posterior of ``W_i``. A bias for every word would add nothing: a constant in the
-    row ``S_w`` is one already, and it does not change the label of a word that is seen.
+    whose softmax over ``w`` is the posterior of ``W_i``. ``β``, the only parameters, is in theory a constant of the
+    row ``S_w``. But such constants are as large as the logarithms of frequencies, and dropout of label scores, which
+    sets some of them to 0, would make them decide a word's label.
     """
 
-    def __init__(self, probabilities: bool) -> None:
+    def __init__(self, words: int, probabilities: bool) -> None:
         """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant."""
         super().__init__()
+        self.bias = nn.Parameter(torch.zeros(words))
         self.probabilities = probabilities
 
     def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
@@ -73,11 +76,11 @@ class TiedOutput(nn.Module):
             reached = states + highest
             best = reached.detach().amax(1, keepdim=True)
             shares = (reached - best).exp() @ (table - highest).exp().T
-            return (shares + _LEAST).log() + best
+            return (shares + _LEAST).log() + best + self.bias
 
 
 class Network(nn.Module):
-    """Unary scores (``S`` Xavier-uniform, its padding row zero), encoder, output layer.
+    """Unary scores (``S`` Xavier-uniform, standard normal where ``tied``; its padding row zero), encoder, output layer.
 
     ``feature_rows``: rows of ``R``, 0 = words have no features. ``tied``: the output is :class:`TiedOutput` instead of
     a linear layer of ``outputs`` scores; ``entries`` then has the features of the vocabulary's own entries.
@@ -98,14 +101,17 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=PADDING)
-        nn.init.xavier_uniform_(self.unary.weight)
+        if tied:  # labels that are nearly alike tell nothing of a word, and training would take long to part them
+            nn.init.normal_(self.unary.weight)
+        else:
+            nn.init.xavier_uniform_(self.unary.weight)
         with torch.no_grad():
             self.unary.weight[PADDING].zero_()
         self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
         self.output: nn.Linear | TiedOutput
         if tied:
-            self.output = TiedOutput(probabilities=encoder.section.output == "probabilities")
+            self.output = TiedOutput(vocabulary, probabilities=encoder.section.output == "probabilities")
         else:
             self.output = nn.Linear(encoder.width, outputs)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):

@@ -51,6 +51,10 @@ class Task(ABC):
         """Whether the outputs are the vocabulary, scored by the unary scores."""
         return False
 
+    def start(self, network: Network, split: Split) -> None:
+        """Set what fresh weights take from the training corpus before the first update; most tasks take nothing."""
+        del network, split
+
     @abstractmethod
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss of the sentences ``indices``; random choices come from torch's default CPU generator."""

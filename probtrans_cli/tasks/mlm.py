@@ -12,7 +12,7 @@ from torch.nn import functional
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.heads import Features, Network
+from probtrans_cli.models.heads import Features, Network, TiedOutput
 from probtrans_cli.recipe import MaskedLanguageModel
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
 
@@ -42,6 +42,18 @@ class MaskedLanguageModelling(Task):
     def tied(self) -> bool:
         """Whether the recipe wants the output layer tied to the unary scores."""
         return self.section.output == "tied"
+
+    @torch.no_grad()
+    def start(self, network: Network, split: Split) -> None:
+        """Let tied scores begin at the frequencies of the words that can be hidden, ``β_w = log (f(w) + 1) / Σ``.
+
+        The optimizer would take thousands of steps to find them.
+        """
+        if not isinstance(network.output, TiedOutput):
+            return
+        counts = np.bincount(split.column("ids"), minlength=self.size).astype(np.float64)
+        counts[[self.pad, self.unknown, self.mask]] = 0.0
+        network.output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
 
     def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor, of_words: Features | None) -> Loss:
         """Cross entropy at the words hidden by a uniform ``draw [b, n]``; ``of_words``: features before hiding."""

@@ -2,35 +2,35 @@
 
 Of a *near* bucket (|i-j| ≤ γ) only one diagonal of the n × n matrix is ever used: it is scored by a shift of the rows
 and an elementwise product, O(n), instead of a product O(n²). The one or two *far* buckets are attention-sized products
-of which a triangle counts. Columns of the candidates: the n words (far ones only), then the 2γ near buckets; one softmax
-goes over all of them. No n × n × K tensor arises, and with rows of real words (``layout.py``) no work on padding.
+of which a triangle counts. Columns of the candidates: the n words (far ones only), then the 2γ near buckets; one
+softmax goes over all of them. No n × n × K tensor arises, and with rows of real words (``layout.py``) no work on
+padding.
 """
 
 from __future__ import annotations
 
 from collections.abc import Sequence
+from functools import cached_property
 from typing import NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.kernels import (
+from probtrans_cli.models.probabilistic.bands import (
     band_messages,
     band_scores,
-    messages_of,
-    scores_of,
     shared_band_messages,
     shared_band_scores,
-    transposed,
 )
 from probtrans_cli.models.probabilistic.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.potentials import Sides, Ternary
+from probtrans_cli.models.probabilistic.products import messages_of, scores_of, transposed
 
 
 class Far(NamedTuple):
-    """The sides of a far bucket on the grid: ``u [b, c, n, r]``, ``v [b, c|1, n, r]``, ``vᵀ`` where products want it."""
+    """The sides of a far bucket on the grid: ``u [b, c, n, r]``, ``v [b, c|1, n, r]``; ``vᵀ`` if products want it."""
 
     child: Tensor
     head: Tensor
@@ -45,7 +45,7 @@ class BandedSides(NamedTuple):
     near: Sides | None
 
 
-class BandedMessages(Messages):
+class BandedMessages(Messages[BandedSides]):
     """Messages by bands; see the module."""
 
     def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
@@ -56,19 +56,24 @@ class BandedMessages(Messages):
         self.position = layout.position
         self.offsets = offsets(distance or 0)
         self.near = layout.near(distance or 0)
-        n = layout.mask.shape[1]
-        self.words = n
-        self.pairs = far = pairs(layout.mask)
-        if distance is not None:
-            far = far & (self.is_far(0, n, n) != 0)
-        self.candidates = torch.cat([far, self.near[:, None]], dim=-1) if self.offsets else far
+        self.words = layout.mask.shape[1]
 
-    def is_far(self, start: int, stop: int, n: int) -> Tensor:
-        """For the children ``start..stop``: -1 and 1 where the head is in the first and second far bucket, else 0."""
-        word = torch.arange(n, device=self.layout.mask.device)
-        x = word[start:stop, None] - word
-        gamma = self.gamma or 0
+    @cached_property
+    def pairs(self) -> Bool[Tensor, "b 1 n n"]:
+        """Which word may be whose head."""
+        return pairs(self.layout.mask)
+
+    @cached_property
+    def far_side(self) -> Int[Tensor, "n n"]:
+        """-1 and 1 where a pair is in the first and in the second far bucket, else 0."""
+        word = torch.arange(self.words, device=self.layout.mask.device)
+        x, gamma = word[:, None] - word, self.gamma or 0
         return (x > gamma).to(torch.int8) - (x < -gamma).to(torch.int8)
+
+    @property
+    def candidates(self) -> Bool[Tensor, "b 1 n m"]:
+        far = self.pairs if self.gamma is None else self.pairs & (self.far_side != 0)
+        return torch.cat([far, self.near[:, None]], dim=-1) if self.offsets else far
 
     # --- the two kinds of buckets ---------------------------------------------------------------------------------
 
@@ -85,40 +90,37 @@ class BandedMessages(Messages):
         far = [Far(self.layout.to_channels(one.u[:, 0]), *head) for one, head in zip(rows, heads, strict=True)]
         return BandedSides(rows, far, groups[1] if self.offsets else None)
 
-    def far_scores(self, far: Sequence[Far], start: int, stop: int) -> Float[Tensor, "b c m n"]:
-        """``F`` of the children ``start..stop``, as if all heads were far."""
-        scores = [_scores(one.child[:, :, start:stop], one) for one in far]
-        if len(scores) == 1:
-            return scores[0]
-        return torch.where(self.is_far(start, stop, self.words) > 0, scores[1], scores[0])
+    def far_scores(self, far: Sequence[Far]) -> Float[Tensor, "b c n n"]:
+        """``F``, as if all heads were far."""
+        scores = [_scores(one) for one in far]
+        return scores[0] if len(scores) == 1 else torch.where(self.far_side > 0, scores[1], scores[0])
 
-    def far_messages(
-        self, far: Sequence[Far], heads: Float[Tensor, "b c m n"], start: int, stop: int
-    ) -> list[tuple[Tensor, Tensor]]:
-        """For every far bucket: ``ū`` of the children ``start..stop``, and their share of ``v̄`` of all words."""
+    def far_messages(self, far: Sequence[Far], heads: Float[Tensor, "b c n n"]) -> list[tuple[Tensor, Tensor]]:
+        """``ū`` and ``v̄`` of every far bucket."""
         heads = heads.to(far[0].child.dtype)
-        shares = [heads]
-        if len(far) == 2:
-            gamma = self.gamma or 0
-            shares = [heads.triu(start + gamma + 1), heads.tril(start - gamma - 1)]
-        return [_messages(share, one, start, stop) for share, one in zip(shares, far, strict=True)]
+        if len(far) == 1:
+            return [_messages(heads, far[0])]
+        gamma = self.gamma or 0
+        return [_messages(heads.triu(gamma + 1), far[0]), _messages(heads.tril(-gamma - 1), far[1])]
 
     def near_scores(self, sides: Sides) -> Float[Tensor, "b c n k"]:
         """``F`` of the near buckets."""
-        if _shared(sides):
-            band = shared_band_scores(sides.child[:, 0], sides.head[:, 0], sides.weight, self.offsets)
-        else:
+        weight = _shared_weight(sides)
+        if weight is None:
             band = band_scores(sides.u, sides.head, self.offsets)
+        else:
+            band = shared_band_scores(sides.child[:, 0], sides.head[:, 0], weight, self.offsets)
         return self.layout.grid(band).permute(0, 3, 1, 2)
 
     def near_messages(self, sides: Sides, heads: Float[Tensor, "b c n k"]) -> Sides:
         """Messages to the near buckets' sides."""
         band = self.layout.rows(heads.permute(0, 2, 3, 1))
-        if _shared(sides):
-            parts = shared_band_messages(band, sides.child[:, 0], sides.head[:, 0], sides.weight, self.offsets)
-            return Sides(*(part[:, None] for part in parts))
-        to_child, to_head = band_messages(band, sides.u, sides.head, self.offsets)
-        return Sides(sides.back(to_child), to_head)
+        weight = _shared_weight(sides)
+        if weight is None:
+            to_child, to_head = band_messages(band, sides.u, sides.head, self.offsets)
+            return Sides(sides.back(to_child), to_head)
+        to_child, to_head = shared_band_messages(band, sides.child[:, 0], sides.head[:, 0], weight, self.offsets)
+        return Sides(to_child[:, None], to_head[:, None])
 
     def collect(
         self, rows: Sequence[Sides], far: Sequence[tuple[Tensor, Tensor]], near: Sides | None, wanted: Tensor | None
@@ -139,7 +141,7 @@ class BandedMessages(Messages):
     # --- all of them ------------------------------------------------------------------------------------------------
 
     def to_heads(self, sides: BandedSides) -> Float[Tensor, "b c n m"]:
-        scores = self.far_scores(sides.far, 0, self.words)
+        scores = self.far_scores(sides.far)
         if sides.near is None:
             return scores
         return torch.cat([scores, self.near_scores(sides.near).to(scores.dtype)], dim=-1)
@@ -147,7 +149,7 @@ class BandedMessages(Messages):
     def to_labels(
         self, sides: BandedSides, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
-        far = self.far_messages(sides.far, heads[..., : self.words], 0, self.words)
+        far = self.far_messages(sides.far, heads[..., : self.words])
         near = None if sides.near is None else self.near_messages(sides.near, heads[..., self.words :])
         return self.collect(sides.rows, far, near, wanted)
 
@@ -157,7 +159,7 @@ class BandedMessages(Messages):
         far, band = columns.tensor_split([self.words], dim=-1)
         _, near = self._near_pairs()
         spread = band.gather(-1, near.expand(*band.shape[:2], *near.shape))
-        return torch.where(self.is_far(0, self.words, self.words) != 0, far, spread) * self.pairs
+        return torch.where(self.far_side != 0, far, spread) * self.pairs
 
     def columns(self, pairs: Float[Tensor, "b c n n"]) -> Float[Tensor, "b c n m"]:
         if not self.offsets:
@@ -176,22 +178,29 @@ class BandedMessages(Messages):
         return head.clamp(0, self.words - 1), bucket
 
 
-def _shared(sides: Sides) -> bool:
-    """Whether all buckets have the same sides, reweighted."""
-    return sides.weight is not None and sides.child.shape[1] == 1
+def _shared_weight(sides: Sides) -> Tensor | None:
+    """The weight of every bucket, where it is all that tells their sides apart."""
+    return sides.weight if sides.child.shape[1] == 1 else None
 
 
-def _scores(child: Float[Tensor, "b c m r"], far: Far) -> Float[Tensor, "b c m n"]:
-    if far.head.shape[1] == child.shape[1]:
-        return scores_of(child, far.head, far.head_t)
-    flat = scores_of(child.flatten(1, 2), far.head[:, 0], None if far.head_t is None else far.head_t[:, 0])
-    return flat.unflatten(1, child.shape[1:3])
+def _channel_by_channel(child: Tensor, far: Far) -> bool:
+    """Whether products go channel by channel, not all in one: where each channel has a head side of its own, and in an
+    exported graph, whose symbolic sizes do not let channels and words become one axis."""
+    return far.head.shape[1] == child.shape[1] or torch.compiler.is_exporting()
 
 
-def _messages(heads: Float[Tensor, "b c m n"], far: Far, start: int, stop: int) -> tuple[Tensor, Tensor]:
-    child = far.child[:, :, start:stop]
-    if far.head.shape[1] == child.shape[1]:
-        return messages_of(heads, child, far.head, far.head_t)
-    head_t = None if far.head_t is None else far.head_t[:, 0]
-    to_child, to_head = messages_of(heads.flatten(1, 2), child.flatten(1, 2), far.head[:, 0], head_t)
-    return to_child.unflatten(1, heads.shape[1:3]), to_head[:, None]
+def _scores(far: Far) -> Float[Tensor, "b c n n"]:
+    child, head, head_t = far
+    if head.shape[1] == child.shape[1]:
+        return scores_of(child, head, head_t)
+    flat = scores_of(child.flatten(1, 2), head[:, 0], None if head_t is None else head_t[:, 0])
+    return flat.reshape(*child.shape[:3], flat.shape[-1])
+
+
+def _messages(heads: Float[Tensor, "b c n n"], far: Far) -> tuple[Tensor, Tensor]:
+    child, head, head_t = far
+    if head.shape[1] == child.shape[1]:
+        return messages_of(heads, child, head, head_t)
+    flat_t = None if head_t is None else head_t[:, 0]
+    to_child, to_head = messages_of(heads.flatten(1, 2), child.flatten(1, 2), head[:, 0], flat_t)
+    return to_child.reshape(child.shape), to_head[:, None]

@@ -11,9 +11,9 @@ from torch import Tensor, nn
 
 from probtrans_cli.models.base import Encoded
 from probtrans_cli.models.probabilistic import energy
-from probtrans_cli.models.probabilistic.head_variables import Update
-from probtrans_cli.models.probabilistic.kernels import Dropout
-from probtrans_cli.models.probabilistic.meanfield import Inference, MeanField, Method, State
+from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.inference import Inference, Update
+from probtrans_cli.models.probabilistic.meanfield import MeanField, Method, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
 from probtrans_cli.recipe_model import ProbabilisticTransformer
 
@@ -44,6 +44,7 @@ class ProbabilisticEncoder(nn.Module):
             distance=section.distance,
             labels=Update(weight.labels, step.labels, damping.labels),
             heads=Update(weight.heads or 1.0 / section.labels, step.heads, damping.heads),
+            root=section.root is not None,
             tree=section.heads == "tree",
         )
         self.dropout = Dropout(section.dropout)
@@ -88,6 +89,10 @@ class ProbabilisticEncoder(nn.Module):
         return -scored - energy.entropy(state, self.inference.labels.weight, self.inference.heads.weight)
 
     def _mean_field(self, unary: Tensor, mask: Tensor, *, dense: bool) -> MeanField:
+        if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
+            raise ValueError(
+                f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
+            )
         potentials = (self.ternary, self.root, self.globals)
         return MeanField(unary, mask, potentials, self.inference, self.dropout, self._method(mask, dense=dense))
 
@@ -95,8 +100,8 @@ class ProbabilisticEncoder(nn.Module):
         """How messages are computed for a batch; ``dense``: all pairs of words are wanted anyway."""
         if self.messages == "plain":
             return "plain"
-        if dense or self.inference.tree or self.messages == "banded":
-            return "banded"
+        if dense or self.inference.tree or self.messages == "banded" or torch.compiler.is_compiling():
+            return "banded"  # the only one of the fast forms whose graph serves every length
         if self.messages == "linear":
             return "linear"
         return "linear" if mask.numel() * mask.shape[1] * self.section.channels > LONG else "banded"

@@ -59,4 +59,5 @@ def entropy(state: State, label_weight: float, head_weight: float) -> Float[Tens
 
 
 def _entropy(distribution: Float[Tensor, "b ..."]) -> Float[Tensor, " b"]:
-    return torch.special.entr(distribution).flatten(1).sum(1)
+    terms: Tensor = torch.special.entr(distribution)
+    return terms.flatten(1).sum(1)

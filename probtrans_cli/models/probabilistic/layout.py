@@ -52,14 +52,14 @@ class Layout:
         if self.index is not None:
             empty = rows.new_zeros((self.mask.numel(), *rows.shape[1:]))
             rows = empty.index_copy(0, self.index, rows)
-        return rows.unflatten(0, self.mask.shape)
+        return rows.reshape(*self.mask.shape, *rows.shape[1:])
 
     def to_channels(self, rows: Shaped[Tensor, "w c r"]) -> Shaped[Tensor, "b c n r"]:
         """From rows to the grid, channel by channel, as batched products want it."""
         b, n = self.mask.shape
         _, channels, rank = rows.shape
         if self.index is None:
-            return rows.unflatten(0, (b, n)).transpose(1, 2).contiguous()
+            return rows.reshape(b, n, channels, rank).transpose(1, 2).contiguous()
         empty = rows.new_zeros(b * channels * n, rank)
         return empty.index_copy(0, self._by_channel(channels), rows.flatten(0, 1)).view(b, channels, n, rank)
 
@@ -67,8 +67,9 @@ class Layout:
         """The way back."""
         if self.index is None:
             return grid.transpose(1, 2).flatten(0, 1)
-        channels = grid.shape[1]
-        return grid.flatten(0, 2).index_select(0, self._by_channel(channels)).unflatten(0, (-1, channels))
+        _, channels, _, rank = grid.shape
+        rows = grid.flatten(0, 2).index_select(0, self._by_channel(channels))
+        return rows.reshape(self.index.shape[0], channels, rank)
 
     def _by_channel(self, channels: int) -> Int[Tensor, " w_c"]:
         """Where channel ``c`` of every row stands in the grid ``[b, c, n]``."""
@@ -84,7 +85,7 @@ class Layout:
         word = torch.arange(n, device=self.mask.device)
         head = word[:, None] - torch.tensor(offsets(distance), device=self.mask.device, dtype=word.dtype)
         inside = (head >= 0) & (head < n)
-        there = self.mask[:, head.clamp(0, n - 1).flatten()].unflatten(1, head.shape)
+        there = self.mask[:, head.clamp(0, n - 1)]
         return there & inside & self.mask[:, :, None]
 
 

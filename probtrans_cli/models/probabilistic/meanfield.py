@@ -7,14 +7,14 @@
                + Σ_c Q_ic(root) Σ_b Q_root(b) T'[c,a,b] + Σ_c Σ_k Q_ic(n+k) B[c,k,a]                           (35, 41)
     G_root(b)  = Σ_c Σ_i Q_ic(root) Σ_a Q_i(a) T'[c,a,b]
 
-    Q_i^(0) ∝ exp(S[w_i]), all other distributions uniform at the start                                        (7, 8, 45)
-    M_Z^(t) = (1 - β_Z) (S[w_i] + G_i) / λ_Z + β_Z M_Z^(t-1)     damped label scores, M_Z^(0) = S                (11, B.2)
+    Q_i^(0) ∝ exp(S[w_i]), all other distributions uniform at the start                                       (7, 8, 45)
+    M_Z^(t) = (1 - β_Z) (S[w_i] + G_i) / λ_Z + β_Z M_Z^(t-1)    damped label scores, M_Z^(0) = S               (11, B.2)
     Q_i^(t) = α_Z softmax(M_Z^(t)) + (1 - α_Z) Q_i^(t-1)         label distributions                            (5, B.1)
     and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``)
 
 Asynchronous (2.3.2): heads from ``Q_Z^(t-1)``, then labels from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
-from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where the
-paper's code has it: on head distributions (the same dropped ones in both directions of ``G``) and on ``S + G``.
+from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where
+the paper's code has it: on head distributions (the same dropped ones in both directions of ``G``) and on ``S + G``.
 
 symbol   variable     shape              meaning
 S        unary        [w, d]             unary scores, one row a word (``layout.py``)
@@ -35,30 +35,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.banded import BandedMessages
-from probtrans_cli.models.probabilistic.head_variables import (
-    HeadVariables,
-    RecomputedHeads,
-    StoredHeads,
-    Update,
-)
+from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
+from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.layout import Layout
+from probtrans_cli.models.probabilistic.linear import RecomputedHeads
 from probtrans_cli.models.probabilistic.messages import PlainMessages
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
 
 Method = Literal["plain", "banded", "linear"]
-
-
-@dataclass(frozen=True)
-class Inference:
-    """Options of the mean-field loop."""
-
-    iterations: int
-    asynchronous: bool
-    channels: int
-    distance: int | None
-    labels: Update
-    heads: Update
-    tree: bool = False
 
 
 class State(NamedTuple):
@@ -130,26 +114,27 @@ class MeanField:
         self.global_scores = None if features is None else features.dense()
         self.features: Variable | None = None
         if self.split and self.global_scores is not None:
-            start = self.unary.new_zeros(len(self.unary), *self.global_scores.shape[:2])
+            start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
             self.features = Variable(inference.heads, None, start.softmax(-1))
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         extra = mask[:, None, :, None].expand(batch, 1, n, (root is not None) + all_dep)
         self.heads = self._heads(ternary, extra, method)
 
     def _heads(self, ternary: Ternary, extra: Tensor, method: Method) -> HeadVariables:
-        how = self.inference
-        kind = PlainMessages if method == "plain" else BandedMessages
-        given = (kind(ternary, self.layout, how.distance), extra, how.heads, self.dropout)
-        options = {"asynchronous": how.asynchronous, "channels": how.channels, "dtype": self.unary.dtype}
+        factors = (ternary, self.layout, self.inference.distance)
+        options = (extra, self.inference, self.dropout, self.unary.dtype)
         if method == "linear":
-            return RecomputedHeads(*given, **options)
-        return StoredHeads(*given, tree=self.mask if how.tree else None, root=self.root is not None, **options)
+            return RecomputedHeads(BandedMessages(*factors), *options)
+        return StoredHeads(PlainMessages(*factors) if method == "plain" else BandedMessages(*factors), *options)
 
     def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: bool = False) -> Result:
         """All iterations. ``at``: the only positions whose states are wanted, for which alone the last iteration's
-        labels are computed; ``history``: also keep every iteration's distributions (not with ``linear``)."""
+        labels are computed; ``history``: also keep every iteration's distributions (not with ``linear``), of all
+        positions whatever ``at``."""
+        if history or torch.compiler.is_compiling():
+            at = None  # a graph's shapes must not depend on values
         wanted = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
-        words = len(self.unary)
+        words = self.unary.shape[0]
         kept = [self._state()] if history else []
         for iteration in range(1, self.inference.iterations + 1):
             self._iterate(wanted if iteration == self.inference.iterations else None)
@@ -195,7 +180,7 @@ class MeanField:
 
     def _global_messages(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w c m"]:
         assert self.global_scores is not None, "there are global features"
-        return (labels @ self.global_scores.flatten(0, 1).T).unflatten(1, self.global_scores.shape[:2])
+        return (labels @ self.global_scores.flatten(0, 1).T).reshape(labels.shape[0], *self.global_scores.shape[:2])
 
     def _second_heads(self, labels: Float[Tensor, "w d"]) -> list[Tensor]:
         """Update the second heads; their message to the labels [w, d], if there are any."""
@@ -207,7 +192,8 @@ class MeanField:
         return [used.flatten(1) @ self.global_scores.flatten(0, 1)]
 
     def _update_root(self, labels: Float[Tensor, "w d"], at_root: Float[Tensor, "b c n"]) -> None:
-        assert self.root is not None and self.root_scores is not None, "there is a root"
+        assert self.root is not None, "there is a root"
+        assert self.root_scores is not None, "it has scores"
         gathered = torch.einsum("bci,bia->bca", at_root, self.layout.grid(labels))
         self.root.update(torch.einsum("bca,cae->be", gathered, self.root_scores))
 

@@ -20,8 +20,7 @@ G           –           [w, d]           messages to the labels, one row a wor
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import Any
+from typing import Generic, TypeVar
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -30,27 +29,35 @@ from torch import Tensor
 from probtrans_cli.models.probabilistic.layout import Layout
 from probtrans_cli.models.probabilistic.potentials import Sides, Ternary, bucket_count
 
+S = TypeVar("S")
 
-class Messages(ABC):
+
+class Messages(ABC, Generic[S]):
     """The messages of the ternary factors of one batch.
 
     ``to_heads`` gives scores over *columns*: some order of the candidates that suits the computation, which
-    :meth:`between_words` and :meth:`columns` translate. ``candidates [b, 1, n, m]``: which of them there are.
+    :meth:`between_words` and :meth:`columns` translate. ``candidates [b, 1, n, m]``: which of them there are. The
+    sides of the ternary scores are kept in a form ``S`` of its own.
     """
 
-    candidates: Bool[Tensor, "b 1 n m"]
+    layout: Layout
+
+    @property
+    @abstractmethod
+    def candidates(self) -> Bool[Tensor, "b 1 n m"]:
+        """Which of the columns there are."""
 
     @abstractmethod
-    def sides(self, labels: Float[Tensor, "w d"]) -> Any:
+    def sides(self, labels: Float[Tensor, "w d"]) -> S:
         """The sides of the ternary scores for label distributions, as the other methods take them."""
 
     @abstractmethod
-    def to_heads(self, sides: Any) -> Float[Tensor, "b c n m"]:
+    def to_heads(self, sides: S) -> Float[Tensor, "b c n m"]:
         """``F``; entries that are no candidates have no meaning."""
 
     @abstractmethod
     def to_labels(
-        self, sides: Any, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: S, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         """``G`` for head distributions that are zero wherever there is no candidate; of the rows ``wanted`` only."""
 
@@ -63,43 +70,44 @@ class Messages(ABC):
         """From one entry a pair of words to columns."""
 
 
-class PlainMessages(Messages):
+class PlainMessages(Messages[Sides]):
     """The equations as they stand; column ``j`` is word ``j``."""
 
     def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
         self.layout = layout
-        b, n = layout.mask.shape
-        buckets = bucket_count(distance)
-        self.projection = ternary.projection([buckets])
-        self.bucket = bucket_of(n, distance, layout.mask.device)
-        self.candidates = pairs(layout.mask)
+        self.projection = ternary.projection([bucket_count(distance)])
+        self.bucket = bucket_of(layout.mask.shape[1], distance, layout.mask.device)
 
-    def sides(self, labels: Float[Tensor, "w d"]) -> list[Sides]:
-        return self.projection.sides(labels, self.layout.position)
+    @property
+    def candidates(self) -> Bool[Tensor, "b 1 n m"]:
+        return pairs(self.layout.mask)
 
-    def to_heads(self, sides: Sequence[Sides]) -> Float[Tensor, "b c n m"]:
+    def sides(self, labels: Float[Tensor, "w d"]) -> Sides:
+        (sides,) = self.projection.sides(labels, self.layout.position)
+        return sides
+
+    def to_heads(self, sides: Sides) -> Float[Tensor, "b c n m"]:
         u, v = self._grids(sides)
-        scores: Tensor = torch.einsum("kij,bikcr,bjkcr->bcij", self.bucket.to(u.dtype), u, v)
-        return scores
+        by_bucket = torch.einsum("bikcr,bjkcr->bckij", u, v)
+        return (by_bucket * self.bucket).sum(2)
 
     def to_labels(
-        self, sides: Sequence[Sides], heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: Sides, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         u, v = self._grids(sides)
-        bucket, heads = self.bucket.to(u.dtype), heads.to(u.dtype)
-        to_child = torch.einsum("kij,bcij,bjkcr->bikcr", bucket, heads, v)
-        to_head = torch.einsum("kij,bcij,bikcr->bjkcr", bucket, heads, u)
+        by_bucket = heads.to(u.dtype)[:, :, None] * self.bucket
+        to_child = torch.einsum("bckij,bjkcr->bikcr", by_bucket, v)
+        to_head = torch.einsum("bckij,bikcr->bjkcr", by_bucket, u)
         for axis in (1, 2):  # a side that is the same for all buckets or channels
-            if sides[0].head.shape[axis] == 1:
+            if sides.head.shape[axis] == 1:
                 to_head = to_head.sum(axis + 1, keepdim=True)
-        message = Sides(sides[0].back(self.layout.rows(to_child)), self.layout.rows(to_head))
+        message = Sides(sides.back(self.layout.rows(to_child)), self.layout.rows(to_head))
         to_labels = self.projection.collect([message], self.layout.position)
         return to_labels if wanted is None else to_labels.index_select(0, wanted)
 
-    def _grids(self, sides: Sequence[Sides]) -> tuple[Any, Any]:
-        (one,) = sides
-        u = self.layout.grid(one.u)
-        return u, self.layout.grid(one.head).expand(*u.shape[:2], *u.shape[2:])
+    def _grids(self, sides: Sides) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
+        u = self.layout.grid(sides.u)
+        return u, self.layout.grid(sides.head).expand(u.shape)
 
     def between_words(self, columns: Float[Tensor, "b c n m"]) -> Float[Tensor, "b c n n"]:
         return columns

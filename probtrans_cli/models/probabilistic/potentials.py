@@ -4,9 +4,9 @@ Every ternary factor is a bilinear form in the label distributions of a word and
 
     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[k,c,a,b] = Σ_l u_i[k,c,l] v_j[k,c,l],     k = f(i-j)         (Eq. 3, 9)
 
-so a decomposition says how ``Q`` becomes the child side ``u`` and the head side ``v``, and how messages to the two sides
-become one message to the labels: a :class:`Projection`. The messages see nothing else of ``T``. An axis of size 1 of a
-side stands for "the same for all", and a message to that side is summed over it.
+so a decomposition says how ``Q`` becomes the child side ``u`` and the head side ``v``, and how messages to the two
+sides become one message to the labels: a :class:`Projection`. The messages see nothing else of ``T``. An axis of size 1
+of a side stands for "the same for all", and a message to that side is summed over it.
 
 symbol  variable   shape               meaning                                                          equation
 T       dense()    [K, h, d, d]        ternary scores: bucket k, channel c, label of word, of head      2, 9
@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from probtrans_cli.models.probabilistic.kernels import Matrix
+from probtrans_cli.models.probabilistic.products import Matrix
 from probtrans_cli.recipe_model import (
     Globals,
     NoDecomposition,
@@ -82,23 +82,25 @@ class Projection(ABC):
 class _Factor:
     """A factor ``[k, c|1, r, d]`` as the matrix between labels and one side."""
 
-    def __init__(self, factor: Float[Tensor, "k c r d"]) -> None:
-        self.shape = tuple(factor.shape[:3])
-        self.matrix = Matrix(factor.flatten(0, 2))
+    def __init__(self, matrix: Matrix, shape: tuple[int, int, int]) -> None:
+        """``matrix [k · c · r, d]``; ``shape``: those three sizes."""
+        self.matrix, self.shape = matrix, shape
+
+    @classmethod
+    def of(cls, factor: Float[Tensor, "k c r d"]) -> _Factor:
+        """A factor for one forward pass."""
+        buckets, channels, rank, _ = factor.shape
+        return cls(Matrix.of(factor.flatten(0, 2)), (buckets, channels, rank))
 
     def split(self, sizes: Sequence[int]) -> list[_Factor]:
         """The factor cut into groups of buckets."""
         _, channels, rank = self.shape
-        parts = []
-        for size, matrix in zip(sizes, self.matrix.split([size * channels * rank for size in sizes]), strict=True):
-            part = _Factor.__new__(_Factor)
-            part.shape, part.matrix = (size, channels, rank), matrix
-            parts.append(part)
-        return parts
+        matrices = self.matrix.split([size * channels * rank for size in sizes])
+        return [_Factor(matrix, (size, channels, rank)) for size, matrix in zip(sizes, matrices, strict=True)]
 
     def side(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w k c r"]:
         """The side of every word."""
-        return self.matrix.times(labels).reshape(len(labels), *self.shape)
+        return self.matrix.times(labels).reshape(labels.shape[0], *self.shape)
 
     def back(self, message: Float[Tensor, "w k c r"]) -> Float[Tensor, "w d"]:
         """A message to the side as one to the labels."""
@@ -132,20 +134,17 @@ class _Grouped(Projection):
 
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
-        total: Tensor | None = None
+        to_labels: list[Tensor] = []
         for group, (child, head, _) in zip(self.groups, messages, strict=True):
-            for message, factor in ((child, group.child), (head, group.head)):
-                one = message[:, 0, 0] if factor is None else factor.back(message)
-                total = one if total is None else total + one
-        assert total is not None, "there is at least one group"
-        return total
+            to_labels += group.child.back(child), head[:, 0, 0] if group.head is None else group.head.back(head)
+        return _sum(to_labels)
 
 
 class _SharedSides(Projection):
     """One pair of factors for all groups, reweighted by bucket and channel: `shared`."""
 
     def __init__(self, U: Tensor, V: Tensor, weights: Sequence[Tensor]) -> None:
-        self.U, self.V, self.weights = _Factor(U), _Factor(V), weights
+        self.U, self.V, self.weights = _Factor.of(U), _Factor.of(V), weights
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         del position
@@ -161,7 +160,7 @@ class _Rotated(Projection):
     """Sides turned by the word's position, so that their product depends on the distance: `rotary`; one group."""
 
     def __init__(self, U: Tensor, V: Tensor, frequency: Tensor) -> None:
-        self.U, self.V, self.frequency = _Factor(U), _Factor(V), frequency
+        self.U, self.V, self.frequency = _Factor.of(U), _Factor.of(V), frequency
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         turn = self._turn(position, -1.0)
@@ -178,10 +177,7 @@ class _Rotated(Projection):
 
 
 def _sum(messages: Sequence[Tensor]) -> Tensor:
-    total = messages[0]
-    for message in messages[1:]:
-        total = total + message
-    return total
+    return sum(messages[1:], messages[0])
 
 
 def _rotate(side: Float[Tensor, "w 1 c r"], turn: tuple[Tensor, Tensor]) -> Float[Tensor, "w 1 c r"]:
@@ -222,7 +218,7 @@ class Full(Ternary):
 
     def projection(self, sizes: Sequence[int]) -> Projection:
         matrix = self.dense().transpose(2, 3).contiguous()
-        return _Grouped([_Factors(group, None) for group in _Factor(matrix).split(sizes)])
+        return _Grouped([_Factors(group, None) for group in _Factor.of(matrix).split(sizes)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
@@ -251,7 +247,7 @@ class UV(Ternary):
         return self.U, self.U * self.D[..., None]
 
     def projection(self, sizes: Sequence[int]) -> Projection:
-        U, V = (_Factor(factor).split(sizes) for factor in self._factors())
+        U, V = (_Factor.of(factor).split(sizes) for factor in self._factors())
         return _Grouped([_Factors(u, v) for u, v in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -274,7 +270,7 @@ class UVW(Ternary):
 
     def projection(self, sizes: Sequence[int]) -> Projection:
         head = self.U if self.V is None else self.V
-        U, V = (_Factor(factor[:, None]).split(sizes) for factor in (self.U, head))
+        U, V = (_Factor.of(factor[:, None]).split(sizes) for factor in (self.U, head))
         return _Grouped([_Factors(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -313,7 +309,7 @@ class Shared(Ternary):
 class Rotary(Ternary):
     """``T[x,c] = U[c]ᵀ R(x) V[c]``, ``x = i - j``: a rotation by the distance between the factors (not in the paper).
 
-    ``R(x)`` turns the plane of the rows l and l + r/2 by the angle ``x · base^(-2l/r)``. As ``R(i - j) = R(-i)ᵀ R(-j)``,
+    ``R(x)`` turns the plane of the rows l and l + r/2 by the angle ``x · base^(-2l/r)``. As ``R(i-j) = R(-i)ᵀ R(-j)``,
     each side is turned by its own position, and one product serves every distance: no γ, no buckets.
     """
 
@@ -348,8 +344,8 @@ class Rotary(Ternary):
     def squared_norm(self) -> Float[Tensor, ""]:
         """The mean of ``Σ T[x]²`` over angles that are independent and uniform: half of ``Σ ‖U_p‖² ‖V_p‖²``, plane by
         plane."""
-        U, V = (factor.square().sum(-1).unflatten(1, (2, -1)).sum(1) for factor in (self.U, self.V))
-        return (U * V).sum() / 2
+        (u1, u2), (v1, v2) = (factor.square().sum(-1).chunk(2, dim=1) for factor in (self.U, self.V))
+        return ((u1 + u2) * (v1 + v2)).sum() / 2
 
 
 class RootScores(nn.Module):
@@ -359,11 +355,11 @@ class RootScores(nn.Module):
         super().__init__()
         self.size = section.labels
         form = section.decomposition
+        self.T: nn.Parameter | None = None
         if isinstance(form, NoDecomposition):
             self.T = nn.Parameter(torch.randn(channels, labels, section.labels))
             return
         each = (channels,) if isinstance(form, UVDecomposition) else ()
-        self.T = None
         self.U = nn.Parameter(torch.randn(*each, form.rank, labels) * form.rank**-0.5)
         self.V = nn.Parameter(torch.randn(*each, form.rank, section.labels) * form.rank**-0.5)
         self.W = None if each else nn.Parameter(torch.randn(channels, form.rank) * form.rank**-0.5)
@@ -387,10 +383,10 @@ class GlobalScores(nn.Module):
         super().__init__()
         self.kind = section.kind
         channels = 1 if section.kind == "single-split" else channels
+        self.B: nn.Parameter | None = None
         if section.parameterization == "direct":
             self.B = nn.Parameter(torch.randn(channels, section.features, labels) * labels**-0.5)
         else:
-            self.B = None
             self.features = nn.Parameter(torch.randn(section.features, labels))
             self.T = nn.Parameter(torch.randn(channels, labels, labels))
 

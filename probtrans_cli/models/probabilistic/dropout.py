@@ -1,0 +1,30 @@
+"""Dropout that costs little on a CPU."""
+
+from __future__ import annotations
+
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.models.probabilistic.products import by_hand
+
+
+class Dropout(nn.Module):
+    """Inverted dropout with probability ``p``. On a CPU four decisions come out of one 64-bit random number, which is
+    three times faster than one draw each; ``p`` is then a multiple of 2^-16."""
+
+    def __init__(self, p: float) -> None:
+        super().__init__()
+        self.p = p
+
+    def forward(self, values: Tensor) -> Tensor:
+        """``values`` with each of them zero with probability ``p``, the others divided by ``1 - p``; in training."""
+        if not self.training or self.p == 0.0:
+            return values
+        if not by_hand(values):
+            return functional.dropout(values, self.p)
+        bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+        drawn = bits.view(torch.int16)[: values.numel()].view(values.shape)
+        # All of 2^16 values may be kept: the largest kept one is compared with, as the number after it is no int16.
+        kept = drawn <= max(1, round((1.0 - self.p) * 2**16)) - 2**15 - 1
+        return values * kept.to(values.dtype).div_(1.0 - self.p)

@@ -1,0 +1,55 @@
+"""Options of the mean-field loop, and how a message becomes a distribution.
+
+M^(t) = (1 - β) (message) / λ + β M^(t-1)     damped messages, after the division by the weight     (2.3.3, B.2)
+Q^(t) = α softmax(M^(t)) + (1 - α) Q^(t-1)    distributions after a step                            (B.1)
+"""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+
+from torch import Tensor
+
+
+@dataclass(frozen=True)
+class Update:
+    """How messages become distributions: ``weight`` λ, ``step`` α, ``damping`` β."""
+
+    weight: float
+    step: float = 1.0
+    damping: float = 0.0
+
+    @property
+    def forgets(self) -> bool:
+        """Whether an iteration depends on the one before through its distributions only."""
+        return self.step == 1.0 and self.damping == 0.0
+
+    def message(self, new: Tensor, old: Tensor | None) -> Tensor:
+        """The damped, scaled message ``M``; ``old`` None stands for 0."""
+        new = new / self.weight
+        if self.damping == 0.0:
+            return new
+        new = (1.0 - self.damping) * new
+        return new if old is None else new + self.damping * old
+
+    def distribution(self, new: Tensor, old: Tensor) -> Tensor:
+        """The distribution ``Q`` after a step."""
+        return new if self.step == 1.0 else self.step * new + (1.0 - self.step) * old
+
+
+@dataclass(frozen=True)
+class Inference:
+    """Options of the mean-field loop.
+
+    ``distance`` γ, None for one bucket; ``root``: every word may have the root as its head; ``tree``: the heads of a
+    sentence form a tree in every channel.
+    """
+
+    iterations: int
+    asynchronous: bool
+    channels: int
+    distance: int | None
+    labels: Update
+    heads: Update
+    root: bool = False
+    tree: bool = False

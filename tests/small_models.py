@@ -1,0 +1,58 @@
+"""Small encoders in float64 and random sentences for them, as several test files want them."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+
+from probtrans_cli.models import build
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+
+DECOMPOSITIONS: list[dict[str, Any]] = [
+    {"kind": "none"},
+    {"kind": "uv", "rank": 3},
+    {"kind": "uvw", "rank": 4},
+    {"kind": "shared", "rank": 3},
+    {"kind": "rotary", "rank": 4},
+]
+GLOBALS: list[dict[str, Any]] = [
+    {"kind": "all-dep", "features": 3},
+    {"kind": "all-dep", "features": 3, "parameterization": "neural"},
+    {"kind": "dep-split", "features": 3},
+    {"kind": "single-split", "features": 3},
+]
+
+
+def encoder(*, messages: Any = "auto", seed: int = 0, **options: Any) -> ProbabilisticEncoder:
+    """A float64 encoder in eval mode, without dropout unless ``options`` ask for it; every parameter is N(0, 1/4)."""
+    torch.manual_seed(seed)
+    section = {"labels": 5, "channels": 2, "iterations": 2, "dropout": 0.0, **options}
+    model = build(section, messages).double().eval()
+    for parameter in model.parameters():
+        torch.nn.init.normal_(parameter, std=0.5)
+    return model
+
+
+def sentences(lengths: list[int], labels: int = 5, seed: int = 0) -> tuple[torch.Tensor, torch.Tensor]:
+    """Unary scores and mask of random sentences; the scores on padding are no zeros."""
+    generator = torch.Generator().manual_seed(seed)
+    n = max(lengths)
+    unary = 2.0 * torch.randn(len(lengths), n, labels, dtype=torch.float64, generator=generator)
+    return unary, torch.arange(n) < torch.tensor(lengths)[:, None]
+
+
+def with_distances(decompositions: list[dict[str, Any]], distances: list[int | None]) -> list[dict[str, Any]]:
+    """All pairs of the two as options; `rotary` has no distance."""
+    return [
+        {"decomposition": one, "distance": distance}
+        for one in decompositions
+        for distance in ([None] if one["kind"] == "rotary" else distances)
+    ]
+
+
+def name(options: Any) -> str:
+    """A short name of options, for a test's id."""
+    if isinstance(options, dict):
+        return "-".join(name(value) for value in options.values() if value is not None and value != {}) or "default"
+    return str(options)

@@ -1,0 +1,182 @@
+"""The mean-field energy (appendix A.4): against loops, against the exact log partition, and that updates descend it."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from oracle import Sentence
+from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
+
+from probtrans_cli.models.probabilistic import energy
+from probtrans_cli.models.probabilistic.exact import exact, pair_scores
+from probtrans_cli.models.probabilistic.meanfield import State
+
+ROOT = {"labels": 3}
+MODELS: list[dict[str, Any]] = [
+    {},
+    {"root": ROOT},
+    {"root": {"labels": 2, "decomposition": {"kind": "uv", "rank": 2}}, "globals": GLOBALS[0]},
+    *({"globals": one} for one in GLOBALS),
+    {"root": ROOT, "globals": GLOBALS[2], "message_weight": {"labels": 0.7, "heads": 1.5}},
+    {"root": ROOT, "globals": GLOBALS[3], "message_weight": {"labels": 2.0, "heads": 0.3}},
+]
+SCORES = with_distances(DECOMPOSITIONS, [None, 1])
+
+
+def random_state(like: State, seed: int) -> State:
+    """Random distributions over the same candidates."""
+    generator = torch.Generator().manual_seed(seed)
+
+    def draw(distribution: torch.Tensor | None) -> torch.Tensor | None:
+        if distribution is None:
+            return None
+        drawn = 2.0 * torch.randn(distribution.shape, generator=generator, dtype=distribution.dtype)
+        return allowed_softmax(drawn, distribution > 0)
+
+    return State(*map(draw, like))  # type: ignore[arg-type]
+
+
+def allowed_softmax(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
+    """Softmax over the allowed entries; a row without any is zero."""
+    return scores.masked_fill(~allowed, -torch.inf).softmax(-1).nan_to_num(0.0)
+
+
+def states(model: Any, unary: torch.Tensor, mask: torch.Tensor) -> list[State]:
+    """Where inference starts, where it ends, and two random states."""
+    start, *_, end = model.infer(unary, mask)
+    return [start, end, random_state(start, 1), random_state(start, 2)]
+
+
+def variables(state: State) -> list[tuple[int, tuple[int, ...]]]:
+    """Every variable of a state with an own distribution: its field and the index of its row."""
+    return [
+        (number, index)
+        for number, distribution in enumerate(state)
+        if distribution is not None
+        for index in torch.cartesian_prod(*map(torch.arange, distribution.shape[:-1])).reshape(
+            -1, distribution.dim() - 1
+        )
+        for index in [tuple(index.tolist())]
+        if bool(distribution[index].any())
+    ]
+
+
+def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, variable: Any) -> State:
+    """The state after one variable's update to ``softmax(-∂E/λ)``: the gradient by its distribution."""
+    number, index = variable
+    inputs = [None if part is None else part.detach().clone() for part in state]
+    inputs[number].requires_grad_()  # type: ignore[union-attr]
+    score = energy.expected_score(model, unary, mask, State(*inputs)).sum()  # type: ignore[arg-type]
+    (gradient,) = torch.autograd.grad(score, inputs[number])
+    how = model.inference.labels if number in (0, 2) else model.inference.heads
+    new = state[number].clone()  # type: ignore[union-attr]
+    new[index] = allowed_softmax(gradient[index] / how.weight, state[number][index] > 0)  # type: ignore[index]
+    return state._replace(**{State._fields[number]: new})
+
+
+@pytest.mark.parametrize("seed", range(3))
+@pytest.mark.parametrize("options", MODELS, ids=name)
+def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], seed: int) -> None:
+    """One variable at a time, in a random order, from the start and from a random state; and they do lower it."""
+    scores = SCORES[(seed + 3 * MODELS.index(options)) % len(SCORES)]
+    model = encoder(**scores, **options, labels=3, seed=seed).requires_grad_(False)
+    unary, mask = sentences([3, 1], labels=3, seed=seed)
+    start = model.infer(unary, mask)[0]
+    generator = torch.Generator().manual_seed(seed)
+    for state in (start, random_state(start, seed)):
+        now, before = state, model.energy(unary, mask, state)
+        first, everything = before, variables(state)
+        for number in torch.randperm(len(everything), generator=generator).tolist():
+            now = updated(model, unary, mask, now, everything[number])
+            after = model.energy(unary, mask, now)
+            assert bool((after <= before + 1e-9).all()), everything[number]
+            before = after
+        assert bool((before[0] < first[0] - 1e-3).all())
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", MODELS, ids=name)
+@pytest.mark.parametrize("scores", SCORES, ids=name)
+def test_energy_equals_loops(scores: dict[str, Any], options: dict[str, Any]) -> None:
+    """Padding changes nothing, and nothing has to be said about it."""
+    model = encoder(**scores, **options, labels=3)
+    lengths = [4, 2, 1]
+    unary, mask = sentences(lengths, labels=3)
+    for state in states(model, unary, mask):
+        found = model.energy(unary, mask, state)
+        for b, n in enumerate(lengths):
+            assert abs(float(found[b]) - loops(model, unary[b, :n], single(state, b, n, mask.shape[1]))) < 1e-9
+
+
+def single(state: State, b: int, n: int, width: int) -> State:
+    """The state of one sentence without its padding and without the axis of sentences."""
+    columns = [*range(n), *range(width, state.heads.shape[-1])]
+    root = None if state.root is None else state.root[b]
+    features = None if state.features is None else state.features[b, :n]
+    return State(state.labels[b, :n], state.heads[b, :, :n, columns], root, features)
+
+
+def loops(model: Any, unary: torch.Tensor, state: State) -> float:
+    """``E - λ_Z H(Z) - λ_H H(H)`` by loops over the variables, with the messages of ``oracle.py``."""
+    root, features = model.root_scores(), model.global_scores()
+    sentence = Sentence(model.section, unary, lambda x: model.ternary_scores([x])[0], root, features)
+    labels, heads = state.labels.tolist(), state.heads.tolist()
+    at_root = [] if state.root is None else state.root.tolist()
+    second = [] if state.features is None else state.features.tolist()
+    weights = model.section.resolved().message_weight
+    total = -weights.labels * (sum(map(entropy, labels)) + entropy(at_root))
+    for i in range(sentence.n):
+        total -= sum(labels[i][a] * float(unary[i, a]) for a in range(sentence.d))
+        for c in range(sentence.h):
+            row = heads[c][i]
+            total -= sum(row[j] * sentence.F(i, c, j, labels, at_root) for j in sentence.candidates(i))
+            total -= weights.heads * entropy(row)
+        for c in range(sentence.second):
+            total -= sum(second[i][c][k] * sentence.H(i, c, k, labels) for k in range(sentence.m))
+            total -= weights.heads * entropy(second[i][c])
+    return total
+
+
+def entropy(row: list[float]) -> float:
+    return -sum(p * float(torch.tensor(p, dtype=torch.float64).log()) for p in row if p > 0)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", MODELS[:7], ids=name)
+@pytest.mark.parametrize("scores", SCORES, ids=name)
+def test_the_energy_bounds_the_log_partition(scores: dict[str, Any], options: dict[str, Any]) -> None:
+    """With all weights 1, ``-E_λ <= log Z`` for any distributions, and equality where nothing depends on anything."""
+    model = encoder(**scores, **options, labels=3, message_weight={"labels": 1.0, "heads": 1.0})
+    unary, mask = sentences([3], labels=3)
+
+    def log_partition() -> float:
+        kind = None if model.globals is None else model.globals.kind
+        pairs = pair_scores(model, 3)
+        return float(exact(unary[0], pairs, model.root_scores(), model.global_scores(), kind).log_partition)
+
+    for state in states(model, unary, mask):
+        assert -float(model.energy(unary, mask, state)) <= log_partition() + 1e-9
+    for parameter in model.parameters():
+        parameter.zero_()
+    end = model.infer(unary, mask)[-1]
+    assert abs(-float(model.energy(unary, mask, end)) - log_partition()) < 1e-9
+
+
+def test_energy_has_gradients() -> None:
+    """By the parameters: minus the expected sufficient statistics, e.g. minus the label distributions for ``S``."""
+    model = encoder(root=ROOT)
+    unary, mask = sentences([3, 2])
+    unary.requires_grad_()
+    with torch.no_grad():
+        state = model.infer(unary, mask)[-1]
+    (gradient,) = torch.autograd.grad(model.energy(unary, mask, state).sum(), unary)
+    torch.testing.assert_close(gradient, -state.labels)
+
+
+def test_trees_have_no_energy_of_their_marginals() -> None:
+    model = encoder(heads="tree")
+    unary, mask = sentences([3])
+    with pytest.raises(ValueError, match="tree"):
+        model.energy(unary, mask, model.infer(unary, mask)[-1])

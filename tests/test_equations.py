@@ -1,0 +1,130 @@
+"""The encoder against the plain loops of ``oracle.py``, for random models: every distribution of every iteration."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import jaxtyping
+import numpy as np
+import pytest
+import torch
+from oracle import mean_field_loops
+from small_models import encoder, sentences
+
+from probtrans_cli.recipe_model import ProbabilisticTransformer
+
+DRAWS = range(320)
+
+
+def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
+    """A random ``model`` section and the lengths of a batch."""
+    generator = random.Random(seed)
+    one = generator.choice
+    tree = generator.random() < 0.25
+    decomposition: dict[str, Any] = {"kind": one(["none", "uv", "uvw", "shared", "rotary"])}
+    if decomposition["kind"] != "none":
+        decomposition["rank"] = one([2, 4] if decomposition["kind"] == "rotary" else [1, 2, 3])
+    root = {"labels": one([1, 3]), "decomposition": one([{"kind": "none"}, *({"kind": k, "rank": 2} for k in UVS)])}
+    kinds = [None, "dep-split", "single-split", *([] if tree else ["all-dep", "neural"])]
+    features = one(kinds)
+    parameterization = "neural" if features == "neural" else "direct"
+    kind = "all-dep" if features == "neural" else features
+    section = {
+        "labels": one([1, 2, 3, 4]),
+        "channels": one([1, 2]),
+        "iterations": one([1, 2, 3]),
+        "decomposition": decomposition,
+        "heads": "tree" if tree else "independent",
+        "root": one([None, root]),
+        "globals": kind and {"kind": kind, "features": one([1, 2]), "parameterization": parameterization},
+        "schedule": one(["asynchronous", "synchronous"]),
+        "message_weight": {"labels": one([1.0, 0.7]), "heads": one([None, 0.5, 2.0])},
+        "step_size": {"labels": one([1.0, 0.6]), "heads": one([1.0, 0.3])},
+        "damping": {"labels": one([0.0, 0.4]), "heads": one([0.0, 0.2])},
+    }
+    if decomposition["kind"] != "rotary":
+        section |= {"distance": one([None, 0, 1, 3]), "symmetric": one([False, False, True])}
+    return section, [generator.randint(1, 4 if tree else 5) for _ in range(one([1, 2]))]
+
+
+UVS = ("uv", "uvw")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", DRAWS)
+def test_the_encoder_equals_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    # Checking shape annotations takes longer than the rest: of a part of the draws only.
+    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", seed % 4 != 0)
+    section, lengths = draw(seed)
+    model = encoder(**section, seed=seed)
+    unary, mask = sentences(lengths, labels=section["labels"], seed=seed)
+    n = mask.shape[1]
+    encoded, states = model(unary, mask, arcs=True), model.infer(unary, mask)
+    fast = model(unary, mask)  # without arcs messages may be computed in another way
+    assert len(states) == section["iterations"] + 1
+    for b, length in enumerate(lengths):
+        expected = loops(model, unary[b, :length])
+        columns = [*range(length), *range(n, encoded.arcs.shape[-1])]
+        padding = [*range(length, n)]
+        close(encoded.states[b, :length], expected.label_scores[-1])
+        close(fast.states[b, :length], expected.label_scores[-1])
+        assert not encoded.states[b, length:].any()
+        assert not encoded.arcs[b, :, :, length:].any()
+        assert not encoded.arcs[b, ..., padding].any()
+        for t, state in enumerate(states):
+            close(state.labels[b, :length], expected.labels[t])
+            close(state.heads[b, :, :length, columns], expected.heads[t])
+            assert not state.labels[b, length:].any()
+            if t:
+                close(encoded.arcs[b, t - 1, :, :length, columns], expected.heads[t])
+            if state.features is not None:
+                close(state.features[b, :length], expected.features[t])
+                assert not state.features[b, length:].any()
+            if state.root is not None:
+                close(state.root[b], expected.root[t])
+        if encoded.sentence is not None:
+            close(encoded.sentence[b], expected.root_scores[-1])
+            close(fast.sentence[b], expected.root_scores[-1])
+    assert (states[0].root is not None) == (section["root"] is not None) == (encoded.sentence is not None)
+    split = section["globals"] is not None and section["globals"]["kind"] != "all-dep"
+    assert (states[0].features is not None) == split
+
+
+def loops(model: Any, unary: torch.Tensor) -> Any:
+    """The trace of one sentence, with the scores that the encoder says it has."""
+    root, features = model.root_scores(), model.global_scores()
+    return mean_field_loops(
+        model.section,
+        unary.numpy(),
+        lambda x: model.ternary_scores([x])[0].numpy(),
+        None if root is None else root.numpy(),
+        None if features is None else features.numpy(),
+    )
+
+
+def close(found: torch.Tensor, expected: np.ndarray) -> None:
+    assert found.shape == expected.shape
+    assert float(abs(found.numpy() - expected).max(initial=0.0)) < 1e-9
+
+
+def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
+    sections = [ProbabilisticTransformer.model_validate(draw(seed)[0]) for seed in DRAWS]
+    pairs = {
+        (one.decomposition.kind, one.globals.kind if one.globals else None, one.root is not None) for one in sections
+    }
+    assert len(pairs) == 5 * 4 * 2
+    assert {(one.heads, one.schedule, one.damping.heads, one.step_size.heads) for one in sections} == {
+        (heads, schedule, damping, step)
+        for heads in ("independent", "tree")
+        for schedule in ("asynchronous", "synchronous")
+        for damping in (0.0, 0.2)
+        for step in (1.0, 0.3)
+    }
+    assert {one.distance for one in sections} == {None, 0, 1, 3}
+    assert {one.root.decomposition.kind for one in sections if one.root} == {"none", "uv", "uvw"}
+    assert {one.globals.parameterization for one in sections if one.globals} == {"direct", "neural"}
+    assert {(one.decomposition.kind, one.symmetric) for one in sections if one.decomposition.kind != "rotary"} == {
+        (kind, symmetric) for kind in ("none", "uv", "uvw", "shared") for symmetric in (False, True)
+    }
+    assert any(len(set(draw(seed)[1])) > 1 for seed in DRAWS)
