@@ -128,7 +128,7 @@ def test_it_compiles_in_one_graph() -> None:
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=NAMES)
 def test_every_option_compiles_in_one_graph(decomposition: dict[str, object]) -> None:
     run(COMPILED, every_option(decomposition))
@@ -139,7 +139,7 @@ def test_it_exports_with_any_batch_and_length() -> None:
     run(EXPORTED, [section_of(*pair) for pair in zip(DECOMPOSITIONS, OPTIONS.values(), strict=True)])
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=NAMES)
 def test_every_option_exports_with_any_batch_and_length(decomposition: dict[str, object]) -> None:
     run(EXPORTED, every_option(decomposition))

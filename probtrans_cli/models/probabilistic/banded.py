@@ -10,7 +10,6 @@ padding.
 from __future__ import annotations
 
 from collections.abc import Sequence
-from functools import cached_property
 from typing import NamedTuple
 
 import torch
@@ -58,17 +57,25 @@ class BandedMessages(Messages[BandedSides]):
         self.near = layout.near(distance or 0)
         self.words = layout.mask.shape[1]
 
-    @cached_property
+    # Of the size of all pairs, and so made only when it is asked for; a cached_property cannot be compiled.
+    _pairs: Tensor | None = None
+    _far_side: Tensor | None = None
+
+    @property
     def pairs(self) -> Bool[Tensor, "b 1 n n"]:
         """Which word may be whose head."""
-        return pairs(self.layout.mask)
+        if self._pairs is None:
+            self._pairs = pairs(self.layout.mask)
+        return self._pairs
 
-    @cached_property
+    @property
     def far_side(self) -> Int[Tensor, "n n"]:
         """-1 and 1 where a pair is in the first and in the second far bucket, else 0."""
-        word = torch.arange(self.words, device=self.layout.mask.device)
-        x, gamma = word[:, None] - word, self.gamma or 0
-        return (x > gamma).to(torch.int8) - (x < -gamma).to(torch.int8)
+        if self._far_side is None:
+            word = torch.arange(self.words, device=self.layout.mask.device)
+            x, gamma = word[:, None] - word, self.gamma or 0
+            self._far_side = (x > gamma).to(torch.int8) - (x < -gamma).to(torch.int8)
+        return self._far_side
 
     @property
     def candidates(self) -> Bool[Tensor, "b 1 n m"]:
@@ -183,15 +190,15 @@ def _shared_weight(sides: Sides) -> Tensor | None:
     return sides.weight if sides.child.shape[1] == 1 else None
 
 
-def _channel_by_channel(child: Tensor, far: Far) -> bool:
-    """Whether products go channel by channel, not all in one: where each channel has a head side of its own, and in an
-    exported graph, whose symbolic sizes do not let channels and words become one axis."""
-    return far.head.shape[1] == child.shape[1] or torch.compiler.is_exporting()
+def _channel_by_channel(child: Tensor, head: Tensor) -> bool:
+    """Whether products are taken for every channel, though all share a head side: where each has its own, and in an
+    exported graph, to which merging channels and words would add a condition on the length."""
+    return head.shape[1] == child.shape[1] or torch.compiler.is_exporting()
 
 
 def _scores(far: Far) -> Float[Tensor, "b c n n"]:
     child, head, head_t = far
-    if head.shape[1] == child.shape[1]:
+    if _channel_by_channel(child, head):
         return scores_of(child, head, head_t)
     flat = scores_of(child.flatten(1, 2), head[:, 0], None if head_t is None else head_t[:, 0])
     return flat.reshape(*child.shape[:3], flat.shape[-1])
@@ -199,8 +206,9 @@ def _scores(far: Far) -> Float[Tensor, "b c n n"]:
 
 def _messages(heads: Float[Tensor, "b c n n"], far: Far) -> tuple[Tensor, Tensor]:
     child, head, head_t = far
-    if head.shape[1] == child.shape[1]:
-        return messages_of(heads, child, head, head_t)
+    if _channel_by_channel(child, head):
+        to_child, to_head = messages_of(heads, child, head, head_t)
+        return to_child, to_head if head.shape[1] == child.shape[1] else to_head.sum(1, keepdim=True)
     flat_t = None if head_t is None else head_t[:, 0]
     to_child, to_head = messages_of(heads.flatten(1, 2), child.flatten(1, 2), head[:, 0], flat_t)
     return to_child.reshape(child.shape), to_head[:, None]
