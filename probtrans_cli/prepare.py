@@ -157,9 +157,12 @@ def _read_manifest(folder: Path) -> dict[str, Any] | None:
 
 def _check_target(folder: Path) -> None:
     """Refuse to replace what is not a prepared corpus: ``data.prepared: .`` must not cost the user a folder."""
-    if not folder.exists():
+    try:  # one look: another process may replace the folder at any moment
+        strangers = [path for path in folder.iterdir() if path.name not in _OURS]
+    except FileNotFoundError:
         return
-    strangers = [folder] if not folder.is_dir() else [path for path in folder.iterdir() if path.name not in _OURS]
+    except NotADirectoryError:
+        strangers = [folder] if folder.exists() else []
     if strangers:
         hint = "choose another data.prepared, or move the folder away"
         raise UsageError(f"{folder} is not a prepared corpus: it holds {strangers[0].name}", hint=hint)
