@@ -85,7 +85,7 @@ def test_batches_are_what_they_are_called(tmp_path: Path, monkeypatch: pytest.Mo
     made = batches(sentence_lengths()[0], 4)
     assert [len(one) for one in made["ragged"]] == [16] * 4
     assert sum(len(one) * max(one) for one in made["bucketed"]) < 1.1 * sum(map(sum, made["bucketed"]))
-    assert sum(map(sum, made["bucketed"])) == pytest.approx(sum(map(sum, made["ragged"])), rel=0.25)
+    assert all(1_000 < sum(one) <= 2_048 for one in made["bucketed"])
     assert made["1x512"] == [[512]]
     assert made["1x2048"] == [[2048]]
 
@@ -114,15 +114,15 @@ def test_a_step_gives_a_gradient_to_all_parameters_and_to_the_words() -> None:
 
 def test_goals_are_taken_round_by_round() -> None:
     cells = {
-        name: Cell("mlm-ptb", "ragged", name, 1, 100, 200, 1e6, 1e5, seconds=seconds)
+        name: Cell("mlm-ptb", "ragged", name, 1, 100, 200, 1e6, 1e5, seconds=seconds, product_rates=[3e8, 3e8, 1e8])
         for name, seconds in {"plain": [4.0, 9.0, 10.0], "banded": [1.0, 2.0, 5.0]}.items()
     }
     report = Report({"device": "cpu"}, list(cells.values()), product_rates=[3e8, 1e8])
     assert report.reached(GOALS[0]) == [4.0, 4.5, 2.0]
-    assert report.reached(GOALS[4]) == [1.0, 0.5, 0.2]
+    assert report.reached(GOALS[4]) == [1.0, 0.5, 0.6]
     text = markdown(report)
     assert "| a | mlm-ptb, ragged: time of plain / banded | 4 (2 - 4.5) | at least 4 | met |" in text
-    assert "| c | mlm-ptb, ragged: share of banded / product rate | 0.5 (0.2 - 1) | at least 0.6 | NOT MET |" in text
+    assert "| c | mlm-ptb, ragged: share of banded / product rate | 0.6 (0.5 - 1) | at least 0.6 | met |" in text
 
 
 def test_the_module_prints_tables(

@@ -11,9 +11,10 @@ import torch
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
 from probtrans_cli.models import Encoded
-from probtrans_cli.models.probabilistic import bands, layout, linear
+from probtrans_cli.models.probabilistic import bands, dropout, fused, layout, linear, meanfield, products
 from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.layout import Layout
 
 FAST = ("banded", "linear")
 OPTIONS: list[dict[str, Any]] = [
@@ -53,8 +54,9 @@ def _quick(monkeypatch: pytest.MonkeyPatch) -> None:
 
 @pytest.fixture
 def _small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
-    """Blocks of the linear form of 16 words, and chunks of shared bands of a few: smaller than the sentences."""
+    """Blocks of 16 words, and chunks of shared bands of a few: smaller than the sentences."""
     monkeypatch.setattr(linear, "BLOCK", 1)
+    monkeypatch.setattr(fused, "BLOCK", 1)
     monkeypatch.setattr(bands, "CHUNK", 60)
 
 
@@ -129,6 +131,31 @@ def test_the_fast_forms_equal_the_plain_one(
     compare(unary.detach().float().requires_grad_(), 1e-5)
 
 
+@pytest.mark.usefixtures("_small_pieces", "rows")
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[-3]], ids=name)
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
+def test_what_compilers_and_other_devices_see(
+    decomposition: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The fast forms in plain operations, without gradients by hand."""
+    model = encoder(
+        decomposition=decomposition,
+        distance=None if decomposition["kind"] == "rotary" else 2,
+        **options,
+        messages="plain",
+    )
+    unary, mask = sentences(LENGTHS)
+    unary.requires_grad_()
+    plain = model(unary, mask)
+    expected = gradients(model, unary, plain)
+    for module in (bands, dropout, meanfield, products):
+        monkeypatch.setattr(module, "by_hand", lambda _: False)
+    for _ in forms(model, *FAST):
+        found = model(unary, mask)
+        assert_near(values(found), values(plain), 1e-10)
+        assert_near(gradients(model, unary, found), expected, 1e-10)
+
+
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("options", [OPTIONS[-3]], ids=name)
 @pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 3]), ids=name)
@@ -195,10 +222,42 @@ def test_the_form_is_chosen_by_the_size(monkeypatch: pytest.MonkeyPatch) -> None
     assert model._method(mask, dense=False) == "banded"
     monkeypatch.setattr(module, "LONG", 100)
     assert model._method(mask, dense=False) == "linear"
-    assert model._method(mask, dense=True) == "banded"
-    assert encoder(heads="tree")._method(mask, dense=False) == "banded"
+    assert model._method(mask, dense=True) == "dense"
+    assert encoder(heads="tree")._method(mask, dense=False) == "dense"
     for messages in ("plain", "banded", "linear"):
         assert encoder(messages=messages)._method(mask, dense=False) == messages
+
+
+@pytest.mark.parametrize("lengths", [[5], [3, 3], [7, 1, 2, 4, 7, 3, 3, 1, 1], [0, 4, 0, 2], [0, 0]], ids=name)
+def test_short_sentences_share_lines(lengths: list[int]) -> None:
+    """Every word has one place, each sentence stands in one line in its order, and no line is longer than needed."""
+    mask = torch.arange(max(*lengths, 8)) < torch.tensor(lengths)[:, None]
+    mask = mask.roll(1, 1) if max(lengths) < 8 else mask  # padding may stand before a sentence, too
+    packed = Layout.of(mask, packed=True)
+    assert packed.index is not None
+    assert packed.place is not None
+    b, n = mask.shape
+    assert sorted(packed.index.tolist()) == mask.flatten().nonzero()[:, 0].tolist()
+    assert packed.sentence.shape[1] == max(1, *lengths)
+    assert packed.sentence.shape[0] <= b
+    assert torch.equal(packed.sentence.flatten()[packed.place], packed.index // n)
+    assert int((packed.sentence >= 0).sum()) == sum(lengths)
+    for line in packed.sentence.tolist():
+        words = [one for one in line if one >= 0]
+        assert words == sorted(words, key=words.index)  # no sentence is interrupted
+    numbers = torch.arange(b * n).view(b, n)
+    assert torch.equal(packed.grid(packed.rows(numbers)), numbers * mask)
+    rows = torch.randn(len(packed.index), 3, 2)
+    lines = packed.to_channels(rows)
+    assert torch.equal(packed.from_channels(lines), rows)
+    steps = packed.index.diff()[packed.place.diff() == 1]  # neighbours on a line: of one sentence, or a new one begins
+    assert all(step == 1 or step % n != 1 for step in steps.tolist())
+
+
+def test_lines_are_as_few_as_first_fit_makes_them() -> None:
+    mask = torch.arange(10) < torch.tensor([10, 5, 5, 3, 3, 3, 1])[:, None]
+    assert len(Layout.of(mask, packed=True).sentence) == 3
+    assert len(Layout.of(mask, packed=True, merge=False).sentence) == 7
 
 
 # --- several backward passes ------------------------------------------------------------------------------------------

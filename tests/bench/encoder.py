@@ -184,7 +184,9 @@ def _time(
             competitors[cell.competitor] = made
     taken = rounds_of(competitors, rounds, rate.device, rate)
     for cell in cells:
-        cell.seconds = taken.get(cell.competitor, [])
+        rounds_taken = taken.get(cell.competitor, [])
+        cell.seconds = [seconds for seconds, _ in rounds_taken]
+        cell.product_rates = [rate for _, rate in rounds_taken]
 
 
 # --- memory: a process for each competitor ----------------------------------------------------------------------------

@@ -11,6 +11,7 @@ import time
 from collections.abc import Callable, Mapping, Sequence
 from contextlib import suppress
 from pathlib import Path
+from statistics import fmean
 from typing import Literal
 
 import torch
@@ -133,31 +134,33 @@ class ProductRate:
         self.device, self.flops = device, 2.0 * n**3
         self.seen: list[float] = []
 
-    def measure(self, times: int = 2) -> None:
-        """Multiply a few times more."""
-        for _ in range(times):
-            self.seen.append(self.flops / seconds(lambda: torch.mm(*self.factors, out=self.result), self.device))
+    def measure(self) -> float:
+        """Multiply once more; the rate."""
+        self.seen.append(self.flops / seconds(lambda: torch.mm(*self.factors, out=self.result), self.device))
+        return self.seen[-1]
 
 
 def rounds_of(
     competitors: Mapping[str, Sequence[Step]], rounds: int, device: torch.device, rate: ProductRate
-) -> dict[str, list[float]]:
-    """Seconds of every competitor in every round, all batches together; the warm-up round is dropped.
+) -> dict[str, list[tuple[float, float]]]:
+    """Seconds of every competitor in every round, all batches together, and the rate of large products meanwhile; the
+    warm-up round is dropped.
 
-    Each competitor has its turn in each round, and another one begins each time.
+    Each competitor has its turn in each round, and another one begins each time. The rate is the mean of one product
+    before, one after every batch: the speed of a shared machine changes from one minute to the next.
     """
     names = list(competitors)
-    found: dict[str, list[float]] = {name: [] for name in names}
+    found: dict[str, list[tuple[float, float]]] = {name: [] for name in names}
     for number in range(rounds + 1):
         first = number % max(len(names), 1)
         for name in names[first:] + names[:first]:
-            took = 0.0
+            took, rates = 0.0, [rate.measure()]
             for step in competitors[name]:
                 took += seconds(step, device)
                 step.forget()
+                rates.append(rate.measure())
             if number:
-                found[name].append(took)
-        rate.measure()
+                found[name].append((took, fmean(rates)))
     return found
 
 

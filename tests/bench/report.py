@@ -15,7 +15,8 @@ class Cell:
     """One competitor on one kind of batches: its work, and what was measured.
 
     ``flops``: of a forward pass for one word, products with parameters; ``pair_flops``: likewise, all that it does for
-    the other words of its sentence. ``seconds``: of each round, all batches together; ``failed``: why there are none.
+    the other words of its sentence. ``seconds``: of each round, all batches together; ``product_rates``: FLOP/s of
+    large matrix products, measured before, between and after the same batches; ``failed``: why there are none.
     """
 
     setting: str
@@ -27,12 +28,14 @@ class Cell:
     flops: float
     pair_flops: float
     seconds: list[float] = field(default_factory=list)
+    product_rates: list[float] = field(default_factory=list)
     peak_mib: float | None = None
     failed: str | None = None
 
-    def rate(self) -> float:
-        """FLOP/s in the median round; products with parameters alone, of real words."""
-        return STEP * self.flops * self.words / median(self.seconds)
+    def shares(self) -> list[float]:
+        """FLOP/s in each round, products with parameters alone, of real words; in relation to large products."""
+        work = STEP * self.flops * self.words
+        return [work / taken / rate for taken, rate in zip(self.seconds, self.product_rates, strict=True)]
 
 
 @dataclass(frozen=True)
@@ -72,11 +75,6 @@ class Report:
     cells: list[Cell] = field(default_factory=list)
     product_rates: list[float] = field(default_factory=list)
 
-    @property
-    def product_rate(self) -> float:
-        """The best one, which shares are taken of."""
-        return max(self.product_rates)
-
     def cell(self, setting: str, kind: str, competitor: str) -> Cell | None:
         """The cell of these names, where there is one."""
         wanted = (setting, kind, competitor)
@@ -89,7 +87,7 @@ class Report:
         if cell is None:
             return []
         if goal.measure == "share":
-            return [STEP * cell.flops * cell.words / taken / self.product_rate for taken in cell.seconds]
+            return cell.shares()
         if over is None:
             return []
         return memory_ratio(cell, over) if goal.measure == "memory" else ratios(cell, over)
@@ -99,7 +97,6 @@ class Report:
         goals = [asdict(goal) | {"reached": self.reached(goal)} for goal in GOALS]
         return {
             "machine": self.machine,
-            "product_rate": self.product_rate,
             "product_rates": self.product_rates,
             "cells": [asdict(cell) for cell in self.cells],
             "goals": goals,
@@ -118,17 +115,18 @@ def memory_ratio(cell: Cell, over: Cell) -> list[float]:
 
 def markdown(report: Report) -> str:
     """The whole report."""
-    best, middle = (f"{rate / 1e9:,.0f} GFLOP/s" for rate in (report.product_rate, median(report.product_rates)))
+    least, middle, best = (f"{one(report.product_rates) / 1e9:,.0f}" for one in (min, median, max))
     head = [
         "# Encoders: a training step",
         "",
         "; ".join(f"{name}: {value}" for name, value in report.machine.items()) + ".",
-        f"Large matrix products reached {best} in this run (median of all: {middle}).",
+        f"Large matrix products: {middle} GFLOP/s ({least} - {best}) in this run.",
         "Step: forward and backward of one batch, median of the rounds (least - most). MFLOP/word: of a forward pass, "
         "products with parameters + products between words, real words only; a step counts three times that. The "
         "whole last iteration counts, though an encoder need not compute what no wanted state (30 % for MLM) depends "
         "on: of the 20 products with parameters of mlm-ptb it can leave out 1.4.",
-        "Share: of the rate of large matrix products, first without, then with products between words. Peak memory: "
+        "Share: of the rate that large matrix products had at the same time, first without, then with products between "
+        "words. Peak memory: "
         "parameters, gradients and all; the largest batch.",
     ]
     return "\n".join([*head, *_sections(report), *_goals(report)])
@@ -146,16 +144,16 @@ def _sections(report: Report) -> Iterator[str]:
         yield "| encoder | step, ms | words/s | MFLOP/word | share | peak, MiB | time / transformer |"
         yield "|---|---|---|---|---|---|---|"
         other = report.cell(setting, kind, "transformer")
-        yield from (_row(cell, other, report.product_rate) for cell in cells)
+        yield from (_row(cell, other) for cell in cells)
 
 
-def _row(cell: Cell, other: Cell | None, product_rate: float) -> str:
+def _row(cell: Cell, other: Cell | None) -> str:
     memory = "-" if cell.peak_mib is None else f"{cell.peak_mib:,.0f}"
     work = f"{cell.flops / 1e6:.4g} + {cell.pair_flops / 1e6:.3g}"
     if not cell.seconds:
         return _line(cell.competitor, cell.failed or "-", "-", work, "-", memory, "-")
     step = _spread([taken / cell.batches * 1e3 for taken in cell.seconds])
-    share = cell.rate() / product_rate
+    share = median(cell.shares())
     whole = share * (1 + cell.pair_flops / cell.flops)
     compared = _spread(ratios(cell, other)) if other is not None else "-"
     speed = f"{cell.words / median(cell.seconds):,.0f}"

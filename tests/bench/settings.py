@@ -22,6 +22,7 @@ import numpy as np
 from probtrans_cli.data.batches import plan
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe import Train
 
 STEP = 3  # a training step costs as much as three forward passes
 READ_BY_MLM = 0.3  # share of words that are masked, and so read
@@ -156,13 +157,14 @@ def sentence_lengths() -> tuple[list[int], str]:
 def batches(lengths: Sequence[int], count: int, *, tiny: bool = False, seed: int = 0) -> dict[str, list[list[int]]]:
     """Lengths of the sentences of every batch, by kind of batch.
 
-    ``ragged``: 16 sentences at random; ``bucketed``: sentences of similar length, about as many words, as
-    training makes them; ``1x512``, ``1x2048``: one long sentence. ``count``: batches of the first two kinds.
+    ``ragged``: 16 sentences at random; ``bucketed``: sentences of similar length, as many words as training takes
+    unless a recipe says otherwise; ``1x512``, ``1x2048``: one long sentence. ``count``: batches of the first two kinds.
     """
     sentences, long = (4, (24, 48)) if tiny else (16, (512, 2048))
     every = np.array(lengths)
     generator = np.random.default_rng(seed)
     ragged = [generator.choice(every, sentences, replace=False).tolist() for _ in range(count)]
-    bucketed = plan(every, round(sentences * float(every.mean())), seed, 0)[:count]
+    words = 40 if tiny else Train().batch_words
+    bucketed = plan(every, words, seed, 0)[:count]
     found = {"ragged": ragged, "bucketed": [every[indices].tolist() for indices in bucketed]}
     return found | {name: [[length]] for name, length in zip(("1x512", "1x2048"), long, strict=True)}

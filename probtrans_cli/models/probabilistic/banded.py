@@ -16,12 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.bands import (
-    band_messages,
-    band_scores,
-    shared_band_messages,
-    shared_band_scores,
-)
+from probtrans_cli.models.probabilistic.bands import Band, band, shared_band
 from probtrans_cli.models.probabilistic.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.potentials import Sides, Ternary
@@ -29,19 +24,26 @@ from probtrans_cli.models.probabilistic.products import messages_of, scores_of, 
 
 
 class Far(NamedTuple):
-    """The sides of a far bucket on the grid: ``u [b, c, n, r]``, ``v [b, c|1, n, r]``; ``vᵀ`` if products want it."""
+    """The sides of a far bucket on the lines: ``u [l, c, n, r]``, ``v [l, c|1, n, r]``; ``vᵀ`` if products want it."""
 
     child: Tensor
     head: Tensor
     head_t: Tensor | None
 
 
+class Near(NamedTuple):
+    """The sides of the near buckets, and their band."""
+
+    sides: Sides
+    band: Band
+
+
 class BandedSides(NamedTuple):
-    """Sides of the one or two far buckets, on rows and on the grid, and of the near ones (None without any)."""
+    """Sides of the one or two far buckets, on rows and on lines, and of the near ones (None without any)."""
 
     rows: list[Sides]
     far: list[Far]
-    near: Sides | None
+    near: Near | None
 
 
 class BandedMessages(Messages[BandedSides]):
@@ -55,30 +57,30 @@ class BandedMessages(Messages[BandedSides]):
         self.position = layout.position
         self.offsets = offsets(distance or 0)
         self.near = layout.near(distance or 0)
-        self.words = layout.mask.shape[1]
+        self.words = layout.sentence.shape[1]
 
     # Of the size of all pairs, and so made only when it is asked for; a cached_property cannot be compiled.
     _pairs: Tensor | None = None
     _far_side: Tensor | None = None
 
     @property
-    def pairs(self) -> Bool[Tensor, "b 1 n n"]:
+    def pairs(self) -> Bool[Tensor, "l 1 n n"]:
         """Which word may be whose head."""
         if self._pairs is None:
-            self._pairs = pairs(self.layout.mask)
+            self._pairs = pairs(self.layout.sentence)
         return self._pairs
 
     @property
     def far_side(self) -> Int[Tensor, "n n"]:
         """-1 and 1 where a pair is in the first and in the second far bucket, else 0."""
         if self._far_side is None:
-            word = torch.arange(self.words, device=self.layout.mask.device)
+            word = torch.arange(self.words, device=self.position.device)
             x, gamma = word[:, None] - word, self.gamma or 0
             self._far_side = (x > gamma).to(torch.int8) - (x < -gamma).to(torch.int8)
         return self._far_side
 
     @property
-    def candidates(self) -> Bool[Tensor, "b 1 n m"]:
+    def candidates(self) -> Bool[Tensor, "l 1 n m"]:
         far = self.pairs if self.gamma is None else self.pairs & (self.far_side != 0)
         return torch.cat([far, self.near[:, None]], dim=-1) if self.offsets else far
 
@@ -95,14 +97,19 @@ class BandedMessages(Messages[BandedSides]):
             head = self.layout.to_channels(one.head[:, 0])
             heads.append((head, transposed(head)))
         far = [Far(self.layout.to_channels(one.u[:, 0]), *head) for one, head in zip(rows, heads, strict=True)]
-        return BandedSides(rows, far, groups[1] if self.offsets else None)
+        return BandedSides(rows, far, self._near(groups[1]) if self.offsets else None)
 
-    def far_scores(self, far: Sequence[Far]) -> Float[Tensor, "b c n n"]:
+    def _near(self, sides: Sides) -> Near:
+        if _shares(sides) and sides.weight is not None:
+            return Near(sides, shared_band(sides.child[:, 0], sides.head[:, 0], sides.weight, self.offsets))
+        return Near(sides, band(sides.u, sides.head, self.offsets))
+
+    def far_scores(self, far: Sequence[Far]) -> Float[Tensor, "l c n n"]:
         """``F``, as if all heads were far."""
         scores = [_scores(one) for one in far]
         return scores[0] if len(scores) == 1 else torch.where(self.far_side > 0, scores[1], scores[0])
 
-    def far_messages(self, far: Sequence[Far], heads: Float[Tensor, "b c n n"]) -> list[tuple[Tensor, Tensor]]:
+    def far_messages(self, far: Sequence[Far], heads: Float[Tensor, "l c n n"]) -> list[tuple[Tensor, Tensor]]:
         """``ū`` and ``v̄`` of every far bucket."""
         heads = heads.to(far[0].child.dtype)
         if len(far) == 1:
@@ -110,24 +117,16 @@ class BandedMessages(Messages[BandedSides]):
         gamma = self.gamma or 0
         return [_messages(heads.triu(gamma + 1), far[0]), _messages(heads.tril(-gamma - 1), far[1])]
 
-    def near_scores(self, sides: Sides) -> Float[Tensor, "b c n k"]:
+    def near_scores(self, near: Near) -> Float[Tensor, "w c k"]:
         """``F`` of the near buckets."""
-        weight = _shared_weight(sides)
-        if weight is None:
-            band = band_scores(sides.u, sides.head, self.offsets)
-        else:
-            band = shared_band_scores(sides.child[:, 0], sides.head[:, 0], weight, self.offsets)
-        return self.layout.grid(band).permute(0, 3, 1, 2)
+        return near.band.scores().transpose(1, 2)
 
-    def near_messages(self, sides: Sides, heads: Float[Tensor, "b c n k"]) -> Sides:
+    def near_messages(self, near: Near, heads: Float[Tensor, "w c k"]) -> Sides:
         """Messages to the near buckets' sides."""
-        band = self.layout.rows(heads.permute(0, 2, 3, 1))
-        weight = _shared_weight(sides)
-        if weight is None:
-            to_child, to_head = band_messages(band, sides.u, sides.head, self.offsets)
-            return Sides(sides.back(to_child), to_head)
-        to_child, to_head = shared_band_messages(band, sides.child[:, 0], sides.head[:, 0], weight, self.offsets)
-        return Sides(to_child[:, None], to_head[:, None])
+        to_child, to_head = near.band.messages(heads.transpose(1, 2))
+        if _shares(near.sides):
+            return Sides(to_child[:, None], to_head[:, None])
+        return Sides(near.sides.back(to_child), to_head)
 
     def collect(
         self, rows: Sequence[Sides], far: Sequence[tuple[Tensor, Tensor]], near: Sides | None, wanted: Tensor | None
@@ -145,22 +144,43 @@ class BandedMessages(Messages[BandedSides]):
             position = position.index_select(0, wanted)
         return self.projection.collect(messages, position)
 
+    def short(self, sides: BandedSides, extra: Float[Tensor, "w c e"]) -> Float[Tensor, "l c n s"]:
+        """Scores of the near buckets and, after them, of the ``extra`` candidates."""
+        scores = extra if sides.near is None else torch.cat([self.near_scores(sides.near), extra], dim=-1)
+        return self.layout.to_channels(scores)
+
+    def from_short(
+        self,
+        sides: BandedSides,
+        short: Float[Tensor, "l c n s"],
+        far: Sequence[tuple[Tensor, Tensor]],
+        wanted: Tensor | None,
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        """The message to the labels, with ``ū`` and ``v̄`` of the ``far`` buckets, and the distributions of the extra
+        candidates, from the distributions over the short columns."""
+        near, extra = self.layout.from_channels(short).tensor_split([len(self.offsets)], dim=-1)
+        near_messages = None if sides.near is None else self.near_messages(sides.near, near)
+        return self.collect(sides.rows, far, near_messages, wanted), extra
+
     # --- all of them ------------------------------------------------------------------------------------------------
 
-    def to_heads(self, sides: BandedSides) -> Float[Tensor, "b c n m"]:
+    def to_heads(self, sides: BandedSides) -> Float[Tensor, "l c n m"]:
         scores = self.far_scores(sides.far)
         if sides.near is None:
             return scores
-        return torch.cat([scores, self.near_scores(sides.near).to(scores.dtype)], dim=-1)
+        near = self.layout.to_channels(self.near_scores(sides.near))
+        return torch.cat([scores, near.to(scores.dtype)], dim=-1)
 
     def to_labels(
-        self, sides: BandedSides, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: BandedSides, heads: Float[Tensor, "l c n m"], wanted: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         far = self.far_messages(sides.far, heads[..., : self.words])
-        near = None if sides.near is None else self.near_messages(sides.near, heads[..., self.words :])
+        near = None
+        if sides.near is not None:
+            near = self.near_messages(sides.near, self.layout.from_channels(heads[..., self.words :]))
         return self.collect(sides.rows, far, near, wanted)
 
-    def between_words(self, columns: Float[Tensor, "b c n m"]) -> Float[Tensor, "b c n n"]:
+    def between_words(self, columns: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n n"]:
         if not self.offsets:
             return columns
         far, band = columns.tensor_split([self.words], dim=-1)
@@ -168,7 +188,7 @@ class BandedMessages(Messages[BandedSides]):
         spread = band.gather(-1, near.expand(*band.shape[:2], *near.shape))
         return torch.where(self.far_side != 0, far, spread) * self.pairs
 
-    def columns(self, pairs: Float[Tensor, "b c n n"]) -> Float[Tensor, "b c n m"]:
+    def columns(self, pairs: Float[Tensor, "l c n n"]) -> Float[Tensor, "l c n m"]:
         if not self.offsets:
             return pairs
         head, _ = self._near_pairs()
@@ -185,9 +205,9 @@ class BandedMessages(Messages[BandedSides]):
         return head.clamp(0, self.words - 1), bucket
 
 
-def _shared_weight(sides: Sides) -> Tensor | None:
-    """The weight of every bucket, where it is all that tells their sides apart."""
-    return sides.weight if sides.child.shape[1] == 1 else None
+def _shares(sides: Sides) -> bool:
+    """Whether a weight is all that tells the sides of the buckets apart."""
+    return sides.child.shape[1] == 1 and sides.weight is not None
 
 
 def _channel_by_channel(child: Tensor, head: Tensor) -> bool:
@@ -196,7 +216,7 @@ def _channel_by_channel(child: Tensor, head: Tensor) -> bool:
     return head.shape[1] == child.shape[1] or torch.compiler.is_exporting()
 
 
-def _scores(far: Far) -> Float[Tensor, "b c n n"]:
+def _scores(far: Far) -> Float[Tensor, "l c n n"]:
     child, head, head_t = far
     if _channel_by_channel(child, head):
         return scores_of(child, head, head_t)
@@ -204,7 +224,7 @@ def _scores(far: Far) -> Float[Tensor, "b c n n"]:
     return flat.reshape(*child.shape[:3], flat.shape[-1])
 
 
-def _messages(heads: Float[Tensor, "b c n n"], far: Far) -> tuple[Tensor, Tensor]:
+def _messages(heads: Float[Tensor, "l c n n"], far: Far) -> tuple[Tensor, Tensor]:
     child, head, head_t = far
     if _channel_by_channel(child, head):
         to_child, to_head = messages_of(heads, child, head, head_t)

@@ -1,10 +1,11 @@
 """Products of each word with the word ``x`` rows before it, for the few shifts ``x`` of the near buckets.
 
 Left to autograd every shifted slice has a zero-filled gradient of the whole; here results are written where they
-belong. The loops over the 2γ buckets of a band are over large operations: the numbers of one bucket fit a processor's
-cache, where one operation on all buckets would go through memory again and again.
+belong, and what scores and messages add to the gradients of the sides is added in one place. The loops over the 2γ
+buckets of a band are over large operations: the numbers of one bucket fit a processor's cache, where one operation on
+all buckets would go through memory again and again.
 
-``traceable_*`` are the same bands in plain operations: the text to read, the oracle of the others, and what compiled
+:class:`TraceableBand` is the same in plain operations: the text to read, the oracle of the others, and what compiled
 and exported graphs are made of, where shapes are symbols and a compiler fuses the passes.
 
 symbol   variable   shape            meaning
@@ -16,6 +17,7 @@ Q_ic(j)  p          [w, k, c]        probability of the head of bucket k, the k-
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from collections.abc import Mapping, Sequence
 from typing import Any
 
@@ -25,37 +27,59 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.products import by_hand
+from probtrans_cli.models.probabilistic.products import Sums, by_hand, summed
 
 
-def band_scores(
-    u: Float[Tensor, "w k c r"], v: Float[Tensor, "w k2 c2 r"], shifts: Sequence[int]
-) -> Float[Tensor, "w k c"]:
-    """``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]`` with ``x`` the k-th of ``shifts``; 0 where there is no row ``i - x``."""
-    if not by_hand(u):
-        return traceable_band_scores(u, v, shifts)
-    scores: Tensor = _BandScores.apply(u, v, tuple(shifts))  # type: ignore[no-untyped-call]
-    return scores
+class Band(ABC):
+    """The near buckets of one iteration; ``shifts``: their distances."""
+
+    @abstractmethod
+    def scores(self) -> Float[Tensor, "w k c"]:
+        """``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]`` with ``x`` the k-th shift; 0 where there is no row ``i - x``."""
+
+    @abstractmethod
+    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
+        """``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``, summed over buckets and
+        channels where they share a side."""
 
 
-def band_messages(
-    p: Float[Tensor, "w k c"], u: Float[Tensor, "w k c r"], v: Float[Tensor, "w k2 c2 r"], shifts: Sequence[int]
-) -> tuple[Float[Tensor, "w k c r"], Float[Tensor, "w k2 c2 r"]]:
-    """``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``, summed where ``v`` is shared."""
-    if not by_hand(u):
-        return traceable_band_messages(p, u, v, shifts)
-    messages: tuple[Tensor, Tensor] = _BandMessages.apply(p, u, v, tuple(shifts))  # type: ignore[no-untyped-call]
-    return messages
+def band(u: Float[Tensor, "w k c r"], v: Float[Tensor, "w k2 c2 r"], shifts: Sequence[int]) -> Band:
+    """The band of sides of which every bucket has its own."""
+    return _OwnBand(u, v, shifts) if by_hand(u) else TraceableBand(u, v, None, shifts)
+
+
+def shared_band(
+    u: Float[Tensor, "w c r"], v: Float[Tensor, "w c r"], weight: Float[Tensor, "k c r"], shifts: Sequence[int]
+) -> Band:
+    """The band of sides that all buckets share, ``s[i,k,c] = Σ_l u_i[c,l] D[k,c,l] v_{i-x}[c,l]``: without a tensor of
+    all buckets' sides. Messages are ``Σ_k p[i,k] D[k] v_{i-x}`` and ``Σ_k p[j+x,k] D[k] u_{j+x}``."""
+    if by_hand(u):
+        return _SharedBand(u, v, weight, shifts)
+    return TraceableBand(u[:, None], v[:, None], weight, shifts)
+
+
+class TraceableBand(Band):
+    """In plain operations; ``weight``: of the child sides, where all buckets share them."""
+
+    def __init__(self, u: Tensor, v: Tensor, weight: Tensor | None, shifts: Sequence[int]) -> None:
+        self.u, self.v, self.weight, self.shifts = u if weight is None else u * weight, v, weight, shifts
+
+    def scores(self) -> Float[Tensor, "w k c"]:
+        return traceable_band_scores(self.u, self.v, self.shifts)
+
+    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
+        to_child, to_head = traceable_band_messages(p, self.u, self.v, self.shifts)
+        return (to_child, to_head) if self.weight is None else ((to_child * self.weight).sum(1), to_head[:, 0])
 
 
 def traceable_band_scores(u: Tensor, v: Tensor, shifts: Sequence[int]) -> Float[Tensor, "w k c"]:
-    """:func:`band_scores` in plain operations."""
+    """:meth:`Band.scores` in plain operations."""
     buckets = zip(u.unbind(1), _by_bucket(v, shifts), shifts, strict=True)
     return torch.stack([(child * _shifted(head, x)).sum(-1) for child, head, x in buckets], dim=1)
 
 
 def traceable_band_messages(p: Tensor, u: Tensor, v: Tensor, shifts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """:func:`band_messages` in plain operations."""
+    """:meth:`Band.messages` in plain operations."""
     p = p.to(u.dtype)
     buckets = list(zip(p.unbind(1), u.unbind(1), _by_bucket(v, shifts), shifts, strict=True))
     to_child = [one[..., None] * _shifted(head, x) for one, _, head, x in buckets]
@@ -85,6 +109,7 @@ class _Bands:
         rows, buckets, channels, _ = u.shape
         self.shape = (rows, buckets, channels)
         self.one_bucket, self.one_channel = v.shape[1] < buckets, v.shape[2] < channels
+        self.head_shape = v.shape[:3]
         # Bucket, children, heads; none where the shift is longer than the sentences.
         self.pairs = [
             (k, slice(max(x, 0), rows + min(x, 0)), slice(max(-x, 0), rows + min(-x, 0)))
@@ -109,25 +134,29 @@ class _Bands:
                 torch.sum(_products(pairs), dim=-1, out=by_bucket[k][i])
         return result
 
-    def by_child(self, p: Tensor, v: Tensor) -> Float[Tensor, "w k c r"]:
-        """By ``u``: ``p v`` at every child."""
+    def by_child(self, p: Tensor, v: Tensor, into: Tensor | None = None) -> Float[Tensor, "w k c r"]:
+        """By ``u``: ``p v`` at every child; added to ``into``, if there is one."""
+        if into is not None:
+            parts, heads, weights = into.unbind(1), self._heads(v), p[..., None].unbind(1)
+            for k, i, j in self.pairs:
+                parts[k][i].addcmul_(weights[k][i], heads[k][j])
+            return into
         result = self._empty_but(p, v.shape[-1], {k: i for k, i, _ in self.pairs})
         parts, heads, weights = result.unbind(1), self._heads(v), p[..., None].unbind(1)
         for k, i, j in self.pairs:
             torch.mul(weights[k][i], heads[k][j], out=parts[k][i])
         return result
 
-    def by_head(self, p: Tensor, u: Tensor) -> Float[Tensor, "w k2 c2 r"]:
-        """By ``v``: ``p u`` at every head, summed over what shares a ``v``."""
+    def by_head(self, p: Tensor, u: Tensor, into: Tensor | None = None) -> Float[Tensor, "w k2 c2 r"]:
+        """By ``v``: ``p u`` at every head, summed over what shares a ``v``; added to ``into``, if there is one."""
         children, weights = u.unbind(1), p[..., None].unbind(1)
-        if not self.one_bucket and not self.one_channel:
+        if into is None and not self.one_bucket and not self.one_channel:
             result = self._empty_but(p, u.shape[-1], {k: j for k, _, j in self.pairs})
             parts = result.unbind(1)
             for k, i, j in self.pairs:
                 torch.mul(weights[k][i], children[k][i], out=parts[k][j])
             return result
-        rows, buckets, channels = self.shape
-        result = u.new_zeros(rows, 1 if self.one_bucket else buckets, 1 if self.one_channel else channels, u.shape[-1])
+        result = u.new_zeros(*self.head_shape, u.shape[-1]) if into is None else into
         sums = self._heads(result)
         for k, i, j in self.pairs:
             if self.one_channel:
@@ -157,65 +186,61 @@ def _products(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
     return product
 
 
+class _OwnBand(Band):
+    """By hand; every bucket has sides of its own."""
+
+    def __init__(self, u: Tensor, v: Tensor, shifts: Sequence[int]) -> None:
+        self.bands = _Bands(u, v, shifts)
+        self.u, self.v, self.sums = summed(u, v)
+
+    def scores(self) -> Float[Tensor, "w k c"]:
+        scores: Tensor = _BandScores.apply(self.bands, self.sums, self.u, self.v)  # type: ignore[no-untyped-call]
+        return scores
+
+    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
+        messages: tuple[Tensor, Tensor]
+        messages = _BandMessages.apply(self.bands, self.sums, p, self.u, self.v)  # type: ignore[no-untyped-call]
+        return messages
+
+
 class _BandScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, shifts: tuple[int, ...]) -> Tensor:
+    def forward(ctx: Any, bands: _Bands, sums: Sums, u: Tensor, v: Tensor) -> Tensor:
         ctx.save_for_backward(u, v)
-        ctx.bands = bands = _Bands(u, v, shifts)
+        ctx.bands, ctx.sums = bands, sums
         return bands.scores((u, v))
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, ...]:
         u, v = ctx.saved_tensors
-        return ctx.bands.by_child(gradients[0], v), ctx.bands.by_head(gradients[0], u), None
+        (p,) = gradients
+        ctx.sums.add(lambda into: ctx.bands.by_child(p, v, into), lambda into: ctx.bands.by_head(p, u, into))
+        return None, None, None, None
 
 
 class _BandMessages(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, p: Tensor, u: Tensor, v: Tensor, shifts: tuple[int, ...]) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, bands: _Bands, sums: Sums, p: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(p, u, v)
-        ctx.bands = bands = _Bands(u, v, shifts)
+        ctx.bands, ctx.sums = bands, sums
         return bands.by_child(p, v), bands.by_head(p, u)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         # The expected score is linear in each of p, u and v: the derivatives of its derivatives are of the same kind.
         p, u, v = ctx.saved_tensors
         of_child, of_head = gradients
         by_p = ctx.bands.scores((of_child, v), (u, of_head))
-        return by_p, ctx.bands.by_child(p, of_head), ctx.bands.by_head(p, of_child), None
+        bands = ctx.bands
+        ctx.sums.add(lambda into: bands.by_child(p, of_head, into), lambda into: bands.by_head(p, of_child, into))
+        return None, None, by_p, None, None
 
 
 # --- bands of sides that all buckets share ----------------------------------------------------------------------------
 
 CHUNK = 2**18  # numbers of one side that are worked on at a time: a megabyte, which a processor's cache holds
-
-
-def shared_band_scores(
-    u: Float[Tensor, "w c r"], v: Float[Tensor, "w c r"], weight: Float[Tensor, "k c r"], shifts: Sequence[int]
-) -> Float[Tensor, "w k c"]:
-    """``s[i,k,c] = Σ_l u_i[c,l] D[k,c,l] v_{i-x}[c,l]``: :func:`band_scores` without a tensor of all buckets' sides."""
-    if not by_hand(u):
-        return traceable_band_scores(u[:, None] * weight, v[:, None], shifts)
-    scores: Tensor = _SharedScores.apply(u, v, weight, tuple(shifts))  # type: ignore[no-untyped-call]
-    return scores
-
-
-def shared_band_messages(
-    p: Float[Tensor, "w k c"],
-    u: Float[Tensor, "w c r"],
-    v: Float[Tensor, "w c r"],
-    weight: Float[Tensor, "k c r"],
-    shifts: Sequence[int],
-) -> tuple[Float[Tensor, "w c r"], Float[Tensor, "w c r"]]:
-    """``ū_i = Σ_k p[i,k] D[k] v_{i-x}`` and ``v̄_j = Σ_k p[j+x,k] D[k] u_{j+x}``, channel by channel."""
-    if not by_hand(u):
-        to_child, to_head = traceable_band_messages(p, u[:, None] * weight, v[:, None], shifts)
-        return (to_child * weight).sum(1), to_head[:, 0]
-    messages: tuple[Tensor, Tensor] = _SharedMessages.apply(p, u, v, weight, tuple(shifts))  # type: ignore[no-untyped-call]
-    return messages
 
 
 class _SharedBands:
@@ -231,25 +256,38 @@ class _SharedBands:
                 if first < last:
                     self.pairs.append((k, slice(first, last), slice(first - x, last - x)))
 
-    def scores(self, weight: Tensor, *terms: tuple[Tensor, Tensor]) -> Float[Tensor, "w k c"]:
-        """By ``p``: ``u_i · D v_{i-x}``, summed over pairs ``(u, v)``."""
-        result = terms[0][0].new_zeros(self.shape)
+    def scores(self, weight: Tensor, u: Tensor, v: Tensor) -> Float[Tensor, "w k c"]:
+        """By ``p``: ``u_i · D v_{i-x}``."""
+        result = u.new_zeros(self.shape)
         for k, i, j in self.pairs:
-            products = _products([(u[i], v[j]) for u, v in terms])
-            torch.sum(products.mul_(weight[k]), dim=-1, out=result[i, k])
+            torch.sum((u[i] * v[j]).mul_(weight[k]), dim=-1, out=result[i, k])
         return result
 
-    def by_weight(self, p: Tensor, *terms: tuple[Tensor, Tensor]) -> Float[Tensor, "k c r"]:
-        """By ``D``: ``Σ_i p u_i v_{i-x}``, summed over pairs ``(u, v)``."""
-        result = p.new_zeros(*self.shape[1:], terms[0][0].shape[-1])
+    def by_weight(self, p: Tensor, u: Tensor, v: Tensor) -> Float[Tensor, "k c r"]:
+        """By ``D``: ``Σ_i p u_i v_{i-x}``."""
+        result = p.new_zeros(*self.shape[1:], u.shape[-1])
         for k, i, j in self.pairs:
-            products = _products([(u[i], v[j]) for u, v in terms])
-            result[k] += products.mul_(p[i, k, :, None]).sum(0)
+            result[k] += (u[i] * v[j]).mul_(p[i, k, :, None]).sum(0)
         return result
 
-    def by_sides(self, p: Tensor, u: Tensor, v: Tensor, weight: Tensor) -> tuple[Tensor, Tensor]:
-        """By ``u`` and by ``v``: ``p D v`` at every child, ``p D u`` at every head."""
-        to_child, to_head = torch.zeros_like(u), torch.zeros_like(v)
+    def scores_by_weight(
+        self, p: Tensor, weight: Tensor, *terms: tuple[Tensor, Tensor]
+    ) -> tuple[Float[Tensor, "w k c"], Float[Tensor, "k c r"]]:
+        """:meth:`scores` and :meth:`by_weight`, both summed over pairs ``(u, v)``."""
+        scores, by_weight = p.new_zeros(self.shape), torch.zeros_like(weight)
+        for k, i, j in self.pairs:
+            products = _products([(u[i], v[j]) for u, v in terms])
+            torch.sum(products * weight[k], dim=-1, out=scores[i, k])
+            by_weight[k] += products.mul_(p[i, k, :, None]).sum(0)
+        return scores, by_weight
+
+    def by_sides(
+        self, p: Tensor, u: Tensor, v: Tensor, weight: Tensor, into: Sequence[Tensor | None] = (None, None)
+    ) -> tuple[Tensor, Tensor]:
+        """By ``u`` and by ``v``: ``p D v`` at every child, ``p D u`` at every head; added to ``into``, if given."""
+        to_child, to_head = (
+            torch.zeros_like(one) if sum is None else sum for one, sum in zip((u, v), into, strict=True)
+        )
         for k, i, j in self.pairs:
             scaled = p[i, k, :, None] * weight[k]
             to_child[i].addcmul_(scaled, v[j])
@@ -257,35 +295,57 @@ class _SharedBands:
         return to_child, to_head
 
 
+class _SharedBand(Band):
+    """By hand; all buckets share the sides."""
+
+    def __init__(self, u: Tensor, v: Tensor, weight: Tensor, shifts: Sequence[int]) -> None:
+        self.bands = _SharedBands(u, shifts)
+        self.weight = weight
+        self.u, self.v, self.sums = summed(u, v)
+
+    def scores(self) -> Float[Tensor, "w k c"]:
+        sides = (self.u, self.v, self.weight)
+        scores: Tensor = _SharedScores.apply(self.bands, self.sums, *sides)  # type: ignore[no-untyped-call]
+        return scores
+
+    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
+        sides = (self.u, self.v, self.weight)
+        messages: tuple[Tensor, Tensor]
+        messages = _SharedMessages.apply(self.bands, self.sums, p, *sides)  # type: ignore[no-untyped-call]
+        return messages
+
+
 class _SharedScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, weight: Tensor, shifts: tuple[int, ...]) -> Tensor:
+    def forward(ctx: Any, bands: _SharedBands, sums: Sums, u: Tensor, v: Tensor, weight: Tensor) -> Tensor:
         ctx.save_for_backward(u, v, weight)
-        ctx.bands = bands = _SharedBands(u, shifts)
-        return bands.scores(weight, (u, v))
+        ctx.bands, ctx.sums = bands, sums
+        return bands.scores(weight, u, v)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         u, v, weight = ctx.saved_tensors
         (p,) = gradients
-        return *ctx.bands.by_sides(p, u, v, weight), ctx.bands.by_weight(p, (u, v)), None
+        ctx.sums.add_both(lambda into: ctx.bands.by_sides(p, u, v, weight, into))
+        return None, None, None, None, ctx.bands.by_weight(p, u, v)
 
 
 class _SharedMessages(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, p: Tensor, u: Tensor, v: Tensor, weight: Tensor, shifts: tuple[int, ...]
+        ctx: Any, bands: _SharedBands, sums: Sums, p: Tensor, u: Tensor, v: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(p, u, v, weight)
-        ctx.bands = bands = _SharedBands(u, shifts)
-        return bands.by_sides(p, u, v, weight)
+        ctx.bands, ctx.sums = bands, sums
+        to_child, to_head = bands.by_sides(p, u, v, weight)
+        return to_child, to_head
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, Tensor, None]:
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         p, u, v, weight = ctx.saved_tensors
         of_child, of_head = gradients
-        terms = ((of_child, v), (u, of_head))
-        by_child, by_head = ctx.bands.by_sides(p, of_child, of_head, weight)
-        return ctx.bands.scores(weight, *terms), by_child, by_head, ctx.bands.by_weight(p, *terms), None
+        by_p, by_weight = ctx.bands.scores_by_weight(p, weight, (of_child, v), (u, of_head))
+        ctx.sums.add_both(lambda into: ctx.bands.by_sides(p, of_child, of_head, weight, into))
+        return None, None, by_p, None, None, by_weight

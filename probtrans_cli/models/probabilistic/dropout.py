@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
@@ -17,14 +18,23 @@ class Dropout(nn.Module):
         super().__init__()
         self.p = p
 
+    @property
+    def active(self) -> bool:
+        """Whether anything is dropped."""
+        return self.training and self.p > 0.0
+
     def forward(self, values: Tensor) -> Tensor:
         """``values`` with each of them zero with probability ``p``, the others divided by ``1 - p``; in training."""
-        if not self.training or self.p == 0.0:
+        if not self.active:
             return values
         if not by_hand(values):
             return functional.dropout(values, self.p)
+        return values * self.kept(values).div_(1.0 - self.p)
+
+    def kept(self, values: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+        """1 where a value on a CPU is kept, else 0. (Numbers, as operations on truth values are slow on a CPU.)"""
         bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
         drawn = bits.view(torch.int16)[: values.numel()].view(values.shape)
         # All of 2^16 values may be kept: the largest kept one is compared with, as the number after it is no int16.
-        kept = drawn <= max(1, round((1.0 - self.p) * 2**16)) - 2**15 - 1
-        return values * kept.to(values.dtype).div_(1.0 - self.p)
+        largest = max(1, round((1.0 - self.p) * 2**16)) - 2**15 - 1
+        return torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))

@@ -100,7 +100,9 @@ class ProbabilisticEncoder(nn.Module):
         """How messages are computed for a batch; ``dense``: all pairs of words are wanted anyway."""
         if self.messages == "plain":
             return "plain"
-        if dense or self.inference.tree or self.messages == "banded" or torch.compiler.is_compiling():
+        if dense or self.inference.tree:
+            return "dense"
+        if self.messages == "banded" or torch.compiler.is_compiling():
             return "banded"  # the only one of the fast forms whose graph serves every length
         if self.messages == "linear":
             return "linear"

@@ -3,19 +3,20 @@
     M_H^(t) = (1 - β_H) F^(t) / λ_H + β_H M_H^(t-1)          damped messages, M_H^(0) = 0       (12, B.2)
     Q_H^(t) = α_H softmax(M_H^(t)) + (1 - α_H) Q_H^(t-1)     over the candidates                (6, B.1)
 
-Here they are kept for all pairs of words; ``linear.py`` has the form for long sentences, which keeps none.
+Here they are kept for all pairs of words, in plain operations. ``fused.py`` has the usual case by hand, in blocks;
+``linear.py`` the form for long sentences, which keeps none.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable
 from typing import Any
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.inference import Inference
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
 from probtrans_cli.models.probabilistic.messages import Messages
@@ -33,24 +34,33 @@ class HeadVariables(ABC):
     def __init__(
         self,
         messages: Messages[Any],
+        extra: int,
         inference: Inference,
-        dropout: Callable[[Tensor], Tensor],
+        dropout: Dropout,
         dtype: torch.dtype,
     ) -> None:
-        """``dtype`` of the heads."""
+        """``extra``: the number of candidates that are no words, the root first; ``dtype`` of the heads."""
         self.messages, self.inference, self.dropout, self.dtype = messages, inference, dropout, dtype
+        self.layout = messages.layout
+        self.extra = extra
         self.how = inference.heads
+
+    @property
+    def extra_allowed(self) -> Bool[Tensor, "l 1 n e"]:
+        """Where the candidates that are no words may be chosen."""
+        real = self.layout.sentence >= 0
+        return real[:, None, :, None].expand(*real[:, None].shape, self.extra)
 
     @abstractmethod
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "b c n e"], wanted: Tensor | None
-    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "b c n e"]]:
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         """One iteration: from label distributions and the scores of the extra candidates to the messages to the labels
         (of the rows ``wanted``), and the distributions of the extra candidates that they were computed with."""
 
 
 class StoredHeads(HeadVariables):
-    """Distributions over all pairs are kept: ``probabilities [b, c, n, m]``, where ``allowed [b, 1, n, m]``."""
+    """Distributions over all pairs are kept: ``probabilities [l, c, n, m]``, where ``allowed [l, 1, n, m]``."""
 
     message: Tensor | None = None
     _probabilities: Tensor | None = None
@@ -58,18 +68,19 @@ class StoredHeads(HeadVariables):
     def __init__(
         self,
         messages: Messages[Any],
-        extra: Bool[Tensor, "b 1 n e"],
+        extra: int,
         inference: Inference,
-        dropout: Callable[[Tensor], Tensor],
+        dropout: Dropout,
         dtype: torch.dtype,
     ) -> None:
-        """``extra``: where the candidates that are no words may be chosen, the root first."""
-        super().__init__(messages, inference, dropout, dtype)
+        super().__init__(messages, extra, inference, dropout, dtype)
         self.columns = messages.candidates.shape[-1]
-        self.allowed = torch.cat([messages.candidates, extra], dim=-1) if extra.shape[-1] else messages.candidates
+        self.allowed = messages.candidates
+        if extra:
+            self.allowed = torch.cat([messages.candidates, self.extra_allowed], dim=-1)
 
     @property
-    def probabilities(self) -> Float[Tensor, "b c n m"]:
+    def probabilities(self) -> Float[Tensor, "l c n m"]:
         """The distributions; uniform over the candidates (or trees) before the first iteration."""
         if self._probabilities is None:
             batch, _, n, m = self.allowed.shape
@@ -78,12 +89,12 @@ class StoredHeads(HeadVariables):
         return self._probabilities
 
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "b c n e"], wanted: Tensor | None
-    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "b c n e"]]:
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides = self.messages.sides(labels)
         scores = self.messages.to_heads(sides)
         if extra.shape[-1]:
-            scores = torch.cat([scores, extra.to(scores.dtype)], dim=-1)
+            scores = torch.cat([scores, self.layout.to_channels(extra).to(scores.dtype)], dim=-1)
         self.message = self.how.message(scores, self.message)
         new = self._distribution(self.message)
         asynchronous = self.inference.asynchronous
@@ -94,9 +105,10 @@ class StoredHeads(HeadVariables):
             self._probabilities = self.how.distribution(new, before)
             used = self._probabilities if asynchronous else before
         used = self.dropout(used)
-        return self.messages.to_labels(sides, used[..., : self.columns], wanted), used[..., self.columns :]
+        at_extra = self.layout.from_channels(used[..., self.columns :]) if self.extra else extra
+        return self.messages.to_labels(sides, used[..., : self.columns], wanted), at_extra
 
-    def _distribution(self, scores: Float[Tensor, "b c n m"]) -> Float[Tensor, "b c n m"]:
+    def _distribution(self, scores: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n m"]:
         if not self.inference.tree:
             return over(scores, self.allowed)
         words = self.messages.between_words(scores[..., : self.columns])
@@ -106,7 +118,7 @@ class StoredHeads(HeadVariables):
         words = self.messages.columns(marginals[..., :-1])
         return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
 
-    def arcs(self) -> Float[Tensor, "b c n m"]:
+    def arcs(self) -> Float[Tensor, "l c n m"]:
         """The distributions with the words in their order, then the extra candidates."""
         words, extra = self.probabilities.tensor_split([self.columns], dim=-1)
         return torch.cat([self.messages.between_words(words), extra], dim=-1)

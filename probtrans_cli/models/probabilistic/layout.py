@@ -1,14 +1,16 @@
 """Where the words of a padded batch stand when only real words are computed.
 
 Products with the model's matrices and everything along the sentence are done on *rows*, one a word, the sentences one
-after the other; products between words on the *grid* ``[b, n]``. A neighbour is a shift by one row. Where there is much
-padding the rows are the real words only (packed); otherwise, and where shapes must not depend on values (a compiled or
-exported graph, a GPU), they are all positions of the grid, and what belongs to padding is masked where it matters.
+after the other; products between words on *lines* ``[l, m]``, a grid in which a line holds one sentence or several
+short ones. A neighbour is a shift by one row. Where there is much padding the rows are the real words only (packed) and
+the lines are as few as it takes; otherwise, and where shapes must not depend on values (a compiled or exported graph, a
+GPU), rows are all positions of the padded batch, which are the lines as well, and what belongs to padding is masked
+where it matters.
 """
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 import torch
 from jaxtyping import Bool, Int, Shaped
@@ -19,14 +21,25 @@ WORTH_PACKING = 0.05  # share of padding above which picking the real words out 
 
 @dataclass(frozen=True)
 class Layout:
-    """``mask [b, n]``: real words. ``index [w]``: grid position of every row, None where each position is a row."""
+    """Rows and lines of a padded batch.
+
+    ``mask [b, n]``: real words. ``index [w]``, ``place [w]``: position of every row in the padded batch and in the
+    lines, None where each position is a row. ``sentence [l, m]``: whose word stands there, -1 where none does.
+    """
 
     mask: Bool[Tensor, "b n"]
     index: Int[Tensor, " w"] | None
+    place: Int[Tensor, " w"] | None
+    sentence: Int[Tensor, "l m"]
+    _by_channels: dict[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, mask: Bool[Tensor, "b n"], *, packed: bool | None = None) -> Layout:
-        """The layout of a batch; ``packed`` None: by the device, the share of padding, and whether this is traced."""
+    def of(cls, mask: Bool[Tensor, "b n"], *, packed: bool | None = None, merge: bool = True) -> Layout:
+        """The layout of a batch.
+
+        ``packed`` None: by the device, the share of padding, and whether this is traced; ``merge``: packed sentences
+        may share a line.
+        """
         if packed is None:
             packed = (
                 mask.device.type == "cpu"
@@ -34,7 +47,32 @@ class Layout:
                 and not isinstance(mask, torch._subclasses.FakeTensor)
                 and float(mask.float().mean()) < 1.0 - WORTH_PACKING
             )
-        return cls(mask, mask.flatten().nonzero()[:, 0] if packed else None)
+        number = torch.arange(mask.shape[0], device=mask.device)[:, None]
+        if not packed:
+            return cls(mask, None, None, torch.where(mask, number, -1))
+        index = mask.flatten().nonzero()[:, 0]
+        if not merge:
+            return cls(mask, index, index, torch.where(mask, number, -1))
+        return cls._merged(mask, index)
+
+    @classmethod
+    def _merged(cls, mask: Bool[Tensor, "b n"], index: Int[Tensor, " w"]) -> Layout:
+        """Sentences put together on lines of the length of the longest; rows in the order of the lines."""
+        lengths = mask.sum(1)
+        m = max(int(lengths.max()), 1)
+        lines = _first_fit(lengths.tolist(), m)
+        order = torch.tensor([one for line in lines for one in line], dtype=torch.int64)
+        sizes = lengths[order]
+        line = torch.tensor([number for number, line in enumerate(lines) for _ in line], dtype=torch.int64)
+        before = sizes.cumsum(0) - sizes  # rows before each sentence
+        first = torch.tensor([len(line) for line in lines]).cumsum(0)
+        first = torch.cat([first.new_zeros(1), first[:-1]])  # the first sentence of each line
+        start = line * m + before - before[first][line]
+        within = torch.arange(len(index)) - before.repeat_interleave(sizes)
+        place = start.repeat_interleave(sizes) + within
+        index = index[(lengths.cumsum(0) - lengths)[order].repeat_interleave(sizes) + within]
+        sentence = torch.full((len(lines) * m,), -1).index_copy(0, place, order.repeat_interleave(sizes))
+        return cls(mask, index, place, sentence.view(len(lines), m))
 
     @property
     def position(self) -> Int[Tensor, " w"]:
@@ -54,39 +92,57 @@ class Layout:
             rows = empty.index_copy(0, self.index, rows)
         return rows.reshape(*self.mask.shape, *rows.shape[1:])
 
-    def to_channels(self, rows: Shaped[Tensor, "w c r"]) -> Shaped[Tensor, "b c n r"]:
-        """From rows to the grid, channel by channel, as batched products want it."""
-        b, n = self.mask.shape
+    def to_channels(self, rows: Shaped[Tensor, "w c r"]) -> Shaped[Tensor, "l c m r"]:
+        """From rows to lines, channel by channel, as batched products want it; places without a word are zero."""
+        lines, m = self.sentence.shape
         _, channels, rank = rows.shape
-        if self.index is None:
-            return rows.reshape(b, n, channels, rank).transpose(1, 2).contiguous()
-        empty = rows.new_zeros(b * channels * n, rank)
-        return empty.index_copy(0, self._by_channel(channels), rows.flatten(0, 1)).view(b, channels, n, rank)
+        if self.place is None:
+            return rows.reshape(lines, m, channels, rank).transpose(1, 2).contiguous()
+        empty = rows.new_zeros(lines * channels * m, rank)
+        return empty.index_copy(0, self._by_channel(channels), rows.flatten(0, 1)).view(lines, channels, m, rank)
 
-    def from_channels(self, grid: Shaped[Tensor, "b c n r"]) -> Shaped[Tensor, "w c r"]:
+    def from_channels(self, grid: Shaped[Tensor, "l c m r"]) -> Shaped[Tensor, "w c r"]:
         """The way back."""
-        if self.index is None:
+        if self.place is None:
             return grid.transpose(1, 2).flatten(0, 1)
         _, channels, _, rank = grid.shape
         rows = grid.flatten(0, 2).index_select(0, self._by_channel(channels))
-        return rows.reshape(self.index.shape[0], channels, rank)
+        return rows.reshape(self.place.shape[0], channels, rank)
 
     def _by_channel(self, channels: int) -> Int[Tensor, " w_c"]:
-        """Where channel ``c`` of every row stands in the grid ``[b, c, n]``."""
-        assert self.index is not None, "there is an index when rows are packed"
-        n = self.mask.shape[1]
-        sentence, position = self.index // n, self.index % n
-        channel = torch.arange(channels, device=self.index.device)
-        return ((sentence[:, None] * channels + channel) * n + position[:, None]).flatten()
+        """Where channel ``c`` of every row stands in the grid ``[l, c, m]``."""
+        assert self.place is not None, "there are places when rows are packed"
+        found = self._by_channels.get(channels)
+        if found is None:
+            m = self.sentence.shape[1]
+            line, position = self.place // m, self.place % m
+            channel = torch.arange(channels, device=self.place.device)
+            found = ((line[:, None] * channels + channel) * m + position[:, None]).flatten()
+            self._by_channels[channels] = found
+        return found
 
-    def near(self, distance: int) -> Bool[Tensor, "b n k"]:
+    def near(self, distance: int) -> Bool[Tensor, "l m k"]:
         """Whether word ``i`` has a head at the distance ``x``, for every near bucket: ``x`` from -γ to γ without 0."""
-        n = self.mask.shape[1]
-        word = torch.arange(n, device=self.mask.device)
-        head = word[:, None] - torch.tensor(offsets(distance), device=self.mask.device, dtype=word.dtype)
-        inside = (head >= 0) & (head < n)
-        there = self.mask[:, head.clamp(0, n - 1)]
-        return there & inside & self.mask[:, :, None]
+        m = self.sentence.shape[1]
+        word = torch.arange(m, device=self.sentence.device)
+        head = word[:, None] - torch.tensor(offsets(distance), device=word.device, dtype=word.dtype)
+        inside = (head >= 0) & (head < m)
+        same = self.sentence[:, head.clamp(0, m - 1)] == self.sentence[:, :, None]
+        return same & inside & (self.sentence >= 0)[:, :, None]
+
+
+def _first_fit(lengths: list[int], room: int) -> list[list[int]]:
+    """Sentences of every line, the longest ones first, each in the first line that has room for it."""
+    lines: list[list[int]] = []
+    free: list[int] = []
+    for sentence in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+        line = next((number for number, left in enumerate(free) if left >= lengths[sentence]), len(lines))
+        if line == len(lines):
+            lines.append([])
+            free.append(room)
+        lines[line].append(sentence)
+        free[line] -= lengths[sentence]
+    return lines
 
 
 def offsets(distance: int) -> list[int]:

@@ -19,14 +19,13 @@ the paper's code has it: on head distributions (the same dropped ones in both di
 symbol   variable     shape              meaning
 S        unary        [w, d]             unary scores, one row a word (``layout.py``)
 Q_Z M_Z  labels       [w, d]             label distributions and scores
-Q_H      –            [b, h, n, m]       head distributions: the n words, then root and all-dep global features
+Q_H      –            [l, h, n, m]       head distributions: the n words, then root and all-dep global features
 Q_root   root         [b, d_root]        the root's label
 Q_G      features     [w, h|1, m]        second heads of dep-split and single-split
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -35,14 +34,19 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.banded import BandedMessages
+from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.fused import FusedHeads
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.layout import Layout
 from probtrans_cli.models.probabilistic.linear import RecomputedHeads
 from probtrans_cli.models.probabilistic.messages import PlainMessages
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
+from probtrans_cli.models.probabilistic.products import by_hand
 
-Method = Literal["plain", "banded", "linear"]
+# How head distributions and messages are computed. `dense`: as `banded`, with all pairs of words of a sentence in a
+# matrix of their own, for whom wants to see them and for trees.
+Method = Literal["plain", "dense", "banded", "linear"]
 
 
 class State(NamedTuple):
@@ -95,20 +99,20 @@ class MeanField:
         mask: Bool[Tensor, "b n"],
         potentials: tuple[Ternary, RootScores | None, GlobalScores | None],
         inference: Inference,
-        dropout: Callable[[Tensor], Tensor],
+        dropout: Dropout,
         method: Method,
     ) -> None:
         self.inference, self.dropout = inference, dropout
         ternary, root, features = potentials
-        self.layout = Layout.of(mask, packed=False if method == "plain" else None)
+        packed = False if method == "plain" else None
+        self.layout = Layout.of(mask, packed=packed, merge=method != "dense")
         self.mask = mask
         self.unary = self.layout.rows(unary)
         self.labels = Variable(inference.labels, self.unary, self.unary.softmax(-1))
-        batch, n = mask.shape
         self.root_scores = None if root is None else root.dense()
         self.root: Variable | None = None
         if root is not None:
-            start = unary.new_zeros(batch, root.size)
+            start = unary.new_zeros(mask.shape[0], root.size)
             self.root = Variable(inference.labels, None, start.softmax(-1))
         self.split = features is not None and features.kind != "all-dep"
         self.global_scores = None if features is None else features.dense()
@@ -117,15 +121,17 @@ class MeanField:
             start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
             self.features = Variable(inference.heads, None, start.softmax(-1))
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
-        extra = mask[:, None, :, None].expand(batch, 1, n, (root is not None) + all_dep)
-        self.heads = self._heads(ternary, extra, method)
+        self.heads = self._heads(ternary, (root is not None) + all_dep, method)
 
-    def _heads(self, ternary: Ternary, extra: Tensor, method: Method) -> HeadVariables:
+    def _heads(self, ternary: Ternary, extra: int, method: Method) -> HeadVariables:
         factors = (ternary, self.layout, self.inference.distance)
         options = (extra, self.inference, self.dropout, self.unary.dtype)
-        if method == "linear":
-            return RecomputedHeads(BandedMessages(*factors), *options)
-        return StoredHeads(PlainMessages(*factors) if method == "plain" else BandedMessages(*factors), *options)
+        if method == "plain":
+            return StoredHeads(PlainMessages(*factors), *options)
+        messages = BandedMessages(*factors)
+        if method != "dense" and self.inference.heads.forgets and by_hand(self.unary):
+            return FusedHeads(messages, *options, keep=method == "banded")
+        return RecomputedHeads(messages, *options) if method == "linear" else StoredHeads(messages, *options)
 
     def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: bool = False) -> Result:
         """All iterations. ``at``: the only positions whose states are wanted, for which alone the last iteration's
@@ -154,11 +160,13 @@ class MeanField:
         to_labels, used = self.heads.exchange(labels, extra, wanted)
         others = self._second_heads(labels)
         if toward_root is not None:
-            at_root, used = used[..., 0], used[..., 1:]
-            others.append(self.layout.rows(torch.einsum("bci,bca->bia", at_root, toward_root)))
+            # A copy: a view would put a condition on the length into an exported graph.
+            at_root, used = used[..., 0].clone(memory_format=torch.contiguous_format), used[..., 1:]
+            at_root = self.layout.grid(at_root)
+            others.append(self.layout.rows(at_root @ toward_root))
             self._update_root(labels, at_root)
         if self.global_scores is not None and not self.split:
-            others.append(self.layout.rows(used.transpose(1, 2)).flatten(1) @ self.global_scores.flatten(0, 1))
+            others.append(used.flatten(1) @ self.global_scores.flatten(0, 1))
         if wanted is not None:
             others = [message.index_select(0, wanted) for message in others]
             self.unary = self.unary.index_select(0, wanted)
@@ -166,16 +174,16 @@ class MeanField:
         self.labels.update(self.dropout(sum(others, to_labels) + self.unary))
 
     def _extra_scores(self, labels: Float[Tensor, "w d"]) -> tuple[Tensor, Tensor | None]:
-        """Scores of the candidates that are no words [b, c, n, e], and ``Σ_b Q_root(b) T'[c,a,b]`` [b, c, d]."""
+        """Scores of the candidates that are no words [w, c, e], and ``Σ_b Q_root(b) T'[c,a,b]`` [b, c, d]."""
         scores, toward_root = [], None
         if self.root is not None and self.root_scores is not None:
             toward_root = torch.einsum("be,cae->bca", self.root.probabilities, self.root_scores)
-            scores.append(torch.einsum("bia,bca->bci", self.layout.grid(labels), toward_root)[..., None])
+            at_words = self.layout.grid(labels) @ toward_root.mT
+            scores.append(self.layout.rows(at_words)[..., None])
         if self.global_scores is not None and not self.split:
-            scores.append(self.layout.grid(self._global_messages(labels)).transpose(1, 2))
+            scores.append(self._global_messages(labels))
         if not scores:
-            batch, n = self.mask.shape
-            return labels.new_zeros(batch, self.inference.channels, n, 0), toward_root
+            return labels.new_zeros(labels.shape[0], self.inference.channels, 0), toward_root
         return torch.cat(scores, dim=-1), toward_root
 
     def _global_messages(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w c m"]:
@@ -191,10 +199,10 @@ class MeanField:
         used = self.dropout(self.features.probabilities if self.inference.asynchronous else before)
         return [used.flatten(1) @ self.global_scores.flatten(0, 1)]
 
-    def _update_root(self, labels: Float[Tensor, "w d"], at_root: Float[Tensor, "b c n"]) -> None:
+    def _update_root(self, labels: Float[Tensor, "w d"], at_root: Float[Tensor, "b n c"]) -> None:
         assert self.root is not None, "there is a root"
         assert self.root_scores is not None, "it has scores"
-        gathered = torch.einsum("bci,bia->bca", at_root, self.layout.grid(labels))
+        gathered = at_root.mT @ self.layout.grid(labels)
         self.root.update(torch.einsum("bca,cae->be", gathered, self.root_scores))
 
     def _state(self) -> State:

@@ -13,7 +13,7 @@ all buckets, which the fast one never does.
 
 symbol      variable    shape            meaning
 f(i-j) = k  bucket      [k, n, n]        1 where the pair (i, j) is in bucket k
-Q_H, F      heads       [b, h, n, m]     over the candidates: words, then root and all-dep global features
+Q_H, F      heads       [l, h, n, m]     on lines (``layout.py``), over words, then root and all-dep global features
 G           –           [w, d]           messages to the labels, one row a word (``layout.py``)
 """
 
@@ -36,7 +36,7 @@ class Messages(ABC, Generic[S]):
     """The messages of the ternary factors of one batch.
 
     ``to_heads`` gives scores over *columns*: some order of the candidates that suits the computation, which
-    :meth:`between_words` and :meth:`columns` translate. ``candidates [b, 1, n, m]``: which of them there are. The
+    :meth:`between_words` and :meth:`columns` translate. ``candidates [l, 1, n, m]``: which of them there are. The
     sides of the ternary scores are kept in a form ``S`` of its own.
     """
 
@@ -44,7 +44,7 @@ class Messages(ABC, Generic[S]):
 
     @property
     @abstractmethod
-    def candidates(self) -> Bool[Tensor, "b 1 n m"]:
+    def candidates(self) -> Bool[Tensor, "l 1 n m"]:
         """Which of the columns there are."""
 
     @abstractmethod
@@ -52,21 +52,21 @@ class Messages(ABC, Generic[S]):
         """The sides of the ternary scores for label distributions, as the other methods take them."""
 
     @abstractmethod
-    def to_heads(self, sides: S) -> Float[Tensor, "b c n m"]:
+    def to_heads(self, sides: S) -> Float[Tensor, "l c n m"]:
         """``F``; entries that are no candidates have no meaning."""
 
     @abstractmethod
     def to_labels(
-        self, sides: S, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: S, heads: Float[Tensor, "l c n m"], wanted: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         """``G`` for head distributions that are zero wherever there is no candidate; of the rows ``wanted`` only."""
 
     @abstractmethod
-    def between_words(self, columns: Float[Tensor, "b c n m"]) -> Float[Tensor, "b c n n"]:
+    def between_words(self, columns: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n n"]:
         """From columns to one entry a pair of words."""
 
     @abstractmethod
-    def columns(self, pairs: Float[Tensor, "b c n n"]) -> Float[Tensor, "b c n m"]:
+    def columns(self, pairs: Float[Tensor, "l c n n"]) -> Float[Tensor, "l c n m"]:
         """From one entry a pair of words to columns."""
 
 
@@ -76,23 +76,23 @@ class PlainMessages(Messages[Sides]):
     def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
         self.layout = layout
         self.projection = ternary.projection([bucket_count(distance)])
-        self.bucket = bucket_of(layout.mask.shape[1], distance, layout.mask.device)
+        self.bucket = bucket_of(layout.sentence.shape[1], distance, layout.sentence.device)
 
     @property
-    def candidates(self) -> Bool[Tensor, "b 1 n m"]:
-        return pairs(self.layout.mask)
+    def candidates(self) -> Bool[Tensor, "l 1 n m"]:
+        return pairs(self.layout.sentence)
 
     def sides(self, labels: Float[Tensor, "w d"]) -> Sides:
         (sides,) = self.projection.sides(labels, self.layout.position)
         return sides
 
-    def to_heads(self, sides: Sides) -> Float[Tensor, "b c n m"]:
+    def to_heads(self, sides: Sides) -> Float[Tensor, "l c n m"]:
         u, v = self._grids(sides)
         by_bucket = torch.einsum("bikcr,bjkcr->bckij", u, v)
         return (by_bucket * self.bucket).sum(2)
 
     def to_labels(
-        self, sides: Sides, heads: Float[Tensor, "b c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: Sides, heads: Float[Tensor, "l c n m"], wanted: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         u, v = self._grids(sides)
         by_bucket = heads.to(u.dtype)[:, :, None] * self.bucket
@@ -105,22 +105,22 @@ class PlainMessages(Messages[Sides]):
         to_labels = self.projection.collect([message], self.layout.position)
         return to_labels if wanted is None else to_labels.index_select(0, wanted)
 
-    def _grids(self, sides: Sides) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
+    def _grids(self, sides: Sides) -> tuple[Float[Tensor, "l n k c r"], Float[Tensor, "l n k c r"]]:
         u = self.layout.grid(sides.u)
         return u, self.layout.grid(sides.head).expand(u.shape)
 
-    def between_words(self, columns: Float[Tensor, "b c n m"]) -> Float[Tensor, "b c n n"]:
+    def between_words(self, columns: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n n"]:
         return columns
 
-    def columns(self, pairs: Float[Tensor, "b c n n"]) -> Float[Tensor, "b c n m"]:
+    def columns(self, pairs: Float[Tensor, "l c n n"]) -> Float[Tensor, "l c n m"]:
         return pairs
 
 
-def pairs(mask: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
-    """Which word may be whose head: every real word but itself, ``[b, 1, i, j]``."""
-    both = mask[:, :, None] & mask[:, None, :]
-    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-    return (both & ~itself)[:, None]
+def pairs(sentence: Int[Tensor, "l m"]) -> Bool[Tensor, "l 1 m m"]:
+    """Which word may be whose head, ``[l, 1, i, j]``: every word of the same ``sentence`` (-1: no word) but itself."""
+    same = (sentence[:, :, None] == sentence[:, None, :]) & (sentence >= 0)[:, None, :]
+    itself = torch.eye(sentence.shape[1], dtype=torch.bool, device=sentence.device)
+    return (same & ~itself)[:, None]
 
 
 def bucket_of(n: int, distance: int | None, device: torch.device) -> Bool[Tensor, "k n n"]:

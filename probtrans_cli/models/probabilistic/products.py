@@ -8,7 +8,7 @@ which their factors lie in memory decides their speed (:func:`scores_of`, :func:
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
 import torch
@@ -148,6 +148,62 @@ class _Back(torch.autograd.Function):
         rows, matrix = ctx.saved_tensors
         ctx.gradient.add(rows, gradients[0])
         return (gradients[0] @ matrix.T if ctx.needs_input_grad[0] else None), None, None
+
+
+# --- sides -----------------------------------------------------------------------------------------------------------
+
+
+class Sums:
+    """The gradients of a child and a head side, to which all that was computed of them adds, in one backward pass."""
+
+    def __init__(self) -> None:
+        self.child: Tensor | None = None
+        self.head: Tensor | None = None
+        self.task = -1
+
+    def _begin(self) -> None:
+        # What an earlier backward pass left behind, which did not ask for it, is forgotten.
+        task = torch._C._current_graph_task_id()
+        if self.task != task:
+            self.child, self.head, self.task = None, None, task
+
+    def add(self, child: Callable[[Tensor | None], Tensor], head: Callable[[Tensor | None], Tensor]) -> None:
+        """Each function is given a sum so far (None: none) and returns it with its part."""
+        self._begin()
+        self.child, self.head = child(self.child), head(self.head)
+
+    def add_both(self, sides: Callable[[tuple[Tensor | None, Tensor | None]], tuple[Tensor, Tensor]]) -> None:
+        """:meth:`add` with one function for both."""
+        self._begin()
+        self.child, self.head = sides((self.child, self.head))
+
+    def take(self) -> tuple[Tensor | None, Tensor | None]:
+        """What was added in this backward pass."""
+        self._begin()
+        found = (self.child, self.head)
+        self.child = self.head = None
+        return found
+
+
+def summed(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Sums]:
+    """The sides, and where their gradients are to be added: no gradient may come to them by another way."""
+    sums = Sums()
+    u, v = _Summed.apply(u, v, sums)  # type: ignore[no-untyped-call]
+    return u, v, sums
+
+
+class _Summed(torch.autograd.Function):
+    @staticmethod
+    def forward(ctx: Any, u: Tensor, v: Tensor, sums: Sums) -> tuple[Tensor, Tensor]:
+        ctx.sums = sums
+        ctx.set_materialize_grads(False)
+        return u.view_as(u), v.view_as(v)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
+        assert gradients == (None, None), "sides are used in bands only"
+        return *ctx.sums.take(), None
 
 
 # --- products of pairs of words ---------------------------------------------------------------------------------------

@@ -1,0 +1,261 @@
+"""Head variables in blocks, by hand: scores, softmax, dropout and messages in one operation.
+
+The usual case: an iteration forgets the ones before (no damping, steps of 1), rows are softmaxes, one precision, a
+CPU. With the sides ``u``, ``v`` of the scores and ``u'``, ``v'`` of the messages (the same ones if asynchronous), the
+entries ``D`` that dropout keeps (0 or 1) and ``s = 1 / (1 - p)``, for each block of children (``blocks.py``) and far
+bucket:
+
+    F = u vᵀ / λ         P = softmax(F)       Q = D ∘ P       ū = s Q v'                        v̄ = s Qᵀ u'
+    dQ = s (dū v'ᵀ + u' dv̄ᵀ)                  dF = Q ∘ dQ - P (Q·dQ)
+    du = dF v / λ        dv = dFᵀ u / λ       du' = s Q dv̄    dv' = s Qᵀ dū
+
+``P`` and ``Q`` of a block are small enough for a processor's cache. They are kept for the gradient, or, for long
+sentences, computed again (``keep``), so that nothing of the size of all pairs of words is ever there.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+from torch.autograd.function import once_differentiable
+
+from probtrans_cli.models.probabilistic.banded import BandedMessages, BandedSides
+from probtrans_cli.models.probabilistic.blocks import Blocks, random_state, set_random_state
+from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.head_variables import HeadVariables
+from probtrans_cli.models.probabilistic.inference import Inference
+
+BLOCK = 2**19  # head scores in a block
+
+
+class FusedHeads(HeadVariables):
+    """Distributions by blocks of children; see the module."""
+
+    messages: BandedMessages
+
+    def __init__(
+        self,
+        messages: BandedMessages,
+        extra: int,
+        inference: Inference,
+        dropout: Dropout,
+        dtype: torch.dtype,
+        *,
+        keep: bool,
+    ) -> None:
+        """``keep``: whether distributions are kept for the gradient, or computed again."""
+        super().__init__(messages, extra, inference, dropout, dtype)
+        blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
+        each = [_Block.of(blocks, *bounds, dtype) for bounds in blocks.bounds]
+        self.plan = _Plan(blocks, self.how.weight, dropout, keep, each)
+        self.before: tuple[BandedSides, Tensor] | None = None
+
+    def exchange(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        sides = self.messages.sides(labels)
+        short = self.messages.short(sides, extra)
+        used = (sides, short) if self.inference.asynchronous else self.before
+        self.before = (sides, short)
+        tensors = _tensors(sides)
+        if used is None:  # uniform
+            tensors = [*tensors, torch.zeros_like(short), *(torch.zeros_like(one) for one in tensors)]
+        else:
+            tensors = [*tensors, used[1], *(_tensors(used[0]) if used[0] is not sides else [])]
+        used_short, *parts = _Fused.apply(self.plan, *tensors)  # type: ignore[no-untyped-call]
+        far = len(sides.far)
+        return self.messages.from_short(sides, used_short, list(zip(parts[:far], parts[far:], strict=True)), wanted)
+
+
+def _tensors(sides: BandedSides) -> list[Tensor]:
+    return [one.child for one in sides.far] + [one.head for one in sides.far]
+
+
+@dataclass
+class _Block:
+    """A block of children: its far heads by bucket, very low numbers where there is no candidate, and 1 for children
+    that have some, else 0 (None: all have). Numbers, as operations on truth values are slow on a CPU."""
+
+    children: slice
+    heads: list[slice]
+    bias: Float[Tensor, "l 1 m k"]
+    present: Float[Tensor, "l 1 m 1"] | None
+
+    @classmethod
+    def of(cls, blocks: Blocks, start: int, stop: int, dtype: torch.dtype) -> _Block:
+        allowed = blocks.allowed(start, stop)
+        present = allowed.any(-1, keepdim=True)
+        bias = torch.zeros(allowed.shape, dtype=dtype).masked_fill_(~allowed, torch.finfo(dtype).min / 2)
+        heads = blocks.columns(start, stop)
+        return cls(slice(start, stop), heads, bias, None if bool(present.all()) else present.to(dtype))
+
+
+@dataclass
+class _Plan:
+    """All that a batch's iterations share. Holds nothing that has a gradient: the graph holds this."""
+
+    geometry: Blocks
+    weight: float
+    dropout: Dropout
+    keep: bool
+    blocks: list[_Block]
+
+    def distribution(
+        self, block: _Block, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Tensor
+    ) -> tuple[Tensor, Tensor]:
+        """``P`` and ``Q`` of a block."""
+        rows = block.children
+        far = [
+            _product(child[:, :, rows], head_t[..., columns])
+            for child, head_t, columns in zip(children, heads_t, block.heads, strict=True)
+        ]
+        scores = torch.cat([*far, short[:, :, rows]], dim=-1)
+        P = torch.add(block.bias, scores, alpha=1.0 / self.weight).softmax(-1)
+        if block.present is not None:
+            P.mul_(block.present)
+        return P, P * self.dropout.kept(P) if self.dropout.active else P
+
+    @property
+    def scale(self) -> float:
+        """``s``"""
+        return 1.0 / (1.0 - self.dropout.p) if self.dropout.active else 1.0
+
+
+class _Fused(torch.autograd.Function):
+    """Sides of the messages, children then heads of the far buckets; short scores; sides of the scores, if others →
+    distributions over the short columns, ``ū`` and ``v̄`` of the far buckets."""
+
+    @staticmethod
+    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, ...]:
+        far = plan.geometry.far
+        to_children, to_heads, short = tensors[:far], tensors[far : 2 * far], tensors[2 * far]
+        children, heads = _scored(tensors, far)
+        heads_t = _transposed(heads)
+        ctx.plan, ctx.scale, ctx.inputs, ctx.random = plan, plan.scale, len(tensors), []
+        kept: list[Tensor] = []
+        used = torch.empty_like(short)
+        at_child, at_head = ([torch.empty_like(one) for one in sides] for sides in (to_children, to_heads))
+        for number, block in enumerate(plan.blocks):
+            ctx.random.append(None if plan.keep else random_state(short))
+            P, Q = plan.distribution(block, children, heads_t, short)
+            if plan.keep:
+                kept += P, Q
+            rows = block.children
+            *parts, used[:, :, rows] = _parts(Q, block.heads, short.shape[-1])
+            for k, (q, columns) in enumerate(zip(parts, block.heads, strict=True)):
+                at_child[k][:, :, rows] = _product(q, to_heads[k][:, :, columns])
+                _add(at_head[k], columns, _product_t(q, to_children[k][:, :, rows], to_heads[k]), number)
+        ctx.save_for_backward(*tensors, *heads_t, *kept)
+        if ctx.scale != 1.0:
+            for one in (used, *at_child, *at_head):
+                one.mul_(ctx.scale)
+        return (used, *at_child, *at_head)
+
+    @staticmethod
+    @once_differentiable
+    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        plan, far = ctx.plan, ctx.plan.geometry.far
+        tensors, heads_t = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :][:far]
+        kept = ctx.saved_tensors[ctx.inputs + far :]
+        if ctx.scale != 1.0:
+            gradients = tuple(one * ctx.scale for one in gradients)
+        by_used, by_child, by_head = gradients[0], gradients[1 : 1 + far], gradients[1 + far :]
+        by_head_t = _transposed(by_head)
+        to_children, to_heads, short = tensors[:far], tensors[far : 2 * far], tensors[2 * far]
+        children, heads = _scored(tensors, far)
+        one_kind = heads[0] is to_heads[0]  # sides of scores and of messages
+        to_heads_t = heads_t if one_kind else _transposed(to_heads)
+        results = [torch.empty_like(one) for one in tensors]
+        of_message, of_short, of_score = results[: 2 * far], results[2 * far], results[2 * far + 1 :]
+        now = random_state(short)
+        for number, block in enumerate(plan.blocks):
+            if plan.keep:
+                P, Q = kept[2 * number : 2 * number + 2]
+            else:
+                set_random_state(ctx.random[number])
+                P, Q = plan.distribution(block, children, heads_t, short)
+            rows = block.children
+            by_Q = []
+            for k, columns in enumerate(block.heads):
+                part = _product(by_child[k][:, :, rows], to_heads_t[k][..., columns])
+                by_Q.append(_product(to_children[k][:, :, rows], by_head_t[k][..., columns], part))
+            by_F = torch.cat([*by_Q, by_used[:, :, rows]], dim=-1).mul_(Q)
+            by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0).div_(plan.weight)
+            *of_F, of_short[:, :, rows] = _parts(by_F, block.heads, short.shape[-1])
+            *of_Q, _ = _parts(Q, block.heads, short.shape[-1])
+            for k, (q, f, columns) in enumerate(zip(of_Q, of_F, block.heads, strict=True)):
+                child = _product(q, by_head[k][:, :, columns])
+                head = _product_t(q, by_child[k][:, :, rows], heads[k])
+                if one_kind:
+                    _product(f, heads[k][:, :, columns], into=child)
+                    _product_t(f, children[k][:, :, rows], heads[k], into=head)
+                else:
+                    of_score[k][:, :, rows] = _product(f, heads[k][:, :, columns])
+                    _add(of_score[far + k], columns, _product_t(f, children[k][:, :, rows], heads[k]), number)
+                of_message[k][:, :, rows] = child
+                _add(of_message[far + k], columns, head, number)
+        if not plan.keep:
+            set_random_state(now)
+        return None, *results
+
+
+def _scored(tensors: Sequence[Tensor], far: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
+    """The sides of the scores, of children and of heads."""
+    sides = tensors[2 * far + 1 :] or tensors[: 2 * far]
+    return sides[:far], sides[far:]
+
+
+def _parts(values: Float[Tensor, "l c m k"], heads: Sequence[slice], short: int) -> Sequence[Tensor]:
+    """Values of a block by far bucket, and those of the short columns."""
+    return torch.split(values, [*(one.stop - one.start for one in heads), short], dim=-1)
+
+
+def _transposed(sides: Sequence[Tensor]) -> list[Tensor]:
+    # Small products with a transposed second factor run three times slower on a CPU than a copy and a plain product.
+    # The two far buckets may share a side.
+    found = [sides[0].mT.contiguous()]
+    return found + [found[0] if one is sides[0] else one.mT.contiguous() for one in sides[1:]]
+
+
+def _add(total: Float[Tensor, "l c n r"], columns: slice, part: Float[Tensor, "l c k r"], number: int) -> None:
+    """Add what block ``number`` gives to some words; the first one finds no numbers."""
+    if number:
+        total[:, :, columns] += part
+    else:
+        total[:, :, : columns.start].zero_()
+        total[:, :, columns] = part
+        total[:, :, columns.stop :].zero_()
+
+
+def _product(
+    rows: Float[Tensor, "l c m k"], side: Float[Tensor, "l c2 k r"], into: Float[Tensor, "l c m r"] | None = None
+) -> Float[Tensor, "l c m r"]:
+    """``rows @ side``, added to ``into``; a side that all channels share is multiplied with the rows of all of them at
+    once."""
+    own = side.shape[1] == rows.shape[1]
+    factors = (rows.flatten(0, 1), side.flatten(0, 1)) if own else (rows.flatten(1, 2), side[:, 0])
+    return _bmm(*factors, (*rows.shape[:3], side.shape[-1]), into)
+
+
+def _product_t(
+    rows: Float[Tensor, "l c m k"],
+    side: Float[Tensor, "l c m r"],
+    like: Float[Tensor, "l c2 n r"],
+    into: Float[Tensor, "l c2 k r"] | None = None,
+) -> Float[Tensor, "l c2 k r"]:
+    """``rowsᵀ @ side``, added to ``into``; summed over channels where ``like`` has but one."""
+    flat = 0 if like.shape[1] == rows.shape[1] else 1
+    shape = (rows.shape[0], like.shape[1], rows.shape[-1], side.shape[-1])
+    return _bmm(rows.flatten(flat, flat + 1).mT, side.flatten(flat, flat + 1), shape, into)
+
+
+def _bmm(left: Tensor, right: Tensor, shape: tuple[int, ...], into: Tensor | None) -> Tensor:
+    if into is None:
+        return torch.bmm(left, right).view(shape)
+    into.view(left.shape[0], left.shape[1], right.shape[2]).baddbmm_(left, right)
+    return into
