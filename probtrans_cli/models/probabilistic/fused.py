@@ -15,7 +15,7 @@ sentences, computed again (``keep``), so that nothing of the size of all pairs o
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from typing import Any
 
@@ -51,8 +51,8 @@ class FusedHeads(HeadVariables):
         """``keep``: whether distributions are kept for the gradient, or computed again."""
         super().__init__(messages, extra, inference, dropout, dtype)
         blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
-        each = [_Block.of(blocks, *bounds, dtype) for bounds in blocks.bounds]
-        self.plan = _Plan(blocks, self.how.weight, dropout, keep, each)
+        kept = [_Block.of(blocks, *bounds, dtype) for bounds in blocks.bounds] if keep else None
+        self.plan = _Plan(blocks, self.how.weight, dropout, dtype, kept)
         self.before: tuple[BandedSides, Tensor] | None = None
 
     def exchange(
@@ -102,8 +102,21 @@ class _Plan:
     geometry: Blocks
     weight: float
     dropout: Dropout
-    keep: bool
-    blocks: list[_Block]
+    dtype: torch.dtype
+    kept: list[_Block] | None
+
+    @property
+    def keep(self) -> bool:
+        """Whether what is of the size of all pairs of words is kept."""
+        return self.kept is not None
+
+    def blocks(self) -> Iterator[_Block]:
+        """All blocks, one after the other."""
+        if self.kept is not None:
+            yield from self.kept
+        else:
+            for start, stop in self.geometry.bounds:
+                yield _Block.of(self.geometry, start, stop, self.dtype)
 
     def distribution(
         self, block: _Block, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Tensor
@@ -115,10 +128,10 @@ class _Plan:
             for child, head_t, columns in zip(children, heads_t, block.heads, strict=True)
         ]
         scores = torch.cat([*far, short[:, :, rows]], dim=-1)
-        P = torch.add(block.bias, scores, alpha=1.0 / self.weight).softmax(-1)
+        P = torch.add(block.bias, scores, alpha=1.0 / self.weight, out=scores).softmax(-1)
         if block.present is not None:
             P.mul_(block.present)
-        return P, P * self.dropout.kept(P) if self.dropout.active else P
+        return P, self.dropout.kept(P).mul_(P) if self.dropout.active else P
 
     @property
     def scale(self) -> float:
@@ -140,7 +153,7 @@ class _Fused(torch.autograd.Function):
         kept: list[Tensor] = []
         used = torch.empty_like(short)
         at_child, at_head = ([torch.empty_like(one) for one in sides] for sides in (to_children, to_heads))
-        for number, block in enumerate(plan.blocks):
+        for number, block in enumerate(plan.blocks()):
             ctx.random.append(None if plan.keep else random_state(short))
             P, Q = plan.distribution(block, children, heads_t, short)
             if plan.keep:
@@ -173,7 +186,7 @@ class _Fused(torch.autograd.Function):
         results = [torch.empty_like(one) for one in tensors]
         of_message, of_short, of_score = results[: 2 * far], results[2 * far], results[2 * far + 1 :]
         now = random_state(short)
-        for number, block in enumerate(plan.blocks):
+        for number, block in enumerate(plan.blocks()):
             if plan.keep:
                 P, Q = kept[2 * number : 2 * number + 2]
             else:
@@ -185,15 +198,15 @@ class _Fused(torch.autograd.Function):
                 part = _product(by_child[k][:, :, rows], to_heads_t[k][..., columns])
                 by_Q.append(_product(to_children[k][:, :, rows], by_head_t[k][..., columns], part))
             by_F = torch.cat([*by_Q, by_used[:, :, rows]], dim=-1).mul_(Q)
-            by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0).div_(plan.weight)
+            by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0)
             *of_F, of_short[:, :, rows] = _parts(by_F, block.heads, short.shape[-1])
             *of_Q, _ = _parts(Q, block.heads, short.shape[-1])
             for k, (q, f, columns) in enumerate(zip(of_Q, of_F, block.heads, strict=True)):
                 child = _product(q, by_head[k][:, :, columns])
                 head = _product_t(q, by_child[k][:, :, rows], heads[k])
                 if one_kind:
-                    _product(f, heads[k][:, :, columns], into=child)
-                    _product_t(f, children[k][:, :, rows], heads[k], into=head)
+                    _product(f, heads[k][:, :, columns], into=child, factor=1.0 / plan.weight)
+                    _product_t(f, children[k][:, :, rows], heads[k], into=head, factor=1.0 / plan.weight)
                 else:
                     of_score[k][:, :, rows] = _product(f, heads[k][:, :, columns])
                     _add(of_score[far + k], columns, _product_t(f, children[k][:, :, rows], heads[k]), number)
@@ -201,6 +214,8 @@ class _Fused(torch.autograd.Function):
                 _add(of_message[far + k], columns, head, number)
         if not plan.keep:
             set_random_state(now)
+        for one in (of_short, *of_score):
+            one.div_(plan.weight)
         return None, *results
 
 
@@ -233,13 +248,16 @@ def _add(total: Float[Tensor, "l c n r"], columns: slice, part: Float[Tensor, "l
 
 
 def _product(
-    rows: Float[Tensor, "l c m k"], side: Float[Tensor, "l c2 k r"], into: Float[Tensor, "l c m r"] | None = None
+    rows: Float[Tensor, "l c m k"],
+    side: Float[Tensor, "l c2 k r"],
+    into: Float[Tensor, "l c m r"] | None = None,
+    factor: float = 1.0,
 ) -> Float[Tensor, "l c m r"]:
-    """``rows @ side``, added to ``into``; a side that all channels share is multiplied with the rows of all of them at
-    once."""
+    """``rows @ side``, times a factor added to ``into``; a side that all channels share is multiplied with the rows of
+    all of them at once."""
     own = side.shape[1] == rows.shape[1]
     factors = (rows.flatten(0, 1), side.flatten(0, 1)) if own else (rows.flatten(1, 2), side[:, 0])
-    return _bmm(*factors, (*rows.shape[:3], side.shape[-1]), into)
+    return _bmm(*factors, (*rows.shape[:3], side.shape[-1]), into, factor)
 
 
 def _product_t(
@@ -247,15 +265,16 @@ def _product_t(
     side: Float[Tensor, "l c m r"],
     like: Float[Tensor, "l c2 n r"],
     into: Float[Tensor, "l c2 k r"] | None = None,
+    factor: float = 1.0,
 ) -> Float[Tensor, "l c2 k r"]:
-    """``rowsᵀ @ side``, added to ``into``; summed over channels where ``like`` has but one."""
+    """``rowsᵀ @ side``, times a factor added to ``into``; summed over channels where ``like`` has but one."""
     flat = 0 if like.shape[1] == rows.shape[1] else 1
     shape = (rows.shape[0], like.shape[1], rows.shape[-1], side.shape[-1])
-    return _bmm(rows.flatten(flat, flat + 1).mT, side.flatten(flat, flat + 1), shape, into)
+    return _bmm(rows.flatten(flat, flat + 1).mT, side.flatten(flat, flat + 1), shape, into, factor)
 
 
-def _bmm(left: Tensor, right: Tensor, shape: tuple[int, ...], into: Tensor | None) -> Tensor:
+def _bmm(left: Tensor, right: Tensor, shape: tuple[int, ...], into: Tensor | None, factor: float) -> Tensor:
     if into is None:
         return torch.bmm(left, right).view(shape)
-    into.view(left.shape[0], left.shape[1], right.shape[2]).baddbmm_(left, right)
+    into.view(left.shape[0], left.shape[1], right.shape[2]).baddbmm_(left, right, alpha=factor)
     return into
