@@ -9,6 +9,8 @@ import jaxtyping
 import pytest
 import torch
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
+from torch.utils._python_dispatch import TorchDispatchMode
+from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
 from probtrans_cli.models.probabilistic import bands, dropout, fused, layout, linear, meanfield, products
@@ -258,6 +260,50 @@ def test_lines_are_as_few_as_first_fit_makes_them() -> None:
     mask = torch.arange(10) < torch.tensor([10, 5, 5, 3, 3, 3, 1])[:, None]
     assert len(Layout.of(mask, packed=True).sentence) == 3
     assert len(Layout.of(mask, packed=True, merge=False).sentence) == 7
+
+
+class Memory(TorchDispatchMode):
+    """``largest``: bytes of the largest tensor that an operation gives; ``kept``: of all that gradients need."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.largest = 0
+        self.kept: dict[int, int] = {}
+
+    def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
+        result = func(*args, **(kwargs or {}))
+        for one in tree_leaves(result):
+            if isinstance(one, torch.Tensor):
+                self.largest = max(self.largest, one.untyped_storage().nbytes())
+        return result
+
+    def keep(self, tensor: torch.Tensor) -> torch.Tensor:
+        self.kept[tensor.untyped_storage().data_ptr()] = tensor.untyped_storage().nbytes()
+        return tensor
+
+
+def growth(messages: str, options: dict[str, Any]) -> list[float]:
+    """By what factors the largest tensor and all that is kept grow with twice the words, forward and backward."""
+    found = []
+    for words in (256, 512):
+        model = encoder(decomposition={"kind": "uv", "rank": 4}, dropout=0.1, messages=messages, **options).train()
+        unary, mask = sentences([words])
+        with Memory() as memory:
+            with torch.autograd.graph.saved_tensors_hooks(memory.keep, lambda one: one):
+                states = model(unary.requires_grad_(), mask).states
+            states.sum().backward()
+        found.append((memory.largest, sum(memory.kept.values())))
+    return [float(more / less) for less, more in zip(*found, strict=True)]
+
+
+@pytest.mark.parametrize("options", [{}, {"schedule": "synchronous"}, {"damping": {"heads": 0.3}}], ids=name)
+def test_memory_of_the_linear_form_grows_with_the_length_alone(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(linear, "BLOCK", 2**12)
+    monkeypatch.setattr(fused, "BLOCK", 2**12)
+    assert max(growth("linear", options)) < 2.1
+    assert max(growth("banded", options)) > 3.0
 
 
 # --- several backward passes ------------------------------------------------------------------------------------------
