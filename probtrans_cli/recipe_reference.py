@@ -121,7 +121,10 @@ def wanted(schema: Schema, *, every_bound: bool = False) -> str:
             return f"a list of {len(schema['prefixItems'])}, each {item}"
         return f"a list of {wanted(schema['items'], every_bound=every_bound)}"
     if kind in ("integer", "number"):
-        return ("a whole number" if kind == "integer" else "a number") + _bounds(schema, every_bound)
+        name = (
+            "a number" if kind == "number" else "an even number" if schema.get("multipleOf") == 2 else "a whole number"
+        )
+        return name + _bounds(schema, every_bound)
     if kind == "string":
         return _PATTERNS.get(schema.get("pattern", ""), "text")
     return {"boolean": "`true` or `false`", "null": "`null`"}.get(str(kind), str(kind))

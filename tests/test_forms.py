@@ -207,6 +207,79 @@ def test_states_of_wanted_positions(decomposition: dict[str, Any], options: dict
         assert_near(gradients(model, unary, some), gradients(model, unary, whole), 1e-12)
 
 
+@pytest.mark.parametrize("packed", [True, False])
+@pytest.mark.parametrize("messages", ["plain", *FAST])
+@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])
+def test_what_stands_at_padding_is_nobodys(
+    garbage: float, messages: str, packed: bool, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(layout, "WORTH_PACKING", -1.0 if packed else 2.0)
+    model = encoder(messages=messages, root={"labels": 3})
+    unary, mask = sentences([5, 1, 3])
+    expected = model(unary, mask, arcs=messages == "plain")
+    dirty = unary.masked_fill(~mask[:, :, None], garbage).requires_grad_()
+    found = model(dirty, mask, arcs=messages == "plain")
+    assert_near(values(found), values(expected), 1e-12)
+    (gradient,) = torch.autograd.grad(found.states.sum(), dirty)
+    assert gradient.isfinite().all()
+    assert not gradient[~mask].any()
+
+
+@pytest.mark.parametrize("messages", FAST)
+def test_padding_between_words(messages: str) -> None:
+    """Distances are those of the padded batch, as in the plain form; such sentences are not packed."""
+    model = encoder(messages="plain", root={"labels": 3})
+    unary, mask = sentences([8, 8, 2])
+    mask[1] = torch.tensor([True, False, False, True, False, False, False, True])
+    expected = model(unary, mask)
+    model.messages = messages  # type: ignore[assignment]
+    assert_near(values(model(unary, mask)), values(expected), 1e-12)
+
+
+@pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}], ids=name)
+@pytest.mark.parametrize("messages", ["plain", *FAST])
+def test_batches_of_no_words_and_of_no_sentences(messages: str, options: dict[str, Any]) -> None:
+    model = encoder(messages=messages, **options)
+    for shape in ((2, 0), (0, 3)):
+        found = model(torch.zeros(*shape, model.width, dtype=torch.float64), torch.zeros(shape, dtype=torch.bool))
+        assert found.states.shape == (*shape, model.width)
+
+
+@pytest.mark.usefixtures("_small_pieces")
+@pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}], ids=name)
+@pytest.mark.parametrize("messages", ["plain", *FAST])
+def test_switching_to_evaluation_before_the_backward_pass(messages: str, options: dict[str, Any]) -> None:
+    """What is computed again must be what was computed."""
+    found = []
+    for switch in (False, True):
+        model = encoder(dropout=0.5, messages=messages, **options).train()
+        unary, mask = sentences([20, 3])
+        torch.manual_seed(0)
+        states = model(unary.requires_grad_(), mask).states
+        model.train(not switch)
+        found.append(torch.autograd.grad(states.square().sum(), [unary, *model.parameters()]))
+    assert_near(found[1], found[0], 1e-12)
+
+
+def test_messages_that_there_are_not() -> None:
+    with pytest.raises(ValueError, match="auto, plain, banded, linear, not 'fast'"):
+        encoder(messages="fast")
+
+
+def test_distances_at_which_there_is_no_head() -> None:
+    for distances in ([0], [1, 0], []):
+        with pytest.raises(ValueError, match="distance other than 0"):
+            encoder().ternary_scores(distances)
+
+
+def test_the_norm_of_no_scores_has_a_gradient() -> None:
+    model = encoder()
+    for weight in model.parameters():
+        torch.nn.init.zeros_(weight)
+    gradients = torch.autograd.grad(model.penalty(squared=False), list(model.ternary.parameters()))
+    assert all(not gradient.any() for gradient in gradients)
+
+
 @pytest.mark.parametrize("messages", ["plain", *FAST])
 def test_no_wanted_position(messages: str) -> None:
     model = encoder(messages=messages, root={"labels": 3})

@@ -38,8 +38,8 @@ class Blocks:
         sentence = messages.layout.sentence
         lines, n = sentence.shape
         step = max(SMALLEST, size // max(1, lines * channels * n))
-        step = -(-n // -(-n // step))  # as many blocks, of one size
-        bounds = [(start, min(start + step, n)) for start in range(0, n, step)]
+        step = -(-n // max(1, -(-n // step)))  # as many blocks, of one size
+        bounds = [(start, min(start + step, n)) for start in range(0, n, max(1, step))]
         return cls(messages.gamma, sentence, torch.cat([messages.near[:, None], extra], dim=-1), bounds)
 
     @property

@@ -23,6 +23,10 @@ class Dropout(nn.Module):
         """Whether anything is dropped."""
         return self.training and self.p > 0.0
 
+    def frozen(self) -> Dropout:
+        """The same for good, whatever becomes of this one: for what is computed again in a backward pass."""
+        return Dropout(self.p if self.active else 0.0).train()
+
     def forward(self, values: Tensor) -> Tensor:
         """``values`` with each of them zero with probability ``p``, the others divided by ``1 - p``; in training."""
         if not self.active:

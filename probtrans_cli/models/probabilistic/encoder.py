@@ -24,6 +24,7 @@ class ProbabilisticEncoder(nn.Module):
     """Mean-field inference with learned potentials (Wu & Tu 2023); ``section`` holds its options.
 
     ``messages``: how messages are computed, see ``runtime.messages`` of a recipe; it changes no value but rounding.
+    First derivatives only: gradients are partly written by hand, and second ones raise an error.
     """
 
     def __init__(
@@ -111,10 +112,13 @@ class ProbabilisticEncoder(nn.Module):
     def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
 
-        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1.
+        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. Raises ``ValueError`` for
+        the distance 0, at which there is no head.
         """
         if distances is None:
             return self.ternary.dense()
+        if not distances or 0 in distances:
+            raise ValueError(f"a head is at some distance other than 0: {list(distances)}")
         if isinstance(self.ternary, Rotary):
             return self.ternary.at(distances)
         gamma = self.section.distance
@@ -138,4 +142,6 @@ class ProbabilisticEncoder(nn.Module):
     def penalty(self, squared: bool) -> Float[Tensor, ""]:
         """Frobenius norm of the whole of ``T``, or its square."""
         norm = self.ternary.squared_norm()
-        return norm if squared else norm.sqrt()
+        if squared:
+            return norm
+        return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0

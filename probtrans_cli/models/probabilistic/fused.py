@@ -52,7 +52,7 @@ class FusedHeads(HeadVariables):
         super().__init__(messages, extra, inference, dropout, dtype)
         blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
         kept = [_Block.of(blocks, *bounds, dtype) for bounds in blocks.bounds] if keep else None
-        self.plan = _Plan(blocks, self.how.weight, dropout, dtype, kept)
+        self.plan = _Plan(blocks, self.how.weight, dropout.frozen(), dtype, kept)
         self.before: tuple[BandedSides, Tensor] | None = None
 
     def exchange(

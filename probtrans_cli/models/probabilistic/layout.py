@@ -46,6 +46,7 @@ class Layout:
                 and not torch.compiler.is_compiling()
                 and not isinstance(mask, torch._subclasses.FakeTensor)
                 and float(mask.float().mean()) < 1.0 - WORTH_PACKING
+                and not _interrupted(mask)  # the next row must be the next word
             )
         number = torch.arange(mask.shape[0], device=mask.device)[:, None]
         if not packed:
@@ -129,6 +130,12 @@ class Layout:
         inside = (head >= 0) & (head < m)
         same = self.sentence[:, head.clamp(0, m - 1)] == self.sentence[:, :, None]
         return same & inside & (self.sentence >= 0)[:, :, None]
+
+
+def _interrupted(mask: Bool[Tensor, "b n"]) -> bool:
+    """Whether padding stands between the words of a sentence."""
+    begins = mask[:, 1:] & ~mask[:, :-1]
+    return bool((begins.sum(1) + mask[:, 0] > 1).any())
 
 
 def _first_fit(lengths: list[int], room: int) -> list[list[int]]:

@@ -37,9 +37,10 @@ class RecomputedHeads(HeadVariables):
     def __init__(
         self, messages: BandedMessages, extra: int, inference: Inference, dropout: Dropout, dtype: torch.dtype
     ) -> None:
-        """``history``: sides and short columns of the iterations that are still needed."""
         super().__init__(messages, extra, inference, dropout, dtype)
-        self.history: list[tuple[BandedSides, Tensor]] = []
+        self.history: list[
+            tuple[BandedSides, Tensor]
+        ] = []  # of the iterations that are still needed: short columns, too
         self.blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
 
     def exchange(
@@ -53,7 +54,7 @@ class RecomputedHeads(HeadVariables):
             used = used[-1:]
             del self.history[:-1]
         far = len(sides.far)
-        block = _Block(self.blocks, self.inference, self.dropout, len(used))
+        block = _Block(self.blocks, self.inference, self.dropout.frozen(), len(used))
         tensors = [one.child for one in sides.far]
         tensors += [one for theirs, columns in used for one in (columns, *(part.child for part in theirs.far))]
         block.rows = len(tensors)

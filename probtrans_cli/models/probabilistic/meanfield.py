@@ -107,7 +107,8 @@ class MeanField:
         packed = False if method == "plain" else None
         self.layout = Layout.of(mask, packed=packed, merge=method != "dense")
         self.mask = mask
-        self.unary = self.layout.rows(unary)
+        # What stands at padding, NaN included, is nobody's score.
+        self.unary = self.layout.rows(unary.masked_fill(~mask[:, :, None], 0.0))
         self.labels = Variable(inference.labels, self.unary, self.unary.softmax(-1))
         self.root_scores = None if root is None else root.dense()
         self.root: Variable | None = None
