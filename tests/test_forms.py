@@ -266,12 +266,6 @@ def test_messages_that_there_are_not() -> None:
         encoder(messages="fast")
 
 
-def test_distances_at_which_there_is_no_head() -> None:
-    for distances in ([0], [1, 0], []):
-        with pytest.raises(ValueError, match="distance other than 0"):
-            encoder().ternary_scores(distances)
-
-
 def test_the_norm_of_no_scores_has_a_gradient() -> None:
     model = encoder()
     for weight in model.parameters():

@@ -112,13 +112,11 @@ class ProbabilisticEncoder(nn.Module):
     def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
 
-        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. Raises ``ValueError`` for
-        the distance 0, at which there is no head.
+        With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. No head is at the distance
+        0, and what stands there has no meaning.
         """
         if distances is None:
             return self.ternary.dense()
-        if not distances or 0 in distances:
-            raise ValueError(f"a head is at some distance other than 0: {list(distances)}")
         if isinstance(self.ternary, Rotary):
             return self.ternary.at(distances)
         gamma = self.section.distance
