@@ -344,6 +344,9 @@ def _meant(node: Node, schema: Schema) -> str:
     if not isinstance(node.value, str):
         return "; put it in quotes" if "string" in types and not choices(schema) else ""
     text = node.value.strip()
+    of_section = [kind for member in kinds(schema).values() for kind in choices(member["properties"].get("kind", {}))]
+    if close := difflib.get_close_matches(text[:80], of_section, n=1):
+        return f"; write `{{kind: {close[0]}}}`"
     if close := difflib.get_close_matches(text[:80], choices(schema), n=1):
         return f"; did you mean `{close[0]}`?"
     if "boolean" in types and text.lower() in ("yes", "on", "y", "no", "off", "n"):

@@ -245,6 +245,14 @@ VALUES = [
     ("sed: 1", "8:1: sed: unknown key; did you mean `seed`?"),
     ("lr: 1", "8:1: lr: unknown key; `lr` belongs to `optim`"),
     ("xyzzy: 1", "8:1: xyzzy: unknown key; the top level has version, name"),
+    (
+        "model: {decomposition: uvw}",
+        "wanted a section with `kind:` `none`, `uv`, `uvw`, `shared` or `rotary`; write `{kind: uvw}`",
+    ),
+    (
+        "model: {globals: all-dp}",
+        "model.globals: found the text 'all-dp', wanted a section or null; write `{kind: all-dep}`",
+    ),
     ("optim: {schedul: 3}", "8:9: optim.schedul: unknown key; did you mean `schedule`?"),
     ("optim: {patience: 3}", "`patience` belongs to `optim.schedule` and `train`"),
     ("optim:", "8:7: optim: found nothing (null), wanted a section; give it keys, or delete the line for the default"),
