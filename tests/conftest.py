@@ -46,3 +46,17 @@ def _denormal_numbers() -> Iterator[None]:
     """A training flushes denormal numbers to zero for its whole process; other tests are to find them as they are."""
     yield
     torch.set_flush_denormal(False)
+
+
+@pytest.fixture
+def quick(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Shape annotations take most of the time of models as small as these; other files have them checked."""
+    monkeypatch.setattr("jaxtyping.config.jaxtyping_disable", True)
+
+
+@pytest.fixture
+def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Blocks of 16 words, and chunks of shared bands of a few: smaller than the sentences."""
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.linear.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fused.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.bands.CHUNK", 60)

@@ -6,9 +6,10 @@ from typing import Any
 
 import torch
 
-from probtrans_cli.models import build
+from probtrans_cli.models import Encoded, build
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 
+FAST = ("banded", "linear")
 DECOMPOSITIONS: list[dict[str, Any]] = [
     {"kind": "none"},
     {"kind": "uv", "rank": 3},
@@ -56,3 +57,36 @@ def name(options: Any) -> str:
     if isinstance(options, dict):
         return "-".join(name(value) for value in options.values() if value is not None and value != {}) or "default"
     return str(options)
+
+
+def gradients(model: ProbabilisticEncoder, unary: torch.Tensor, encoded: Encoded, **how: Any) -> list[torch.Tensor]:
+    """The gradients of a loss, of the unary scores and of all parameters."""
+    wanted = [unary, *model.parameters()]
+    found = torch.autograd.grad(loss(encoded), wanted, materialize_grads=True, **how)
+    return list(found)
+
+
+def loss(encoded: Encoded, seed: int = 1) -> torch.Tensor:
+    """A random linear function of everything that is differentiable."""
+    generator = torch.Generator().manual_seed(seed)
+    total = torch.zeros((), dtype=encoded.states.dtype)
+    for part in (encoded.states, encoded.sentence, encoded.arcs):
+        if part is not None:
+            weights = torch.randn(part.shape, generator=generator, dtype=torch.float64)
+            total = total + (part * weights.to(part.dtype)).sum()
+    return total
+
+
+def assert_near(found: Any, expected: Any, tolerance: float) -> None:
+    """Two lists of tensors, each up to ``tolerance`` of its largest entry."""
+    assert len(found) == len(expected)
+    for left, right in zip(found, expected, strict=True):
+        assert left.shape == right.shape
+        assert left.isfinite().all()
+        if right.numel():
+            scale, difference = 1.0 + float(right.detach().abs().max()), float((left - right).detach().abs().max())
+            assert difference / scale < tolerance, f"{difference} of {scale}"
+
+
+def values(encoded: Encoded) -> list[torch.Tensor]:
+    return [part for part in (encoded.states, encoded.sentence, encoded.arcs) if part is not None]

@@ -60,24 +60,24 @@ class HeadVariables(ABC):
 
 
 class StoredHeads(HeadVariables):
-    """Distributions over all pairs are kept: ``probabilities [l, c, n, m]``, where ``allowed [l, 1, n, m]``."""
+    """Distributions over all pairs are kept."""
 
     message: Tensor | None = None
     _probabilities: Tensor | None = None
+    _allowed: Tensor | None = None
 
-    def __init__(
-        self,
-        messages: Messages[Any],
-        extra: int,
-        inference: Inference,
-        dropout: Dropout,
-        dtype: torch.dtype,
-    ) -> None:
-        super().__init__(messages, extra, inference, dropout, dtype)
-        self.columns = messages.candidates.shape[-1]
-        self.allowed = messages.candidates
-        if extra:
-            self.allowed = torch.cat([messages.candidates, self.extra_allowed], dim=-1)
+    @property
+    def allowed(self) -> Bool[Tensor, "l 1 n m"]:
+        """Which candidates there are: columns of the messages, then the extra ones."""
+        if self._allowed is None:
+            words = self.messages.candidates
+            self._allowed = torch.cat([words, self.extra_allowed], dim=-1) if self.extra else words
+        return self._allowed
+
+    @property
+    def columns(self) -> int:
+        """The number of candidates that are words."""
+        return self.allowed.shape[-1] - self.extra
 
     @property
     def probabilities(self) -> Float[Tensor, "l c n m"]:

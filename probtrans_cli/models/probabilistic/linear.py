@@ -38,9 +38,8 @@ class RecomputedHeads(HeadVariables):
         self, messages: BandedMessages, extra: int, inference: Inference, dropout: Dropout, dtype: torch.dtype
     ) -> None:
         super().__init__(messages, extra, inference, dropout, dtype)
-        self.history: list[
-            tuple[BandedSides, Tensor]
-        ] = []  # of the iterations that are still needed: short columns, too
+        # Sides and short scores of the iterations that are still needed.
+        self.history: list[tuple[BandedSides, Tensor]] = []
         self.blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
 
     def exchange(
@@ -54,7 +53,7 @@ class RecomputedHeads(HeadVariables):
             used = used[-1:]
             del self.history[:-1]
         far = len(sides.far)
-        block = _Block(self.blocks, self.inference, self.dropout.frozen(), len(used))
+        block = _Rows(self.blocks, self.inference, self.dropout.frozen(), len(used))
         tensors = [one.child for one in sides.far]
         tensors += [one for theirs, columns in used for one in (columns, *(part.child for part in theirs.far))]
         block.rows = len(tensors)
@@ -65,7 +64,7 @@ class RecomputedHeads(HeadVariables):
 
 
 @dataclass
-class _Block:
+class _Rows:
     """What is computed of a block. Holds nothing that has a gradient: the graph holds this.
 
     ``iterations``: how many lead to the distributions; ``rows``: how many of the tensors are cut into blocks, the
@@ -125,7 +124,7 @@ class _InBlocks(torch.autograd.Function):
     its gradient, with the same random numbers."""
 
     @staticmethod
-    def forward(ctx: Any, block: _Block, *tensors: Tensor) -> tuple[Tensor, ...]:
+    def forward(ctx: Any, block: _Rows, *tensors: Tensor) -> tuple[Tensor, ...]:
         ctx.save_for_backward(*tensors)
         ctx.block, ctx.random = block, []
         kind = tensors[0].device.type
