@@ -33,6 +33,7 @@ from probtrans_cli.errors import (
 )
 from probtrans_cli.evaluate import choose_channel, has_trees, task_scores, tree_scores
 from probtrans_cli.model import Model, weights_of
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
 from probtrans_cli.recipe import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine
@@ -73,6 +74,7 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.network = self.model.network
+        self._require_positions()
         self.model.task.start(self.network, self.train_split)
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = optim.optimizer(recipe.optim, self.parameters)
@@ -88,6 +90,16 @@ class Trainer:
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
         self.bad = torch.zeros((), dtype=torch.bool, device=machine.device)
         self.loss: Tensor | None = None  # of the latest update
+
+    def _require_positions(self) -> None:
+        """Refuse sentences that the encoder cannot read, before the first update and not at the batch with them."""
+        limit = self.network.encoder.longest
+        for name, split in (("train", self.train_split), ("dev", self.dev), ("test", self.test)):
+            if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
+                raise DataError(
+                    f"data.{name}: the longest sentence has {most} tokens, the model {limit} positions",
+                    hint=f"set model.positions.rows={most}, or choose positions of another kind",
+                )
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 
@@ -162,6 +174,7 @@ class Trainer:
                 parameter.grad /= count.clamp(min=1)
         penalty = section.ternary_penalty
         if penalty.weight > 0.0:
+            assert isinstance(self.network.encoder, ProbabilisticEncoder), "the recipe was checked"
             loss_of_penalty = penalty.weight * self.network.encoder.penalty(penalty.squared)
             loss_of_penalty.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, section.clip or math.inf)

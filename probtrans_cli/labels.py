@@ -16,7 +16,7 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
@@ -28,6 +28,7 @@ if TYPE_CHECKING:
     from probtrans_cli.data.sentence import Sentence
     from probtrans_cli.data.store import Split
     from probtrans_cli.model import Model
+    from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 
 COLUMNS = {"words": "word", "upos": "tag", "xpos": "tag"}
 LEAST_COUNT = 1.0  # a label with less than one word of a corpus, all words together, counts as not used
@@ -59,6 +60,11 @@ def require_labels(model: Model) -> None:
             f"--labels: a model of kind {model.recipe.model.kind} has no latent labels",
             hint="leave it out, or give a model of kind probabilistic",
         )
+
+
+def _encoder(model: Model) -> ProbabilisticEncoder:
+    """The encoder of a model that :func:`require_labels` lets pass."""
+    return cast("ProbabilisticEncoder", model.network.encoder)
 
 
 def most_probable(distributions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -196,7 +202,8 @@ def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[
 
 def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any]]:
     """The strongest label pairs of every channel and distance bucket of ``T``, for JSON."""
-    section, encoder = model.recipe.model, model.network.encoder
+    encoder = _encoder(model)
+    section = encoder.section
     if section.decomposition.kind == "rotary":
         names = [distance_name(x) for x in ROTARY_DISTANCES]
         scores = encoder.ternary_scores(distances=ROTARY_DISTANCES)
@@ -231,7 +238,7 @@ def describe(model: Model, corpus: Split, types: Types, top: int | None) -> dict
     """
     sizes = Sizes.of(top)
     batches = ((batch.indices, batch.labels, batch.mask) for batch in model.words(corpus, labels=True))
-    counts = expected_counts(types, corpus.words.tolist(), batches, model.recipe.model.labels)
+    counts = expected_counts(types, corpus.words.tolist(), batches, _encoder(model).width)
     mass = counts["words"].sum(0)
     order = np.argsort(-mass, kind="stable")
     used = [int(label) for label in order if mass[label] >= LEAST_COUNT]

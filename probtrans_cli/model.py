@@ -21,6 +21,7 @@ from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
 from probtrans_cli.errors import CheckpointError, ProbtransError, UsageError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import Recipe, Runtime
+from probtrans_cli.recipe_model import ProbabilisticTransformer
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
 from probtrans_cli.runtime import Machine
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features, features, tensor
@@ -204,7 +205,9 @@ class Model:
                     batch.arcs = np.take_along_axis(batch.arcs, words[..., None, :], axis=-1)
             if labels:
                 states = encoded.states.float()
-                given = self.recipe.model.output == "probabilities"
+                section = self.recipe.model
+                assert isinstance(section, ProbabilisticTransformer), "only its words have labels"
+                given = section.output == "probabilities"
                 batch.labels = (states if given else states.softmax(-1)).cpu().numpy()
                 if first is not None:
                     batch.labels = np.take_along_axis(batch.labels, first[:, :, None], axis=1)
@@ -241,12 +244,11 @@ def _readme(model: Model, counts: dict[str, int], eval_scores: dict[str, Any]) -
         for split, values in eval_scores.items()
         if isinstance(values, dict)
     )
-    section = model.recipe.model
     return f"""# {model.recipe.name}
 
-A probabilistic transformer (Wu & Tu, Findings of ACL 2023) trained by probtrans {__version__}, task
-`{model.recipe.task.kind}`, after {model.step} updates: {section.labels} labels, {section.channels} channels,
-{section.iterations} iterations, {counts["encoder"]:,} encoder parameters, {model.vocabulary.size:,} vocabulary entries.
+{model.recipe.model.describe()}
+Trained by probtrans {__version__}, task `{model.recipe.task.kind}`, {model.step} updates;
+{counts["encoder"]:,} encoder parameters, {model.vocabulary.size:,} vocabulary entries.
 
 {scores}
 

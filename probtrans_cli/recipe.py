@@ -23,7 +23,7 @@ from probtrans_cli.recipe_base import (
     PositiveInt,
     Section,
 )
-from probtrans_cli.recipe_model import ProbabilisticTransformer, inconsistencies
+from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
 
 # --- data -------------------------------------------------------------------------------------------------------------
 
@@ -101,7 +101,7 @@ class MaskedLanguageModel(Section):
     """Probability that a word is hidden; fresh masks every epoch."""
     output: Literal["linear", "tied"] = "linear"
     """How states become words: a linear layer of its own, or the unary scores once more, the hidden word being one
-    more latent variable, with a bias for every word."""
+    more latent variable (of a transformer: the word vectors once more), with a bias for every word."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
     dev_masks: PositiveInt = 1
@@ -269,8 +269,8 @@ class Recipe(Section):
     """Corpora and vocabulary."""
     task: Task
     """What is learned: mlm | tagging."""
-    model: ProbabilisticTransformer = ProbabilisticTransformer()
-    """The encoder."""
+    model: Model = ProbabilisticTransformer()
+    """The encoder: probabilistic | transformer."""
     optim: Optim = Optim()
     """Optimizer, schedule, regularisation."""
     train: Train = Train()
@@ -294,15 +294,14 @@ class Recipe(Section):
             faults.append((("train", "patience"), "patience needs data.dev: give a dev file or set this to null"))
         if self.task.kind == "tagging" and self.data.format == "text":
             faults.append((("data", "format"), "plain text has no tags: `kind: tagging` reads CoNLL-U files"))
-        faults += [(("model", *path), reason) for path, reason in inconsistencies(self.model)]
-        if self.runtime.messages == "linear" and self.model.heads == "tree":
-            reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
-            faults.append((("runtime", "messages"), reason))
-        if self.runtime.messages == "linear" and self.runtime.compile:
-            faults.append((("runtime", "compile"), "`runtime.messages: linear` cannot be compiled: set this to false"))
+        faults += [(("model", *path), reason) for path, reason in self.model.inconsistencies()]
+        faults += self._faults_of_messages()
+        if self.model.kind != "probabilistic" and self.optim.ternary_penalty.weight > 0.0:
+            reason = f"a model of kind `{self.model.kind}` has no ternary scores: set this to 0"
+            faults.append((("optim", "ternary_penalty", "weight"), reason))
         channel, iteration = self.eval.channel, self.eval.iteration
         if isinstance(channel, int) and channel >= self.model.channels:
-            reason = f"found {channel}, but the model has channels 0 to {self.model.channels - 1} (model.channels)"
+            reason = f"found {channel}, but the model has channels 0 to {self.model.channels - 1}"
             faults.append((("eval", "channel"), reason))
         if iteration != -1 and not 1 <= iteration <= self.model.iterations:
             reason = f"found {iteration}, wanted -1 or an iteration of the model, 1 to {self.model.iterations}"
@@ -310,6 +309,18 @@ class Recipe(Section):
         if faults:
             raise InconsistentError(faults)
         return self
+
+    def _faults_of_messages(self) -> list[tuple[tuple[str, ...], str]]:
+        """Values of ``runtime`` that do not go together with the probabilistic transformer."""
+        if self.runtime.messages != "linear" or not isinstance(self.model, ProbabilisticTransformer):
+            return []
+        faults: list[tuple[tuple[str, ...], str]] = []
+        if self.model.heads == "tree":
+            reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
+            faults.append((("runtime", "messages"), reason))
+        if self.runtime.compile:
+            faults.append((("runtime", "compile"), "`runtime.messages: linear` cannot be compiled: set this to false"))
+        return faults
 
     def resolved(self) -> Recipe:
         """The same recipe with every automatic value (``null``) of the model filled in."""

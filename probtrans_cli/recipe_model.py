@@ -1,4 +1,7 @@
-"""The ``model`` section of a recipe: the probabilistic transformer and all its options. Imports no torch."""
+"""The ``model`` section of a recipe: the probabilistic transformer, the transformer, and all their options.
+
+Both say how many channels and iterations of arcs they have, whatever these are called. Imports no torch.
+"""
 
 from __future__ import annotations
 
@@ -10,6 +13,8 @@ from pydantic import Field, model_validator
 from probtrans_cli.recipe_base import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Section
 
 StepSize = Annotated[float, Field(gt=0.0, le=1.0)]
+# A key's path within the section, and why its value does not go together with others.
+Inconsistency = tuple[tuple[str, ...], str]
 
 
 class NoDecomposition(Section):
@@ -152,6 +157,11 @@ class ProbabilisticTransformer(Section):
         kind = decomposition.get("kind") if isinstance(decomposition, Mapping) else getattr(decomposition, "kind", None)
         return {"distance": None, **given} if kind == "rotary" else given
 
+    def describe(self) -> str:
+        """For people, a sentence."""
+        sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
+        return f"A probabilistic transformer (Wu & Tu, Findings of ACL 2023): {sizes}."
+
     def resolved(self) -> ProbabilisticTransformer:
         """The same section with every automatic value (``null``) filled in."""
         weight = self.message_weight
@@ -159,18 +169,161 @@ class ProbabilisticTransformer(Section):
             weight = weight.model_copy(update={"heads": 1.0 / self.labels})
         return self.model_copy(update={"message_weight": weight})
 
+    def inconsistencies(self) -> list[Inconsistency]:
+        """Values of the section that do not go together: each key's path with the reason."""
+        faults: list[Inconsistency] = []
+        if self.decomposition.kind == "rotary" and self.distance is not None:
+            faults.append((("distance",), "`rotary` knows every distance by itself: set this to null or leave it out"))
+        if self.symmetric and self.decomposition.kind == "rotary":
+            faults.append((("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"))
+        if self.globals is not None:
+            if self.globals.parameterization == "neural" and self.globals.kind != "all-dep":
+                faults.append((("globals", "parameterization"), "`neural` is for `kind: all-dep`"))
+            if self.globals.kind == "all-dep" and self.heads == "tree":
+                reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
+                faults.append((("globals", "kind"), reason))
+        return faults
 
-def inconsistencies(section: ProbabilisticTransformer) -> list[tuple[tuple[str, ...], str]]:
-    """Values of the section that do not go together: each key's path with the reason."""
-    faults: list[tuple[tuple[str, ...], str]] = []
-    if section.decomposition.kind == "rotary" and section.distance is not None:
-        faults.append((("distance",), "`rotary` knows every distance by itself: set this to null or leave it out"))
-    if section.symmetric and section.decomposition.kind == "rotary":
-        faults.append((("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"))
-    if section.globals is not None:
-        if section.globals.parameterization == "neural" and section.globals.kind != "all-dep":
-            faults.append((("globals", "parameterization"), "`neural` is for `kind: all-dep`"))
-        if section.globals.kind == "all-dep" and section.heads == "tree":
-            reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
-            faults.append((("globals", "kind"), reason))
-    return faults
+
+# --- the transformer --------------------------------------------------------------------------------------------------
+
+
+class AbsolutePositions(Section):
+    """A learned vector for every position, added to the word's."""
+
+    kind: Literal["absolute"]
+    rows: PositiveInt = 512
+    """The number of positions: longer sentences are refused."""
+
+
+class SinusoidalPositions(Section):
+    """A fixed vector of sines and cosines for every position (Vaswani et al. 2017), added to the word's."""
+
+    kind: Literal["sinusoidal"]
+
+
+class RelativePositions(Section):
+    """Learned vectors for the distance x = i - j of two words, in every layer (Shaw et al. 2018)."""
+
+    kind: Literal["relative"]
+    clip: PositiveInt = 8
+    """Distances beyond this are all alike."""
+    terms: Literal["k", "kv", "qk", "qkv"] = "k"
+    """Where the distance's vector is added: k to the key (the paper's code), v to the value, q to the query."""
+    per_head: bool = False
+    """Vectors of their own for every head, not for the layer."""
+
+
+class NoPositions(Section):
+    """Words in any order are the same to the model."""
+
+    kind: Literal["none"]
+
+
+Positions = Annotated[
+    AbsolutePositions | SinusoidalPositions | RelativePositions | NoPositions, Field(discriminator="kind")
+]
+
+
+class Transformer(Section):
+    """A transformer encoder: the paper's baseline, or with `preset: bert` that of BERT."""
+
+    kind: Literal["transformer"]
+    preset: Literal["bert"] | None = None
+    """bert: other defaults, those of BERT (Devlin et al. 2019): `bias: all`, `activation: gelu`, `segments: 2`,
+    `embedding_norm`, `pooler`, `norm_eps: 1e-12`, and `width: 768, inner: 3072, heads: 12, layers: 12`."""
+    width: PositiveInt = 384
+    """d, the size of a word's vector."""
+    inner: PositiveInt = 2048
+    """d_ff, the size of the feed-forward layer."""
+    heads: PositiveInt = 8
+    """h, the number of attention heads."""
+    head_size: PositiveInt | None = None
+    """d_qkv, the size of a head's queries, keys and values; null = width / heads."""
+    layers: PositiveInt = 5
+    """N, the number of layers."""
+    positions: Positions = AbsolutePositions(kind="absolute")
+    """How the order of words is told: absolute | sinusoidal | relative | none."""
+    norm: Literal["post", "pre"] = "post"
+    """post: normalise after adding (the paper, BERT); pre: before each sublayer, and once at the end."""
+    norm_eps: PositiveFloat = 1e-5
+    """Added to the variance in layer normalisation."""
+    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
+    """Of the feed-forward layer; gelu is exact, gelu_tanh its approximation."""
+    bias: Literal["all", "feed_forward", "none"] = "feed_forward"
+    """Which linear layers have biases."""
+    share_layers: bool = False
+    """One layer, applied N times (universal transformer, without halting)."""
+    tie_kv: bool = False
+    """Keys and values from one projection (the paper's Limitations)."""
+    tie_qo: bool = False
+    """The output projection is the transposed one of the queries (the paper's Limitations)."""
+    segments: NonNegativeInt = 0
+    """Number of segment types whose learned vectors are added to the words'; 0 = none."""
+    embedding_norm: bool = False
+    """Normalise what goes into the first layer."""
+    pooler: bool = False
+    """A linear layer with tanh on the first word's vector, which represents the sentence."""
+    dropout: Fraction = 0.1
+    """On what attention and feed-forward layer add to a word's vector."""
+    attention_dropout: Fraction | None = None
+    """On attention probabilities; null = as `dropout`."""
+    embedding_dropout: Fraction = 0.1
+    """On what goes into the first layer: words and positions each, or with `embedding_norm` their normalised sum."""
+    initialization: Literal["normal", "xavier"] = "normal"
+    """normal: all weights N(0, std²) (BERT); xavier: words Xavier-uniform, projections Xavier-normal, positions N(0, 1)
+    (the paper), which drowns the words for long: on the quick start it stays near the unigram."""
+    std: PositiveFloat = 0.02
+    """Standard deviation of `initialization: normal`."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _preset(cls, given: Any) -> Any:
+        """What a preset says where the recipe is silent."""
+        preset = given.get("preset") if isinstance(given, Mapping) else None
+        return {**_PRESETS.get(preset, {}), **given} if isinstance(preset, str) else given
+
+    @property
+    def channels(self) -> int:
+        """The number of heads."""
+        return self.heads
+
+    @property
+    def iterations(self) -> int:
+        """The number of layers."""
+        return self.layers
+
+    def describe(self) -> str:
+        """For people, a sentence."""
+        return f"A transformer encoder of width {self.width}: {self.layers} layers, {self.heads} heads."
+
+    def resolved(self) -> Transformer:
+        """The same section with every automatic value (``null``) filled in."""
+        dropped = self.dropout if self.attention_dropout is None else self.attention_dropout
+        size = self.head_size or self.width // self.heads
+        return self.model_copy(update={"head_size": size, "attention_dropout": dropped})
+
+    def inconsistencies(self) -> list[Inconsistency]:
+        """Values of the section that do not go together: each key's path with the reason."""
+        if self.head_size is None and self.width % self.heads:
+            reason = f"{self.heads} heads do not divide a width of {self.width}: change one of them, or set head_size"
+            return [(("heads",), reason)]
+        return []
+
+
+_PRESETS: dict[str, dict[str, Any]] = {
+    "bert": {
+        "width": 768,
+        "inner": 3072,
+        "heads": 12,
+        "layers": 12,
+        "norm_eps": 1e-12,
+        "activation": "gelu",
+        "bias": "all",
+        "segments": 2,
+        "embedding_norm": True,
+        "pooler": True,
+    }
+}
+
+Model = Annotated[ProbabilisticTransformer | Transformer, Field(discriminator="kind")]

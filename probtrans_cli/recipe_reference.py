@@ -106,7 +106,7 @@ def _keys(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 
 def wanted(schema: Schema, *, every_bound: bool = False) -> str:
     """What a key takes, as a phrase: "a whole number ≥ 1 or null". ``every_bound`` names limits in the billions too."""
-    or_null = " or null" if {"type": "null"} in schema.get("anyOf", ()) else ""
+    or_null = " or `null`" if {"type": "null"} in schema.get("anyOf", ()) else ""
     if has_kinds(schema):
         return "a section with `kind:` " + _either([f"`{kind}`" for kind in kinds(schema)]) + or_null
     if kinds(schema):

@@ -133,6 +133,7 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
             words = "the recipe is empty" if empty else f"a recipe consists of `key: value` lines, found {shown(tree)}"
             faults = [Fault(tree.place, (), words)]
         raise _error(faults)
+    _name_kinds(tree, root())
     for number, override in enumerate(overrides, start=1):
         faults += _apply(tree, override, number)
     _drop_other_kinds(tree, root())
@@ -206,10 +207,25 @@ def _apply(tree: Mapping, override: str, number: int) -> list[Fault]:
 def _new_section(schema: Schema, first_key: str, place: Place) -> Mapping:
     """An empty section; where there are several kinds, of the kind that leaving it out would have meant."""
     section = Mapping(place)
-    default = schema.get("default")
-    if has_kinds(schema) and first_key != "kind" and isinstance(default, dict):
-        section.entries["kind"] = Entry(place, Scalar(place, default["kind"], default["kind"]))
+    if first_key != "kind":
+        _name_kind(section, schema)
     return section
+
+
+def _name_kind(section: Mapping, schema: Schema) -> None:
+    """Where a section does not name its kind, but leaving it out would have meant one, that one is meant."""
+    default = schema.get("default")
+    if has_kinds(schema) and "kind" not in section.entries and isinstance(default, dict):
+        section.entries["kind"] = Entry(section.place, Scalar(section.place, default["kind"], default["kind"]))
+
+
+def _name_kinds(section: Mapping, schema: Schema) -> None:
+    """:func:`_name_kind` in all sections below this one."""
+    for key, entry in section.entries.items():
+        if isinstance(entry.node, Mapping):
+            below = _below(schema, key, section)
+            _name_kind(entry.node, below)
+            _name_kinds(entry.node, below)
 
 
 def _below(schema: Schema, key: str, section: Mapping) -> Schema:

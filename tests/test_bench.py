@@ -14,9 +14,9 @@ from bench import encoder
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
-from bench.transformer import Transformer
 from support import ROOT, environment
-from torch.nn import functional
+
+from probtrans_cli.models import build
 
 SETTINGS = {setting.name: setting for setting in settings()}
 TINY = {setting.name: setting for setting in settings(tiny=True)}
@@ -25,8 +25,8 @@ TINY = {setting.name: setting for setting in settings(tiny=True)}
 @pytest.mark.parametrize(("name", "published"), [("mlm-ptb", 23_809_408), ("pos-ud", 3_155_456), ("cogs", 100_000)])
 def test_the_transformer_has_the_published_number_of_parameters(name: str, published: int) -> None:
     """The paper counts layers and positions, without word embeddings and output layer."""
-    sizes = SETTINGS[name].transformer
-    assert sum(parameter.numel() for parameter in Transformer(sizes).parameters()) == sizes.parameters() == published
+    made = build(SETTINGS[name].transformer.section())
+    assert sum(parameter.numel() for parameter in made.parameters()) == published
 
 
 def test_the_formulas_give_the_published_flops() -> None:
@@ -39,33 +39,6 @@ def test_the_formulas_give_the_published_flops() -> None:
         assert flops(ptb.section(variant)) == flops(ptb.model) / 8
     cogs = SETTINGS["cogs"]
     assert flops(cogs.model) / cogs.transformer.flops() == pytest.approx(6, rel=0.02)
-
-
-@pytest.mark.parametrize("name", TINY)
-def test_the_transformer_sees_no_padding(name: str) -> None:
-    torch.manual_seed(0)
-    made = Transformer(TINY[name].transformer).eval()
-    embedded = torch.randn(2, 5, 8)
-    mask = torch.tensor([[True] * 3 + [False] * 2, [True] * 5])
-    together = made(embedded, mask)
-    torch.testing.assert_close(together[0, :3], made(embedded[:1, :3], None)[0])
-    torch.testing.assert_close(together[1], made(embedded[1:], None)[0])
-
-
-def test_relative_positions_are_those_of_the_equation() -> None:
-    torch.manual_seed(0)
-    layer = Transformer(TINY["cogs"].transformer).eval().layers[0]
-    sizes, x = layer.sizes, torch.randn(12, 8)
-    query, key, value = layer.projections(x).view(12, 3, sizes.heads, sizes.head_size).unbind(1)
-    mixed = torch.zeros(12, sizes.heads, sizes.head_size)
-    for i in range(12):
-        for c in range(sizes.heads):
-            near = [layer.distances[max(-8, min(8, i - j)) + 8] for j in range(12)]
-            scores = torch.stack([query[i, c] @ (key[j, c] + near[j]) for j in range(12)]) * sizes.head_size**-0.5
-            mixed[i, c] = scores.softmax(0) @ value[:, c]
-    middle = layer.norms[0](x + layer.output(mixed.flatten(1)))
-    wanted = layer.norms[1](middle + layer.narrow(functional.relu(layer.widen(middle))))
-    torch.testing.assert_close(layer(x[None], None)[0], wanted)
 
 
 def test_the_stored_histogram_is_that_of_the_corpus(

@@ -32,6 +32,13 @@ OPTIONS = {
 }
 NAMES = [section["kind"] for section in DECOMPOSITIONS]
 
+STILL = {"dropout": 0.0, "embedding_dropout": 0.0}
+SMALL = {"kind": "transformer", "width": 6, "inner": 8, "heads": 2, "layers": 2, **STILL}
+TRANSFORMERS: list[dict[str, object]] = [
+    {**SMALL, "positions": {"kind": "relative", "clip": 2, "terms": "qkv"}, "norm": "pre", "share_layers": True},
+    {**SMALL, "preset": "bert", "pooler": False},
+]
+
 SETTING = """
 import json
 import sys
@@ -43,7 +50,8 @@ sections = json.loads(sys.argv[1])
 
 def encoder(section):
     torch.manual_seed(0)
-    return build({"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, **section})
+    sizes = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
+    return build(section if section.get("kind") == "transformer" else {**sizes, **section})
 
 def sentences(lengths, dtype=torch.float32):
     n = max(lengths)
@@ -94,7 +102,7 @@ class States(torch.nn.Module):
         encoded = self.encoder(unary, mask)
         return [encoded.states] if encoded.sentence is None else [encoded.states, encoded.sentence]
 
-batch, n = torch.export.Dim("batch"), torch.export.Dim("n")
+batch, n = torch.export.Dim("batch"), torch.export.Dim("n", max=512)
 for number, section in enumerate(sections):
     dtype = (torch.float32, torch.float64)[number % 2]
     tolerance = {"rtol": 1e-5, "atol": 1e-5} if dtype == torch.float32 else {"rtol": 1e-10, "atol": 1e-10}
@@ -128,6 +136,10 @@ def test_it_compiles_in_one_graph() -> None:
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
 
 
+def test_transformers_compile_in_one_graph() -> None:
+    run(COMPILED, TRANSFORMERS)
+
+
 @pytest.mark.exhaustive
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=NAMES)
 def test_every_option_compiles_in_one_graph(decomposition: dict[str, object]) -> None:
@@ -137,6 +149,10 @@ def test_every_option_compiles_in_one_graph(decomposition: dict[str, object]) ->
 def test_it_exports_with_any_batch_and_length() -> None:
     """Every set of options once, each with another decomposition; used with one word and one sentence too."""
     run(EXPORTED, [section_of(*pair) for pair in zip(DECOMPOSITIONS, OPTIONS.values(), strict=True)])
+
+
+def test_transformers_export_with_any_batch_and_length() -> None:
+    run(EXPORTED, TRANSFORMERS)
 
 
 @pytest.mark.exhaustive

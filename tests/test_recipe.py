@@ -22,6 +22,7 @@ from probtrans_cli import recipe_reference, recipe_source
 from probtrans_cli.errors import RecipeError, UsageError
 from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_base import InconsistentError
+from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe_source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
 from probtrans_cli.recipe_yaml import LARGEST, read_tree, scalar_value, write_scalar
 
@@ -251,7 +252,7 @@ VALUES = [
     ),
     (
         "model: {globals: all-dp}",
-        "model.globals: found the text 'all-dp', wanted a section or null; write `{kind: all-dep}`",
+        "model.globals: found the text 'all-dp', wanted a section or `null`; write `{kind: all-dep}`",
     ),
     ("optim: {schedul: 3}", "8:9: optim.schedul: unknown key; did you mean `schedule`?"),
     ("optim: {patience: 3}", "`patience` belongs to `optim.schedule` and `train`"),
@@ -270,10 +271,18 @@ VALUES = [
     ("optim: {schedule: {kind: step}}", "8:26: optim.schedule.kind: found the text 'step', wanted `plateau`, `cosine`"),
     ("optim: {schedule: {kind: [a]}}", "8:26: optim.schedule.kind: found a list of 1, wanted `plateau`"),
     ("optim: {schedule: {kind: 3}}", "8:26: optim.schedule.kind: found 3, wanted `plateau`"),
-    ("optim: {schedule: {warmup: 0}}", "8:19: optim.schedule: `kind` is missing; it is one of `plateau`, `cosine`"),
+    ("optim: {schedule: {factor: .5}}", "8:20: optim.schedule.factor: unknown key with `kind: cosine`; it belongs to"),
     ("optim: {schedule: cosine}", "8:19: optim.schedule: found the text 'cosine', wanted a section with `kind:`"),
     ("optim: {schedule: {kind: cosine, factor: .5}}", "8:34: optim.schedule.factor: unknown key with `kind: cosine`"),
-    ("model: {kind: probabilstic}", "model.kind: found the text 'probabilstic', wanted `probabilistic`; did you mean"),
+    (
+        "model: {kind: probabilstic}",
+        "model.kind: found the text 'probabilstic', wanted `probabilistic` or `transformer`; did you mean",
+    ),
+    (
+        "model: {kind: transformer, labels: 3}",
+        "8:28: model.labels: unknown key with `kind: transformer`; it belongs to",
+    ),
+    ("model: {kind: transformer, heads: 7}", "model.heads: 7 heads do not divide a width of 384"),
     ("model: {decomposition: {kind: uv, rank: 0}}", "8:41: model.decomposition.rank: found 0, wanted a whole number"),
     ("runtime: {compile: yes}", "8:20: runtime.compile: found the text 'yes', wanted `true` or `false`; write true"),
     ("runtime: {threads: 1_000}", "runtime.threads: found the text '1_000', wanted a whole number ≥ 1 or `null`"),
@@ -358,6 +367,14 @@ def test_overrides_set_values_in_order() -> None:
     assert read(SMALL, "optim.clip=").optim.clip is None
     assert read(SMALL, "data.dev=a=b").data.dev == "a=b"
     assert read(SMALL, "data={train: x}").data.dev is None
+
+
+def test_a_section_without_a_kind_is_of_the_kind_that_leaving_it_out_means() -> None:
+    assert read(SMALL + "optim: {schedule: {warmup: .2}}\n").optim.schedule.kind == "cosine"
+    assert read(SMALL + "model: {labels: 8}\n").model == ProbabilisticTransformer(labels=8)
+    assert read(SMALL + "model: {labels: 8}\n", "model.kind=transformer").model == Transformer(kind="transformer")
+    no_default = SMALL.replace("kind: mlm", "mask_rate: 0.2")
+    assert refused(no_default) == ["r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`"]
 
 
 def test_overrides_make_missing_sections_of_the_default_kind() -> None:

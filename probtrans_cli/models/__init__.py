@@ -3,36 +3,45 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Any, Literal, get_args
+from typing import Any, Literal, get_args, overload
 
-from probtrans_cli.models.base import Encoded
+from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_base import InconsistentError
-from probtrans_cli.recipe_model import ProbabilisticTransformer, inconsistencies
+from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
 
-__all__ = ["ENCODERS", "Encoded", "build"]
+__all__ = ["ENCODERS", "Encoded", "Encoder", "build"]
 
 Messages = Literal["auto", "plain", "banded", "linear"]
 
-ENCODERS = {"probabilistic": (ProbabilisticTransformer, ProbabilisticEncoder)}
+ENCODERS: dict[str, type[ProbabilisticTransformer | Transformer]] = {
+    "probabilistic": ProbabilisticTransformer,
+    "transformer": Transformer,
+}
 
 
-def build(
-    section: ProbabilisticTransformer | Mapping[str, Any],
-    messages: Messages = "auto",
-) -> ProbabilisticEncoder:
+@overload
+def build(section: ProbabilisticTransformer, messages: Messages = "auto") -> ProbabilisticEncoder: ...
+@overload
+def build(section: Transformer, messages: Messages = "auto") -> TransformerEncoder: ...
+@overload
+def build(section: Mapping[str, Any], messages: Messages = "auto") -> Any: ...
+
+
+def build(section: ProbabilisticTransformer | Transformer | Mapping[str, Any], messages: Messages = "auto") -> Any:
     """The encoder that a recipe's ``model`` section describes; ``.double()`` for float64.
 
-    ``messages``: the recipe's ``runtime.messages``. Raises ``KeyError`` for an unknown ``kind``, pydantic's
-    ``ValidationError`` for wrong values of a plain dict, ``InconsistentError`` for values that do not go together, and
-    ``ValueError`` for messages that there are not.
+    ``messages``: the recipe's ``runtime.messages``, for the probabilistic transformer alone. Raises ``KeyError`` for an
+    unknown ``kind``, pydantic's ``ValidationError`` for wrong values of a plain dict, ``InconsistentError`` for values
+    that do not go together, and ``ValueError`` for messages that there are not.
     """
     if messages not in get_args(Messages):
         raise ValueError(f"messages are {', '.join(get_args(Messages))}, not {messages!r}")
     if isinstance(section, Mapping):
-        schema, _ = ENCODERS[section.get("kind", "probabilistic")]
-        section = schema.model_validate(dict(section))
-    faults = inconsistencies(section)
-    if faults:
+        section = ENCODERS[section.get("kind", "probabilistic")].model_validate(dict(section))
+    if faults := section.inconsistencies():
         raise InconsistentError(faults)
-    return ENCODERS[section.kind][1](section, messages)
+    if isinstance(section, Transformer):
+        return TransformerEncoder(section)
+    return ProbabilisticEncoder(section, messages)

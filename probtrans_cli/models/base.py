@@ -2,10 +2,11 @@
 
 from __future__ import annotations
 
+from abc import ABC, abstractmethod
 from dataclasses import dataclass
 
-from jaxtyping import Float
-from torch import Tensor
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,6 +16,7 @@ class Encoded:
     ``states [b, n, d]``: one vector a word, zero on padding. ``sentence [b, s]``: one vector a sentence, or None.
     ``arcs [b, t, c, i, j]``: probability, after iteration ``t`` and in channel ``c``, that the head of word ``i`` is
     column ``j`` (the ``n`` words first, then root and global features where the model has them); None unless asked for.
+    Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
     ``variance [b, n, d]``: of the states, for encoders that propagate one.
     """
 
@@ -22,3 +24,34 @@ class Encoded:
     sentence: Float[Tensor, "b s"] | None = None
     arcs: Float[Tensor, "b t c n m"] | None = None
     variance: Float[Tensor, "b n d"] | None = None
+
+
+class Encoder(nn.Module, ABC):
+    """From one vector a word to one vector a word in its sentence."""
+
+    @property
+    @abstractmethod
+    def width(self) -> int:
+        """d: the size of what goes in for a word, and of its representation."""
+
+    @property
+    def longest(self) -> int | None:
+        """The number of words of the longest sentence that it can read; None = any."""
+        return None
+
+    def start_words(self, table: Float[Tensor, "v d"]) -> None:
+        """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""
+        nn.init.xavier_uniform_(table)
+
+    @abstractmethod
+    def forward(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        arcs: bool = False,
+        at: Bool[Tensor, "b n"] | None = None,
+    ) -> Encoded:
+        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also where each word looks.
+
+        ``at``: the only positions whose states are wanted; the others may then be zero.
+        """

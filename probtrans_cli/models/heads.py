@@ -2,6 +2,7 @@
 
     S_i(a)  = S[w_i, a] + Σ_{f ∈ f(w_i)} R[f, a]               log-linear unary scores; features are not in the paper
     P_i(w)  ∝ Σ_a exp(β_w + S_w(a) + M_i(a))                   tied output: the hidden word as a latent variable
+    P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
 
 symbol   code        shape    meaning
 S        unary       [v, d]   scores of a word with its label (Eq. 1)
@@ -20,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.base import Encoded
+from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` in every vocabulary
@@ -79,11 +80,25 @@ class TiedOutput(nn.Module):
             return (shares + _LEAST).log() + best + self.bias
 
 
-class Network(nn.Module):
-    """Unary scores (``S`` Xavier-uniform, standard normal where ``tied``; its padding row zero), encoder, output layer.
+class TiedLinear(nn.Module):
+    """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter."""
 
-    ``feature_rows``: rows of ``R``, 0 = words have no features. ``tied``: the output is :class:`TiedOutput` instead of
-    a linear layer of ``outputs`` scores; ``entries`` then has the features of the vocabulary's own entries.
+    def __init__(self, words: int) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(words))
+
+    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words."""
+        return functional.linear(states, table, self.bias)
+
+
+class Network(nn.Module):
+    """Unary scores (``S``; its padding row zero), encoder, output layer.
+
+    ``feature_rows``: rows of ``R``, 0 = words have no features. ``tied``: the output is :class:`TiedOutput`, or
+    :class:`TiedLinear` of a transformer, instead of a linear layer of ``outputs`` scores; ``entries`` then has the
+    features of the vocabulary's own entries. ``S`` is standard normal where :class:`TiedOutput` reads it, otherwise as
+    the encoder has it.
     """
 
     entry_rows: Tensor | None
@@ -92,7 +107,7 @@ class Network(nn.Module):
     def __init__(
         self,
         vocabulary: int,
-        encoder: ProbabilisticEncoder,
+        encoder: Encoder,
         outputs: int,
         *,
         feature_rows: int = 0,
@@ -101,19 +116,20 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=PADDING)
-        if tied:  # labels that are nearly alike tell nothing of a word, and training would take long to part them
+        if tied and isinstance(encoder, ProbabilisticEncoder):
+            # Labels that are nearly alike tell nothing of a word, and training would take long to part them.
             nn.init.normal_(self.unary.weight)
         else:
-            nn.init.xavier_uniform_(self.unary.weight)
+            encoder.start_words(self.unary.weight)
         with torch.no_grad():
             self.unary.weight[PADDING].zero_()
         self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
-        self.output: nn.Linear | TiedOutput
-        if tied:
+        self.output: nn.Linear | TiedOutput | TiedLinear
+        if tied and isinstance(encoder, ProbabilisticEncoder):
             self.output = TiedOutput(vocabulary, probabilities=encoder.section.output == "probabilities")
         else:
-            self.output = nn.Linear(encoder.width, outputs)
+            self.output = TiedLinear(vocabulary) if tied else nn.Linear(encoder.width, outputs)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
@@ -156,7 +172,7 @@ class Network(nn.Module):
     @property
     def tied(self) -> bool:
         """Whether words are scored by the unary scores themselves."""
-        return isinstance(self.output, TiedOutput)
+        return not isinstance(self.output, nn.Linear)
 
     def _table(self) -> Float[Tensor, "v d"]:
         """``S_w(a)`` of every entry of the vocabulary."""

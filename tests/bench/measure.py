@@ -2,7 +2,7 @@
 
 A step: forward in train mode with dropout; a loss that reads the wanted states through a fixed random projection;
 backward to all parameters and to the word scores, whose gradient an embedding table would get. No output layer and no
-optimizer. The transformer computes all states and the loss selects; the probabilistic one is told which are wanted.
+optimizer. Encoders are told which states are wanted.
 """
 
 from __future__ import annotations
@@ -15,12 +15,11 @@ from statistics import fmean
 from typing import Literal
 
 import torch
-from torch import Tensor, nn
+from torch import nn
 
 from probtrans_cli.models import build
 
-from .settings import Setting
-from .transformer import ROWS, Transformer
+from .settings import ROWS, Setting
 
 Messages = Literal["plain", "banded", "linear"]
 
@@ -39,7 +38,6 @@ class Batch:
         wanted = mask & (torch.rand(mask.shape, generator=generator) < read)
         wanted[0, 0] = True  # never none
         self.words = int(size.sum())
-        self.padded = bool((~mask).any())
         self.mask = mask.to(device)
         self.wanted = wanted.to(device) if read < 1.0 else None
         self.rows = (mask if read == 1.0 else wanted).flatten().nonzero()[:, 0].to(device)
@@ -58,18 +56,10 @@ class Step:
 
     def __call__(self) -> None:
         with self.autocast:
-            states = self._states()
+            states = self.encoder(self.unary, self.batch.mask, at=self.batch.wanted).states
             read = states.flatten(0, 1).index_select(0, self.batch.rows)
             loss = (read.float() * self.projection).sum()
         loss.backward()  # type: ignore[no-untyped-call]
-
-    def _states(self) -> Tensor:
-        batch = self.batch
-        if isinstance(self.encoder, Transformer):
-            transformed: Tensor = self.encoder(self.unary, batch.mask if batch.padded else None)
-            return transformed
-        states: Tensor = self.encoder(self.unary, batch.mask, at=batch.wanted).states
-        return states
 
     def forget(self) -> None:
         """Let go of the gradients."""
@@ -81,8 +71,8 @@ def encoder_of(setting: Setting, competitor: str, longest: int) -> tuple[nn.Modu
     """The encoder that a competitor's name stands for, and the width of what goes in."""
     if competitor in TRANSFORMERS:
         sizes = setting.transformer
-        rows = max(ROWS, longest)
-        return Transformer(sizes, attention_dropout=competitor != "fused", rows=rows), sizes.width
+        section = sizes.section(attention_dropout=competitor != "fused", rows=max(ROWS, longest))
+        return build(section), sizes.width
     variant = None if competitor in MESSAGES else competitor
     section = setting.section(variant)
     encoder = build(section, messages=MESSAGES.get(competitor, "banded"))

@@ -26,6 +26,7 @@ from probtrans_cli.recipe import Train
 
 STEP = 3  # a training step costs as much as three forward passes
 READ_BY_MLM = 0.3  # share of words that are masked, and so read
+ROWS = 512  # of a table of absolute positions
 
 # Sentences of 1, 2, 3, ... words in the training part of the English Web Treebank 2.x.
 _EWT = """521 625 491 368 419 446 435 430 455 471 488 475 421 438 443 409 379 373 351 356 300 314 313 256 213 216 177
@@ -46,13 +47,20 @@ class TransformerSizes:
     dropout: float
     clip: int | None = None
 
-    def parameters(self, rows: int = 512) -> int:
-        """Parameters of the encoder with its position table, as the paper counts them."""
-        attention = 4 * self.heads * self.width * self.head_size
-        feed_forward = 2 * self.width * self.inner + self.inner + self.width
-        relative = 0 if self.clip is None else (2 * self.clip + 1) * self.head_size
-        absolute = rows * self.width if self.clip is None else 0
-        return self.layers * (attention + feed_forward + 4 * self.width + relative) + absolute
+    def section(self, *, attention_dropout: bool = True, rows: int = ROWS) -> dict[str, Any]:
+        """The recipe's model section. Without dropout of attention probabilities a fused kernel serves on the CPU, too
+        (with it, PyTorch has none there). ``rows``: the longest sentence of absolute positions."""
+        sizes = {"width": self.width, "inner": self.inner, "heads": self.heads, "layers": self.layers}
+        absolute, relative = {"kind": "absolute", "rows": rows}, {"kind": "relative", "clip": self.clip}
+        dropped = self.dropout if attention_dropout else 0.0
+        return {
+            "kind": "transformer",
+            **sizes,
+            "head_size": self.head_size,
+            "positions": absolute if self.clip is None else relative,
+            "dropout": self.dropout,
+            "attention_dropout": dropped,
+        }
 
     def flops(self) -> float:
         """Of a forward pass for one word, without what it does for each other word."""

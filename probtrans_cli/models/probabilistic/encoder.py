@@ -7,9 +7,9 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor, nn
+from torch import Tensor
 
-from probtrans_cli.models.base import Encoded
+from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.inference import Inference, Update
@@ -20,7 +20,7 @@ from probtrans_cli.recipe_model import ProbabilisticTransformer
 LONG = 2**25  # head scores of an iteration above which they are computed in blocks (`linear`)
 
 
-class ProbabilisticEncoder(nn.Module):
+class ProbabilisticEncoder(Encoder):
     """Mean-field inference with learned potentials (Wu & Tu 2023); ``section`` holds its options.
 
     ``messages``: how messages are computed, see ``runtime.messages`` of a recipe; it changes no value but rounding.
@@ -52,7 +52,7 @@ class ProbabilisticEncoder(nn.Module):
 
     @property
     def width(self) -> int:
-        """d: the size of a word's unary scores and of its representation."""
+        """d, the number of labels."""
         return self.section.labels
 
     def forward(

@@ -1,0 +1,252 @@
+"""The transformer encoder: the paper's baseline (Wu & Tu 2023, appendices C to E), and BERT (Devlin et al. 2019).
+
+Into the first layer go the words' vectors ``W``, those of positions ``P`` and of segments ``E``:
+
+    x_i  = drop(W_i) + drop(P_i) + E_{t_i}          or, with embedding_norm,   x_i = drop(LN(W_i + P_i + E_{t_i}))
+
+A layer, head by head (the sums over heads are one product with all W_O side by side), ``x = clip(i - j)``:
+
+    q_i = W_Q x_i     k_j = W_K x_j     v_j = W_V x_j
+    s_ij = (q_i + a^Q_x) · (k_j + a^K_x) / √d_qkv, without a^Q · a^K       (Shaw et al. 2018; a = 0 unless asked for)
+    p_i  = softmax_j(s_ij)                          c_i = Σ_j drop(p_ij) (v_j + a^V_x)
+
+    post-norm:   y_i = LN(x_i + drop(W_O c_i))           z_i = LN(y_i + drop(W_2 act(W_1 y_i)))
+    pre-norm:    y_i = x_i + drop(W_O c_i(LN x))         z_i = y_i + drop(W_2 act(W_1 LN(y_i))), LN after the last layer
+
+symbol    variable            shape
+x y z     states              [b, n, d]
+q k v     query key value     [b, c, n, r]    c: head, r: d_qkv
+a         table               [2 clip + 1, r] or [c, 2 clip + 1, r]
+s p       scores, attention   [b, c, i, j]
+t         segments            [b, n]
+"""
+
+from __future__ import annotations
+
+import torch
+from jaxtyping import Bool, Float, Int
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.errors import DataError
+from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.recipe_model import AbsolutePositions, RelativePositions, SinusoidalPositions
+from probtrans_cli.recipe_model import Transformer as Section
+
+ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}
+_TERMS = {"query": "q", "key": "k", "value": "v"}
+
+
+class TransformerEncoder(Encoder):
+    """A transformer encoder; ``section`` holds its options. Its channels are the heads, its iterations the layers."""
+
+    def __init__(self, section: Section) -> None:
+        super().__init__()
+        self.section = section = section.resolved()
+        positions, width = section.positions, section.width
+        self.sinusoidal = isinstance(positions, SinusoidalPositions)
+        self.positions: nn.Parameter | None = None
+        if isinstance(positions, AbsolutePositions):
+            self.positions = nn.Parameter(torch.randn(positions.rows, width))
+        self.segments = nn.Embedding(section.segments, width) if section.segments else None
+        self.embedding_norm = nn.LayerNorm(width, section.norm_eps) if section.embedding_norm else None
+        self.embedding_dropout = nn.Dropout(section.embedding_dropout)
+        self.layers = nn.ModuleList([Layer(section) for _ in range(1 if section.share_layers else section.layers)])
+        self.final_norm = nn.LayerNorm(width, section.norm_eps) if section.norm == "pre" else None
+        self.pooler = nn.Linear(width, width, bias=section.bias != "none") if section.pooler else None
+        if section.initialization == "normal":
+            self.apply(self._start_normal)
+
+    @property
+    def width(self) -> int:
+        return self.section.width
+
+    @property
+    def longest(self) -> int | None:
+        return None if self.positions is None else self.positions.shape[0]
+
+    def start_words(self, table: Float[Tensor, "v d"]) -> None:
+        if self.section.initialization == "normal":
+            nn.init.normal_(table, std=self.section.std)
+        else:
+            super().start_words(table)
+
+    def _start_normal(self, module: nn.Module) -> None:
+        for name, parameter in module.named_parameters(recurse=False):
+            if name == "bias":
+                nn.init.zeros_(parameter)
+            elif not isinstance(module, nn.LayerNorm):
+                nn.init.normal_(parameter, std=self.section.std)
+
+    def forward(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        arcs: bool = False,
+        at: Bool[Tensor, "b n"] | None = None,
+        segments: Int[Tensor, "b n"] | None = None,
+    ) -> Encoded:
+        """See :meth:`Encoder.forward`; ``segments``: every word's segment type, None = all 0.
+
+        Raises:
+            DataError: a sentence is longer than there are positions.
+        """
+        states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments)
+        allowed = self._allowed(mask)
+        attentions: list[Tensor] = []
+        number = self.section.layers
+        if at is not None and (torch.compiler.is_compiling() or self.pooler is not None):
+            at = None  # a graph's shapes must not depend on values; the first word's state is always wanted
+        for index in range(number):
+            layer = self.layers[0 if self.section.share_layers else index]
+            wanted = mask & at if at is not None and index == number - 1 else None
+            states, attention = layer(states, allowed, wanted, arcs)
+            if attention is not None:
+                attentions.append(attention * mask[:, None, :, None])
+        if self.final_norm is not None:
+            states = self.final_norm(states)
+        sentence = None if self.pooler is None else self.pooler(states[:, 0]).tanh()
+        states = states * mask[:, :, None]
+        return Encoded(states, sentence, torch.stack(attentions, dim=1) if arcs else None)
+
+    def _embedded(self, words: Tensor, segments: Tensor | None) -> Float[Tensor, "b n d"]:
+        """``x``, what goes into the first layer."""
+        n = words.shape[1]
+        if self.positions is not None and n > self.positions.shape[0]:
+            raise DataError(
+                f"a sentence of {n} words is longer than the model's {self.positions.shape[0]} positions",
+                hint=f"train with model.positions.rows={n}, or with positions of another kind",
+            )
+        drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
+        states: Tensor = drop(words)
+        if self.positions is not None:
+            states = states + drop(self.positions[:n])
+        elif self.sinusoidal:
+            states = states + drop(sinusoids(n, self.width, words.device).to(words.dtype))
+        if self.segments is not None:
+            given = torch.zeros_like(words[:, :, 0], dtype=torch.int64) if segments is None else segments
+            states = states + self.segments(given)
+        return states if self.embedding_norm is None else self.embedding_dropout(self.embedding_norm(states))
+
+    def _allowed(self, mask: Tensor) -> Bool[Tensor, "b 1 1 n"] | None:
+        """Which words may be looked at; None where all may, which lets faster kernels serve."""
+        if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all()):
+            return None
+        # A sentence of no words looks at its padding: finite numbers that nobody reads, instead of 0 / 0.
+        return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+
+
+class Layer(nn.Module):
+    """Attention and feed-forward layer."""
+
+    def __init__(self, section: Section) -> None:
+        super().__init__()
+        d, h, positions = section.width, section.heads, section.positions
+        self.heads, self.size = h, section.head_size or d // h
+        self.pre = section.norm == "pre"
+        self.clip = positions.clip if isinstance(positions, RelativePositions) else 0
+        self.attention_dropout = section.attention_dropout or 0.0
+        own = 3 - section.tie_kv
+        self.projections = nn.Linear(d, own * h * self.size, bias=section.bias == "all")
+        self.output = None if section.tie_qo else nn.Linear(h * self.size, d, bias=section.bias == "all")
+        self.attention_norm = nn.LayerNorm(d, section.norm_eps)
+        self.widen = nn.Linear(d, section.inner, bias=section.bias != "none")
+        self.narrow = nn.Linear(section.inner, d, bias=section.bias != "none")
+        self.norm = nn.LayerNorm(d, section.norm_eps)
+        self.activation = ACTIVATIONS[section.activation]
+        self.dropout = nn.Dropout(section.dropout)
+        self.tables = nn.ParameterDict()
+        if isinstance(positions, RelativePositions):
+            shape = ((h,) if positions.per_head else ()) + (2 * positions.clip + 1, self.size)
+            for name, letter in _TERMS.items():
+                if letter in positions.terms:
+                    self.tables[name] = nn.Parameter(torch.randn(shape) * self.size**-0.5)
+        for matrix in (self.projections.weight, *([] if self.output is None else [self.output.weight.T])):
+            for head in torch.split(matrix.detach(), self.size):  # a head at a time: its matrix is d x d_qkv
+                nn.init.xavier_normal_(head)
+
+    def forward(
+        self, states: Float[Tensor, "b n d"], allowed: Tensor | None, at: Bool[Tensor, "b n"] | None, arcs: bool
+    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b c n n"] | None]:
+        """The next states, zero but for the positions ``at`` where given; attention if ``arcs``."""
+        mixed, attention = self._attend(self.attention_norm(states) if self.pre else states, allowed, arcs)
+        shape = states.shape
+        if at is not None:
+            mixed, states = mixed[at], states[at]
+        states = states + self.dropout(self._out(mixed))
+        states = states if self.pre else self.attention_norm(states)
+        inner = self.narrow(self.activation(self.widen(self.norm(states) if self.pre else states)))
+        states = states + self.dropout(inner)
+        states = states if self.pre else self.norm(states)
+        if at is not None:
+            states = states.new_zeros(shape).masked_scatter(at[:, :, None], states)
+        return states, attention
+
+    def _out(self, mixed: Float[Tensor, "*b o"]) -> Float[Tensor, "*b d"]:
+        if self.output is None:
+            return mixed @ self.projections.weight[: mixed.shape[-1]]
+        out: Tensor = self.output(mixed)
+        return out
+
+    def _attend(
+        self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool
+    ) -> tuple[Float[Tensor, "b n o"], Float[Tensor, "b c n n"] | None]:
+        """What every word takes from the others, all heads side by side; attention before dropout if ``arcs``."""
+        b, n, _ = states.shape
+        split = self.projections(states).view(b, n, -1, self.heads, self.size)
+        query, key, *rest = split.permute(2, 0, 3, 1, 4).unbind(0)
+        value = rest[0] if rest else key
+        bias = self._relative(query, key, allowed)
+        p = self.attention_dropout if self.training else 0.0
+        attention: Tensor | None = None
+        if arcs or "value" in self.tables:
+            attention = _scores(query, key, bias).softmax(-1)
+            used = functional.dropout(attention, p)
+            mixed = used @ value
+            if "value" in self.tables:
+                mixed = mixed + _by_distance(used, self._distance(n, used.device), self.tables["value"])
+        else:
+            mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
+        return mixed.transpose(1, 2).flatten(2), attention if arcs else None
+
+    def _distance(self, n: int, device: torch.device) -> Int[Tensor, "n n"]:
+        """``x = clip(i - j)``, counted from 0."""
+        word = torch.arange(n, device=device)
+        return (word[:, None] - word).clamp(-self.clip, self.clip) + self.clip
+
+    def _relative(self, query: Tensor, key: Tensor, allowed: Tensor | None) -> Tensor | None:
+        """What is added to the scaled scores: of distances, and very low numbers where there is no word."""
+        if "key" not in self.tables:
+            return allowed
+        distance = self._distance(query.shape[2], query.device)
+        where = distance.expand(*query.shape[:2], *distance.shape)
+        # [b, c, i, x] for every distance at once, of which every pair of words takes its own: no n x n x r tensor.
+        added: Tensor = (query @ self.tables["key"].mT).gather(-1, where)
+        if "query" in self.tables:
+            added = added + (key @ self.tables["query"].mT).gather(-1, where.mT).mT
+        added = added * self.size**-0.5
+        return added if allowed is None else added.masked_fill(~allowed, torch.finfo(added.dtype).min)
+
+
+def _scores(query: Tensor, key: Tensor, bias: Tensor | None) -> Float[Tensor, "b c n n"]:
+    """``s``, in plain operations: the text to read, and what arcs are made of."""
+    scores: Tensor = query @ key.mT * query.shape[-1] ** -0.5
+    if bias is not None and bias.dtype == torch.bool:
+        return scores.masked_fill(~bias, torch.finfo(scores.dtype).min)
+    return scores if bias is None else scores + bias
+
+
+def _by_distance(
+    attention: Float[Tensor, "b c n n"], distance: Int[Tensor, "n n"], table: Tensor
+) -> Float[Tensor, "b c n r"]:
+    """``Σ_j p_ij a^V_x``: attention is summed by distance first."""
+    where = distance.expand(attention.shape)
+    sums = attention.new_zeros(*attention.shape[:3], table.shape[-2]).scatter_add(-1, where, attention)
+    return sums @ table.to(sums.dtype)
+
+
+def sinusoids(n: int, width: int, device: torch.device) -> Float[Tensor, "n d"]:
+    """``P_i = [sin(i ω_0), cos(i ω_0), sin(i ω_1), ...]``, ``ω_l = 10000^(-2l/d)`` (Vaswani et al. 2017)."""
+    frequency = 10000.0 ** (-torch.arange(0, width, 2, device=device, dtype=torch.float64) / width)
+    angle = torch.arange(n, device=device)[:, None] * frequency
+    return torch.stack([angle.sin(), angle.cos()], dim=-1).flatten(1)[:, :width]

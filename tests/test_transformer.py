@@ -1,0 +1,416 @@
+"""The transformer encoder: against a loop written from its equations, torch's own layer, and published sizes."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from small_models import assert_near, loss, name, sentences
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.__main__ import run
+from probtrans_cli.errors import DataError
+from probtrans_cli.models import build
+from probtrans_cli.models.heads import Network
+from probtrans_cli.models.transformer import TransformerEncoder
+from probtrans_cli.recipe_base import InconsistentError
+from probtrans_cli.recipe_model import Transformer
+
+SMALL: dict[str, Any] = {"kind": "transformer", "width": 6, "inner": 5, "heads": 2, "layers": 2}
+STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
+RELATIVE: list[dict[str, Any]] = [
+    {"kind": "relative", "clip": 2, "terms": terms, "per_head": per_head}
+    for terms, per_head in (("k", False), ("kv", False), ("qk", True), ("qkv", False), ("kv", True))
+]
+OPTIONS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre", "head_size": 4},
+    {"positions": {"kind": "sinusoidal"}, "activation": "gelu"},
+    {"positions": {"kind": "none"}, "bias": "all", "activation": "gelu_tanh"},
+    *({"positions": one} for one in RELATIVE),
+    {"share_layers": True, "layers": 3, "positions": RELATIVE[3], "norm": "pre"},
+    {"tie_kv": True, "bias": "none"},
+    {"tie_qo": True, "head_size": 4},
+    {"tie_kv": True, "tie_qo": True, "bias": "all"},
+    {"segments": 2, "embedding_norm": True, "pooler": True},
+    {"preset": "bert"},
+]
+
+
+def encoder(**options: Any) -> TransformerEncoder:
+    """A float64 encoder in eval mode; every parameter is random, biases and norms too."""
+    torch.manual_seed(0)
+    model = build({**SMALL, **STILL, "initialization": "xavier", **options}).double().eval()
+    assert isinstance(model, TransformerEncoder)
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.3)
+    return model
+
+
+# --- the equations ----------------------------------------------------------------------------------------------------
+
+
+def norm(x: Tensor, of: nn.Module) -> Tensor:
+    """Layer normalisation of one word."""
+    assert isinstance(of, nn.LayerNorm)
+    return (x - x.mean()) / (x.var(correction=0) + of.eps).sqrt() * of.weight + of.bias
+
+
+def affine(x: Tensor, of: Any) -> Tensor:
+    return of.weight @ x + (0.0 if of.bias is None else of.bias)
+
+
+def activation(x: Tensor, kind: str) -> Tensor:
+    if kind == "relu":
+        return x.clamp_min(0.0)
+    if kind == "gelu":
+        return x * 0.5 * (1.0 + torch.erf(x / math.sqrt(2.0)))
+    return 0.5 * x * (1.0 + torch.tanh(math.sqrt(2.0 / math.pi) * (x + 0.044715 * x**3)))
+
+
+def by_loops(model: TransformerEncoder, words: Tensor, segments: list[int]) -> tuple[Tensor, Tensor, Tensor | None]:
+    """States [n, d], attention [t, c, n, n] and the pooled vector of one sentence, from the module's equations."""
+    section = model.section
+    n, d = words.shape
+    heads, r = section.heads, section.head_size or d // section.heads
+    pre, clip = section.norm == "pre", getattr(section.positions, "clip", 0)
+    x: list[Tensor] = []
+    for i in range(n):
+        one = words[i]
+        if model.positions is not None:
+            one = one + model.positions[i]
+        if section.positions.kind == "sinusoidal":
+            angles = [i / 10000 ** (2 * (k // 2) / d) for k in range(d)]
+            waves = [(math.sin, math.cos)[k % 2](angle) for k, angle in enumerate(angles)]
+            one = one + torch.tensor(waves, dtype=torch.float64)
+        if model.segments is not None:
+            one = one + model.segments.weight[segments[i]]
+        x.append(one if model.embedding_norm is None else norm(one, model.embedding_norm))
+    attention = torch.zeros(section.layers, heads, n, n, dtype=torch.float64)
+    for t in range(section.layers):
+        layer: Any = model.layers[0 if section.share_layers else t]
+        given = [norm(one, layer.attention_norm) for one in x] if pre else x
+        projected = [affine(one, layer.projections).view(-1, heads, r) for one in given]
+        added: list[list[Tensor]] = [[] for _ in range(n)]
+        for c in range(heads):
+            table = {
+                key: layer.tables[key][c] if layer.tables[key].ndim == 3 else layer.tables[key] for key in layer.tables
+            }
+            for i in range(n):
+                scores = []
+                for j in range(n):
+                    q, k, x_ij = projected[i][0, c], projected[j][1, c], min(max(i - j, -clip), clip) + clip
+                    score = q @ k
+                    if "key" in table:
+                        score = score + q @ table["key"][x_ij]
+                    if "query" in table:
+                        score = score + table["query"][x_ij] @ k
+                    scores.append(score / math.sqrt(r))
+                total = sum(score.exp() for score in scores)
+                mixed = torch.zeros(r, dtype=torch.float64)
+                for j in range(n):
+                    p = scores[j].exp() / total
+                    attention[t, c, i, j] = p
+                    value = projected[j][1 if section.tie_kv else 2, c]
+                    if "value" in table:
+                        value = value + table["value"][min(max(i - j, -clip), clip) + clip]
+                    mixed = mixed + p * value
+                added[i].append(mixed)
+        for i in range(n):
+            mixed = torch.cat(added[i])
+            query = layer.projections.weight[: heads * r]
+            y = x[i] + (query.T @ mixed if section.tie_qo else affine(mixed, layer.output))
+            y = y if pre else norm(y, layer.attention_norm)
+            inner = activation(affine(norm(y, layer.norm) if pre else y, layer.widen), section.activation)
+            z = y + affine(inner, layer.narrow)
+            x[i] = z if pre else norm(z, layer.norm)
+    if model.final_norm is not None:
+        x = [norm(one, model.final_norm) for one in x]
+    pooled = None if model.pooler is None else affine(x[0], model.pooler).tanh()
+    return torch.stack(x), attention, pooled
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=name)
+def test_it_equals_a_loop_written_from_the_equations(options: dict[str, Any]) -> None:
+    if "preset" in options:
+        options = {**options, "width": 6, "inner": 5, "heads": 2, "layers": 2}
+    model, lengths = encoder(**options), [5, 1, 3]
+    unary, mask = sentences(lengths, labels=6)
+    segments = torch.tensor([[0, 1, 1, 0, 1]] * 3) if model.segments is not None else None
+    fast = model(unary, mask, segments=segments)
+    seen = model(unary, mask, arcs=True, segments=segments)
+    assert seen.arcs is not None
+    for b, n in enumerate(lengths):
+        kinds = [0] * n if segments is None else segments[b, :n].tolist()
+        states, attention, pooled = by_loops(model, unary[b, :n], kinds)
+        for encoded in (fast, seen):
+            torch.testing.assert_close(encoded.states[b, :n], states, rtol=0, atol=1e-11)
+            assert not encoded.states[b, n:].any()
+            if pooled is not None:
+                assert encoded.sentence is not None
+                torch.testing.assert_close(encoded.sentence[b], pooled, rtol=0, atol=1e-11)
+        torch.testing.assert_close(seen.arcs[b, :, :, :n, :n], attention, rtol=0, atol=1e-11)
+        assert not seen.arcs[b, :, :, n:].any()
+        assert not seen.arcs[b, :, :, :, n:].any()
+
+
+@pytest.mark.parametrize("options", OPTIONS, ids=name)
+def test_both_ways_have_the_same_gradients(options: dict[str, Any]) -> None:
+    """Attention by a kernel and in plain operations; states of wanted positions alone."""
+    model = encoder(**options) if "preset" not in options else encoder(**{**options, **SMALL})
+    unary, mask = sentences([5, 1, 3], labels=6)
+    unary.requires_grad_()
+    at = torch.rand(mask.shape, generator=torch.Generator().manual_seed(0)) < 0.5
+    wanted = [unary, *model.parameters()]
+    found = []
+    for how in ({}, {"arcs": True}, {"at": at}, {"at": at, "arcs": True}):
+        encoded = model(unary, mask, **how)
+        there = (encoded.states * (at & mask)[:, :, None]).square().sum()
+        total = there if encoded.sentence is None else there + encoded.sentence.square().sum()
+        found.append([total, *torch.autograd.grad(total, wanted, materialize_grads=True)])
+    for one in found[1:]:
+        assert_near(one, found[0], 1e-11)
+
+
+@pytest.mark.parametrize("pre", [False, True])
+@pytest.mark.parametrize("kind", ["relu", "gelu"])
+def test_a_layer_equals_torchs_own(kind: str, pre: bool) -> None:
+    model = encoder(positions={"kind": "none"}, bias="all", activation=kind, norm="pre" if pre else "post", layers=1)
+    layer: Any = model.layers[0]
+    theirs = nn.TransformerEncoderLayer(6, 2, 5, 0.0, kind, 1e-5, batch_first=True, norm_first=pre).double().eval()
+    pairs = {
+        "self_attn.in_proj_": layer.projections, "self_attn.out_proj.": layer.output, "linear1.": layer.widen,
+        "linear2.": layer.narrow, "norm1.": layer.attention_norm, "norm2.": layer.norm,
+    }  # fmt: skip
+    theirs.load_state_dict(
+        {f"{key}{part}": getattr(module, part) for key, module in pairs.items() for part in ("weight", "bias")}
+    )
+    unary, mask = sentences([5, 1, 3], labels=6)
+    expected = theirs(unary, src_key_padding_mask=~mask)
+    if model.final_norm is not None:
+        expected = functional.layer_norm(expected, (6,), model.final_norm.weight, model.final_norm.bias)
+    torch.testing.assert_close(model(unary, mask).states[mask], expected[mask], rtol=0, atol=1e-12)
+
+
+# --- the contract of every encoder ------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("options", OPTIONS[:-1], ids=name)
+def test_padding_and_batch_mates_change_nothing(options: dict[str, Any]) -> None:
+    model, lengths = encoder(**options), [6, 3, 1, 0]
+    unary, mask = sentences(lengths, labels=6)
+    together = model(unary, mask)
+    assert together.states.isfinite().all()
+    garbage = torch.where(mask[:, :, None], unary, torch.nan)
+    torch.testing.assert_close(model(garbage, mask).states, together.states, rtol=0, atol=0)
+    order = torch.tensor([2, 0, 3, 1])
+    torch.testing.assert_close(model(unary[order], mask[order]).states, together.states[order], rtol=0, atol=1e-12)
+    for b, n in enumerate(lengths[:3]):
+        alone = model(unary[b : b + 1, :n], mask[b : b + 1, :n])
+        torch.testing.assert_close(together.states[b : b + 1, :n], alone.states, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("options", OPTIONS[:-1], ids=name)
+def test_every_parameter_matters(options: dict[str, Any]) -> None:
+    model = encoder(**options)
+    unary, mask = sentences([6, 4], labels=6)
+    segments = torch.arange(6).expand(2, 6) % 2 if model.segments is not None else None
+    loss(model(unary, mask, segments=segments)).backward()
+    for key, parameter in model.named_parameters():
+        assert parameter.grad is not None, key
+        if model.positions is not None and key == "positions":
+            assert parameter.grad[:6].any(1).all()
+        else:
+            assert parameter.grad.any(), key
+
+
+def test_a_batch_of_no_words() -> None:
+    model = encoder()
+    for lengths in ([0], [0, 0]):
+        unary = torch.zeros(len(lengths), 3, 6, dtype=torch.float64, requires_grad=True)
+        states = model(unary, torch.zeros(len(lengths), 3, dtype=torch.bool)).states
+        states.sum().backward()
+        assert not states.any()
+        assert unary.grad is not None
+        assert unary.grad.isfinite().all()
+
+
+@pytest.mark.parametrize("options", [{}, {"positions": RELATIVE[3]}], ids=name)
+def test_half_precision_is_finite_and_near(options: dict[str, Any]) -> None:
+    torch.manual_seed(0)
+    model = build({**SMALL, "width": 32, "heads": 4, "inner": 64, **STILL, **options})
+    unary, mask = sentences([9, 1, 4], labels=32)
+    exact = model(unary.float(), mask).states
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        states = model(unary.float(), mask).states
+    assert states.isfinite().all()
+    assert float(((states - exact).norm() / exact.norm()).detach()) < 2e-2
+
+
+def test_what_is_dropped_where() -> None:
+    """With the other two at 0, each of the three changes a training step, and none an evaluation."""
+    unary, mask = sentences([6, 3], labels=6)
+    for where in STILL:
+        model = encoder(**{where: 0.5})
+        still = model(unary, mask).states
+        torch.testing.assert_close(still, encoder()(unary, mask).states, rtol=0, atol=0)
+        model.train()
+        torch.manual_seed(1)
+        first = model(unary, mask).states
+        assert not torch.equal(first, still)
+        torch.manual_seed(1)
+        torch.testing.assert_close(model(unary, mask).states, first, rtol=0, atol=0)
+
+
+# --- sizes ------------------------------------------------------------------------------------------------------------
+
+TABLE_3: list[tuple[int, int, int, int, int, int]] = [  # d, d_ff, heads, layers, d_qkv, encoder parameters
+    (384, 2048, 8, 5, 256, 23_809_408),
+    (256, 2048, 14, 4, 128, 11_678_720),
+    (512, 2048, 14, 5, 32, 15_358_464),
+    (384, 512, 14, 4, 16, 3_155_456),
+    (256, 512, 10, 8, 256, 23_214_080),
+    (128, 1024, 14, 4, 256, 8_460_800),
+    (256, 512, 16, 3, 16, 1_709_312),
+]
+
+
+def count(module: nn.Module) -> int:
+    return sum(parameter.numel() for parameter in module.parameters())
+
+
+@pytest.mark.parametrize("sizes", TABLE_3, ids=str)
+def test_parameter_counts_are_those_of_table_3(sizes: tuple[int, ...]) -> None:
+    section = dict(zip(("width", "inner", "heads", "layers", "head_size"), sizes[:5], strict=True))
+    with torch.device("meta"):
+        assert count(build({"kind": "transformer", **section})) == sizes[5]
+
+
+@pytest.mark.parametrize(("share", "expected"), [(False, 100_000), (True, 50_000)])
+def test_parameter_counts_of_cogs(share: bool, expected: int) -> None:
+    section = {"width": 64, "inner": 256, "heads": 4, "layers": 2, "head_size": 16, "share_layers": share}
+    relative = {"kind": "relative", "clip": 8}
+    assert count(build({"kind": "transformer", **section, "positions": relative})) == expected
+
+
+@pytest.mark.parametrize(
+    ("vocabulary", "layers", "width", "expected"),
+    [
+        (119_547, 12, 768, 177_853_440),
+        (28_996, 12, 768, 108_310_272),
+        (30_522, 12, 768, 109_482_240),
+        (30_522, 2, 128, 4_385_920),
+        (30_522, 4, 256, 11_170_560),
+        (30_522, 4, 512, 28_763_648),
+        (30_522, 8, 512, 41_373_184),
+        (30_522, 24, 1024, 335_141_888),
+    ],
+)
+def test_parameter_counts_are_those_of_bert(vocabulary: int, layers: int, width: int, expected: int) -> None:
+    section = {"width": width, "inner": 4 * width, "heads": width // 64, "layers": layers}
+    with torch.device("meta"):
+        network = Network(vocabulary, build({"kind": "transformer", "preset": "bert", **section}), 2)
+    assert count(network.unary) + count(network.encoder) == expected
+
+
+def test_a_preset_gives_way_to_what_is_written() -> None:
+    section = Transformer.model_validate({"kind": "transformer", "preset": "bert", "layers": 2, "pooler": False})
+    assert (section.layers, section.width, section.pooler, section.norm_eps) == (2, 768, False, 1e-12)
+    assert section.resolved().head_size == 64
+
+
+def test_the_start_of_bert() -> None:
+    torch.manual_seed(0)
+    model = build({"kind": "transformer", "preset": "bert", "width": 64, "heads": 4, "inner": 256, "layers": 2})
+    network = Network(500, model, 2)
+    for key, parameter in [*model.named_parameters(), ("unary", network.unary.weight[1:])]:
+        if "norm" in key or "bias" in key:
+            assert set(parameter.detach().flatten().tolist()) == {0.0 if "bias" in key else 1.0}, key
+        else:
+            assert float(parameter.detach().std()) == pytest.approx(0.02, rel=0.15), key
+
+
+def test_the_start_of_the_paper() -> None:
+    torch.manual_seed(0)
+    layer: Any = build({**SMALL, "width": 64, "heads": 4, "head_size": 32, "initialization": "xavier"}).layers[0]
+    expected = math.sqrt(2.0 / (64 + 32))
+    assert float(layer.projections.weight.detach().std()) == pytest.approx(expected, rel=0.05)
+    assert float(layer.output.weight.detach().std()) == pytest.approx(expected, rel=0.05)
+
+
+# --- mistakes ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_sentence_longer_than_its_positions_is_refused() -> None:
+    model = encoder(positions={"kind": "absolute", "rows": 4})
+    assert model.longest == 4
+    with pytest.raises(DataError, match="a sentence of 6 words is longer than the model's 4 positions") as caught:
+        model(*sentences([6, 2], labels=6))
+    assert "model.positions.rows=6" in str(caught.value.hint)
+    assert encoder(positions={"kind": "sinusoidal"}).longest is None
+
+
+def test_wrong_sizes_are_refused() -> None:
+    with pytest.raises(InconsistentError, match="4 heads do not divide a width of 6"):
+        build({**SMALL, "heads": 4})
+    with pytest.raises(ValidationError, match="labels"):
+        build({**SMALL, "labels": 4})
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+OVERRIDES = ["model.kind=transformer", "model.width=8", "model.inner=12", "model.heads=2", "model.layers=2"]
+TASKS = {
+    "tagging": ["task={kind: tagging, column: xpos}"],
+    "mlm": [],
+    "tied": ["task.output=tied"],
+}
+
+
+@pytest.mark.parametrize("task", TASKS)
+def test_it_trains_resumes_and_parses(
+    task: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from support import workplace
+
+    monkeypatch.chdir(workplace(tmp_path))
+    command = ["train", "tiny.yaml", *OVERRIDES, *TASKS[task], "runtime.threads=1", "--json"]
+    assert run([*command, "name=whole"]) == 0
+    whole = json.loads(capfd.readouterr().out)
+    assert run([*command, "name=whole", "--resume"]) == 0
+    assert json.loads(capfd.readouterr().out)["dev"] == whole["dev"]
+    assert math.isfinite(whole["dev"]["loss"])
+    assert {"channel", "iteration"} <= set(whole["dev"]["trees"]["reading"])
+    Path("words.txt").write_text("a b c\n", "utf-8")
+    for form in ("conllu", "tree", "jsonl", "svg"):
+        assert run(["parse", "runs/whole", "words.txt", "-f", form, "--channel", "1", "--iteration", "2"]) == 0
+        assert capfd.readouterr().out
+    assert run(["eval", "runs/whole", "--split", "dev", "--json"]) == 0
+    (scores,) = json.loads(capfd.readouterr().out)["scores"].values()
+    assert scores["loss"] == pytest.approx(whole["dev"]["loss"], rel=1e-5)
+    assert "transformer encoder of width 8" in Path("runs/whole/checkpoints/best/README.md").read_text("utf-8")
+
+
+def test_what_a_transformer_does_not_have(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    from support import workplace
+
+    monkeypatch.chdir(workplace(tmp_path))
+    command = ["train", "tiny.yaml", *OVERRIDES]
+    assert run([*command, "optim.ternary_penalty.weight=0.1"]) == 2
+    assert "a model of kind `transformer` has no ternary scores" in capfd.readouterr().err
+    assert run([*command, "eval.channel=2"]) == 2
+    assert "found 2, but the model has channels 0 to 1" in capfd.readouterr().err
+    assert run([*command, "model.positions={kind: absolute, rows: 2}"]) == 3
+    assert "positions" in capfd.readouterr().err
+    assert run([*command, "name=short", "train.steps=1"]) == 0
+    assert run(["eval", "runs/short", "--labels"]) == 2
+    assert "a model of kind transformer has no latent labels" in capfd.readouterr().err
