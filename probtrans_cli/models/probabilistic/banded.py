@@ -24,11 +24,10 @@ from probtrans_cli.models.probabilistic.products import messages_of, scores_of, 
 
 
 class Far(NamedTuple):
-    """The sides of a far bucket on the lines: ``u [l, c, n, r]``, ``v [l, c|1, n, r]``; ``vᵀ`` if products want it."""
+    """The sides of a far bucket on the lines: ``u [l, c, n, r]``, ``v [l, c|1, n, r]``."""
 
     child: Tensor
     head: Tensor
-    head_t: Tensor | None
 
 
 class Near(NamedTuple):
@@ -89,15 +88,16 @@ class BandedMessages(Messages[BandedSides]):
     def sides(self, labels: Float[Tensor, "w d"]) -> BandedSides:
         groups = self.projection.sides(labels, self.position)
         rows = [groups[0], groups[-1]] if self.gamma is not None else [groups[0]]
-        heads: list[tuple[Tensor, Tensor | None]] = []
-        for one in rows:
-            if heads and one.head is rows[0].head:
-                heads.append(heads[0])
-                continue
-            head = self.layout.to_channels(one.head[:, 0])
-            heads.append((head, transposed(head)))
-        far = [Far(self.layout.to_channels(one.u[:, 0]), *head) for one, head in zip(rows, heads, strict=True)]
+        child = self._once([one.child for one in rows])
+        head = self._once([one.head for one in rows])
+        weighted = [c if one.weight is None else c * one.weight[0, :, None] for c, one in zip(child, rows, strict=True)]
+        far = [Far(*one) for one in zip(weighted, head, strict=True)]
         return BandedSides(rows, far, self._near(groups[1]) if self.offsets else None)
+
+    def _once(self, sides: Sequence[Float[Tensor, "w 1 c r"]]) -> list[Float[Tensor, "l c n r"]]:
+        """Sides on the lines; those that the far buckets share are put there once."""
+        first = self.layout.to_channels(sides[0][:, 0])
+        return [first, *(first if one is sides[0] else self.layout.to_channels(one[:, 0]) for one in sides[1:])]
 
     def _near(self, sides: Sides) -> Near:
         if _shares(sides) and sides.weight is not None:
@@ -132,10 +132,10 @@ class BandedMessages(Messages[BandedSides]):
         self, rows: Sequence[Sides], far: Sequence[tuple[Tensor, Tensor]], near: Sides | None, wanted: Tensor | None
     ) -> Float[Tensor, "w d"]:
         """All messages to sides as one to the labels; of the rows ``wanted`` only, where given."""
-        messages = []
-        for sides, pair in zip(rows, far, strict=True):
-            to_child, to_head = (self.layout.from_channels(part)[:, None] for part in pair)
-            messages.append(Sides(sides.back(to_child), to_head))
+        to_lines = [_back(sides, *pair) for sides, pair in zip(rows, far, strict=True)]
+        if len(rows) > 1 and rows[0].child is rows[1].child and rows[0].head is rows[1].head:
+            to_lines = [(to_lines[0][0] + to_lines[1][0], to_lines[0][1] + to_lines[1][1])]
+        messages = [Sides(*(self.layout.from_channels(part)[:, None] for part in pair)) for pair in to_lines]
         if near is not None:
             messages.insert(1, near)
         position = self.position
@@ -210,6 +210,15 @@ def _shares(sides: Sides) -> bool:
     return sides.child.shape[1] == 1 and sides.weight is not None
 
 
+def _back(sides: Sides, to_child: Float[Tensor, "l c n r"], to_head: Tensor) -> tuple[Tensor, Tensor]:
+    """Messages to a far bucket's sides as the projection takes them, still on the lines: :meth:`Sides.back`."""
+    if sides.weight is not None:
+        to_child = to_child * sides.weight[0, :, None]
+        if sides.child.shape[2] == 1:
+            to_child = to_child.sum(1, keepdim=True)
+    return to_child, to_head
+
+
 def _channel_by_channel(child: Tensor, head: Tensor) -> bool:
     """Whether products are taken for every channel, though all share a head side: where each has its own, and in an
     exported graph, to which merging channels and words would add a condition on the length."""
@@ -217,7 +226,8 @@ def _channel_by_channel(child: Tensor, head: Tensor) -> bool:
 
 
 def _scores(far: Far) -> Float[Tensor, "l c n n"]:
-    child, head, head_t = far
+    child, head = far
+    head_t = transposed(head)
     if _channel_by_channel(child, head):
         return scores_of(child, head, head_t)
     flat = scores_of(child.flatten(1, 2), head[:, 0], None if head_t is None else head_t[:, 0])
@@ -225,7 +235,8 @@ def _scores(far: Far) -> Float[Tensor, "l c n n"]:
 
 
 def _messages(heads: Float[Tensor, "l c n n"], far: Far) -> tuple[Tensor, Tensor]:
-    child, head, head_t = far
+    child, head = far
+    head_t = transposed(head)
     if _channel_by_channel(child, head):
         to_child, to_head = messages_of(heads, child, head, head_t)
         return to_child, to_head if head.shape[1] == child.shape[1] else to_head.sum(1, keepdim=True)
