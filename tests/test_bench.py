@@ -41,6 +41,20 @@ def test_the_formulas_give_the_published_flops() -> None:
     assert flops(cogs.model) / cogs.transformer.flops() == pytest.approx(6, rel=0.02)
 
 
+def test_the_reference_computes_the_same() -> None:
+    (theirs,) = steps(TINY["mlm-ptb"], "reference", [[9, 4, 1]], torch.device("cpu"))
+    (ours,) = steps(TINY["mlm-ptb"], "plain", [[9, 4, 1]], torch.device("cpu"))
+    ours.encoder.load_state_dict(theirs.encoder.state_dict())
+    for step in (theirs, ours):
+        step.encoder.eval()
+        step.unary = theirs.unary.detach().clone().requires_grad_()
+        step.projection = theirs.projection
+        step()
+    for one, other in zip(theirs.encoder.parameters(), ours.encoder.parameters(), strict=True):
+        torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(theirs.unary.grad, ours.unary.grad, rtol=1e-4, atol=1e-5)
+
+
 def test_the_stored_histogram_is_that_of_the_corpus(
     corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -76,7 +90,7 @@ def test_a_batch_reads_the_wanted_words_and_no_padding() -> None:
 
 
 def test_a_step_gives_a_gradient_to_all_parameters_and_to_the_words() -> None:
-    for name in ("plain", "banded", "linear", "shared", "rotary", "transformer", "fused"):
+    for name in encoder.COMPETITORS:
         (step,) = steps(TINY["mlm-ptb"], name, [[9, 4]], torch.device("cpu"))
         step()
         for parameter in [step.unary, *step.encoder.parameters()]:

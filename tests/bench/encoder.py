@@ -1,8 +1,9 @@
 """Time and memory of the encoders at the paper's sizes: ``python -m tests.bench.encoder``, a report on stdout.
 
 Competitors: the probabilistic transformer with ``plain``, ``banded`` and (long inputs) ``linear`` messages, its
-variants ``shared`` and ``rotary`` (banded), the ``transformer`` of the paper's Table 3, and ``fused``, the same without
-dropout of its attention probabilities, where that lets it use a fused kernel. All have the same batches. Times: rounds
+variants ``shared`` and ``rotary`` (banded), the same model in the way of the paper's code (``reference``), the
+``transformer`` of the paper's Table 3, and ``fused``, the same without dropout of its attention probabilities, where
+that lets it use a fused kernel. All have the same batches. Times: rounds
 in which each competitor has its turn, medians, ratios round by round. Memory: each competitor in a process of its own.
 
     python -m tests.bench.encoder                             everything: about an hour on two cores
@@ -33,7 +34,7 @@ if TYPE_CHECKING:
 ROOT = Path(__file__).resolve().parents[2]
 KINDS = ("ragged", "bucketed", "1x512", "1x2048")
 LONG = ("1x512", "1x2048")
-COMPETITORS = ("plain", "banded", "linear", "shared", "rotary", "transformer", "fused")
+COMPETITORS = ("reference", "plain", "banded", "linear", "shared", "rotary", "transformer", "fused")
 
 
 @dataclass(frozen=True)
@@ -53,6 +54,8 @@ class Plan:
 def _takes_part(name: str, setting: Setting, kind: str) -> bool:
     if name == "plain":
         return kind != "1x2048"  # its n x n x K tensors need tens of gigabytes
+    if name == "reference":
+        return kind != "1x2048" and setting.model["decomposition"]["kind"] == "uv"
     if name == "linear":
         return kind in LONG
     if name == "fused":

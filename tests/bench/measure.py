@@ -19,6 +19,7 @@ from torch import nn
 
 from probtrans_cli.models import build
 
+from .reference import Reference
 from .settings import ROWS, Setting
 
 Messages = Literal["plain", "banded", "linear"]
@@ -73,6 +74,8 @@ def encoder_of(setting: Setting, competitor: str, longest: int) -> tuple[nn.Modu
         sizes = setting.transformer
         section = sizes.section(attention_dropout=competitor != "fused", rows=max(ROWS, longest))
         return build(section), sizes.width
+    if competitor == "reference":
+        return Reference(setting.model), int(setting.model["labels"])
     variant = None if competitor in MESSAGES else competitor
     section = setting.section(variant)
     encoder = build(section, messages=MESSAGES.get(competitor, "banded"))
