@@ -29,3 +29,13 @@ def test_compiled_encoder_trains(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["train", "quickstart", *SMALL, "runtime.compile=true", "--json"]) == 0
     assert math.isfinite(json.loads(capsys.readouterr().out)["test"]["perplexity"])
+
+
+def test_a_transformer_trains(tmp_path, monkeypatch, capsys):
+    monkeypatch.chdir(tmp_path)
+    sizes = ["model.kind=transformer", "model.width=32", "model.heads=2", "model.inner=64", "model.layers=2"]
+    command = ["train", "quickstart", *sizes, *SMALL[2:], "--json"]
+    assert run(command) == 0
+    assert math.isfinite(json.loads(capsys.readouterr().out)["test"]["perplexity"])
+    assert run([*command, "name=compiled", "runtime.compile=true"]) == 0
+    assert math.isfinite(json.loads(capsys.readouterr().out)["test"]["perplexity"])
