@@ -136,6 +136,7 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
     _name_kinds(tree, root())
     for number, override in enumerate(overrides, start=1):
         faults += _apply(tree, override, number)
+        _name_kinds(tree, root())
     _drop_other_kinds(tree, root())
     try:
         recipe = Recipe.model_validate(plain(tree))
