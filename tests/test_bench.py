@@ -10,7 +10,7 @@ from typing import Any
 
 import pytest
 import torch
-from bench import encoder
+from bench import baseline, encoder
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
@@ -53,6 +53,18 @@ def test_the_reference_computes_the_same() -> None:
     for one, other in zip(theirs.encoder.parameters(), ours.encoder.parameters(), strict=True):
         torch.testing.assert_close(one.grad, other.grad, rtol=1e-4, atol=1e-5)
     torch.testing.assert_close(theirs.unary.grad, ours.unary.grad, rtol=1e-4, atol=1e-5)
+
+
+def test_the_baseline_is_the_same_model_twice() -> None:
+    """The same number of parameters (a test of the encoder holds the layers equal), a gradient for all of them."""
+    made = baseline.competitors([[5, 3]], torch.device("cpu"))
+    (ours,), (theirs,) = made["ours"], made["torch"]
+    sizes = [sum(parameter.numel() for parameter in step.encoder.parameters()) for step in (ours, theirs)]
+    assert sizes[0] == sizes[1]
+    for step in (ours, theirs):
+        step()
+        assert step.unary.grad is not None
+        assert all(parameter.grad is not None for parameter in step.encoder.parameters())
 
 
 def test_the_stored_histogram_is_that_of_the_corpus(
