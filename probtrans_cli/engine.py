@@ -74,7 +74,7 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.network = self.model.network
-        self._require_positions()
+        self.model.require_positions({"train": self.train_split, "dev": self.dev, "test": self.test})
         self.model.task.start(self.network, self.train_split)
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = optim.optimizer(recipe.optim, self.parameters)
@@ -90,16 +90,6 @@ class Trainer:
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
         self.bad = torch.zeros((), dtype=torch.bool, device=machine.device)
         self.loss: Tensor | None = None  # of the latest update
-
-    def _require_positions(self) -> None:
-        """Refuse sentences that the encoder cannot read, before the first update and not at the batch with them."""
-        limit = self.network.encoder.longest
-        for name, split in (("train", self.train_split), ("dev", self.dev), ("test", self.test)):
-            if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
-                raise DataError(
-                    f"data.{name}: the longest sentence has {most} tokens, the model {limit} positions",
-                    hint=f"set model.positions.rows={most}, or choose positions of another kind",
-                )
 
     # --- the loop ---------------------------------------------------------------------------------------------------
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field, replace
 from functools import cached_property
 from pathlib import Path
@@ -18,7 +18,7 @@ from probtrans_cli import __version__, checkpoint, models, tasks
 from probtrans_cli.data.batches import plan
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
-from probtrans_cli.errors import CheckpointError, ProbtransError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import Recipe, Runtime
 from probtrans_cli.recipe_model import ProbabilisticTransformer
@@ -174,6 +174,21 @@ class Model:
                 )
             chosen = replace(chosen, iteration=iteration)
         return chosen if decoder is None else replace(chosen, decoder=decoder)
+
+    def require_positions(self, splits: Mapping[str, Split | None]) -> None:
+        """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch
+        with them.
+
+        Raises:
+            DataError: a sentence is longer than there are positions.
+        """
+        limit = self.network.encoder.longest
+        for name, split in splits.items():
+            if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
+                raise DataError(
+                    f"data.{name}: the longest sentence has {most} tokens, the model {limit} positions",
+                    hint=f"set model.positions.rows={most}, or choose positions of another kind",
+                )
 
     def evaluation(self) -> Evaluation:
         """How this model's evaluations run."""

@@ -116,20 +116,18 @@ class Network(nn.Module):
     ) -> None:
         super().__init__()
         self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=PADDING)
-        if tied and isinstance(encoder, ProbabilisticEncoder):
-            # Labels that are nearly alike tell nothing of a word, and training would take long to part them.
-            nn.init.normal_(self.unary.weight)
-        else:
-            encoder.start_words(self.unary.weight)
-        with torch.no_grad():
-            self.unary.weight[PADDING].zero_()
         self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
         self.output: nn.Linear | TiedOutput | TiedLinear
         if tied and isinstance(encoder, ProbabilisticEncoder):
+            # Labels that are nearly alike tell nothing of a word, and training would take long to part them.
+            nn.init.normal_(self.unary.weight)
             self.output = TiedOutput(vocabulary, probabilities=encoder.section.output == "probabilities")
         else:
+            encoder.start_words(self.unary.weight)
             self.output = TiedLinear(vocabulary) if tied else nn.Linear(encoder.width, outputs)
+        with torch.no_grad():
+            self.unary.weight[PADDING].zero_()
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
