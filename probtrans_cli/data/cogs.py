@@ -1,0 +1,377 @@
+"""COGS as sequence labelling: a logical form becomes five labels a word, and the labels become the form again.
+
+COGS is of Kim and Linzen (2020), https://aclanthology.org/2020.emnlp-main.731; the labels are those of Ontañón et al.
+(2022), https://aclanthology.org/2022.acl-long.251, as Bergen et al. (2021) publish them. In the forms `x _ 3` is word 3
+of the sentence, counted from 0. The terms stand in the order of their first variable, then of their second.
+
+| word                       | parent          | role                   | category | noun_type  | verb_name |
+| -------------------------- | --------------- | ---------------------- | -------- | ---------- | --------- |
+| common noun                | verb            | agent theme recipient  | CNOUN    | DEF, INDEF |           |
+| proper noun                | verb            | agent theme recipient  | PNOUN    |            |           |
+| verb of the main clause    | -1              |                        | VERB     |            | its lemma |
+| verb of a *that* clause    | verb above it   | ccomp                  | VERB     |            | its lemma |
+| infinitive                 | verb above it   | xcomp                  |          |            | its lemma |
+| preposition between nouns  | noun before it  | PREP                   |          |            |           |
+| noun after the preposition | its preposition | PP_NOUN                | CNOUN    | DEF, INDEF |           |
+| any other word             | -1              |                        |          |            |           |
+
+An infinitive has no agent of its own in the labels; in the form it has that of the verb above it. For example::
+
+    0 The  1 otter  2 on  3 a  4 raft  5 hoped  6 to  7 yawn  8 .
+
+    * otter ( x _ 1 ) ; otter . nmod . on ( x _ 1 , x _ 4 ) AND raft ( x _ 4 )
+        AND hope . agent ( x _ 5 , x _ 1 ) AND hope . xcomp ( x _ 5 , x _ 7 ) AND yawn . agent ( x _ 7 , x _ 1 )
+
+    parent     -1   5      1     -1  2        -1    -1  5      -1
+    role            agent  PREP      PP_NOUN            xcomp
+    category        CNOUN            CNOUN    VERB
+    noun_type       DEF              INDEF
+    verb_name                                 hope      yawn
+
+A primitive is one word: a proper noun's form is the word, a common noun's is `LAMBDA a . otter ( a )`, and its labels
+are the category alone. The form of a verb has its arguments, which the labels do not hold: see :func:`logical_form`.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import Any, NoReturn
+
+from probtrans_cli.errors import DataError
+
+ROLES = ("", "agent", "theme", "recipient", "ccomp", "xcomp", "PREP", "PP_NOUN")
+CATEGORIES = ("", "CNOUN", "PNOUN", "VERB")
+NOUN_TYPES = ("", "DEF", "INDEF")
+_RELATIONS = ("agent", "theme", "recipient", "ccomp", "xcomp")
+
+_BETWEEN_TERMS = re.compile(" ; | AND ")
+_VARIABLE = "x _ ([0-9]{1,9})"
+_NOUN = re.compile(rf"(\* )?(\S+) \( {_VARIABLE} \)")
+_MODIFIER = re.compile(rf"(\S+) \. nmod \. (\S+) \( {_VARIABLE} , {_VARIABLE} \)")
+_RELATION = re.compile(rf"(\S+) \. ({'|'.join(_RELATIONS)}) \( {_VARIABLE} , (?:{_VARIABLE}|(\S+)) \)")
+_VERB_ALONE = re.compile(r"LAMBDA a \. (?:LAMBDA b \. )?LAMBDA e \. (\S+) \. ")
+
+_TRANSITIVE = "LAMBDA a . LAMBDA b . LAMBDA e . {0} . agent ( e , b ) AND {0} . theme ( e , a )"
+_AGENT_ONLY = "LAMBDA a . LAMBDA e . {0} . agent ( e , a )"
+_THEME_ONLY = "LAMBDA a . LAMBDA e . {0} . theme ( e , a )"
+# The lemmas that have these forms; every other verb has the first one.
+_AGENT_ONLY_VERBS = (
+    "crawl cry dance frown gasp giggle jog laugh nap run scoff scream sleep smile smirk sneeze snooze snore stutter "
+    "talk walk"
+)
+_THEME_ONLY_VERBS = (
+    "break burn change collapse crumple decompose disintegrate double enlarge float freeze grow improve inflate redden "
+    "roll shorten slide snap split"
+)
+
+
+@dataclass(frozen=True, slots=True)
+class Analysis:
+    """The labels of a sentence, one a word in every list; an empty string is no label.
+
+    Raises:
+        ValueError: the lists have different lengths.
+    """
+
+    parents: list[int]
+    """Index of the parent word from 0, or -1."""
+    role: list[str]
+    """What the word is to its parent, one of ``ROLES``."""
+    category: list[str]
+    """One of ``CATEGORIES``."""
+    noun_type: list[str]
+    """One of ``NOUN_TYPES``: definite or indefinite."""
+    verb_name: list[str]
+    """The lemma of a verb."""
+
+    def __post_init__(self) -> None:
+        lengths = [len(self.parents), len(self.role), len(self.category), len(self.noun_type), len(self.verb_name)]
+        if len(set(lengths)) > 1:
+            raise ValueError(f"lists of labels of {', '.join(map(str, lengths))} words")
+
+
+@dataclass(frozen=True, slots=True)
+class Example:
+    """A sentence of COGS with its labels; ``form`` is None where the source has labels alone."""
+
+    words: list[str]
+    analysis: Analysis
+    form: str | None
+    distribution: str
+    """The kind of example, such as `in_distribution`, `primitive`, `cp_recursion`."""
+    where: str
+    """`file:line`, for messages."""
+
+
+# --- from forms to labels ---------------------------------------------------------------------------------------------
+
+
+def analyse(words: Sequence[str], logical_form: str) -> Analysis:
+    """Return the labels of a sentence from its logical form.
+
+    A name that occurs several times is told apart by order alone: its first use in the form is its first occurrence.
+    Of several equal prepositions between two nouns, the last one is meant.
+
+    Raises:
+        ValueError: the form is malformed or does not fit the words.
+    """
+    if not words:
+        raise ValueError("a sentence without words")
+    if len(words) == 1 and (primitive := _read_primitive(words[0], logical_form)):
+        return primitive
+    analysis = _Reading(words).read(logical_form)
+    # What the reading did not look at (order, separators, stars, zeros) shows when the form is written again.
+    if (written := _write(words, analysis)) != logical_form:
+        raise ValueError(f"the form is not in order: its terms make {written!r}")
+    return analysis
+
+
+def _read_primitive(word: str, form: str) -> Analysis | None:
+    category, verb = "", ""
+    if form == word:
+        category = "PNOUN"
+    elif form == _noun_alone(word):
+        category = "CNOUN"
+    elif found := _VERB_ALONE.match(form):
+        verb = found[1]
+        if form in [frame.format(verb) for frame in (_TRANSITIVE, _AGENT_ONLY, _THEME_ONLY)]:
+            category = "VERB"
+    return Analysis([-1], [""], [category], [""], [verb]) if category else None
+
+
+def _noun_alone(word: str) -> str:
+    return f"LAMBDA a . {_predicate(word)} ( a )"
+
+
+def _predicate(word: str) -> str:
+    """What stands for a common noun in a form: capitals are lost (TV)."""
+    return word.lower()
+
+
+class _Reading:
+    """The state of reading one form, term by term; ``read`` returns its labels."""
+
+    def __init__(self, words: Sequence[str]) -> None:
+        n = len(words)
+        self.words = words
+        self.labels = Analysis([-1] * n, [""] * n, [""] * n, [""] * n, [""] * n)
+        self.unused: dict[str, list[int]] = {}  # places of every word that no name has taken, the first one last
+        for i in range(n - 1, -1, -1):
+            self.unused.setdefault(words[i], []).append(i)
+
+    def read(self, form: str) -> Analysis:
+        for term in _BETWEEN_TERMS.split(form):
+            if found := _RELATION.fullmatch(term):
+                self.add_relation(term, *found.groups())
+            elif found := _NOUN.fullmatch(term):
+                self.add_noun(term, *found.groups())
+            elif found := _MODIFIER.fullmatch(term):
+                self.add_modifier(term, *found.groups())
+            else:
+                raise ValueError(f"{term!r} is not a term of a logical form")
+        return self.labels
+
+    def place(self, term: str, variable: str, word: str | None = None) -> int:
+        """The index a variable stands for, which must be that of the word if one is given."""
+        i = int(variable)
+        if i >= len(self.words):
+            raise ValueError(f"x _ {variable} in {term!r}: the sentence has {len(self.words)} words")
+        if word is not None and _predicate(self.words[i]) != word:
+            raise ValueError(f"{term!r}: word {i} of the sentence is {self.words[i]!r}")
+        return i
+
+    def attach(self, term: str, i: int, parent: int, role: str) -> None:
+        if self.labels.role[i]:
+            raise ValueError(f"{term!r}: word {i} has a role already, {self.labels.role[i]}")
+        self.labels.parents[i], self.labels.role[i] = parent, role
+
+    def add_noun(self, term: str, star: str | None, word: str, variable: str) -> None:
+        i = self.place(term, variable, word)
+        self.labels.category[i] = "CNOUN"
+        self.labels.noun_type[i] = "DEF" if star else "INDEF"
+
+    def add_modifier(self, term: str, word: str, preposition: str, head: str, noun: str) -> None:
+        i, k = self.place(term, head, word), self.place(term, noun)
+        j = next((j for j in range(k - 1, i, -1) if self.words[j] == preposition), None)
+        if j is None:
+            raise ValueError(f"{term!r}: no {preposition!r} between the words {i} and {k}")
+        self.attach(term, j, i, "PREP")
+        self.attach(term, k, j, "PP_NOUN")
+
+    def add_relation(
+        self, term: str, verb: str, role: str, head: str, variable: str | None, name: str | None = None
+    ) -> None:
+        i = self.place(term, head)
+        infinitive = self.labels.role[i] == "xcomp"
+        if self.labels.verb_name[i] not in ("", verb):
+            raise ValueError(f"{term!r}: the verb of word {i} was {self.labels.verb_name[i]!r} before")
+        self.labels.verb_name[i] = verb
+        self.labels.category[i] = "" if infinitive else "VERB"
+        if infinitive and role == "agent":
+            return  # that of the verb above it
+        if variable is not None:
+            self.attach(term, self.place(term, variable), i, role)
+        elif not self.unused.get(name or ""):
+            raise ValueError(f"{term!r}: no {'other ' if name in self.words else ''}{name!r} in the sentence")
+        else:
+            k = self.unused[name or ""].pop()
+            self.attach(term, k, i, role)
+            self.labels.category[k] = "PNOUN"
+
+
+# --- from labels to forms ---------------------------------------------------------------------------------------------
+
+
+def logical_form(words: Sequence[str], analysis: Analysis) -> str | None:
+    """Return the logical form that the labels describe, or None if they describe none; it raises for no labels.
+
+    A form is returned only if :func:`analyse` makes the same labels of it, so different labels of a sentence never
+    give the same form, and a form equals the gold form exactly when every label is right, those of blank words too.
+    None stands for labels that contradict each other or that no form shows, such as a parent without a role, a
+    preposition without a noun, the type of a proper noun: leaving them out would repair them. Of 60,000 random changes
+    of one label in the development set none gives the gold form, 9 % give another form, 91 % give None. If what is not
+    shown were left out, 72 % would give the gold form: mostly labels of blank words, of verbs without a parent, and
+    those that belong to another category.
+
+    The labels of a verb alone (a primitive) do not hold its arguments. They are looked up by its lemma: an agent only
+    or a theme only for the 41 lemmas that are so in the 81 verb primitives of COGS, agent and theme for every other.
+    """
+    if len(words) != len(analysis.parents):
+        return None
+    form = _write(words, analysis)
+    try:
+        return form if analyse(words, form) == analysis else None
+    except ValueError:
+        return None
+
+
+def _write(words: Sequence[str], labels: Analysis) -> str:
+    """The form of labels that have one; otherwise terms of whatever has a place in a form."""
+    if len(words) == 1 and (labels.role[0], labels.noun_type[0]) == ("", "") and labels.category[0]:
+        return _write_primitive(words[0], labels.category[0], labels.verb_name[0])
+    children: list[list[int]] = [[] for _ in words]
+    for i, parent in enumerate(labels.parents):
+        if 0 <= parent < len(words):
+            children[parent].append(i)
+    definite: list[str] = []
+    terms: list[str] = []
+    agents: list[str | None] = []
+    for i, word in enumerate(map(_predicate, words)):
+        if labels.category[i] == "CNOUN" and labels.noun_type[i] == "DEF":
+            definite.append(f"* {word} ( x _ {i} )")
+        elif labels.category[i] == "CNOUN" and labels.noun_type[i] == "INDEF":
+            terms.append(f"{word} ( x _ {i} )")
+        for j in children[i]:
+            if labels.role[j] == "PREP":
+                nouns = [k for k in children[j] if labels.role[k] == "PP_NOUN"]
+                terms += [f"{word} . nmod . {words[j]} ( x _ {i} , x _ {k} )" for k in nouns]
+        arguments = [(labels.role[j], _argument(words, labels, j)) for j in children[i] if labels.role[j] in _RELATIONS]
+        # The verb above an infinitive stands before it.
+        if labels.role[i] == "xcomp" and 0 <= labels.parents[i] < i and (agent := agents[labels.parents[i]]):
+            arguments.insert(0, ("agent", agent))
+        agents.append(next((argument for role, argument in arguments if role == "agent"), None))
+        terms += [f"{labels.verb_name[i]} . {role} ( x _ {i} , {argument} )" for role, argument in arguments]
+    return " ; ".join([*definite, " AND ".join(terms)] if terms else definite)
+
+
+def _argument(words: Sequence[str], labels: Analysis, i: int) -> str:
+    return words[i] if labels.category[i] == "PNOUN" else f"x _ {i}"
+
+
+def _write_primitive(word: str, category: str, verb: str) -> str:
+    if category != "VERB":
+        return _noun_alone(word) if category == "CNOUN" else word
+    if verb in _AGENT_ONLY_VERBS.split():
+        return _AGENT_ONLY.format(verb)
+    return (_THEME_ONLY if verb in _THEME_ONLY_VERBS.split() else _TRANSITIVE).format(verb)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
+    r"""Yield the examples of a TSV file of COGS: sentence, logical form and distribution, separated by tabs.
+
+    ``lines`` may end in ``\n`` or ``\r\n``.
+
+    Raises:
+        DataError: a line is malformed; the message starts with ``name:line:``.
+    """
+    for number, raw in enumerate(lines, start=1):
+        columns = raw.removesuffix("\n").removesuffix("\r").split("\t")
+        if len(columns) != 3:
+            found = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
+            hint = "a line of COGS is sentence, logical form and distribution, separated by single tabs"
+            _fail(name, number, f"{found} instead of 3", hint)
+        words = columns[0].split(" ")
+        if "" in words:
+            _fail(name, number, "a sentence with an empty word", "words are separated by single spaces")
+        try:
+            analysis = analyse(words, columns[1])
+        except ValueError as error:
+            hint = "the second column is a COGS form of this sentence, such as * otter ( x _ 1 ) ; "
+            hint += "yawn . agent ( x _ 2 , x _ 1 ) for The otter yawned ."
+            _fail(name, number, str(error), hint)
+        yield Example(words, analysis, columns[1], columns[2], f"{name}:{number}")
+
+
+_KEYS = ("tokens", "parent", "role", "category", "noun_type", "verb_name", "distribution")
+_VALUES = {"role": ROLES, "category": CATEGORIES, "noun_type": NOUN_TYPES}
+
+
+def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
+    r"""Yield the examples of a file of labels, one JSON object a line; they have no form.
+
+    The labels are not asked to describe a form. ``lines`` may end in ``\n`` or ``\r\n``.
+
+    Raises:
+        DataError: a line is malformed; the message starts with ``name:line:``.
+    """
+    for number, line in enumerate(lines, start=1):
+        try:
+            record = json.loads(line)
+        except (ValueError, RecursionError) as error:
+            _fail(name, number, f"not JSON: {error}", "a line is one JSON object; COGS with forms is a .tsv file")
+        _check_record(record, name, number)
+        values = [record[key] for key in _KEYS]
+        yield Example(values[0], Analysis(*values[1:6]), None, values[6], f"{name}:{number}")
+
+
+def _check_record(record: Any, name: str, number: int) -> None:
+    hint = f"an object has the keys {', '.join(_KEYS)}"
+    if not isinstance(record, dict):
+        _fail(name, number, "not a JSON object", hint)
+    if unknown := [key for key in record if key not in _KEYS]:
+        _fail(name, number, f"unknown key {unknown[0]!r}", hint)
+    if missing := [key for key in _KEYS if key not in record]:
+        _fail(name, number, f"no key {missing[0]!r}", hint)
+    if not isinstance(record["distribution"], str):
+        _fail(name, number, "distribution is not a string", 'for example "in_distribution"')
+    for key in _KEYS[:-1]:
+        kind, what = (int, "whole numbers") if key == "parent" else (str, "strings")
+        if not isinstance(record[key], list) or any(type(value) is not kind for value in record[key]):
+            _fail(name, number, f"{key} is not a list of {what}", "one value a word")
+        if len(record[key]) != len(record["tokens"]):
+            found = f"{len(record[key])} values for {len(record['tokens'])} tokens"
+            _fail(name, number, f"{key} has {found}", "one value a word")
+    if not record["tokens"]:
+        _fail(name, number, "a sentence without words", "remove the line")
+    _check_values(record, name, number)
+
+
+def _check_values(record: dict[str, list[Any]], name: str, number: int) -> None:
+    for key, known in _VALUES.items():
+        if unknown := [value for value in record[key] if value not in known]:
+            _fail(name, number, f"unknown {key} {unknown[0]!r}", f"it is one of {', '.join(map(repr, known))}")
+    n = len(record["tokens"])
+    for i, parent in enumerate(record["parent"]):
+        if not -1 <= parent < n or parent == i:
+            hint = f"the sentence has {n} words, counted from 0; -1 is no parent"
+            _fail(name, number, f"parent {parent} of word {i} is not another word of the sentence", hint)
+
+
+def _fail(name: str, number: int, message: str, hint: str) -> NoReturn:
+    raise DataError(f"{name}:{number}: {message}", hint=hint) from None
