@@ -1,0 +1,143 @@
+"""Column files: what separates columns and sentences, what is refused and where, and counts of real corpora."""
+
+from __future__ import annotations
+
+from collections import Counter
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probtrans_cli.data.columns import read_columns
+from probtrans_cli.data.entities import Scheme, convert, detect, spans
+from probtrans_cli.data.readers import find, open_lines
+from probtrans_cli.errors import DataError
+
+TYPES = ("person", "location", "corporation", "product", "creative-work", "group")
+
+
+def read(text: str, **options: int | str) -> list[tuple[list[str], list[str], str]]:
+    return list(read_columns(text.splitlines(keepends=True), "x", **options))  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("blank", ["\n", "\t\n", " \t \n", "\r\n", "\u00a0\n", "\n\n\t\n"])
+def test_sentences_end_at_lines_of_white_space(blank: str) -> None:
+    text = f"{blank}Ada\tB-PER\nsings\tO\n{blank}So\tO\n"
+    first = 1 + blank.count("\n")
+    second = first + 2 + blank.count("\n")
+    expected = [(["Ada", "sings"], ["B-PER", "O"], f"x:{first}"), (["So"], ["O"], f"x:{second}")]
+    assert read(text) == expected
+    assert read(text + blank) == expected
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "expected"),
+    [
+        ("Ada\tB-PER", {}, ("Ada", "B-PER")),
+        ("Ada B-PER", {}, ("Ada", "B-PER")),
+        ("  Ada   NNP  B-PER ", {}, ("Ada", "B-PER")),
+        ("2 1/2\tCD\tO", {}, ("2 1/2", "O")),
+        ("Ada \t\t B-PER", {}, ("Ada", "B-PER")),
+        ("1\tAda\tB-PER\t_", {"word": 1, "tag": 2}, ("Ada", "B-PER")),
+        ("B-PER\tAda", {"word": -1, "tag": -2}, ("Ada", "B-PER")),
+        ("a,b\tO", {"separator": ","}, ("a", "b\tO")),
+        ("a b | O", {"separator": "|"}, ("a b", "O")),
+        ("1\u00a0000 O", {}, ("1\u00a0000", "O")),
+        ("a\u200bb\ufeff O", {}, ("a\u200bb\ufeff", "O")),
+        ("\u200b\tO", {}, ("\u200b", "O")),
+        ("# O", {}, ("#", "O")),
+        ("#tag O\r", {}, ("#tag", "O")),
+    ],
+)
+def test_what_separates_columns(line: str, options: dict[str, int | str], expected: tuple[str, str]) -> None:
+    assert list(read_columns([line], "x", **options)) == [([expected[0]], [expected[1]], "x:1")]  # type: ignore[arg-type]
+
+
+def test_document_lines_are_no_words_and_end_a_sentence() -> None:
+    text = "-DOCSTART- -X- O\n\na O\n-DOCSTART-\nb O\n\n-DOCSTART- O\nc O\nd O\n"
+    assert read(text) == [(["a"], ["O"], "x:3"), (["b"], ["O"], "x:5"), (["c", "d"], ["O", "O"], "x:8")]
+    assert read("-DOCSTART- O\n\n") == read("") == read("\n \n") == []
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "message"),
+    [
+        ("b", {}, r"1 column, so that the word \(column 0\) and the tag \(column -1\) are the same"),
+        ("b O", {"tag": -2}, r"2 columns, so that the word \(column 0\) and the tag \(column -2\) are the same"),
+        ("b", {"tag": 1}, "1 column, but the tag is column 1"),
+        ("b NN O", {"tag": 3}, "3 columns, but the tag is column 3"),
+        ("b O", {"word": -3}, "2 columns, but the word is column -3"),
+        ("b\t", {}, r"the tag \(column -1 of 2\) is empty"),
+        ("\tO", {}, r"the word \(column 0 of 2\) is empty"),
+        ("b\t \tO", {"tag": 1}, r"the tag \(column 1 of 3\) is empty"),
+        ("b\tO", {"separator": ","}, "1 column, so that"),
+    ],
+)
+def test_refused_lines_are_named(line: str, options: dict[str, int | str], message: str) -> None:
+    lines = ["", f"a{options.get('separator', ' ')}O", line]
+    if "tag" in options or "word" in options:
+        lines[1] = ""
+    with pytest.raises(DataError, match=f"^x:3: {message}") as caught:
+        list(read_columns(lines, "x", **options))  # type: ignore[arg-type]
+    assert "columns count from 0" in (caught.value.hint or "")
+    assert repr(options.get("separator", "tabs"))[1:-1] in (caught.value.hint or "")
+
+
+@given(
+    st.lists(st.lists(st.tuples(*[st.text("aB#-é\u00a0\u200b\u2028\x85", min_size=1)] * 2), min_size=1), max_size=4),
+    st.sampled_from(["\t", " ", "   "]),
+    st.lists(st.sampled_from(["", "\t", " ", "\r"]), min_size=1, max_size=3),
+)
+def test_what_is_written_is_read(sentences: list[list[tuple[str, ...]]], between: str, blank: list[str]) -> None:
+    # A line of no-break spaces and the like alone would be blank.
+    sentences = [[(f"w{word}", tag) for word, tag in sentence] for sentence in sentences]
+    lines = [line for sentence in sentences for line in [*map(between.join, sentence), *blank]]
+    found = list(read_columns(lines, "x"))
+    assert [list(zip(words, tags, strict=True)) for words, tags, _ in found] == sentences
+    assert all(lines[int(where.removeprefix("x:")) - 1].startswith(words[0]) for words, _, where in found)
+
+
+def test_sentences_are_yielded_as_soon_as_they_end() -> None:
+    reader = read_columns(iter(["a O", "", "b"]), "x")
+    assert next(reader) == (["a"], ["O"], "x:1")
+    with pytest.raises(DataError, match=r"^x:3: "):
+        next(reader)
+
+
+# --- real corpora: counts as published --------------------------------------------------------------------------------
+
+
+def corpus(path: str) -> list[tuple[list[str], list[str], str]]:
+    try:
+        found = find(path)
+    except DataError as error:
+        pytest.skip(error.message)
+    return list(read_columns(open_lines(found), path))
+
+
+def check(sentences: list[tuple[list[str], list[str], str]], scheme: Scheme) -> tuple[int, int, dict[str, int]]:
+    """Number of sentences, of words and of entities by type."""
+    assert detect(tags for _, tags, _ in sentences) == scheme
+    assert all(convert(convert(tags, scheme, "bioes"), "bioes", scheme) == tags for _, tags, _ in sentences)
+    counts = Counter(span.type for _, tags, _ in sentences for span in spans(tags, scheme))
+    return len(sentences), sum(len(words) for words, _, _ in sentences), dict(counts)
+
+
+@pytest.mark.parametrize(
+    ("split", "sentences", "words", "entities"),
+    [
+        ("train", 3394, 62730, (660, 548, 221, 142, 140, 264)),
+        ("dev", 1009, 15733, (470, 74, 34, 114, 105, 39)),
+        ("test", 1287, 23394, (429, 150, 66, 127, 142, 165)),
+    ],
+)
+def test_counts_of_wnut17(split: str, sentences: int, words: int, entities: tuple[int, ...]) -> None:
+    found = corpus(f"ner/wnut17/{split}.conll")
+    assert check(found, "iob2") == (sentences, words, dict(zip(TYPES, entities, strict=True)))
+    odd = {"train": 0, "dev": 2, "test": 0}[split]
+    assert sum("\u200b" in word or "\ufeff" in word for words, _, _ in found for word in words) == odd
+
+
+def test_counts_of_wikigold() -> None:
+    found = corpus("ner/wikigold/all.conll")
+    assert check(found, "iob1") == (1696, 39007, {"PER": 934, "LOC": 1014, "ORG": 898, "MISC": 712})

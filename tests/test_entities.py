@@ -1,0 +1,237 @@
+"""Tags of entities against regular expressions that say what each scheme allows, and strict scores against sets."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterator
+from itertools import product
+from typing import Literal
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
+
+from probtrans_cli.data.entities import Scheme, Span, convert, detect, problems, spans, tags_of
+from probtrans_cli.tasks.entity_scores import entity_scores
+
+SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1")
+LETTERS: dict[Scheme, str] = {"iob2": "BI", "bioes": "BIES", "bilou": "BILU", "iob1": "BI"}
+# One entity of a type of one letter, in tags that each end in a space.
+ENTITY: dict[Scheme, str] = {
+    "iob2": r"B-(\w) (?:I-\1 )*",
+    "bioes": r"S-\w |B-(\w) (?:I-\1 )*E-\1 ",
+    "bilou": r"U-\w |B-(\w) (?:I-\1 )*L-\1 ",
+    "iob1": r"(?:I-|(?<=-X )B-(?=X)|(?<=-Y )B-(?=Y))(\w) (?:I-\1 )*",
+}
+
+
+def read_by_expression(tags: list[str], scheme: Scheme) -> list[Span]:
+    """The entities that are written as the scheme asks for, whatever stands around them."""
+    text = "".join(f"{tag} " for tag in tags)
+    found = [(match.start(), match.end(), match[0]) for match in re.finditer(ENTITY[scheme], text)]
+    return [Span(text[:start].count(" "), text[:end].count(" "), entity[2]) for start, end, entity in found]
+
+
+def valid_by_expression(tags: list[str], scheme: Scheme) -> bool:
+    return re.fullmatch(f"(?:O |{ENTITY[scheme]})*", "".join(f"{tag} " for tag in tags)) is not None
+
+
+def can_become_valid(tags: list[str], scheme: Scheme) -> bool:
+    """Whether the tags begin a valid sequence; one more tag ends every entity."""
+    return any(valid_by_expression(tags + more, scheme) for more in every(scheme, 1))
+
+
+def every(scheme: Scheme, longest: int = 4) -> Iterator[list[str]]:
+    """Every sequence of the scheme's tags of the types X and Y, valid or not."""
+    known = ["O", *(f"{letter}-{kind}" for letter in LETTERS[scheme] for kind in "XY")]
+    for length in range(longest + 1):
+        yield from map(list, product(known, repeat=length))
+
+
+@pytest.mark.parametrize("scheme", SCHEMES)
+def test_every_short_sequence_is_read_as_the_scheme_says(scheme: Scheme) -> None:
+    for tags in every(scheme):
+        problem = problems(tags, scheme)
+        assert (problem is None) == valid_by_expression(tags, scheme), (tags, problem)
+        if problem is None:
+            assert spans(tags, scheme) == read_by_expression(tags, scheme), tags
+            continue
+        index, reason = problem
+        assert can_become_valid(tags[:index], scheme), (tags, problem)
+        assert can_become_valid(tags[: index + 1], scheme) == ("at the end" in reason), (tags, problem)
+        with pytest.raises(ValueError, match=f"^tag at index {index}: "):
+            spans(tags, scheme)
+
+
+def test_conversion_loses_nothing() -> None:
+    valid = {scheme: [tags for tags in every(scheme) if problems(tags, scheme) is None] for scheme in SCHEMES}
+    for source, target in product(SCHEMES, SCHEMES):
+        converted = [convert(tags, source, target) for tags in valid[source]]
+        assert sorted(converted) == sorted(valid[target])
+        assert [convert(tags, target, source) for tags in converted] == valid[source]
+
+
+def test_each_scheme_by_example() -> None:
+    found = [Span(0, 2, "PER"), Span(2, 3, "PER"), Span(3, 6, "creative-work"), Span(7, 8, "PER")]
+    expected = {
+        "iob2": "B-PER I-PER B-PER B-creative-work I-creative-work I-creative-work O B-PER",
+        "bioes": "B-PER E-PER S-PER B-creative-work I-creative-work E-creative-work O S-PER",
+        "bilou": "B-PER L-PER U-PER B-creative-work I-creative-work L-creative-work O U-PER",
+        "iob1": "I-PER I-PER B-PER I-creative-work I-creative-work I-creative-work O I-PER",
+    }
+    for scheme in SCHEMES:
+        assert tags_of(reversed(found), 8, scheme) == expected[scheme].split()
+        assert spans(expected[scheme].split(), scheme) == found
+
+
+@pytest.mark.parametrize(
+    ("scheme", "tags", "index", "reason"),
+    [
+        ("iob2", "O I-PER", 1, "I-PER after O; in iob2 I-PER comes only after B-PER or I-PER"),
+        ("iob2", "I-PER", 0, "I-PER at the start; in iob2 I-PER comes only after B-PER or I-PER"),
+        ("iob2", "B-LOC I-PER", 1, "I-PER after B-LOC; in iob2 I-PER comes only after B-PER or I-PER"),
+        ("iob2", "O S-PER", 1, "'S-PER' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
+        ("iob2", "O NNP", 1, "'NNP' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
+        ("iob2", "B-PER I", 1, "'I' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
+        ("iob2", "B-", 0, "'B-' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
+        ("iob2", "O-PER", 0, "'O-PER' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
+        ("iob2", "B_PER", 0, "'B_PER' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
+        ("iob1", "O B-PER", 1, "B-PER after O; in iob1 B-PER comes only after B-PER or I-PER"),
+        ("iob1", "O E-PER", 1, "'E-PER' is no tag of iob1 (O, B-TYPE, I-TYPE)"),
+        ("bioes", "B-PER O", 1, "O after B-PER; in bioes only I-PER or E-PER follows it"),
+        ("bioes", "B-PER S-PER", 1, "S-PER after B-PER; in bioes only I-PER or E-PER follows it"),
+        ("bioes", "S-PER E-PER", 1, "E-PER after S-PER; in bioes E-PER comes only after B-PER or I-PER"),
+        ("bioes", "O B-PER I-PER", 2, "I-PER at the end; in bioes only I-PER or E-PER follows it"),
+        ("bioes", "L-PER", 0, "'L-PER' is no tag of bioes (O, B-TYPE, I-TYPE, E-TYPE, S-TYPE)"),
+        ("bilou", "B-PER O", 1, "O after B-PER; in bilou only I-PER or L-PER follows it"),
+    ],
+)
+def test_the_first_problem_is_named(scheme: Scheme, tags: str, index: int, reason: str) -> None:
+    assert problems(tags.split(), scheme) == (index, reason)
+    with pytest.raises(ValueError, match=f"^tag at index {index}: {re.escape(reason)}$"):
+        convert(tags.split(), scheme, "iob1")
+
+
+def test_an_empty_tag_is_no_tag() -> None:
+    for scheme in SCHEMES:
+        assert problems(["O", ""], scheme) is not None
+
+
+@pytest.mark.parametrize(
+    "found", [[(0, 0, "X")], [(1, 4, "X")], [(0, 1, "")], [(0, 2, "X"), (1, 3, "Y")], [(-1, 1, "X")]]
+)
+def test_spans_that_no_sentence_has(found: list[tuple[int, int, str]]) -> None:
+    with pytest.raises(ValueError, match="no entity of a sentence of 3 words"):
+        tags_of([Span(*span) for span in found], 3, "iob2")
+
+
+def test_the_scheme_is_detected() -> None:
+    for scheme in SCHEMES:
+        for tags in every(scheme):
+            if problems(tags, scheme) is None:
+                nothing = set(tags) <= {"O"}
+                assert detect(iter([["O"], tags, []])) == ("iob2" if nothing else scheme), tags
+    assert detect([]) == "iob2"
+
+
+def test_tags_of_no_scheme_say_where_each_one_fails() -> None:
+    sequences = (tags.split() for tags in ("O", "B-X I-X", "O B-X O I-X", "never read"))
+    with pytest.raises(ValueError, match="no scheme fits") as caught:
+        detect(sequences)
+    assert list(sequences) == [["never", "read"]]
+    lines = str(caught.value).splitlines()[1:]
+    assert lines[0].startswith("iob2: sequence 2, tag at index 3: I-X after O; ")
+    assert sorted(line.partition(":")[0] for line in lines) == sorted(SCHEMES)
+    assert all("sequence 1, tag at index" in line for line in lines[1:])
+
+
+# --- scores -----------------------------------------------------------------------------------------------------------
+
+
+def shares(right: int, predicted: int, gold: int) -> tuple[float, float, float]:
+    precision, recall = right / max(predicted, 1), right / max(gold, 1)
+    return 2.0 * precision * recall / max(precision + recall, 1e-9), precision, recall
+
+
+def scores_by_sets(gold: list[list[str]], predicted: list[list[str]], scheme: Scheme) -> dict[str, float]:
+    sides = [
+        {(number, span) for number, tags in enumerate(side) for span in read_by_expression(tags, scheme)}
+        for side in (gold, predicted)
+    ]
+    scores = dict(
+        zip(("f1", "precision", "recall"), shares(*map(len, (sides[0] & sides[1], *sides[::-1]))), strict=True)
+    )
+    for kind in {span.type for _, span in sides[0] | sides[1]}:
+        true, found = ({entry for entry in side if entry[1].type == kind} for side in sides)
+        scores[f"f1_{kind}"] = shares(len(true & found), len(found), len(true))[0]
+    return scores
+
+
+@st.composite
+def tagged(draw: st.DrawFn, scheme: Scheme) -> tuple[list[list[str]], list[list[str]]]:
+    """Valid gold tags, and predictions that are any tags: anew, or the gold ones with a few others in their place."""
+    known = ["O", *(f"{letter}-{kind}" for letter in LETTERS[scheme] for kind in "XYZ")]
+    gold, predicted = [], []
+    for _ in range(draw(st.integers(1, 3))):
+        pieces = draw(st.lists(st.tuples(st.integers(1, 3), st.sampled_from("OXYZ")), max_size=4))
+        ends = [sum(length for length, _ in pieces[: i + 1]) for i in range(len(pieces))]
+        found = [Span(end - length, end, kind) for end, (length, kind) in zip(ends, pieces, strict=True) if kind != "O"]
+        gold.append(tags_of(found, sum(length for length, _ in pieces), scheme))
+        predicted.append([draw(st.sampled_from([tag] * 12 + known)) for tag in gold[-1]])
+    return gold, predicted
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_strict_scores_are_those_of_sets_of_spans(scheme: Literal["iob2", "bioes"]) -> None:
+    @settings(deadline=None)  # the first call imports scikit-learn
+    @given(tagged(scheme))
+    def holds(sides: tuple[list[list[str]], list[list[str]]]) -> None:
+        scores = entity_scores(*sides, scheme)
+        assert scores == pytest.approx(scores_by_sets(*sides, scheme), abs=1e-8)
+        assert all(type(value) is float for value in scores.values())
+        gold = sides[0]
+        entities = any(tag != "O" for tags in gold for tag in tags)
+        assert set(entity_scores(gold, gold, scheme).values()) == {float(entities)}
+
+    holds()
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_every_short_prediction_is_read_as_the_expression_says(scheme: Literal["iob2", "bioes"]) -> None:
+    """One sentence each against nothing else: precision is 1 where a span is read that the expression reads."""
+    for tags in every(scheme, 3):
+        gold = tags_of(read_by_expression(tags, scheme), len(tags), scheme)
+        assert set(entity_scores([gold], [tags], scheme).values()) == {float(gold != ["O"] * len(tags))}, tags
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_scores_are_those_of_the_public_strict_mode(scheme: Literal["iob2", "bioes"]) -> None:
+    from seqeval.metrics import classification_report
+    from seqeval.scheme import IOB2, IOBES
+
+    gold = [convert(tags.split(), "iob2", scheme) for tags in ("B-PER I-PER O B-LOC", "O B-group I-group", "B-LOC O")]
+    predicted = [[*gold[0][:3], "O"], ["O", "I-group", gold[1][2]], [gold[2][0], "B-x"]]
+    rules = {"iob2": IOB2, "bioes": IOBES}[scheme]
+    report = classification_report(gold, predicted, mode="strict", scheme=rules, output_dict=True, zero_division=0)
+    scores = entity_scores(gold, predicted, scheme)
+    micro = report["micro avg"]
+    assert (scores["f1"], scores["precision"], scores["recall"]) == (
+        micro["f1-score"],
+        micro["precision"],
+        micro["recall"],
+    )
+    types = {name for name in report if not name.endswith(" avg")}
+    assert {name for name in scores if name.startswith("f1_")} == {f"f1_{name}" for name in types}
+    assert all(scores[f"f1_{name}"] == report[name]["f1-score"] for name in types)
+
+
+def test_scores_where_there_is_nothing() -> None:
+    nothing = {"f1": 0.0, "precision": 0.0, "recall": 0.0}
+    assert entity_scores([], [], "iob2") == entity_scores([["O"]], [["I-X"]], "iob2") == nothing
+    assert entity_scores([["O"]], [["B-X"]], "iob2") == nothing | {"f1_X": 0.0}
+    assert entity_scores([["B-X"]], [["O"]], "iob2") == nothing | {"f1_X": 0.0}
+
+
+def test_sides_of_different_length_are_refused() -> None:
+    with pytest.raises(ValueError, match="inconsistent"):
+        entity_scores([["B-X", "O"]], [["B-X"]], "iob2")
