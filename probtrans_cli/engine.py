@@ -225,7 +225,11 @@ class Trainer:
         else:
             state.waited, state.since_drop = state.waited + 1, state.since_drop + 1
         self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores})
-        shown = ", ".join(f"{name} {value:.4g}" for name, value in scores.items() if name != "unknown_rate")
+        shown = ", ".join(
+            f"{name} {value:.4g}"
+            for name, value in scores.items()
+            if isinstance(value, float | int) and name != "unknown_rate"
+        )
         console.log(f"epoch {state.epoch} step {state.step}: dev {shown}{'  *' if better else ''}")
         if isinstance(section, PlateauSchedule) and state.since_drop >= section.patience:
             state.drops, state.since_drop = state.drops + 1, 0

@@ -17,7 +17,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
 from probtrans_cli.labels import Types, describe, require_labels
 from probtrans_cli.model import Channel, Model, Reading
-from probtrans_cli.recipe import Tagging
+from probtrans_cli.recipe_task import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trees import decode, score
@@ -35,7 +35,7 @@ def columns(split: Split, name: str) -> list[np.ndarray]:
     return [split.row(name, index) for index in range(len(split))]
 
 
-def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, float]:
+def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
     """The task's own scores."""
     model.network.eval()
     return model.task.evaluate(model.network, split, model.evaluation(), final=final)
@@ -172,8 +172,8 @@ def _corpus(model: Model, files: Sequence[str], split: str | None, types: Types 
         if named is None:
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
         paths = [named] if isinstance(named, str) else list(named)
-    form = "auto" if files else data.format
-    sentences = (sentence for path in paths for sentence in read_corpus(find(path), form))
+    form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
+    sentences = (sentence for path in paths for sentence in read_corpus(find(path), form, data=data))
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")

@@ -111,8 +111,8 @@ class Types:
         for sentence in sentences:
             no_tags = ["_"] * len(sentence.words)
             self.columns["words"].add(map(self.normalise, sentence.words))
-            self.columns["upos"].add(sentence.upos or no_tags, none="_")
-            self.columns["xpos"].add(sentence.xpos or no_tags, none="_")
+            for name in (name for name in COLUMNS if name != "words"):
+                self.columns[name].add(sentence.tags.get(name, no_tags), none="_")
             yield sentence
 
 

@@ -81,10 +81,10 @@ class Model:
         network = Network(
             vocabulary.size,
             models.build(recipe.model, recipe.runtime.messages),
-            task.outputs,
+            task.output,
             feature_rows=0 if vocabulary.features is None else vocabulary.features.size,
-            tied=task.tied,
             entries=entry_features(vocabulary) if task.tied else None,
+            sentence=task.representation(recipe.model),
         ).to(machine.device)
         channel: Channel = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
         reading = Reading(channel, recipe.eval.iteration, recipe.eval.decode)
@@ -182,7 +182,7 @@ class Model:
         Raises:
             DataError: a sentence is longer than there are positions.
         """
-        limit = self.network.encoder.longest
+        limit = self.network.longest
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
                 raise DataError(

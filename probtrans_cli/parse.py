@@ -144,7 +144,7 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
         yield from read_text(lines, name, keep_empty=True)
     else:
         for number, line in enumerate(lines, start=1):
-            yield Sentence(tokenize(line), None, None, None, None, None, f"{name}:{number}")
+            yield Sentence(tokenize(line), where=f"{name}:{number}")
 
 
 def _again(first: str, rest: Iterator[str]) -> Iterator[str]:

@@ -28,9 +28,19 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probtrans_cli import __version__
-from probtrans_cli.data.readers import SPLITS, Source, display_name, expand_home, find_sources, format_of
+from probtrans_cli.data.annotated import CASES
+from probtrans_cli.data.readers import (
+    COLUMNS,
+    OPTIONS,
+    SPLITS,
+    Source,
+    display_name,
+    expand_home,
+    find_sources,
+    format_of,
+)
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split, encode_table, write_split
+from probtrans_cli.data.store import Labels, Split, encode_table, write_split
 from probtrans_cli.data.vocabulary import (
     SUBWORDS_FILE,
     UNKNOWN,
@@ -40,7 +50,8 @@ from probtrans_cli.data.vocabulary import (
     load_vocabulary,
 )
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.recipe import Data, Recipe
+from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe_data import Data
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -48,7 +59,6 @@ if TYPE_CHECKING:
 
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
 MANIFEST, LABELS = "manifest.json", "labels.json"
-COLUMNS = ("upos", "xpos")  # that can be learned
 QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "max": 1.0}
 _OURS = {MANIFEST, LABELS, WORDS_FILE, SUBWORDS_FILE, *(f"{split}.arrow" for split in SPLITS)}
 _KEYS = {"format", "version", "data", "fingerprint", "sources", "vocabulary", "labels", "splits", "files"}
@@ -64,7 +74,7 @@ class Prepared:
     vocabulary: Vocabulary
     """From word to ids."""
     labels: dict[str, list[str]]
-    """Labels of `upos` and `xpos` in the training file, by falling count; the index is the label id."""
+    """Labels of every column in the training file, by falling count; the index is the label id."""
     splits: dict[str, Split]
     """`train` and, where the recipe names them, `dev` and `test`."""
     manifest: dict[str, Any]
@@ -131,12 +141,13 @@ def open_prepared(folder: Path) -> Prepared:
 
 def _canonical(data: Data) -> dict[str, Any]:
     """The data section without the folder's own name, which changes nothing about its content."""
-    return data.model_dump(mode="json", exclude={"prepared": True, "vocabulary": _not_given(data)})
+    return data.model_dump(mode="json", exclude={"prepared": True, **_not_given(data)})
 
 
-def _not_given(data: Data) -> set[str]:
-    """Keys of the vocabulary section that are younger than the format: left out where they ask for nothing."""
-    return {"features"} if getattr(data.vocabulary, "features", None) is None else set()
+def _not_given(data: Data) -> dict[str, Any]:
+    """Keys that are younger than the format: left out where they ask for nothing."""
+    without: dict[str, Any] = {name: True for name in OPTIONS if getattr(data, name) == Data.model_fields[name].default}
+    return without | ({"vocabulary": {"features"}} if getattr(data.vocabulary, "features", None) is None else {})
 
 
 def _folder_of(recipe: Recipe) -> Path:
@@ -263,28 +274,32 @@ def _sync(path: Path) -> None:
 
 def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Prepared, dict[str, pa.Table]]:
     data = recipe.data
-    counts: dict[str, Counter[str]] = {column: Counter() for column in COLUMNS}
+    counts: dict[str, Counter[str]] = {column: Counter() for column in COLUMNS[data.format]}
 
     def training_words() -> Iterator[list[str]]:
         for sentence in _sentences(sources, "train", data):
-            for column in COLUMNS:
-                counts[column].update(getattr(sentence, column) or ())
+            for column, tags in sentence.tags.items():
+                counts[column].update(tags)
+            for column, label in sentence.labels.items():
+                counts[column][label] += 1
             yield sentence.words
 
     vocabulary = build_vocabulary(data.vocabulary, training_words())
-    labels = {column: _by_count(counts[column]) for column in COLUMNS}
-    names = [split for split in SPLITS if any(source.split == split for source in sources)]
-    tables = {name: encode_table(_sentences(sources, name, data), vocabulary, labels) for name in names}
+    labels = {column: _by_count(counter) for column, counter in counts.items()}
+    if "case" in labels:
+        labels["case"] = list(CASES)  # of which the training file has a few: they are not learned, but reported
+    there = [split for split in SPLITS if any(source.split == split for source in sources)]
+    tables = {name: encode_table(_sentences(sources, name, data), vocabulary, labels) for name in there}
     splits = {name: Split(table) for name, table in tables.items()}
     manifest = {
         "format": FORMAT,
         "version": __version__,
         "data": _canonical(data),
         "fingerprint": _fingerprint(data, sources),
-        "sources": {name: [source.entry() for source in sources if source.split == name] for name in names},
+        "sources": {name: [source.entry() for source in sources if source.split == name] for name in there},
         "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size},
-        "labels": {column: {label: counts[column][label] for label in labels[column]} for column in COLUMNS},
-        "splits": {name: _statistics(split) for name, split in splits.items()},
+        "labels": {column: {label: counts[column][label] for label in names} for column, names in labels.items()},
+        "splits": {name: _statistics(split, labels) for name, split in splits.items()},
     }
     return Prepared(folder, vocabulary, labels, splits, manifest, fresh=True), tables
 
@@ -300,7 +315,7 @@ def _by_count(counts: Counter[str]) -> list[str]:
     return sorted((label for label in counts if label != "_"), key=lambda label: (-counts[label], label))
 
 
-def _statistics(split: Split) -> dict[str, Any]:
+def _statistics(split: Split, labels: Labels) -> dict[str, Any]:
     words, tokens = int(split.words.sum()), int(split.lengths.sum())
     lengths = np.quantile(split.lengths, list(QUANTILES.values()), method="inverted_cdf")
     return {
@@ -310,7 +325,7 @@ def _statistics(split: Split) -> dict[str, Any]:
         "unknown": int((split.column("ids") == UNKNOWN).sum()) / tokens,  # share of tokens that the model cannot tell
         "unseen": int((split.column("frequency") == 0).sum()) / words,  # share of words without a training count
         "length": {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)},
-        "columns": [name for name in ("upos", "xpos", "heads") if split.has(name)],
+        "columns": [name for name in (*labels, "heads") if split.has(name)],
     }
 
 
@@ -318,17 +333,21 @@ def _fingerprint(data: Data, sources: list[Source]) -> str:
     """One sha256 of all that determines the encoded corpus: the options and the bytes, not where they lie."""
     content = {
         "format": FORMAT,
-        "vocabulary": data.vocabulary.model_dump(mode="json", exclude=_not_given(data)),
+        "vocabulary": _canonical(data)["vocabulary"],
         "sources": [(source.split, format_of(source.path, data.format), source.sha256) for source in sources],
+        **{name: options for name, options in _canonical(data).items() if name in OPTIONS},
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: list[Source]) -> None:
-    """A tagging task needs its column in every split."""
+    """A task that learns labels needs its column in every split; the readers of other formats see to theirs."""
     if recipe.task.kind != "tagging":
         return
     column = recipe.task.column
+    if column not in prepared.labels:
+        there = ", ".join(prepared.labels)
+        raise DataError(f"task.column: the data has no column {column!r}", hint=f"there are: {there}")
     for name, split in prepared.splits.items():
         if split.has(column) and (name != "train" or prepared.labels[column]):
             continue
@@ -337,7 +356,7 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: list[Source]) -> No
         if all(format_of(path, recipe.data.format) == "text" for path in files):
             hint = "give a CoNLL-U file (data.format=conllu if its name does not end in .conllu)"
             raise DataError(f"{shown}: plain text has no {column.upper()} column to learn tagging from", hint=hint)
-        others = [other for other in COLUMNS if other != column and split.has(other)]
+        others = [other for other in prepared.labels if other != column and split.has(other)]
         hint = f"set task.column={others[0]}" if others else "give a tagged treebank, or train with task.kind mlm"
         raise DataError(f"{shown}: every {column.upper()} is `_`, so there is no tagging to learn", hint=hint)
 

@@ -13,8 +13,6 @@ from pydantic import Field, model_validator
 
 from probtrans_cli.recipe_base import (
     NAME,
-    File,
-    Files,
     Fraction,
     InconsistentError,
     NonNegativeFloat,
@@ -23,106 +21,9 @@ from probtrans_cli.recipe_base import (
     PositiveInt,
     Section,
 )
+from probtrans_cli.recipe_data import Data
 from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
-
-# --- data -------------------------------------------------------------------------------------------------------------
-
-
-class WordFeatures(Section):
-    """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
-
-    prefixes: Annotated[int, Field(ge=0, le=16)] = 4
-    """Prefixes of 1 up to so many characters, lower-cased; 0 = none."""
-    suffixes: Annotated[int, Field(ge=0, le=16)] = 4
-    """Suffixes of 1 up to so many characters, lower-cased; 0 = none."""
-    ngrams: Annotated[int, Field(ge=0, le=16)] = 0
-    """All strings of so many characters within the lower-cased word, its ends marked; 0 = none."""
-    shape: bool = True
-    """The pattern of capitals, digits and punctuation: Ms -> Xx, U.S. -> X.X., mid-1990s -> x-dx."""
-    rows: PositiveInt = 32768
-    """Rows of the table into which features are hashed."""
-
-
-class WordVocabulary(Section):
-    """Every word of the training file that is frequent enough; all others are `<unk>`."""
-
-    kind: Literal["words"] = "words"
-    min_count: PositiveInt = 1
-    """Words rarer than this in the training file are unknown."""
-    max_size: PositiveInt | None = None
-    """Keep at most this many words, the most frequent ones; null = all."""
-    lowercase: bool = False
-    """Lower-case words before look-up."""
-    digits: bool = False
-    """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
-    features: WordFeatures | None = None
-    """Features of the word as it is written (before `lowercase` and `digits`), so that unknown words are not all alike;
-    a word hidden by `task.kind: mlm` has none; null = no features."""
-
-
-class SubwordVocabulary(Section):
-    """Sentencepiece units, trained on the training file by `prepare`; the first piece represents the word."""
-
-    kind: Literal["sentencepiece"]
-    size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
-    """Number of pieces."""
-    algorithm: Literal["unigram", "bpe"] = "unigram"
-    """Segmentation algorithm of sentencepiece."""
-    lowercase: bool = False
-    """Lower-case words before segmentation."""
-
-
-class Data(Section):
-    """Where the sentences come from and what counts as a word."""
-
-    train: Files
-    """Training file or files. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
-    `data/`); `embedded:toy/train.conllu` names a corpus inside the package."""
-    dev: Files | None = None
-    """Development file or files: model selection and early stopping."""
-    test: Files | None = None
-    """Test file or files: read by `eval --split test` and at the end of `train` only."""
-    format: Literal["auto", "conllu", "text"] = "auto"
-    """`auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is one sentence a line."""
-    vocabulary: Annotated[WordVocabulary | SubwordVocabulary, Field(discriminator="kind")] = WordVocabulary()
-    """What the model reads: `kind: words` or `kind: sentencepiece`."""
-    prepared: File | None = None
-    """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
-
-
-# --- task -------------------------------------------------------------------------------------------------------------
-
-
-class MaskedLanguageModel(Section):
-    """Predict words hidden behind `<mask>`; `<unk>` is never hidden."""
-
-    kind: Literal["mlm"]
-    mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
-    """Probability that a word is hidden; fresh masks every epoch."""
-    output: Literal["linear", "tied"] = "linear"
-    """How states become words: a linear layer of its own, or the unary scores once more, the hidden word being one
-    more latent variable (of a transformer: the word vectors once more), with a bias for every word."""
-    eval_masks: PositiveInt = 10
-    """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
-    dev_masks: PositiveInt = 1
-    """Number of fixed mask draws for the dev perplexity during training."""
-
-
-class Tagging(Section):
-    """One tag per word, from a column of a CoNLL-U file."""
-
-    kind: Literal["tagging"]
-    column: Literal["upos", "xpos"] = "upos"
-    """Which column is predicted."""
-    loss: Literal["words", "sentences"] = "words"
-    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
-    word_dropout: NonNegativeFloat = 0.0
-    """alpha: in training a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f), so
-    that the row of the unknown word is learned; 0 = never (as the paper's code)."""
-
-
-Task = Annotated[MaskedLanguageModel | Tagging, Field(discriminator="kind")]
-
+from probtrans_cli.recipe_task import FORMATS, Classification, Task
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
@@ -268,7 +169,7 @@ class Recipe(Section):
     data: Data
     """Corpora and vocabulary."""
     task: Task
-    """What is learned: mlm | tagging."""
+    """What is learned: mlm | tagging | ner | classification | cogs."""
     model: Model = ProbabilisticTransformer()
     """The encoder: probabilistic | transformer."""
     optim: Optim = Optim()
@@ -292,8 +193,7 @@ class Recipe(Section):
             faults.append((("optim", "schedule", "kind"), reason))
         if self.train.patience is not None and self.data.dev is None:
             faults.append((("train", "patience"), "patience needs data.dev: give a dev file or set this to null"))
-        if self.task.kind == "tagging" and self.data.format == "text":
-            faults.append((("data", "format"), "plain text has no tags: `kind: tagging` reads CoNLL-U files"))
+        faults += self._faults_of_data()
         faults += [(("model", *path), reason) for path, reason in self.model.inconsistencies()]
         faults += self._faults_of_messages()
         if self.model.kind != "probabilistic" and self.optim.ternary_penalty.weight > 0.0:
@@ -309,6 +209,26 @@ class Recipe(Section):
         if faults:
             raise InconsistentError(faults)
         return self
+
+    def _faults_of_data(self) -> list[tuple[tuple[str, ...], str]]:
+        """A task and files that do not have what it learns from, or options of other files."""
+        faults: list[tuple[tuple[str, ...], str]] = []
+        kind, form = self.task.kind, self.data.format
+        if form not in FORMATS[kind]:
+            wanted = ", ".join(FORMATS[kind])
+            reason = "plain text has no tags" if kind == "tagging" and form == "text" else f"found {form}"
+            faults.append((("data", "format"), f"{reason}: `kind: {kind}` reads {wanted}"))
+        for name in ("columns", "table", "jsonl"):
+            if form != name and getattr(self.data, name) != Data.model_fields[name].default:
+                faults.append((("data", name), f"for `data.format: {name}` only: leave it out"))
+        if kind == "ner" and self.data.columns.entities is None and form == "columns":
+            reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
+            faults.append((("data", "columns", "entities"), reason))
+        rooted = isinstance(self.model, ProbabilisticTransformer) and self.model.root is not None
+        if isinstance(self.task, Classification) and self.task.representation == "root" and not rooted:
+            reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
+            faults.append((("task", "representation"), reason))
+        return faults
 
     def _faults_of_messages(self) -> list[tuple[tuple[str, ...], str]]:
         """Values of ``runtime`` that do not go together with the probabilistic transformer."""

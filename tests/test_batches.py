@@ -120,7 +120,7 @@ def test_gathering_equals_plain_loops(tmp_path_factory: pytest.TempPathFactory, 
 def test_encoding_sentences() -> None:
     words = Words(["a", "b"], [9, 4], lowercase=False, digits=False)
     sentences = [
-        Sentence(words=["a", "c", "b"], upos=["X", "PUNCT", "SYM"], xpos=["x", "_", "y"], heads=[2, 0, 1]),
+        Sentence(words=["a", "c", "b"], tags={"upos": ["X", "PUNCT", "SYM"], "xpos": ["x", "_", "y"]}, heads=[2, 0, 1]),
         Sentence(words=["b"]),
     ]
     split = Split.encode(sentences, words, {"upos": ["X"], "xpos": ["y", "x"]})

@@ -42,8 +42,8 @@ def word(id: str | int, form: str = "a", head: str | int = "_", misc: str = "_")
 def test_reads_words_without_multiword_tokens_and_empty_nodes() -> None:
     (sentence,) = read("\n\n" + BLOCK)
     assert sentence.words == ["It", "'s", "a", "dog", "."]
-    assert sentence.upos == ["PRON", "AUX", "DET", "NOUN", "PUNCT"]
-    assert sentence.xpos == ["PRP", "VBZ", "DT", "NN", "."]
+    assert sentence.tags["upos"] == ["PRON", "AUX", "DET", "NOUN", "PUNCT"]
+    assert sentence.tags["xpos"] == ["PRP", "VBZ", "DT", "NN", "."]
     assert sentence.heads == [4, 4, 4, 0, 4]
     assert sentence.rows == [4, 5, 6, 7, 10]
     assert sentence.lines == BLOCK.splitlines()
@@ -52,7 +52,7 @@ def test_reads_words_without_multiword_tokens_and_empty_nodes() -> None:
 
 def test_columns_that_are_not_there_are_none() -> None:
     (sentence,) = read(word(1) + "\n" + word(2, head=1) + "\n")
-    assert (sentence.upos, sentence.xpos, sentence.heads) == (None, None, None)
+    assert (sentence.tags, sentence.heads) == ({}, None)
 
 
 def test_windows_line_ends_and_many_blank_lines() -> None:
@@ -252,7 +252,7 @@ def test_round_trip(lines: list[str], data: st.DataObject) -> None:
     heads = [data.draw(st.integers(0, count).filter(lambda head, i=i: head != i)) for i in range(1, count + 1)]
     written = with_heads(sentence, heads, misc=["Channel=3"] * count)
     (again,) = read_conllu(written, "x")
-    assert (again.words, again.upos, again.xpos) == (sentence.words, sentence.upos, sentence.xpos)
+    assert (again.words, again.tags) == (sentence.words, sentence.tags)
     assert again.heads == heads
     for row, (old, new) in enumerate(zip(lines, written, strict=True)):
         if row in sentence.rows:
@@ -306,7 +306,7 @@ def test_agrees_with_the_conllu_package_and_writes_back_the_same_bytes() -> None
     for sentence, other in zip(ours, theirs[:-1], strict=False):
         real = [token for token in other if isinstance(token["id"], int)]
         assert sentence.words == [token["form"] for token in real]
-        assert sentence.xpos == [token["xpos"] for token in real]
+        assert sentence.tags["xpos"] == [token["xpos"] for token in real]
         assert sentence.heads == [token["head"] for token in real]
     written = []
     for sentence in ours:

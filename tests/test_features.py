@@ -27,8 +27,9 @@ from probtrans_cli.export import export
 from probtrans_cli.model import Model
 from probtrans_cli.models import heads
 from probtrans_cli.models.heads import Features, Network, TiedOutput
-from probtrans_cli.recipe import MaskedLanguageModel, WordFeatures, WordVocabulary
+from probtrans_cli.recipe_data import WordFeatures, WordVocabulary
 from probtrans_cli.recipe_source import load_recipe
+from probtrans_cli.recipe_task import MaskedLanguageModel
 from probtrans_cli.tasks import base
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 
@@ -51,7 +52,8 @@ def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network
     assert words.features is not None
     entries = base.entry_features(words) if tied else None
     encoder = models.build({**SECTION, **section})
-    made = Network(words.size, encoder, words.size, feature_rows=words.features.size, tied=tied, entries=entries)
+    output = heads.tied(words.size) if tied else heads.linear(words.size)
+    made = Network(words.size, encoder, output, feature_rows=words.features.size, entries=entries)
     made = made.double().eval()
     with torch.no_grad():
         made.unary.weight.normal_()
@@ -256,14 +258,14 @@ def test_the_tied_output_has_a_bias_only_and_scores_the_features_of_entries() ->
         for row in words.features.rows(words.decode(id)) if id > MASK else ():
             wanted += made.features.weight[row]
         torch.testing.assert_close(table[id], wanted)
-    plain = Network(9, models.build(SECTION), 9, tied=True)
+    plain = Network(9, models.build(SECTION), heads.tied(9))
     assert plain._table() is plain.unary.weight
 
 
 def test_a_tied_language_model_starts_at_the_frequencies_of_its_words() -> None:
     words = build_vocabulary(WordVocabulary(min_count=2), [["a", "a", "a", "b", "b", "c"]])
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
-    made = Network(words.size, models.build(SECTION), task.outputs, tied=task.tied)
+    made = Network(words.size, models.build(SECTION), task.output)
     task.start(made, encoded(words, [["a", "b", "a"], ["a", "b", "c"]]))
     assert isinstance(made.output, TiedOutput)
     wanted = torch.tensor([1, 1, 1, 4, 3]) / 10.0  # specials, though one of them occurs, then a and b
@@ -276,7 +278,7 @@ def test_a_tied_language_model_learns(output: str) -> None:
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
     assert task.tied
     torch.manual_seed(0)
-    made = Network(words.size, models.build({**SECTION, "output": output}), task.outputs, tied=task.tied)
+    made = Network(words.size, models.build({**SECTION, "output": output}), task.output)
     optimizer, split = torch.optim.Adam(made.parameters(), lr=0.05), encoded(words)
     losses = []
     for _ in range(150):

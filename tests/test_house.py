@@ -16,7 +16,16 @@ PACKAGE = ROOT / "probtrans_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
 RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 ROOMS = ("models", "data", "trees")
-RECIPE = {"recipe", "recipe_base", "recipe_model", "recipe_yaml", "recipe_source", "recipe_reference"}
+RECIPE = {
+    "recipe",
+    "recipe_base",
+    "recipe_data",
+    "recipe_model",
+    "recipe_yaml",
+    "recipe_source",
+    "recipe_reference",
+    "recipe_task",
+}
 FOUNDATION = {"__init__", "errors", "console", *RECIPE}
 VERBS = {"prepare", "engine", "evaluate", "parse", "export", "runs"}
 

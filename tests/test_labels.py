@@ -184,7 +184,7 @@ def test_counts_and_associations_are_what_plain_loops_give() -> None:
     sentences = [
         Sentence(
             [f"w{generator.integers(6)}" for _ in range(n)],
-            None if number % 3 == 0 else ["_" if generator.random() < 0.2 else "NX"[i % 2] for i in range(n)],
+            {} if number % 3 == 0 else {"upos": ["_" if generator.random() < 0.2 else "NX"[i % 2] for i in range(n)]},
         )
         for number, n in enumerate(lengths)
     ]
@@ -206,7 +206,7 @@ def test_counts_and_associations_are_what_plain_loops_give() -> None:
         pairs = [
             (text, q)
             for sentence, rows in zip(sentences, given, strict=True)
-            for text, q in zip((sentence.words if column == "words" else sentence.upos) or (), rows, strict=False)
+            for text, q in zip({"words": sentence.words, **sentence.tags}.get(column, ()), rows, strict=False)
             if column != "xpos" and text != "_"
         ]
         names = list(types.columns[column].names)
@@ -271,7 +271,7 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     assert [entry["count"] for entry in found["labels"]] == sorted((e["count"] for e in found["labels"]), reverse=True)
     assert sum(entry["count"] for entry in found["labels"]) == pytest.approx(corpus.words.sum(), abs=0.01)
     sentences = list(read_corpus(Path("test.conllu"), "auto"))
-    tokens = [(w, t) for s in sentences for w, t in zip(s.words, s.upos or (), strict=True)]
+    tokens = [(w, t) for s in sentences for w, t in zip(s.words, s.tags.get("upos", ()), strict=True)]
     label_of = {word: model.vocabulary.encode([word])[0][0] % 8 for word, _ in tokens}
     for entry in found["labels"]:
         mine = [(word, tag) for word, tag in tokens if label_of[word] == entry["label"]]

@@ -13,7 +13,7 @@ import pytest
 
 from probtrans_cli.data.readers import find, find_sources, format_of, open_lines, read_corpus, read_text
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe import Data
+from probtrans_cli.recipe_data import Data
 
 
 def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:

@@ -302,7 +302,8 @@ def test_wrong_values(line: str, message: str) -> None:
 
 def test_missing_keys_have_the_position_of_their_section() -> None:
     assert refused("# x\nname: a\ndata:\n  dev: x\n") == [
-        "r.yaml:2:1: task: this key is missing; it takes a section with `kind:` `mlm` or `tagging`",
+        "r.yaml:2:1: task: this key is missing; it takes a section with `kind:` `mlm`, `tagging`, "
+        "`ner`, `classification` or `cogs`",
         "r.yaml:4:3: data.train: this key is missing; it takes text or a list of text",
     ]
 
@@ -375,7 +376,9 @@ def test_a_section_without_a_kind_is_of_the_kind_that_leaving_it_out_means() -> 
     assert read(SMALL + "model: {labels: 8}\n", "model.kind=transformer").model == Transformer(kind="transformer")
     assert read(SMALL, "model={labels: 8}", "model.channels=2").model == ProbabilisticTransformer(labels=8, channels=2)
     no_default = SMALL.replace("kind: mlm", "mask_rate: 0.2")
-    assert refused(no_default) == ["r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`"]
+    assert refused(no_default) == [
+        "r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`, `ner`, `classification`, `cogs`"
+    ]
 
 
 def test_overrides_make_missing_sections_of_the_default_kind() -> None:

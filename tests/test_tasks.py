@@ -18,9 +18,10 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.heads import Features, Network
-from probtrans_cli.recipe import MaskedLanguageModel, SubwordVocabulary, Tagging, WordVocabulary
-from probtrans_cli.tasks.base import Evaluation
+from probtrans_cli.models.heads import Features, Network, linear
+from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe_task import MaskedLanguageModel, Tagging
+from probtrans_cli.tasks.base import Evaluation, dropped_words
 from probtrans_cli.tasks.mlm import EVALUATION_SEED, MaskedLanguageModelling
 from probtrans_cli.tasks.tagging import WordTagging
 
@@ -33,13 +34,12 @@ class Corpus:
     def __init__(self) -> None:
         train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
         dev = list(read_conllu(iter(sentences("dev", 20).splitlines()), "dev"))
-        assert dev[0].upos is not None
-        dev[0].upos[1] = "X"
+        dev[0].tags["upos"][1] = "X"
         self.vocabulary = build_vocabulary(WordVocabulary(min_count=3), (one.words for one in train))
         assert isinstance(self.vocabulary, Words)
         self.labels = {
-            "upos": sorted({tag for one in train for tag in one.upos or ()}),
-            "xpos": sorted({tag for one in train for tag in one.xpos or ()}),
+            "upos": sorted({tag for one in train for tag in one.tags["upos"]}),
+            "xpos": sorted({tag for one in train for tag in one.tags["xpos"]}),
         }
         self.train = Split.encode(train, self.vocabulary, self.labels)
         self.dev = Split.encode(dev, self.vocabulary, self.labels)
@@ -47,7 +47,7 @@ class Corpus:
     def network(self, outputs: int) -> Network:
         torch.manual_seed(5)
         section = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, "decomposition": {"kind": "none"}}
-        network = Network(self.vocabulary.size, models.build(section), outputs).eval()
+        network = Network(self.vocabulary.size, models.build(section), linear(outputs)).eval()
         with torch.no_grad():
             network.output.weight.mul_(4.0)
         return network
@@ -247,7 +247,7 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus) -> None:
     indices = np.arange(len(split))
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
-    dropped = tagging(corpus, word_dropout=2.0)._dropped(split, indices, ids)
+    dropped = dropped_words(split, indices, ids, 2.0)
     torch.manual_seed(0)
     frequency = split.padded("frequency", indices, 0)
     words = torch.rand(frequency.shape) * (2.0 + torch.from_numpy(frequency)) < 2.0

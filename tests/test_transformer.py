@@ -17,7 +17,7 @@ from torch.nn import functional
 from probtrans_cli.__main__ import run
 from probtrans_cli.errors import DataError
 from probtrans_cli.models import build
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.heads import Network, linear
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_base import InconsistentError
 from probtrans_cli.recipe_model import Transformer
@@ -316,7 +316,7 @@ def test_parameter_counts_of_cogs(share: bool, expected: int) -> None:
 def test_parameter_counts_are_those_of_bert(vocabulary: int, layers: int, width: int, expected: int) -> None:
     section = {"width": width, "inner": 4 * width, "heads": width // 64, "layers": layers}
     with torch.device("meta"):
-        network = Network(vocabulary, build({"kind": "transformer", "preset": "bert", **section}), 2)
+        network = Network(vocabulary, build({"kind": "transformer", "preset": "bert", **section}), linear(2))
     assert count(network.unary) + count(network.encoder) == expected
 
 
@@ -329,7 +329,7 @@ def test_a_preset_gives_way_to_what_is_written() -> None:
 def test_the_start_of_bert() -> None:
     torch.manual_seed(0)
     model = build({"kind": "transformer", "preset": "bert", "width": 64, "heads": 4, "inner": 256, "layers": 2})
-    network = Network(500, model, 2)
+    network = Network(500, model, linear(2))
     for key, parameter in [*model.named_parameters(), ("unary", network.unary.weight[1:])]:
         if "norm" in key or "bias" in key:
             assert set(parameter.detach().flatten().tolist()) == {0.0 if "bias" in key else 1.0}, key

@@ -125,8 +125,7 @@ class _Block:
         self.name = name
         self.first = first  # line number of the block's first line
         self.words: list[str] = []
-        self.upos: list[str] = []
-        self.xpos: list[str] = []
+        self.tags: dict[str, list[str]] = {"upos": [], "xpos": []}
         self.heads: list[int | None] = []
         self.rows: list[int] = []
         self.range_row = 0  # line and last word of the latest multiword token
@@ -148,8 +147,7 @@ class _Block:
         heads = [head for head in self.heads if head is not None]
         return Sentence(
             words=self.words,
-            upos=self.upos if any(tag != "_" for tag in self.upos) else None,
-            xpos=self.xpos if any(tag != "_" for tag in self.xpos) else None,
+            tags={column: tags for column, tags in self.tags.items() if any(tag != "_" for tag in tags)},
             heads=heads if len(heads) == len(self.words) else None,
             lines=block,
             rows=self.rows,
@@ -200,8 +198,8 @@ class _Block:
 
     def add_word(self, row: int, columns: list[str]) -> None:
         self.words.append(columns[_FORM])
-        self.upos.append(columns[_UPOS])
-        self.xpos.append(columns[_XPOS])
+        self.tags["upos"].append(columns[_UPOS])
+        self.tags["xpos"].append(columns[_XPOS])
         self.rows.append(row)
         self.range_is_open = False
         self.empty_nodes = 0

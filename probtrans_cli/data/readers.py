@@ -14,14 +14,28 @@ from dataclasses import dataclass, field
 from pathlib import Path
 from typing import IO, Literal
 
+from probtrans_cli.data.annotated import read_semantic, read_tagged
 from probtrans_cli.data.conllu import read_conllu
+from probtrans_cli.data.labelled import read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe import Data
+from probtrans_cli.recipe_data import Data
 
-Format = Literal["auto", "conllu", "text"]
+Format = Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs"]
 EMBEDDED = "embedded:"
 SPLITS = ("train", "dev", "test")
+OPTIONS = ("columns", "table", "jsonl")  # sections of `data` that say what stands where
+# The columns of labels that a format may have.
+_TAGS = ("upos", "xpos")
+COLUMNS: dict[Format, tuple[str, ...]] = {
+    "auto": _TAGS,
+    "conllu": _TAGS,
+    "text": _TAGS,
+    "columns": ("tag",),
+    "table": ("label",),
+    "jsonl": ("label",),
+    "cogs": ("role", "category", "noun_type", "verb_name", "offset", "position", "case"),
+}
 _CONLLU_ENDINGS = (".conllu", ".conllu.gz", ".conllup", ".conllup.gz")
 # White space between tokens. No-break spaces do not break: corpora use them inside a token ("4 1/2").
 _BETWEEN_TOKENS = re.compile("[^\\S\u00a0\u2007\u202f]+")
@@ -76,21 +90,36 @@ def read_text(lines: Iterable[str], name: str, *, keep_empty: bool = False) -> I
             yield Sentence(words=words, where=f"{name}:{number}")
 
 
-def format_of(path: str | Path, format: Format = "auto") -> Literal["conllu", "text"]:
+def format_of(path: str | Path, format: Format = "auto") -> Format:
     """Resolve `auto` by the file name; standard input is text."""
     if format != "auto":
         return format
     return "conllu" if str(path).lower().endswith(_CONLLU_ENDINGS) else "text"
 
 
-def read_corpus(path: str | Path, format: Format = "auto", *, lines: Iterable[str] | None = None) -> Iterator[Sentence]:
+def read_corpus(
+    path: str | Path, format: Format = "auto", *, data: Data | None = None, lines: Iterable[str] | None = None
+) -> Iterator[Sentence]:
     """Yield the sentences of a file (`-` is standard input) in its format; ``lines`` replaces its content.
 
+    ``data`` has the options of formats that have some.
+
     Raises:
-        DataError: see :func:`open_lines` and :func:`~probtrans_cli.data.conllu.read_conllu`.
+        DataError: see :func:`open_lines` and the readers.
     """
-    reader = read_conllu if format_of(path, format) == "conllu" else read_text
-    return reader(open_lines(path) if lines is None else lines, display_name(path))
+    given, name = open_lines(path) if lines is None else lines, display_name(path)
+    match format_of(path, format), data:
+        case "conllu", _:
+            return read_conllu(given, name)
+        case "columns", Data(columns=columns):
+            return read_tagged(given, name, columns)
+        case "table", Data(table=table):
+            return read_table(given, name, table)
+        case "jsonl", Data(jsonl=keys):
+            return read_jsonl(given, name, keys)
+        case "cogs", _:
+            return read_semantic(given, name)
+    return read_text(given, name)
 
 
 def find(path: str) -> Path:
@@ -168,7 +197,7 @@ class Source:
             DataError: the file is malformed, or holds no sentence.
         """
         count = 0
-        for sentence in read_corpus(self.path, data.format, lines=self.lines):
+        for sentence in read_corpus(self.path, data.format, data=data, lines=self.lines):
             if sentence.words:
                 count += 1
                 yield sentence

@@ -2,24 +2,29 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 
 
 @dataclass(slots=True)
 class Sentence:
-    """The words of a sentence and, where the source has them, its tags, its tree and its raw lines.
+    """The words of a sentence and what its source says about them.
 
-    ``n`` is the number of words; ``words``, ``upos``, ``xpos``, ``heads`` and ``rows`` have that length.
+    ``n`` is the number of words; ``words``, every column of ``tags``, ``heads``, ``parents`` and ``rows`` have that
+    length.
     """
 
     words: list[str]
     """Syntactic words (the FORM column), without multiword tokens and empty nodes."""
-    upos: list[str] | None = None
-    """Universal part-of-speech tags; None when the whole column is `_` or the source is plain text."""
-    xpos: list[str] | None = None
-    """Language-specific tags; None when the whole column is `_` or the source is plain text."""
+    tags: dict[str, list[str]] = field(default_factory=dict)
+    """Labels of the words by column (`upos`, `xpos`, `tag`, ...); a column that is `_` throughout is not there."""
+    labels: dict[str, str] = field(default_factory=dict)
+    """Labels of the whole sentence by column."""
     heads: list[int] | None = None
     """Head of every word: 0 for the root, otherwise 1..n; None when any HEAD is `_`."""
+    parents: list[int] | None = None
+    """Position of every word's parent in a semantic graph, from 0; -1 = it has none."""
+    form: str | None = None
+    """Its logical form."""
     lines: list[str] | None = None
     """Source lines of a CoNLL-U block without line ends: comments, words, multiword tokens, empty nodes."""
     rows: list[int] | None = None

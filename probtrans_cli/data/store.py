@@ -4,11 +4,15 @@ column     one value per  type   content
 ids        token          int32  vocabulary ids
 first      word           int32  position of the word's first token (subwords only; otherwise it is 0..n-1)
 frequency  word           int32  count of the word in the training file
-upos xpos  word           int16  label ids; -1 = no label, or one that the training file does not have
 heads      word           int16  0 = root, 1..n; -1 = the sentence has no tree
+parents    word           int16  position of the word's parent, from 0; -1 = none, -2 = the sentence has no graph
 punct      word           bool   UPOS is PUNCT or SYM
 widths     word           int16  number of the word's features (vocabularies with features only)
 features   feature        int32  feature rows of all words, one word after the other (vocabularies with features only)
+spelling   byte           uint8  the words as they are written, joined by spaces (where there is a form)
+form       byte           uint8  the sentence's logical form
+any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
+           a sentence            -1 = no label, or one that the training file does not have
 
 A column that the source does not have is not there.
 """
@@ -36,20 +40,23 @@ _TYPES: dict[str, tuple[str, Any]] = {
     "ids": ("i", pa.int32()),
     "first": ("i", pa.int32()),
     "frequency": ("i", pa.int32()),
-    "upos": ("h", pa.int16()),
-    "xpos": ("h", pa.int16()),
     "heads": ("h", pa.int16()),
+    "parents": ("h", pa.int16()),
     "punct": ("b", pa.bool_()),
     "widths": ("h", pa.int16()),
     "features": ("i", pa.int32()),
+    "spelling": ("B", pa.uint8()),
+    "form": ("B", pa.uint8()),
 }
-_MISSING = {"upos": -1, "xpos": -1, "heads": -1, "punct": 0}
+_BYTES = ("spelling", "form")
+_OF_LABELS = ("h", pa.int16())
+_MISSING = {"punct": 0, "parents": -2}  # -1 in all other columns
 _PUNCTUATION = ("PUNCT", "SYM")
 _LARGE = 2**31 - 1  # values that 32-bit offsets can address
 
 
 def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> pa.Table:
-    """Encode sentences; ``labels`` gives the labels of `upos` and `xpos`, whose index is the label id.
+    """Encode sentences; ``labels`` gives the labels of every column, whose index is the label id.
 
     Raises:
         DataError: a sentence is too long for its tree to be stored.
@@ -83,18 +90,24 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
         of_words = [vocabulary.features.rows(word) for word in sentence.words]
         row["widths"] = [len(rows) for rows in of_words]
         row["features"] = list(chain.from_iterable(of_words))
-    for column, tags in (("upos", sentence.upos), ("xpos", sentence.xpos)):
-        known = ids.get(column, {})
-        row[column] = None if tags is None else [known.get(tag, -1) for tag in tags]
-    row["punct"] = None if sentence.upos is None else [tag in _PUNCTUATION for tag in sentence.upos]
+    for column, known in ids.items():
+        if column in sentence.labels:
+            row[column] = [known.get(sentence.labels[column], -1)]
+        else:
+            tags = sentence.tags.get(column)
+            row[column] = None if tags is None else [known.get(tag, -1) for tag in tags]
+    upos = sentence.tags.get("upos")
+    row["punct"] = None if upos is None else [tag in _PUNCTUATION for tag in upos]
+    row["parents"] = sentence.parents
+    row["spelling"] = None if sentence.form is None else " ".join(sentence.words).encode()
+    row["form"] = None if sentence.form is None else sentence.form.encode()
     return row
 
 
 def table_of_rows(rows: Iterable[Row]) -> pa.Table:
     """Build the table of a split from one mapping ``column -> values`` per sentence.
 
-    A value of None in ``upos``, ``xpos``, ``heads`` or ``punct`` stands for a sentence without that column; a column
-    that no sentence has is left out.
+    A value of None stands for a sentence without that column; a column that no sentence has is left out.
 
     Raises:
         OverflowError: a value does not fit its column.
@@ -106,16 +119,16 @@ def table_of_rows(rows: Iterable[Row]) -> pa.Table:
         words = len(row["frequency"] or ())
         for name, given in row.items():
             if name not in values:
-                values[name] = array(_TYPES[name][0])
+                values[name] = array(_TYPES.get(name, _OF_LABELS)[0])
                 lengths[name] = array("q")
             if given is None:
-                given = [_MISSING[name]] * words  # noqa: PLW2901
+                given = [] if name in _BYTES else [_MISSING.get(name, -1)] * words  # noqa: PLW2901
             else:
                 present.add(name)
             values[name].extend(given)
             lengths[name].append(len(given))
-    columns = {name: _list_column(name, values[name], lengths[name]) for name in _TYPES if name in present}
-    return pa.table(columns)
+    names = sorted(present, key=[*_TYPES, *values].index)
+    return pa.table({name: _list_column(name, values[name], lengths[name]) for name in names})
 
 
 def _list_column(name: str, values: array[int], lengths: array[int]) -> Any:
@@ -126,7 +139,7 @@ def _list_column(name: str, values: array[int], lengths: array[int]) -> Any:
     large = offsets[-1] > _LARGE
     kind = pa.LargeListArray if large else pa.ListArray
     offset_type = pa.int64() if large else pa.int32()
-    return kind.from_arrays(pa.array(offsets, offset_type), pa.array(flat, _TYPES[name][1]))
+    return kind.from_arrays(pa.array(offsets, offset_type), pa.array(flat, _TYPES.get(name, _OF_LABELS)[1]))
 
 
 def write_split(path: Path, table: pa.Table) -> None:

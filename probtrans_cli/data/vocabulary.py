@@ -16,7 +16,7 @@ from typing import Any, ClassVar, Protocol
 
 from probtrans_cli.data.features import HashedFeatures
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe import SubwordVocabulary, WordFeatures, WordVocabulary
+from probtrans_cli.recipe_data import SubwordVocabulary, WordFeatures, WordVocabulary
 
 PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")

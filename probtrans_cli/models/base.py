@@ -13,7 +13,8 @@ from torch import Tensor, nn
 class Encoded:
     """The result of an encoder for a batch of padded sentences.
 
-    ``states [b, n, d]``: one vector a word, zero on padding. ``sentence [b, s]``: one vector a sentence, or None.
+    ``states [b, n, d]``: one vector a word, zero on padding. ``sentence [b, s]``: one vector a sentence, or None where
+    the encoder has none of its own (root, pooler).
     ``arcs [b, t, c, i, j]``: probability, after iteration ``t`` and in channel ``c``, that the head of word ``i`` is
     column ``j`` (the ``n`` words first, then root and global features where the model has them); None unless asked for.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
@@ -33,6 +34,11 @@ class Encoder(nn.Module, ABC):
     @abstractmethod
     def width(self) -> int:
         """d: the size of what goes in for a word, and of its representation."""
+
+    @property
+    def sentence_width(self) -> int:
+        """s: the size of a sentence's representation."""
+        return self.width
 
     @property
     def longest(self) -> int | None:

@@ -14,7 +14,9 @@ M_i      states      [m, d]   all that the sentence says about the label of word
 
 from __future__ import annotations
 
-from typing import NamedTuple
+from collections.abc import Callable
+from dataclasses import replace
+from typing import Literal, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -92,13 +94,33 @@ class TiedLinear(nn.Module):
         return functional.linear(states, table, self.bias)
 
 
+Output = Callable[[Encoder], nn.Module]
+Sentence = Literal["root", "cls", "mean"]
+
+
+def linear(outputs: int) -> Output:
+    """Scores of words by one linear layer."""
+    return lambda encoder: nn.Linear(encoder.width, outputs)
+
+
+def tied(words: int) -> Output:
+    """Scores of words by the unary scores: :class:`TiedOutput`, or :class:`TiedLinear` of a transformer."""
+
+    def output(encoder: Encoder) -> nn.Module:
+        if isinstance(encoder, ProbabilisticEncoder):
+            return TiedOutput(words, probabilities=encoder.section.output == "probabilities")
+        return TiedLinear(words)
+
+    return output
+
+
 class Network(nn.Module):
     """Unary scores (``S``; its padding row zero), encoder, output layer.
 
-    ``feature_rows``: rows of ``R``, 0 = words have no features. ``tied``: the output is :class:`TiedOutput`, or
-    :class:`TiedLinear` of a transformer, instead of a linear layer of ``outputs`` scores; ``entries`` then has the
-    features of the vocabulary's own entries. ``S`` is standard normal where :class:`TiedOutput` reads it, otherwise as
-    the encoder has it.
+    ``output`` makes the output layer for the encoder. ``feature_rows``: rows of ``R``, 0 = words have no features;
+    ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
+    where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``sentence``: what represents a sentence: the
+    encoder's root, a word `<cls>` in front of every sentence, which nobody else sees, or the mean of the words.
     """
 
     entry_rows: Tensor | None
@@ -108,26 +130,27 @@ class Network(nn.Module):
         self,
         vocabulary: int,
         encoder: Encoder,
-        outputs: int,
+        output: Output,
         *,
         feature_rows: int = 0,
-        tied: bool = False,
         entries: Features | None = None,
+        sentence: Sentence | None = None,
     ) -> None:
         super().__init__()
         self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=PADDING)
         self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
-        self.output: nn.Linear | TiedOutput | TiedLinear
-        if tied and isinstance(encoder, ProbabilisticEncoder):
+        encoder.start_words(self.unary.weight)
+        self.output = output(encoder)
+        if isinstance(self.output, TiedOutput):
             # Labels that are nearly alike tell nothing of a word, and training would take long to part them.
             nn.init.normal_(self.unary.weight)
-            self.output = TiedOutput(vocabulary, probabilities=encoder.section.output == "probabilities")
-        else:
-            encoder.start_words(self.unary.weight)
-            self.output = TiedLinear(vocabulary) if tied else nn.Linear(encoder.width, outputs)
         with torch.no_grad():
             self.unary.weight[PADDING].zero_()
+        self.sentence = sentence
+        self.start = nn.Parameter(torch.empty(1, encoder.width)) if sentence == "cls" else None
+        if self.start is not None:
+            encoder.start_words(self.start)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
@@ -152,8 +175,43 @@ class Network(nn.Module):
 
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """
-        encoded: Encoded = self.encoder(self.potentials(ids, features), mask, arcs=arcs, at=at)
+        unary = self.potentials(ids, features)
+        if self.start is not None:
+            return self._behind_start(unary, mask, arcs, at)
+        encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=at)
+        if self.sentence == "mean":
+            number = mask.sum(1, keepdim=True).clamp(min=1)
+            return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
         return encoded
+
+    def _behind_start(self, unary: Tensor, mask: Tensor, arcs: bool, at: Tensor | None) -> Encoded:
+        """The same behind `<cls>`; attention to it is an arc to the root."""
+        assert self.start is not None, "asked where there is one"
+        b, n = mask.shape
+        here = mask.new_ones(b, 1)
+        unary = torch.cat([self.start.expand(b, 1, -1).to(unary.dtype), unary], dim=1)
+        at = None if at is None else torch.cat([here, at], dim=1)
+        found: Encoded = self.encoder(unary, torch.cat([here, mask], dim=1), arcs=arcs, at=at)
+        sentence = found.states[:, 0] if found.sentence is None else found.sentence
+        marginals = found.arcs
+        if marginals is not None:
+            to_words, to_others = marginals[..., 1:, 1 : n + 1], marginals[..., 1:, n + 1 :]
+            marginals = torch.cat([to_words, marginals[..., 1:, :1], to_others], dim=-1)
+        return Encoded(found.states[:, 1:], sentence, marginals)
+
+    def classify(
+        self, ids: Int[Tensor, "b n"], mask: Bool[Tensor, "b n"], features: Features | None = None
+    ) -> Float[Tensor, "b o"]:
+        """Output scores of every sentence."""
+        at = None if self.sentence == "mean" else torch.zeros_like(mask)
+        scores: Tensor = self.output(self.encode(ids, mask, features, at=at).sentence)
+        return scores
+
+    @property
+    def longest(self) -> int | None:
+        """The number of words of the longest sentence that it can read; None = any."""
+        limit = self.encoder.longest
+        return limit if limit is None or self.start is None else limit - 1
 
     def forward(
         self,
@@ -170,7 +228,7 @@ class Network(nn.Module):
     @property
     def tied(self) -> bool:
         """Whether words are scored by the unary scores themselves."""
-        return not isinstance(self.output, nn.Linear)
+        return isinstance(self.output, TiedOutput | TiedLinear)
 
     def _table(self) -> Float[Tensor, "v d"]:
         """``S_w(a)`` of every entry of the vocabulary."""
@@ -181,4 +239,5 @@ class Network(nn.Module):
 
     def parameter_counts(self) -> dict[str, int]:
         """Number of parameters of the parts."""
-        return {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}
+        counts = {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}
+        return counts if self.start is None else counts | {"start": self.start.numel()}

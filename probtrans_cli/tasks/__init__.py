@@ -2,19 +2,29 @@
 
 from __future__ import annotations
 
+from typing import Any
+
 from probtrans_cli.data.vocabulary import Vocabulary
-from probtrans_cli.recipe import MaskedLanguageModel, Tagging
+from probtrans_cli.recipe_task import Task as TaskSection
 from probtrans_cli.tasks.base import Task
+from probtrans_cli.tasks.classification import SentenceClassification
+from probtrans_cli.tasks.entities import NamedEntities
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
 
 __all__ = ["TASKS", "Task", "build"]
 
-TASKS = {"mlm": MaskedLanguageModelling, "tagging": WordTagging}
+TASKS: dict[str, Any] = {
+    "mlm": MaskedLanguageModelling,
+    "tagging": WordTagging,
+    "ner": NamedEntities,
+    "classification": SentenceClassification,
+    "cogs": SemanticLabels,
+}
 
 
-def build(section: MaskedLanguageModel | Tagging, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> Task:
+def build(section: TaskSection, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> Task:
     """The task that a recipe's ``task`` section describes."""
-    if isinstance(section, MaskedLanguageModel):
-        return MaskedLanguageModelling(section, vocabulary, labels)
-    return WordTagging(section, vocabulary, labels)
+    task: Task = TASKS[section.kind](section, vocabulary, labels)
+    return task

@@ -5,15 +5,17 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Iterator
 from itertools import chain
-from typing import ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import SPECIALS, Vocabulary
-from probtrans_cli.models.heads import Features, Network
+from probtrans_cli.data.vocabulary import PAD, SPECIALS, UNKNOWN, Vocabulary
+from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.heads import Features, Network, Sentence
+from probtrans_cli.recipe_model import Model
 
 
 class Loss(NamedTuple):
@@ -51,6 +53,15 @@ class Task(ABC):
         """Whether the outputs are the vocabulary, scored by the unary scores."""
         return False
 
+    def output(self, encoder: Encoder) -> nn.Module:
+        """The output layer: from words' states to scores, one linear layer unless a task has its own."""
+        return nn.Linear(encoder.width, self.outputs)
+
+    def representation(self, model: Model) -> Sentence | None:
+        """What represents a sentence, for tasks that ask, given the recipe's ``model`` section."""
+        del model
+        return None
+
     def start(self, network: Network, split: Split) -> None:
         """Set what fresh weights take from the training corpus before the first update; most tasks take nothing."""
         del network, split
@@ -60,8 +71,44 @@ class Task(ABC):
         """Training loss of the sentences ``indices``; random choices come from torch's default CPU generator."""
 
     @abstractmethod
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
+    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """Scores on a whole split; ``final``: with all the care that a reported figure needs, else quickly."""
+
+
+def word_scores(network: Network, split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Tensor:
+    """Output scores ``[words, o]`` at the words where ``at [b, w]`` is True, read at the word's first piece."""
+    where = at_pieces(split, indices, ids, at)
+    scores: Tensor = network(ids, ids != PAD, where, features(split, indices, ids.device))
+    return scores
+
+
+def at_pieces(split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Tensor:
+    """The positions ``[b, n]`` of the first pieces of the words where ``at [b, w]`` is True."""
+    if not split.has("first"):
+        return at
+    first = tensor(split.padded("first", indices, 0), ids.device)
+    sentences, _ = at.nonzero(as_tuple=True)
+    where = torch.zeros_like(ids, dtype=torch.bool)
+    where[sentences, first[at]] = True
+    return where
+
+
+def without_some_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float) -> Tensor:
+    """``ids [b, n]`` after word dropout: `<unk>` with probability ``alpha / (alpha + f)``, f the word's frequency."""
+    if alpha == 0.0:
+        return ids
+    return ids.masked_fill(dropped_words(split, indices, ids, alpha) & (ids != PAD), UNKNOWN)
+
+
+def dropped_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float) -> Tensor:
+    """Which of ``ids [b, n]`` word dropout replaces: True with probability ``alpha / (alpha + f)``, for whole words."""
+    frequency = tensor(split.padded("frequency", indices, 0), ids.device)
+    drop = torch.rand(frequency.shape).to(ids.device) * (alpha + frequency) < alpha
+    if not split.has("first"):
+        return drop
+    first = tensor(split.padded("first", indices, ids.shape[1]), ids.device)  # behind the end: no piece's word
+    pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
+    return drop.gather(1, torch.searchsorted(first, pieces, right=True) - 1)
 
 
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:

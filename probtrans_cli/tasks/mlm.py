@@ -6,14 +6,15 @@ import math
 
 import numpy as np
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.heads import Features, Network, TiedOutput
-from probtrans_cli.recipe import MaskedLanguageModel
+from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.heads import Features, Network, TiedOutput, tied
+from probtrans_cli.recipe_task import MaskedLanguageModel
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
@@ -42,6 +43,10 @@ class MaskedLanguageModelling(Task):
     def tied(self) -> bool:
         """Whether the recipe wants the output layer tied to the unary scores."""
         return self.section.output == "tied"
+
+    def output(self, encoder: Encoder) -> nn.Module:
+        """A linear layer, or the unary scores."""
+        return tied(self.size)(encoder) if self.tied else super().output(encoder)
 
     @torch.no_grad()
     def start(self, network: Network, split: Split) -> None:

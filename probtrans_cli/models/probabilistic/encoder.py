@@ -55,6 +55,11 @@ class ProbabilisticEncoder(Encoder):
         """d, the number of labels."""
         return self.section.labels
 
+    @property
+    def sentence_width(self) -> int:
+        """d_root, the number of the root's labels."""
+        return self.width if self.root is None else self.root.size
+
     def forward(
         self,
         unary: Float[Tensor, "b n d"],

@@ -1,0 +1,87 @@
+"""Sentences of corpora that are annotated in their own ways: column files with tags or entities, and COGS."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from probtrans_cli.data.cogs import Example, read_cogs, read_seqtag
+from probtrans_cli.data.columns import read_columns
+from probtrans_cli.data.entities import Scheme, convert, detect
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import Columns
+
+NONE = "none"  # how the labels of COGS call the absence of one
+CASES = (
+    "in_distribution", "primitive", "active_to_passive", "cp_recursion",
+    "do_dative_to_pp_dative", "obj_omitted_transitive_to_transitive", "obj_pp_to_subj_pp", "obj_to_subj_common",
+    "obj_to_subj_proper", "only_seen_as_transitive_subj_as_unacc_subj",
+    "only_seen_as_unacc_subj_as_obj_omitted_transitive_subj", "only_seen_as_unacc_subj_as_unerg_subj",
+    "passive_to_active", "pp_dative_to_do_dative", "pp_recursion", "prim_to_inf_arg", "prim_to_obj_common",
+    "prim_to_obj_proper", "prim_to_subj_common", "prim_to_subj_proper", "subj_to_obj_common", "subj_to_obj_proper",
+    "unacc_to_transitive",
+)  # fmt: skip
+"""Kinds of examples of COGS that are reported, the 21 of generalisation among them."""
+
+
+def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[Sentence]:
+    """Yield the sentences of a column file with their tags, which mark entities if the section says so.
+
+    Raises:
+        DataError: a line is malformed, or the tags do not fit their scheme; the message names the line.
+    """
+    found = read_columns(lines, name, word=columns.word, tag=columns.tag, separator=columns.separator)
+    if columns.entities is None:
+        for words, tags, where in found:
+            yield Sentence(words=words, tags={"tag": tags}, where=where)
+        return
+    every = list(found)  # the scheme shows in the whole corpus alone
+    scheme: Scheme = _detected((tags for _, tags, _ in every), name) if columns.scheme == "auto" else columns.scheme
+    for words, tags, where in every:
+        try:
+            converted = convert(tags, scheme, columns.entities)
+        except ValueError as error:
+            hint = f"the tags are read as {scheme}: mend them, or set data.columns.scheme"
+            raise DataError(f"{where}: {error}", hint=hint) from None
+        yield Sentence(words=words, tags={"tag": converted}, where=where)
+
+
+def _detected(tags: Iterable[list[str]], name: str) -> Scheme:
+    try:
+        return detect(tags)
+    except ValueError as error:
+        hint = "mend the tags, or say with data.columns.tag which column has them"
+        raise DataError(f"{name}: the tags mark entities in none of the schemes: {error}", hint=hint) from None
+
+
+def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:
+    """Yield the sentences of COGS with five labels a word: from its own files, or from JSON lines of labels.
+
+    Raises:
+        DataError: a line is malformed; the message names it.
+    """
+    given = iter(lines)
+    for first in given:
+        read = read_seqtag if first.lstrip().startswith("{") else read_cogs
+        yield from map(_labelled, read(chain([first], given), name))
+
+
+def _labelled(example: Example) -> Sentence:
+    labels = example.analysis
+    columns = {
+        "role": labels.role,
+        "category": labels.category,
+        "noun_type": labels.noun_type,
+        "verb_name": labels.verb_name,
+        "offset": [f"{parent - i:+d}" if parent >= 0 else "" for i, parent in enumerate(labels.parents)],
+        "position": [str(parent) if parent >= 0 else "" for parent in labels.parents],
+    }
+    return Sentence(
+        words=list(example.words),
+        tags={name: [value or NONE for value in values] for name, values in columns.items()},
+        labels={"case": example.distribution},
+        parents=list(labels.parents),
+        form=example.form,
+        where=example.where,
+    )

@@ -1,0 +1,116 @@
+"""The ``data`` section of a recipe: corpora, what stands where in their files, and the vocabulary. Imports no torch."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+from pydantic import Field
+
+from probtrans_cli.recipe_base import File, Files, NonNegativeInt, PositiveInt, Section
+
+
+class WordFeatures(Section):
+    """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
+
+    prefixes: Annotated[int, Field(ge=0, le=16)] = 4
+    """Prefixes of 1 up to so many characters, lower-cased; 0 = none."""
+    suffixes: Annotated[int, Field(ge=0, le=16)] = 4
+    """Suffixes of 1 up to so many characters, lower-cased; 0 = none."""
+    ngrams: Annotated[int, Field(ge=0, le=16)] = 0
+    """All strings of so many characters within the lower-cased word, its ends marked; 0 = none."""
+    shape: bool = True
+    """The pattern of capitals, digits and punctuation: Ms -> Xx, U.S. -> X.X., mid-1990s -> x-dx."""
+    rows: PositiveInt = 32768
+    """Rows of the table into which features are hashed."""
+
+
+class WordVocabulary(Section):
+    """Every word of the training file that is frequent enough; all others are `<unk>`."""
+
+    kind: Literal["words"] = "words"
+    min_count: PositiveInt = 1
+    """Words rarer than this in the training file are unknown."""
+    max_size: PositiveInt | None = None
+    """Keep at most this many words, the most frequent ones; null = all."""
+    lowercase: bool = False
+    """Lower-case words before look-up."""
+    digits: bool = False
+    """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
+    features: WordFeatures | None = None
+    """Features of the word as it is written (before `lowercase` and `digits`), so that unknown words are not all alike;
+    a word hidden by `task.kind: mlm` has none; null = no features."""
+
+
+class SubwordVocabulary(Section):
+    """Sentencepiece units, trained on the training file by `prepare`; the first piece represents the word."""
+
+    kind: Literal["sentencepiece"]
+    size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
+    """Number of pieces."""
+    algorithm: Literal["unigram", "bpe"] = "unigram"
+    """Segmentation algorithm of sentencepiece."""
+    lowercase: bool = False
+    """Lower-case words before segmentation."""
+
+
+class Columns(Section):
+    """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
+
+    word: int = 0
+    """Column of the word."""
+    tag: int = -1
+    """Column of the tag."""
+    separator: Annotated[str, Field(min_length=1)] | None = None
+    """What separates columns; null = tabs where there are any, else spaces."""
+    entities: Literal["iob2", "bioes"] | None = None
+    """The tags mark entities and are learned in this scheme, whichever the file uses; null = tags as they stand."""
+    scheme: Literal["auto", "iob1", "iob2", "bioes"] = "auto"
+    """How the file marks entities; auto: as all its tags are right in."""
+
+
+class Table(Section):
+    """A file of one sentence a line, already split into words at spaces. The labels are the column `label`."""
+
+    text: NonNegativeInt = 0
+    """Column of the sentence, from 0."""
+    label: NonNegativeInt = 1
+    """Column of the label, from 0."""
+    separator: Annotated[str, Field(min_length=1)] = "\t"
+    """What separates columns; the last of the two columns goes to the end of the line."""
+    header: bool = False
+    """Leave out the first line."""
+
+
+class Keys(Section):
+    """A file of one JSON object a line. The labels are the column `label`."""
+
+    text: str = "text"
+    """Key of the sentence: its words separated by spaces, or a list of words."""
+    label: str = "label"
+    """Key of the label: text, a whole number or a truth value."""
+
+
+class Data(Section):
+    """Where the sentences come from and what counts as a word."""
+
+    train: Files
+    """Training file or files. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
+    `data/`); `embedded:toy/train.conllu` names a corpus inside the package."""
+    dev: Files | None = None
+    """Development file or files: model selection and early stopping."""
+    test: Files | None = None
+    """Test file or files: read by `eval --split test` and at the end of `train` only."""
+    format: Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs"] = "auto"
+    """conllu; text: one sentence a line; columns: one word a line with its tag, blank lines between sentences; table:
+    one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels.
+    `auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is text."""
+    columns: Columns = Columns()
+    """What stands where in a file of `format: columns`."""
+    table: Table = Table()
+    """What stands where in a file of `format: table`."""
+    jsonl: Keys = Keys()
+    """What stands where in a file of `format: jsonl`."""
+    vocabulary: Annotated[WordVocabulary | SubwordVocabulary, Field(discriminator="kind")] = WordVocabulary()
+    """What the model reads: `kind: words` or `kind: sentencepiece`."""
+    prepared: File | None = None
+    """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""

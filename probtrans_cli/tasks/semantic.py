@@ -1,0 +1,185 @@
+"""COGS as five labels a word (Ontañón et al. 2022; Wu & Tu 2023, D.4), scored by whole sentences.
+
+    role, category, noun type, verb    a linear layer each on the word's representation x_i
+    parent, relative or absolute       one more: the distance to the parent, or its position; `none` is a label as well
+    parent by attention                P_i(j) ∝ exp( (A x_i) · (B x_j) / √d ),  j ≠ i, or none: with k_0 for B x_j
+
+The loss is the sum of the five cross entropies, its mean over words.
+"""
+
+from __future__ import annotations
+
+from collections import defaultdict
+from typing import Any
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.data.annotated import NONE
+from probtrans_cli.data.cogs import Analysis, logical_form
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.heads import Network
+from probtrans_cli.recipe_task import SemanticParsing
+from probtrans_cli.tasks.base import Evaluation, Loss, Task, at_pieces, features, tensor
+
+LABELS = ("role", "category", "noun_type", "verb_name")
+PARENTS = {"relative": "offset", "absolute": "position"}  # columns that say where the parent is
+PADDING, UNSEEN, OUTSIDE = -2, -1, -3
+_CASE = "case"
+
+
+class SemanticOutput(nn.Module):
+    """Scores of all labels of the words, and of their parents by attention."""
+
+    def __init__(self, width: int, labels: int, *, attention: bool) -> None:
+        super().__init__()
+        self.labels = nn.Linear(width, labels)
+        self.child = nn.Linear(width, width, bias=False) if attention else None
+        self.parent = nn.Linear(width, width, bias=False) if attention else None
+        self.none = nn.Parameter(torch.zeros(width)) if attention else None
+
+    def forward(self, states: Tensor) -> Tensor:
+        """``[m, o]`` from ``states [m, d]``."""
+        scores: Tensor = self.labels(states)
+        return scores
+
+    def parents(self, states: Tensor, mask: Tensor) -> Tensor:
+        """``[b, n, 1 + n]``: no parent, or which; padding and the word itself are none."""
+        assert self.child is not None and self.parent is not None and self.none is not None  # noqa: PT018
+        child, parent = self.child(states) * states.shape[-1] ** -0.5, self.parent(states)
+        itself = torch.eye(states.shape[1], dtype=torch.bool, device=states.device)
+        scores = (child @ parent.mT).masked_fill(itself | ~mask[:, None, :], -torch.inf)
+        return torch.cat([(child @ self.none)[..., None], scores], dim=-1)
+
+
+class SemanticLabels(Task):
+    """Loss: sum of five cross entropies. Score: share of sentences of which everything is right."""
+
+    metric = "exact"
+    larger_is_better = True
+
+    def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
+        self.attention = section.parent == "attention"
+        self.columns = [*LABELS, *([] if self.attention else [PARENTS[section.parent]])]
+        self.names = {column: labels[column] for column in self.columns}
+        self.cases = labels[_CASE]
+        self.pad = vocabulary.PAD
+
+    @property
+    def outputs(self) -> int:
+        """One score per label of each column."""
+        return sum(map(len, self.names.values()))
+
+    def output(self, encoder: Encoder) -> nn.Module:
+        """All labels by one product."""
+        return SemanticOutput(encoder.width, self.outputs, attention=self.attention)
+
+    def _scores(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> dict[str, Tensor]:
+        """Scores ``[words, labels]`` of every column, and with attention ``parents [words, 1 + w]``."""
+        ids = tensor(split.padded("ids", indices, self.pad), device)
+        words = tensor(split.padded("parents", indices, PADDING), device) != PADDING
+        where = at_pieces(split, indices, ids, words)
+        states = network.encode(ids, ids != self.pad, features(split, indices, device), at=where).states[where]
+        assert isinstance(network.output, SemanticOutput), "made by this task"
+        together = network.output(states).float().split([len(names) for names in self.names.values()], dim=-1)
+        scores = dict(zip(self.names, together, strict=True))
+        if self.attention:
+            padded = states.new_zeros(*words.shape, states.shape[-1]).masked_scatter(words[..., None], states)
+            scores["parents"] = network.output.parents(padded, words)[words].float()
+        return scores
+
+    def _gold(self, split: Split, indices: np.ndarray, device: torch.device) -> dict[str, Tensor]:
+        """Label ids ``[words]`` of every column; of ``parents`` 0 = none, 1 + the position."""
+        words = split.padded("parents", indices, PADDING)
+        real = words != PADDING
+        gold = {name: tensor(split.padded(name, indices, PADDING)[real], device) for name in self.columns}
+        return gold | ({"parents": tensor(words[real] + 1, device)} if self.attention else {})
+
+    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
+        """Training loss, summed over words and columns."""
+        gold = self._gold(split, indices, device)
+        scores = self._scores(network, split, indices, device)
+        losses = [functional.cross_entropy(scores[name], gold[name], reduction="sum") for name in gold]
+        return Loss(torch.stack(losses).sum(), torch.tensor(len(gold["role"]), device=device))
+
+    @torch.no_grad()
+    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+        """``exact``: all labels of the sentence are right; ``labels``: share of words; ``loss``; ``exact_COLUMN``.
+
+        Finally, where the corpus has logical forms: ``form``, the share of sentences whose form, rebuilt from the
+        labels, is the gold one; and ``cases``, ``exact`` for every kind of example.
+        """
+        total, words, words_right = 0.0, 0, 0
+        right: dict[str, list[float]] = defaultdict(list)
+        of_case: dict[str, list[bool]] = defaultdict(list)
+        for indices in how.over(split):
+            gold = self._gold(split, indices, how.device)
+            with how.autocast():
+                scores = self._scores(network, split, indices, how.device)
+            best = {name: scores[name].argmax(-1) for name in gold}
+            for name, wanted in gold.items():
+                total += float(functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNSEEN))
+            correct = {name: (best[name] == wanted).cpu().numpy() for name, wanted in gold.items()}
+            whole = np.logical_and.reduce(list(correct.values()))
+            words, words_right = words + len(whole), words_right + int(whole.sum())
+            starts = np.concatenate([[0], np.cumsum(split.words[indices])[:-1]])
+            for name, values in [*correct.items(), ("exact", whole)]:
+                right[name] += np.logical_and.reduceat(values, starts).tolist()
+            if final:
+                self._note_cases(split, indices, right["exact"][-len(indices) :], of_case)
+                if split.has("form"):
+                    right["form"] += self._forms(split, indices, best)
+        exact = right.pop("exact")
+        result: dict[str, Any] = {"exact": float(np.mean(exact)), "labels": words_right / words, "loss": total / words}
+        if "form" in right:
+            result["form"] = float(np.mean(right.pop("form")))
+        result |= {f"exact_{name}": float(np.mean(values)) for name, values in right.items()}
+        if of_case:
+            result["cases"] = {name: float(np.mean(of_case[name])) for name in sorted(of_case)}
+        return result
+
+    def _note_cases(
+        self, split: Split, indices: np.ndarray, exact: list[float], of_case: dict[str, list[bool]]
+    ) -> None:
+        for index, right in zip(indices, exact, strict=True):
+            case = int(split.row(_CASE, int(index))[0])
+            of_case[self.cases[case] if case >= 0 else "other"].append(bool(right))
+
+    def _forms(self, split: Split, indices: np.ndarray, best: dict[str, Tensor]) -> list[bool]:
+        """Whether the logical form of the predicted labels is the gold one, sentence by sentence."""
+        ends = np.cumsum(split.words[indices])
+        ids = {name: values.cpu().numpy() for name, values in best.items()}
+        result = []
+        for index, end in zip(indices, ends, strict=True):
+            form = split.row("form", int(index)).tobytes().decode()
+            words = split.row("spelling", int(index)).tobytes().decode().split(" ")
+            mine = {name: values[end - len(words) : end] for name, values in ids.items()}
+            result.append(logical_form(words, self._analysis(mine)) == form)
+        return result
+
+    def _analysis(self, ids: dict[str, np.ndarray]) -> Analysis:
+        """The labels of a sentence by name."""
+        texts = {name: [self._text(names[id]) for id in ids[name]] for name, names in self.names.items()}
+        if "parents" in ids:
+            parents = [int(id) - 1 for id in ids["parents"]]
+        elif "offset" in texts:
+            parents = [_shifted(i, text, len(texts["offset"])) for i, text in enumerate(texts["offset"])]
+        else:
+            parents = [_inside(int(text) if text else -1, len(texts["position"])) for text in texts["position"]]
+        return Analysis(parents, *(texts[name] for name in LABELS))
+
+    @staticmethod
+    def _text(name: str) -> str:
+        return "" if name == NONE else name
+
+
+def _shifted(position: int, offset: str, words: int) -> int:
+    return -1 if not offset else _inside(position + int(offset), words)
+
+
+def _inside(parent: int, words: int) -> int:
+    return parent if -1 <= parent < words else OUTSIDE
