@@ -291,6 +291,32 @@ def export(
         console.result(f"{out}: {report['bytes']:,} bytes; {difference}")
 
 
+@app.command()
+def table(
+    context: typer.Context,
+    runs: Annotated[
+        list[str],
+        typer.Argument(
+            metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out."
+        ),
+    ],
+    as_json: Json = False,
+) -> None:
+    """Print finished runs as a Markdown table, mean and s.d. over seeds, beside the figures of the paper.
+
+    Runs that differ in nothing but the seed are one row. The paper's figure stands with recipes called mlm-ptb-*,
+    mlm-bllip-*, pos-ptb-*, pos-ewt-*, upos-ewt-*, ner-conll03-*, sst2-*, sst5-* and cogs-*; "to the paper" is the
+    difference on test in units of the paper's s.d. UUAS: punctuation removed. encoder: parameters as the paper counts
+    them, without word scores and output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, mean over seeds,
+    evaluations left out) depend on the machine.
+    """
+    from probtrans_cli.table import markdown  # noqa: PLC0415
+    from probtrans_cli.table import table as run  # noqa: PLC0415
+
+    result = run(runs)
+    console.result_json(result) if as_json or context.obj else console.result(markdown(result))
+
+
 def _top_needs_labels(labels: bool, top: int | None) -> None:
     if top is not None and not labels:
         raise UsageError("--top says how much --labels shows", hint=f"write --labels --top {top}, or leave it out")

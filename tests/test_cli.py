@@ -91,7 +91,7 @@ def test_help_version_list_and_schema_do_not_import_torch(tmp_path: Path) -> Non
     script = (
         "import sys\nfrom probtrans_cli.__main__ import run\n"
         "asks = [['--help'], ['-h'], ['--version'], ['--list'], ['--schema']]\n"
-        "asks += [[verb, '--help'] for verb in ('prepare', 'train', 'eval', 'parse', 'export')]\n"
+        "asks += [[verb, '--help'] for verb in ('prepare', 'train', 'eval', 'parse', 'export', 'table')]\n"
         "codes = [run(ask) for ask in asks]\n"
         "assert codes == [0] * len(asks), codes\n"
         "heavy = {'torch', 'pyarrow', 'sentencepiece'} & set(sys.modules)\n"
@@ -102,7 +102,7 @@ def test_help_version_list_and_schema_do_not_import_torch(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert "probtrans train quickstart" in " ".join(done.stdout.split())
-    for verb in ("prepare", "train", "eval", "parse", "export"):
+    for verb in ("prepare", "train", "eval", "parse", "export", "table"):
         assert f"Usage: probtrans {verb}" in done.stdout
 
 
@@ -148,7 +148,7 @@ def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
         ["eval", "runs/tiny", "dev.conllu", "--split", "dev"], ["eval", "runs/tagger", "--masks", "2"],
         ["parse", "runs/tiny", "--channel", "all", "dev.conllu"], ["export", "runs/tiny", "runs"],
         ["parse", "runs/tiny", "dev.conllu", "-o", "nowhere/out.conllu"],
-        ["train", "tiny.yaml", "--run", "tiny.yaml"],
+        ["train", "tiny.yaml", "--run", "tiny.yaml"], ["table"],
     ],
     ids=" ".join,
 )  # fmt: skip

@@ -1,0 +1,370 @@
+"""The verb `table`: which runs are one row, what is compared with the paper, and what is left out."""
+
+from __future__ import annotations
+
+import html
+import json
+import math
+import re
+import statistics
+import subprocess
+import sys
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from support import RECIPE, environment
+
+from probtrans_cli import __main__, console, tasks
+from probtrans_cli.errors import CheckpointError
+from probtrans_cli.published import PUBLISHED, published, task_of
+from probtrans_cli.recipe_source import dump_recipe, read_recipe
+from probtrans_cli.table import METRICS, markdown, table
+
+TAGGING = ("name=pos-ewt-mine", "task={kind: tagging, column: xpos}")
+
+
+def trees(uuas: float, uas: float = 0.25) -> dict[str, Any]:
+    """A tree report in which every figure but those of the table is another."""
+    other = {"uas": 0.9, "uuas": 0.9, "sentences": 3, "words": 9}
+    return {
+        "no_punct": {"all": other | {"uas": uas, "uuas": uuas}, "10": other},
+        "with_punct": {"all": other, "10": other},
+        "reading": {"channel": 0, "iteration": -1, "decoder": "eisner", "chosen_on": "dev"},
+        "floors": {},
+    }
+
+
+def store(path: Path, value: Any) -> None:
+    """Write a value as JSON, with the folders above it."""
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
+
+
+def model(folder: Path, scores: Any, *overrides: str) -> Path:
+    """A checkpoint folder, without what `table` does not read."""
+    recipe = read_recipe(RECIPE.encode(), "tiny.yaml", overrides).resolved()
+    store(folder / "recipe.yaml", dump_recipe(recipe, ["Recipe of this checkpoint"]))
+    store(folder / "eval.json", scores)
+    store(folder / "config.json", {"parameters": {"unary": 7, "encoder": 1234567, "output": 8}})
+    return folder
+
+
+def run(
+    folder: Path, scores: Any, *overrides: str, seconds: float = 60.0, speeds: tuple[int, ...] = (), data: str = "f"
+) -> Path:
+    """A finished run folder."""
+    best = model(folder / "checkpoints" / "step-000012", scores, *overrides)
+    for name in ("best", "last"):
+        (folder / "checkpoints" / name).symlink_to(best.name)
+    store(best / "training" / "state.json", {"step": 12, "seconds": seconds, "data": data})
+    store(folder / "recipe.yaml", (best / "recipe.yaml").read_text("utf-8"))
+    lines = [{"step": 1, "split": "train", "loss": 2.5, "words_per_second": speed} for speed in speeds]
+    lines.append({"step": 12, "split": "dev", "loss": 2.5})
+    store(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 13, "words_per_')
+    store(folder / "exit.json", {"exit": 0, "reason": "done"})
+    return folder
+
+
+def scores(dev: float, test: float, metric: str = "perplexity", **more: Any) -> dict[str, Any]:
+    """An eval.json."""
+    return {"dev": {metric: dev, "loss": 1.0, **more}, "test": {metric: test, "loss": 1.0, **more}}
+
+
+def rows(*folders: Path) -> list[dict[str, Any]]:
+    """The rows of a table."""
+    found: list[dict[str, Any]] = table([str(folder) for folder in folders])["rows"]
+    return found
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
+    """Run `probtrans table` in this process: exit code, stdout, stderr."""
+    monkeypatch.setattr(console.STATE, "level", console.NORMAL)
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        capsys.readouterr()
+        code = __main__.run(["table", *map(str, arguments)])
+        return code, *capsys.readouterr()
+
+    return call
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def test_seeds_are_one_row(tmp_path: Path) -> None:
+    tests = [0.90, 0.92, 0.91]
+    folders = [
+        run(
+            tmp_path / f"x-seed{seed}", scores(0.5, test, "accuracy", trees=trees(test - 0.5)), *TAGGING,
+            f"seed={seed}", seconds=60.0 + seed, speeds=(100 * seed + 1, 100 * seed + 2), data="same",
+        )
+        for seed, test in enumerate(tests)
+    ]  # fmt: skip
+    (row,) = rows(*reversed(folders))
+    assert row["seeds"] == [0, 1, 2]
+    assert row["runs"] == [str(folder) for folder in folders]
+    assert row["test"]["accuracy"]["mean"] == pytest.approx(statistics.fmean(tests))
+    assert row["test"]["accuracy"]["sd"] == pytest.approx(statistics.stdev(tests))
+    assert row["test"]["uuas"] == pytest.approx({"mean": 0.41, "sd": statistics.stdev(tests)})
+    assert row["dev"]["accuracy"] == {"mean": 0.5, "sd": 0.0}
+    assert row["encoder_parameters"] == 1234567
+    assert row["words_per_second"] == statistics.median([1, 2, 101, 102, 201, 202])
+    assert row["seconds"] == 61.0
+    assert (row["recipe"], row["model"], row["task"], row["column"]) == (
+        "pos-ewt-mine", "probabilistic", "tagging", "xpos",
+    )  # fmt: skip
+
+
+@pytest.mark.parametrize(
+    "override",
+    ["seed=1", "name=tiny-seed1", "log.every_steps=7", "save.keep=3", "runtime.threads=2", "data.prepared=elsewhere"],
+)
+def test_what_does_not_change_a_result_is_not_compared(tmp_path: Path, override: str) -> None:
+    folders = [run(tmp_path / "a", scores(2, 3), "seed=0"), run(tmp_path / "b", scores(2, 5), "seed=1", override)]
+    (row,) = rows(*folders)
+    assert row["recipe"] == "tiny"
+    assert row["test"]["perplexity"] == {"mean": 4.0, "sd": pytest.approx(math.sqrt(2))}
+
+
+@pytest.mark.parametrize(
+    "override", ["optim.lr=0.02", "data.train=other.conllu", "model.channels=3", "name=tiny-seed7", "train.epochs=1"]
+)
+def test_other_recipes_are_other_rows(tmp_path: Path, override: str) -> None:
+    folders = [run(tmp_path / "a", scores(2, 3), "seed=0"), run(tmp_path / "b", scores(2, 5), "seed=1", override)]
+    found = rows(*folders)
+    assert [row["runs"] for row in found] == [[str(folder)] for folder in folders]
+    text = markdown({"rows": found})
+    assert all(str(folder) in text for folder in folders) == (not override.startswith("name"))
+
+
+def test_other_corpora_under_the_same_path_are_another_row(tmp_path: Path) -> None:
+    old, new = (run(tmp_path / data, scores(2, 3), f"seed={len(data)}", data=data) for data in ("older", "new"))
+    assert len(rows(old, new)) == 2
+
+
+def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
+    (row,) = rows(run(tmp_path / "a", scores(2, 3)))
+    assert row["test"]["perplexity"] == {"mean": 3.0, "sd": None}
+    assert row["words_per_second"] is None
+    assert "±" not in markdown({"rows": [row]})
+
+
+def test_a_model_by_itself_is_a_run_without_time(tmp_path: Path) -> None:
+    exported = model(tmp_path / "exported", scores(2, 3))
+    finished = run(tmp_path / "run", scores(2, 5))
+    assert [row["seconds"] for row in rows(exported, finished)] == [None, 60.0]
+    assert rows(finished / "checkpoints" / "best")[0]["seconds"] == 60.0
+    assert rows(finished / "checkpoints" / "step-000012")[0]["seconds"] == 60.0
+
+
+def test_rows_stand_in_the_order_of_the_paper(tmp_path: Path) -> None:
+    tagging = "task={kind: tagging, column: xpos}"
+    names = ["mlm-ptb-a", "mlm-bllip-a", "mlm-a", "z"], ["pos-ptb-z", "pos-ewt-a", "pos-ewt-b", "a"]
+    folders = [run(tmp_path / name, scores(2, 3), f"name={name}") for name in names[0]]
+    folders += [run(tmp_path / name, scores(0.2, 0.3, "accuracy"), f"name={name}", tagging) for name in names[1]]
+    assert [row["recipe"] for row in rows(*reversed(folders))] == [*names[0], *names[1]]
+
+
+# --- the paper --------------------------------------------------------------------------------------------------------
+
+
+def test_both_models_have_a_figure_for_each_of_the_nine_tasks() -> None:
+    cells = {(cell.task, cell.model) for cell in PUBLISHED}
+    assert len(cells) == len(PUBLISHED) == 19
+    both = {task for task, kind in cells if kind == "probabilistic"} & {t for t, kind in cells if kind == "transformer"}
+    assert len(both) == 9
+    for cell in PUBLISHED:
+        assert (cell.metric == "perplexity") == (cell.task.startswith("mlm-")) == (cell.mean > 1)
+        assert 0 < cell.sd < 0.05 * cell.mean
+
+
+def test_the_metrics_are_those_of_the_tasks() -> None:
+    found = {kind: (task.metric, task.larger_is_better) for kind, task in tasks.TASKS.items()}
+    assert found == METRICS
+
+
+@pytest.mark.parametrize(
+    ("name", "task"),
+    [
+        ("pos-ewt-affix", "pos-ewt"), ("pos-ewt", "pos-ewt"), ("pos-ewt2-small", None), ("upos-ewt-x", "upos-ewt"),
+        ("my-pos-ewt-x", None), ("mlm-ewt-probabilistic", None), ("cogs-probabilistic", "cogs"),
+        ("cogs-universal", "cogs-universal"), ("cogs-universal-b", "cogs-universal"), ("cogs-universals", "cogs"),
+        ("sst2-transformer", "sst2"), ("quickstart", None),
+    ],
+)  # fmt: skip
+def test_a_name_says_which_task_it_is(name: str, task: str | None) -> None:
+    assert task_of(name) == task
+
+
+def test_a_figure_is_of_the_same_model_metric_and_column() -> None:
+    found = published("pos-ewt-small", "transformer", "accuracy", "xpos")
+    assert found is not None
+    assert (found.mean, found.sd, found.parameters) == (0.9117, 0.0011, 3_200_000)
+    assert published("pos-ewt-small", "transformer", "accuracy", "upos") is None
+    assert published("pos-ewt-small", "transformer", "perplexity", None) is None
+    assert published("cogs-universal", "probabilistic", "sentence_accuracy", None) is None
+    universal = published("cogs-universal", "transformer", "sentence_accuracy", None)
+    assert universal is not None
+    assert universal.mean == 0.8050
+
+
+def test_the_difference_is_in_units_of_the_papers_deviation(tmp_path: Path) -> None:
+    tagger = run(tmp_path / "tagger", scores(0.5, 0.9126, "accuracy"), *TAGGING)
+    language = run(tmp_path / "language", scores(50.0, 63.66), "name=mlm-ptb-mine")
+    better, worse = (row["paper"] for row in reversed(rows(tagger, language)))
+    assert better["difference_in_sd"] == pytest.approx(3.0)
+    assert better["better"] is True
+    assert worse["difference_in_sd"] == pytest.approx(2.0)
+    assert worse["better"] is False
+    text = markdown({"rows": rows(tagger, language)})
+    assert "3.0 s.d. better" in text
+    assert "2.0 s.d. worse" in text
+    assert "62.86 ± 0.40 |" in text
+    assert "90.96 ± 0.10 % |" in text
+
+
+def test_without_a_test_set_nothing_is_compared(tmp_path: Path) -> None:
+    only_dev = {"dev": {"accuracy": 0.9}}
+    (row,) = rows(run(tmp_path / "a", only_dev, *TAGGING, "data.test=null"))
+    assert (row["test"], row["paper"]) == (None, None)
+    assert "90.00 %" in markdown({"rows": [row]})
+
+
+# --- what is left out -------------------------------------------------------------------------------------------------
+
+
+def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+    run(tmp_path / "good", scores(2, 3))
+    run(tmp_path / "twin", scores(2, 4))
+    store(run(tmp_path / "stopped", scores(2, 3)) / "exit.json", {"exit": 75, "reason": "stopped by SIGTERM\n\x1b[1m"})
+    (run(tmp_path / "running", {"dev": {"perplexity": 2.0}}) / "exit.json").unlink()
+    store(tmp_path / "failed" / "exit.json", {"exit": 3, "reason": "no corpus"})
+    run(tmp_path / "unscored", {"dev": {"perplexity": 2.0}})
+    run(tmp_path / "another", scores(0.2, 0.3, "accuracy"))
+    store(run(tmp_path / "broken", scores(2, 3)) / "checkpoints" / "best" / "eval.json", '{"dev": ')
+    run(tmp_path / "list", [1, 2])
+    run(tmp_path / "infinite", '{"dev": {"perplexity": 1e999}, "test": {"perplexity": 2.0}}')
+    run(tmp_path / "words", {"dev": ["perplexity"], "test": "perplexity"})
+    store(run(tmp_path / "recipe", scores(2, 3)) / "checkpoints" / "best" / "recipe.yaml", "nonsense: 1\n")
+    run(tmp_path / "unmeasured", {"train": {"loss": 1.0}}, "data.dev=null", "data.test=null")
+    (tmp_path / "folder").mkdir()
+    store(tmp_path / "file.txt", "stray")
+    reasons = {
+        "twin": "the same recipe, data and seed", "stopped": r"exit code 75: stopped by SIGTERM \x1b",
+        "failed": "no corpus", "running": "no exit.json", "unscored": "no scores of test", "another": "no perplexity",
+        "broken": "JSON", "list": "JSON", "infinite": "finite", "words": "not one of ours",
+        "recipe": "recipe cannot be read", "unmeasured": "neither dev nor test", "folder": "not a run folder",
+        "file.txt": "not a folder", "nowhere": "no such run folder",
+    }  # fmt: skip
+    code, out, err = invoke(tmp_path / "good", *(tmp_path / name for name in reasons))
+    assert code == 0
+    assert out.count("\n") == 3
+    assert re.search(r"\| +1 \| +2\.00 \| +3\.00 \|", out)
+    assert "Traceback" not in err
+    for line, (name, reason) in zip(err.splitlines(), reasons.items(), strict=True):
+        assert line.startswith(f"left out: {tmp_path / name}")
+        assert reason in line
+
+
+def test_without_a_finished_run_the_exit_code_is_that_of_a_checkpoint(
+    tmp_path: Path, invoke: Callable[..., Any]
+) -> None:
+    (tmp_path / "folder").mkdir()
+    code, out, err = invoke(tmp_path / "folder")
+    assert (code, out) == (CheckpointError.exit_code, "")
+    assert f"{tmp_path / 'folder'}: not a run folder" in err
+    code, out, err = invoke("--json", tmp_path / "folder", tmp_path / "nowhere")
+    assert (code, out) == (CheckpointError.exit_code, "")
+    assert "folder: not a run folder" in err
+    assert "nowhere: no such run folder" in err
+
+
+def test_only_the_best_checkpoint_of_a_run_counts(tmp_path: Path) -> None:
+    folder = run(tmp_path / "a", scores(2, 3))
+    earlier = model(folder / "checkpoints" / "step-000004", scores(3, 4))
+    with pytest.raises(CheckpointError, match="only the best checkpoint"):
+        table([str(earlier)])
+    store(folder / "exit.json", {"exit": 75, "reason": "stopped"})
+    with pytest.raises(CheckpointError, match="stopped"):
+        table([str(folder / "checkpoints" / "best")])
+
+
+# --- what is printed --------------------------------------------------------------------------------------------------
+
+
+def test_json_holds_the_raw_numbers(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+    folder = run(tmp_path / "a", scores(0.5, 0.9126, "accuracy"), *TAGGING)
+    code, out, err = invoke(folder, "--json")
+    assert (code, err) == (0, "")
+    assert out.count("\n") == 1
+    assert json.loads(out) == table([str(folder)])
+    assert json.loads(out)["rows"][0]["test"]["accuracy"]["mean"] == 0.9126
+
+
+def test_large_perplexities_stay_short(tmp_path: Path) -> None:
+    text = markdown({"rows": rows(run(tmp_path / "a", scores(12345.678, math.exp(300))))})
+    assert "| 12,346 | 1.94e+130 |" in text
+
+
+def cells(text: str) -> list[list[str]]:
+    """The cells of a Markdown table as a browser would show them."""
+    reader = pytest.importorskip("markdown_it").MarkdownIt("commonmark").enable(["table", "strikethrough"])
+    shown = reader.render(text)
+    assert shown.startswith("<table>")
+    assert shown.rstrip().endswith("</table>")
+    found = [re.findall(r"<t[hd][^>]*>(.*?)</t[hd]>", line, re.DOTALL) for line in shown.split("<tr>")[1:]]
+    assert not any("<" in cell for line in found for cell in line)
+    return [[html.unescape(cell) for cell in line] for line in found]
+
+
+def test_the_markdown_is_a_table(tmp_path: Path) -> None:
+    text = markdown({"rows": rows(run(tmp_path / "a", scores(0.5, 0.9126, "accuracy"), *TAGGING, speeds=(5000,)))})
+    pytest.importorskip("markdown_it")
+    header, row = cells(text)
+    assert dict(zip(header, row, strict=True)) == {
+        "recipe": "pos-ewt-mine", "model": "probabilistic", "task": "tagging xpos", "metric": "accuracy", "seeds": "1",
+        "dev": "50.00 %", "test": "91.26 %", "encoder": "1,234,567", "words/s": "5,000", "time": "0:01:00",
+        "paper": "90.96 ± 0.10 %", "to the paper": "3.0 s.d. better", "paper's encoder": "2.4M",
+    }  # fmt: skip
+    assert len({len(line) for line in text.splitlines()}) == 1
+
+
+@given(st.lists(st.text(st.characters(categories=("L", "N", "P", "S"), include_characters="\\ |<&`*_~[\n"))))
+def test_any_name_is_shown_as_it_is(folders: list[str]) -> None:
+    row = {
+        "recipe": "a", "model": "b", "task": "c", "column": None, "metric": "accuracy", "dev": None, "test": None,
+        "encoder_parameters": 1, "words_per_second": None, "seconds": None, "paper": None, "seeds": [0],
+    }  # fmt: skip
+    names = [f"x{folder}x" for folder in folders]
+    lines = cells(markdown({"rows": [row | {"runs": ["first"]}, *(row | {"runs": [name]} for name in names)]}))
+    assert [line[-1] for line in lines[2:]] == [name.replace("\n", r"\x0a") for name in names]
+
+
+# --- a real run -------------------------------------------------------------------------------------------------------
+
+
+def test_real_runs_without_torch(trained: Path) -> None:
+    script = (
+        "import sys\nfrom probtrans_cli.__main__ import run\n"
+        "assert run(['table', '--json', *sys.argv[1:]]) == 0\nassert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script, *sorted(f"runs/{path.name}" for path in (trained / "runs").iterdir())],
+        cwd=trained, env=environment(), capture_output=True, text=True, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+    assert done.stderr == ""
+    language, tagger = json.loads(done.stdout)["rows"]
+    stored = json.loads((trained / "runs/tagger/checkpoints/best/eval.json").read_text("utf-8"))["test"]
+    assert tagger["test"]["accuracy"]["mean"] == stored["accuracy"]
+    assert tagger["test"]["uuas"]["mean"] == stored["trees"]["no_punct"]["all"]["uuas"]
+    assert language["recipe"] == "tiny"
+    assert language["words_per_second"] > 0
+    assert 0 < language["seconds"] < 60
+    config = json.loads((trained / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))
+    assert language["encoder_parameters"] == config["parameters"]["encoder"]
