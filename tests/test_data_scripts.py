@@ -4,30 +4,18 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import importlib.util
 import os
-import sys
 import urllib.error
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
 
 import pytest
+from scripts import load
+from support import TOY
 
-REPOSITORY = Path(__file__).resolve().parent.parent
-TOY = REPOSITORY / "probtrans_cli" / "embedded" / "toy"
 SPLITS = ("train", "dev", "test")
-
-
-def load(name: str) -> ModuleType:
-    """A script of data_scripts/ as a module."""
-    spec = importlib.util.spec_from_file_location(name, REPOSITORY / "data_scripts" / f"{name}.py")
-    assert spec is not None
-    assert spec.loader is not None
-    module = importlib.util.module_from_spec(spec)
-    sys.modules[name] = module  # dataclasses look their module up
-    spec.loader.exec_module(module)
-    return module
 
 
 @pytest.fixture(scope="module")
@@ -162,8 +150,9 @@ def tiny(ewt: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
     (folder / "en_ewt-ud-train.conllu").write_bytes(contents["train"])
     (folder / "dev.conllu").write_bytes(contents["dev"])
     (folder / "test.conllu.gz").write_bytes(gzip.compress(contents["test"]))
-    expected = {split: (hashlib.sha256(text).hexdigest(), len(text)) for split, text in contents.items()}
-    monkeypatch.setattr(ewt, "EXPECTED", expected)
+    known = {f"{split}.conllu": (hashlib.sha256(text).hexdigest(), len(text)) for split, text in contents.items()}
+    files = [replace(file, sha256=known[file.path][0], size=known[file.path][1]) for file in ewt.FILES]
+    monkeypatch.setattr(ewt, "FILES", files)
     return folder
 
 
@@ -188,7 +177,7 @@ def test_ewt_refuses_a_wrong_checksum(
     assert ewt.main(["--from", str(tiny), "--to", str(tmp_path / "out")]) == 3
     message = capsys.readouterr().err.splitlines()[-1]
     assert message.startswith("error: train.conllu: wrong checksum")
-    assert ewt.EXPECTED["train"][0] in message
+    assert ewt.FILES[0].sha256 in message
     assert hashlib.sha256(wrong).hexdigest() in message
     assert not list((tmp_path / "out").iterdir())
 
@@ -229,7 +218,7 @@ def test_ewt_without_network_points_at_the_local_copy(
         assert address.startswith("https://")
         raise urllib.error.URLError("name or service not known")
 
-    monkeypatch.setattr(ewt.urllib.request, "urlopen", unreachable)
+    monkeypatch.setattr("urllib.request.urlopen", unreachable)
     assert ewt.main(["--to", str(tmp_path)]) == 3
     assert "--from DIR" in capsys.readouterr().err.splitlines()[-1]
     assert not list(tmp_path.iterdir())
