@@ -341,8 +341,9 @@ class Trainer:
     def _batches(self, epoch: int) -> list[np.ndarray]:
         section = self.recipe.train
         return plan(
-            self.train_split.lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences
-        )
+            self.train_split.lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
+            by_length=section.by_length,
+        )  # fmt: skip
 
     def _share_done(self, batches: int) -> float:
         """Share of the training that lies behind the middle of the coming update."""

@@ -99,7 +99,9 @@ class Train(Section):
     steps: PositiveInt | None = None
     """Stop after this many updates, whatever `epochs` says."""
     batch_words: PositiveInt = 2048
-    """Largest number of words, padding included, in a batch; sentences of similar length go together."""
+    """Largest number of words, padding included, in a batch."""
+    by_length: bool = True
+    """Sentences of similar length go together; false: any (the paper's code), at the price of padding."""
     batch_sentences: PositiveInt | None = None
     """Largest number of sentences in a batch; null = as many as fit."""
     accumulate: PositiveInt = 1

@@ -65,6 +65,8 @@ class SemanticParsing(Section):
     kind: Literal["cogs"]
     parent: Literal["relative", "absolute", "attention"] = "relative"
     """How a word's parent is said: its distance, its position, or by attention over the words."""
+    loss: Literal["words", "sentences"] = "words"
+    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
 
 
 Task = Annotated[

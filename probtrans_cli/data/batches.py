@@ -19,8 +19,9 @@ def plan(
     *,
     sentences: int | None = None,
     shuffle: bool = True,
+    by_length: bool = True,
 ) -> list[NDArray[np.int64]]:
-    """Cut the sentences into batches of similar length; each sentence that is not empty occurs exactly once.
+    """Cut the sentences into batches; each sentence that is not empty occurs exactly once.
 
     A batch of ``m`` sentences whose longest has ``n`` words satisfies ``m * n <= words`` (a single longer sentence
     makes a batch of its own) and ``m <= sentences``.
@@ -32,6 +33,7 @@ def plan(
         epoch: number of the pass, not negative; another epoch gives another plan.
         sentences: largest number of sentences in a batch; None = unlimited.
         shuffle: False sorts by length (then by position) and uses no randomness.
+        by_length: sentences of similar length go together; False mixes all lengths, at the price of padding.
 
     Returns:
         Arrays of sentence indices, in the order in which the batches are to be used.
@@ -48,7 +50,8 @@ def plan(
         return _cut(indices[order], size[order], words, sentences)
     generator = np.random.default_rng([seed, epoch])
     noise = generator.random((2, len(indices)))
-    order = np.argsort(size * (1.0 + _LENGTH_NOISE * noise[0]) + noise[1], kind="stable")
+    near = size * (1.0 + _LENGTH_NOISE * noise[0]) if by_length else 0.0
+    order = np.argsort(near + noise[1], kind="stable")
     batches = _cut(indices[order], size[order], words, sentences)
     return [batches[position] for position in generator.permutation(len(batches))]
 

@@ -63,7 +63,7 @@ class SemanticLabels(Task):
     larger_is_better = True
 
     def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
-        self.attention = section.parent == "attention"
+        self.attention, self.loss_over = section.parent == "attention", section.loss
         self.columns = [*LABELS, *([] if self.attention else [PARENTS[section.parent]])]
         self.names = {column: labels[column] for column in self.columns}
         self.cases = labels[_CASE]
@@ -100,11 +100,15 @@ class SemanticLabels(Task):
         return gold | ({"parents": tensor(words[real] + 1, device)} if self.attention else {})
 
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss, summed over words and columns."""
+        """Training loss, summed over columns, and over words or over sentences of means over words."""
         gold = self._gold(split, indices, device)
         scores = self._scores(network, split, indices, device)
-        losses = [functional.cross_entropy(scores[name], gold[name], reduction="sum") for name in gold]
-        return Loss(torch.stack(losses).sum(), torch.tensor(len(gold["role"]), device=device))
+        losses = [functional.cross_entropy(scores[name], gold[name], reduction="none") for name in gold]
+        of_words = torch.stack(losses).sum(0)
+        if self.loss_over == "words":
+            return Loss(of_words.sum(), torch.tensor(len(of_words), device=device))
+        lengths = tensor(np.repeat(split.words[indices], split.words[indices]), device)
+        return Loss((of_words / lengths).sum(), torch.tensor(len(indices), device=device))
 
     @torch.no_grad()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:

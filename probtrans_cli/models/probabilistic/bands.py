@@ -127,11 +127,7 @@ class _Bands:
         by_bucket = result.unbind(1)
         for k, i, j in self.pairs:
             pairs = [(u[k][i], v[k][j]) for u, v in sides]
-            if self.one_channel:  # a product with each word's matrix
-                products = [u @ v.mT for u, v in pairs]
-                by_bucket[k][i] = sum(products[1:], products[0])[..., 0]
-            else:
-                torch.sum(_products(pairs), dim=-1, out=by_bucket[k][i])
+            torch.sum(_products(pairs), dim=-1, out=by_bucket[k][i])
         return result
 
     def by_child(self, p: Tensor, v: Tensor, into: Tensor | None = None) -> Float[Tensor, "w k c r"]:
@@ -149,6 +145,8 @@ class _Bands:
 
     def by_head(self, p: Tensor, u: Tensor, into: Tensor | None = None) -> Float[Tensor, "w k2 c2 r"]:
         """By ``v``: ``p u`` at every head, summed over what shares a ``v``; added to ``into``, if there is one."""
+        if self.one_channel:
+            p = p.contiguous()  # or else each word's product is taken by itself
         children, weights = u.unbind(1), p[..., None].unbind(1)
         if into is None and not self.one_bucket and not self.one_channel:
             result = self._empty_but(p, u.shape[-1], {k: j for k, _, j in self.pairs})
