@@ -41,9 +41,9 @@ PUBLISHED = (
     Published("sst2", "SST-2", None, "accuracy", "probabilistic", 0.8204, 0.0088, 10_500_000),
     Published("sst5", "SST-5", None, "accuracy", "transformer", 0.4013, 0.0109, 8_500_000),
     Published("sst5", "SST-5", None, "accuracy", "probabilistic", 0.4277, 0.0118, 2_600_000),
-    Published("cogs", "COGS gen", None, "sentence_accuracy", "transformer", 0.8205, 0.0218, 100_000),
-    Published("cogs-universal", "COGS gen", None, "sentence_accuracy", "transformer", 0.8050, 0.0349, 50_000),
-    Published("cogs", "COGS gen", None, "sentence_accuracy", "probabilistic", 0.8460, 0.0206, 150_000),
+    Published("cogs", "COGS gen", None, "exact", "transformer", 0.8205, 0.0218, 100_000),
+    Published("cogs-universal", "COGS gen", None, "exact", "transformer", 0.8050, 0.0349, 50_000),
+    Published("cogs", "COGS gen", None, "exact", "probabilistic", 0.8460, 0.0206, 150_000),
 )
 
 TASKS = tuple(dict.fromkeys(cell.task for cell in PUBLISHED))

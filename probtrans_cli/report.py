@@ -9,7 +9,11 @@ from typing import Any
 from probtrans_cli.console import render
 from probtrans_cli.trees.layout import columns, visible
 
-SHARES = ("accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas")
+SHARES = (
+    "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas",
+    "f1", "precision", "recall", "exact", "labels", "form",
+)  # fmt: skip
+SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
 FLOORS = {
     "next_word": "floor: next word",
@@ -19,11 +23,16 @@ FLOORS = {
 }
 
 
+def is_share(name: str) -> bool:
+    """Whether a score is a part of a whole, shown in percent."""
+    return name in SHARES or name.startswith(SHARES_OF)
+
+
 def shown(name: str, value: float | None) -> str:
     """A number as people read it: shares in percent, all else with four digits."""
     if value is None:
         return "-"
-    return f"{100 * value:.2f} %" if name in SHARES else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
+    return f"{100 * value:.2f} %" if is_share(name) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def flattened(scores: dict[str, Any]) -> dict[str, float]:
@@ -62,8 +71,14 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
         )
         parts.append(f"{key} {shown(key, value)}{spread}")
     text = f"{name}: " + ", ".join(parts) + "\n"
+    text += case_report(scores["cases"]) if "cases" in scores else ""
     text += tree_report(scores["trees"]) if "trees" in scores else ""
     return text + (channel_report(scores["channels"]) if "channels" in scores else "")
+
+
+def case_report(cases: dict[str, float]) -> str:
+    """The share of sentences that are right, of every kind of example, by name."""
+    return render(["kind of example", "exact"], [[name, shown("exact", cases[name])] for name in sorted(cases)])
 
 
 def channel_report(channels: dict[str, Any]) -> str:

@@ -18,9 +18,10 @@ from typing import Any, NamedTuple
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.published import TASKS, Published, published, task_of
-from probtrans_cli.recipe import Recipe, Tagging
+from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_source import load_recipe
-from probtrans_cli.report import SHARES, flattened, over_seeds
+from probtrans_cli.recipe_task import Tagging
+from probtrans_cli.report import flattened, is_share, over_seeds
 from probtrans_cli.trees.layout import columns, visible
 
 
@@ -32,7 +33,13 @@ class Metric(NamedTuple):
 
 
 # By kind of task, in the order of the paper's table; what the classes of ``tasks`` say, without importing torch.
-METRICS = {"mlm": Metric("perplexity", False), "tagging": Metric("accuracy", True)}
+METRICS = {
+    "mlm": Metric("perplexity", False),
+    "tagging": Metric("accuracy", True),
+    "ner": Metric("f1", True),
+    "classification": Metric("accuracy", True),
+    "cogs": Metric("exact", True),
+}
 LARGEST = 1e150  # of a number, so that squares stay finite
 
 # Settings that change neither what is learned nor what is scored.
@@ -297,7 +304,7 @@ def _score(metric: str, score: dict[str, Any] | None) -> str:
     """Mean ± s.d., shares in percent; the s.d. is left out where there is none."""
     if score is None:
         return ""
-    share = metric in SHARES
+    share = is_share(metric)
     numbers = [score[key] * (100 if share else 1) for key in ("mean", "sd") if score[key] is not None]
     return " ± ".join(map(_number, numbers)) + (" %" if share else "")
 

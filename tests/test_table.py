@@ -207,8 +207,8 @@ def test_a_figure_is_of_the_same_model_metric_and_column() -> None:
     assert (found.mean, found.sd, found.parameters) == (0.9117, 0.0011, 3_200_000)
     assert published("pos-ewt-small", "transformer", "accuracy", "upos") is None
     assert published("pos-ewt-small", "transformer", "perplexity", None) is None
-    assert published("cogs-universal", "probabilistic", "sentence_accuracy", None) is None
-    universal = published("cogs-universal", "transformer", "sentence_accuracy", None)
+    assert published("cogs-universal", "probabilistic", "exact", None) is None
+    universal = published("cogs-universal", "transformer", "exact", None)
     assert universal is not None
     assert universal.mean == 0.8050
 
