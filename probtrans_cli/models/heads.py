@@ -192,7 +192,8 @@ class Network(nn.Module):
         unary = torch.cat([self.start.expand(b, 1, -1).to(unary.dtype), unary], dim=1)
         at = None if at is None else torch.cat([here, at], dim=1)
         found: Encoded = self.encoder(unary, torch.cat([here, mask], dim=1), arcs=arcs, at=at)
-        sentence = found.states[:, 0] if found.sentence is None else found.sentence
+        pooled = None if isinstance(self.encoder, ProbabilisticEncoder) else found.sentence  # else it is the root's
+        sentence = found.states[:, 0] if pooled is None else pooled
         marginals = found.arcs
         if marginals is not None:
             to_words, to_others = marginals[..., 1:, 1 : n + 1], marginals[..., 1:, n + 1 :]
