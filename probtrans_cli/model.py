@@ -185,9 +185,10 @@ class Model:
         limit = self.network.longest
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
+                others = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
                 raise DataError(
-                    f"data.{name}: the longest sentence has {most} tokens, the model {limit} positions",
-                    hint=f"set model.positions.rows={most}, or choose positions of another kind",
+                    f"data.{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
+                    hint=f"set model.positions.rows={most + others}, or choose positions of another kind",
                 )
 
     def evaluation(self) -> Evaluation:
