@@ -78,7 +78,7 @@ def choose_channel(model: Model, dev: Split) -> Reading:
 
 # --- the verb -------------------------------------------------------------------------------------------------------
 
-_REQUIREMENT = re.compile(r"\s*([A-Za-z_]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
+_REQUIREMENT = re.compile(r"\s*([^\s<>=]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 
 
