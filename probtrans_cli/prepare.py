@@ -30,6 +30,7 @@ import numpy as np
 from probtrans_cli import __version__
 from probtrans_cli.data.annotated import CASES
 from probtrans_cli.data.readers import (
+    ABSENT,
     COLUMNS,
     OPTIONS,
     SPLITS,
@@ -285,7 +286,7 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
             yield sentence.words
 
     vocabulary = build_vocabulary(data.vocabulary, training_words())
-    labels = {column: _by_count(counter) for column, counter in counts.items()}
+    labels = {column: _by_count(counter, absent=ABSENT.get(column)) for column, counter in counts.items()}
     if "case" in labels:
         labels["case"] = list(CASES)  # of which the training file has a few: they are not learned, but reported
     there = [split for split in SPLITS if any(source.split == split for source in sources)]
@@ -310,9 +311,9 @@ def _sentences(sources: list[Source], split: str, data: Data) -> Iterator[Senten
             yield from source.sentences(data)
 
 
-def _by_count(counts: Counter[str]) -> list[str]:
-    """Labels by falling count, equal counts alphabetically; `_` is the absence of one."""
-    return sorted((label for label in counts if label != "_"), key=lambda label: (-counts[label], label))
+def _by_count(counts: Counter[str], *, absent: str | None) -> list[str]:
+    """Labels by falling count, equal counts alphabetically; ``absent`` is the absence of one."""
+    return sorted((label for label in counts if label != absent), key=lambda label: (-counts[label], label))
 
 
 def _statistics(split: Split, labels: Labels) -> dict[str, Any]:

@@ -36,6 +36,7 @@ COLUMNS: dict[Format, tuple[str, ...]] = {
     "jsonl": ("label",),
     "cogs": ("role", "category", "noun_type", "verb_name", "offset", "position", "case"),
 }
+ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}  # how a column says that a word has no label
 _CONLLU_ENDINGS = (".conllu", ".conllu.gz", ".conllup", ".conllup.gz")
 # White space between tokens. No-break spaces do not break: corpora use them inside a token ("4 1/2").
 _BETWEEN_TOKENS = re.compile("[^\\S\u00a0\u2007\u202f]+")
