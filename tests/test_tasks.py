@@ -21,7 +21,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Features, Network, linear
 from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe_task import MaskedLanguageModel, Tagging
-from probtrans_cli.tasks.base import Evaluation, dropped_words
+from probtrans_cli.tasks.base import Evaluation, without_some_words
 from probtrans_cli.tasks.mlm import EVALUATION_SEED, MaskedLanguageModelling
 from probtrans_cli.tasks.tagging import WordTagging
 
@@ -247,7 +247,7 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus) -> None:
     indices = np.arange(len(split))
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
-    dropped = dropped_words(split, indices, ids, 2.0)
+    given = without_some_words(split, indices, ids, 2.0)
     torch.manual_seed(0)
     frequency = split.padded("frequency", indices, 0)
     words = torch.rand(frequency.shape) * (2.0 + torch.from_numpy(frequency)) < 2.0
@@ -255,8 +255,10 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus) -> None:
     for index in indices:
         first = [*split.row("first", index).tolist(), int(split.lengths[index])]
         for word, (start, end) in enumerate(itertools.pairwise(first)):
-            assert dropped[index, start:end].tolist() == [bool(words[index, word])] * (end - start)
+            pieces = torch.full_like(ids[index, start:end], UNKNOWN) if words[index, word] else ids[index, start:end]
+            assert given[index, start:end].tolist() == pieces.tolist()
             seen.add(bool(words[index, word]))
+        assert given[index, first[-1] :].tolist() == [PAD] * (ids.shape[1] - first[-1])
     assert seen == {True, False}
 
 

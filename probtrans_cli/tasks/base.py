@@ -94,21 +94,16 @@ def at_pieces(split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Ten
 
 
 def without_some_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float) -> Tensor:
-    """``ids [b, n]`` after word dropout: `<unk>` with probability ``alpha / (alpha + f)``, f the word's frequency."""
+    """``ids [b, n]`` after word dropout: all pieces of a word of frequency f are `<unk>` at rate alpha / (alpha + f)."""
     if alpha == 0.0:
         return ids
-    return ids.masked_fill(dropped_words(split, indices, ids, alpha) & (ids != PAD), UNKNOWN)
-
-
-def dropped_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float) -> Tensor:
-    """Which of ``ids [b, n]`` word dropout replaces: True with probability ``alpha / (alpha + f)``, for whole words."""
     frequency = tensor(split.padded("frequency", indices, 0), ids.device)
     drop = torch.rand(frequency.shape).to(ids.device) * (alpha + frequency) < alpha
-    if not split.has("first"):
-        return drop
-    first = tensor(split.padded("first", indices, ids.shape[1]), ids.device)  # behind the end: no piece's word
-    pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
-    return drop.gather(1, torch.searchsorted(first, pieces, right=True) - 1)
+    if split.has("first"):
+        first = tensor(split.padded("first", indices, ids.shape[1]), ids.device)  # behind the end: no piece's word
+        pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
+        drop = drop.gather(1, torch.searchsorted(first, pieces, right=True) - 1)
+    return ids.masked_fill(drop & (ids != PAD), UNKNOWN)
 
 
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
