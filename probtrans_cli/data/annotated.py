@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable, Iterator
-from itertools import chain
+from itertools import chain, islice
 
 from probtrans_cli.data.cogs import Example, read_cogs, read_seqtag
 from probtrans_cli.data.columns import read_columns
@@ -12,6 +12,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe_data import Columns
 
+TAG_END = "\n"  # between the tags of a sentence as one text
 NONE = "none"  # how the labels of COGS call the absence of one
 CASES = (
     "in_distribution", "primitive", "active_to_passive", "cp_recursion",
@@ -44,7 +45,7 @@ def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[S
         except ValueError as error:
             hint = f"the tags are read as {scheme}: mend them, or set data.columns.scheme"
             raise DataError(f"{where}: {error}", hint=hint) from None
-        yield Sentence(words=words, tags={"tag": converted}, where=where)
+        yield Sentence(words=words, tags={"tag": converted}, form=TAG_END.join(converted), where=where)
 
 
 def _detected(tags: Iterable[list[str]], name: str) -> Scheme:
@@ -56,15 +57,15 @@ def _detected(tags: Iterable[list[str]], name: str) -> Scheme:
 
 
 def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:
-    """Yield the sentences of COGS with five labels a word: from its own files, or from JSON lines of labels.
+    """The sentences of COGS with five labels a word: from its own files, or from JSON lines of labels.
 
     Raises:
         DataError: a line is malformed; the message names it.
     """
     given = iter(lines)
-    for first in given:
-        read = read_seqtag if first.lstrip().startswith("{") else read_cogs
-        yield from map(_labelled, read(chain([first], given), name))
+    first = list(islice(given, 1))
+    read = read_seqtag if first and first[0].lstrip().startswith("{") else read_cogs
+    return map(_labelled, read(chain(first, given), name))
 
 
 def _labelled(example: Example) -> Sentence:

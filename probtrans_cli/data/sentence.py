@@ -24,7 +24,7 @@ class Sentence:
     parents: list[int] | None = None
     """Position of every word's parent in a semantic graph, from 0; -1 = it has none."""
     form: str | None = None
-    """Its logical form."""
+    """What it is scored by, as text: its logical form, or the tags of its entities, one a line."""
     lines: list[str] | None = None
     """Source lines of a CoNLL-U block without line ends: comments, words, multiword tokens, empty nodes."""
     rows: list[int] | None = None

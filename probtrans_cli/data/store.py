@@ -10,7 +10,7 @@ punct      word           bool   UPOS is PUNCT or SYM
 widths     word           int16  number of the word's features (vocabularies with features only)
 features   feature        int32  feature rows of all words, one word after the other (vocabularies with features only)
 spelling   byte           uint8  the words as they are written, joined by spaces (where there is a form)
-form       byte           uint8  the sentence's logical form
+form       byte           uint8  the sentence's logical form, or the tags of its entities, one a line
 any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
            a sentence            -1 = no label, or one that the training file does not have
 
@@ -196,6 +196,10 @@ class Split:
         """Return the values of one sentence, in the column's own type."""
         offsets, values = self._columns[name]
         return values[offsets[index] : offsets[index + 1]]
+
+    def text(self, name: str, index: int) -> str:
+        """Return a sentence's ``spelling`` or ``form``."""
+        return self.row(name, index).tobytes().decode()
 
     def padded(self, name: str, indices: NDArray[np.integer], fill: int | bool) -> NDArray[Any]:
         """Gather sentences into one array.

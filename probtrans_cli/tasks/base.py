@@ -17,6 +17,9 @@ from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, Sentence
 from probtrans_cli.recipe_model import Model
 
+PADDING = -2  # in place of a label
+UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong
+
 
 class Loss(NamedTuple):
     """A summed loss and the number of things it was summed over; their ratio is the mean."""
@@ -94,7 +97,7 @@ def at_pieces(split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Ten
 
 
 def without_some_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float) -> Tensor:
-    """``ids [b, n]`` after word dropout: all pieces of a word of frequency f are `<unk>` at rate alpha / (alpha + f)."""
+    """``ids [b, n]`` after word dropout: `<unk>` for all of a word of frequency f at rate ``alpha / (alpha + f)``."""
     if alpha == 0.0:
         return ids
     frequency = tensor(split.padded("frequency", indices, 0), ids.device)

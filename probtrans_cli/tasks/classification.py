@@ -16,9 +16,7 @@ from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, Sentence
 from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
 from probtrans_cli.recipe_task import Classification
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor, without_some_words
-
-UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong
+from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, features, tensor, without_some_words
 
 
 class SentenceClassification(Task):

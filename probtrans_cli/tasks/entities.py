@@ -2,18 +2,17 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
-import numpy as np
 import torch
 
+from probtrans_cli.data.annotated import TAG_END
 from probtrans_cli.data.store import Split
 from probtrans_cli.models.heads import Network
-from probtrans_cli.tasks.base import Evaluation
+from probtrans_cli.tasks.base import PADDING, Evaluation
 from probtrans_cli.tasks.entity_scores import entity_scores
-from probtrans_cli.tasks.tagging import NO_LABEL, WordTagging
-
-_UNSEEN = "B-<unseen>"  # an entity of a type that the training file does not have
+from probtrans_cli.tasks.tagging import WordTagging
 
 
 class NamedEntities(WordTagging):
@@ -29,17 +28,16 @@ class NamedEntities(WordTagging):
         total, words, right = 0.0, 0, 0
         for batch in self.predictions(network, split, how):
             total += batch.loss
-            for given, wanted in zip(batch.predicted, batch.gold, strict=True):
-                real = wanted != NO_LABEL
-                predicted.append(self._tags(given[real]))
-                gold.append(self._tags(wanted[real]))
-                right += int((given == wanted)[real].sum())
-                words += int(real.sum())
-        ending = any(name.startswith(("S-", "E-")) for name in self.names)
+            real = batch.gold != PADDING
+            right += int((batch.predicted == batch.gold)[real].sum())
+            words += int(real.sum())
+            for index, given in zip(batch.indices, batch.predicted, strict=True):
+                # Not from their ids: entities of types that the training file does not have are to be found as well.
+                tags = split.text("form", int(index)).split(TAG_END)
+                gold.append(tags)
+                predicted.append([self.names[id] for id in given[: len(tags)]])
+        ending = any(tag.startswith(("S-", "E-")) for tag in chain(self.names, *gold))
         scores = entity_scores(gold, predicted, "bioes" if ending else "iob2")
         if not final:
             scores = {name: value for name, value in scores.items() if not name.startswith("f1_")}
         return scores | {"accuracy": right / max(words, 1), "loss": total / max(words, 1)}
-
-    def _tags(self, ids: np.ndarray) -> list[str]:
-        return [self.names[id] if id >= 0 else _UNSEEN for id in ids]

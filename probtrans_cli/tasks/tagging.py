@@ -14,9 +14,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe_task import EntityRecognition, Tagging
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, tensor, without_some_words, word_scores
-
-NO_LABEL = -2  # padding; -1 is a label that the training file does not have: never predicted, counted as wrong
+from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, tensor, without_some_words, word_scores
 
 
 class Predicted(NamedTuple):
@@ -50,7 +48,7 @@ class WordTagging(Task):
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss, summed over words, or summed over sentences of means over words."""
         ids = tensor(split.padded("ids", indices, self.pad), device)
-        gold = tensor(split.padded(self.column, indices, NO_LABEL), device)
+        gold = tensor(split.padded(self.column, indices, PADDING), device)
         at = gold >= 0
         ids = without_some_words(split, indices, ids, self.section.word_dropout)
         scores = word_scores(network, split, indices, ids, at).float()
@@ -61,15 +59,15 @@ class WordTagging(Task):
         return Loss((losses / words).sum(), at.any(1).sum())
 
     def predictions(self, network: Network, split: Split, how: Evaluation) -> Iterator[Predicted]:
-        """Every batch of a split with its best tags; ``NO_LABEL`` at padding."""
+        """Every batch of a split with its best tags; ``PADDING`` at padding."""
         for indices in how.over(split):
             ids = tensor(split.padded("ids", indices, self.pad), how.device)
-            gold = tensor(split.padded(self.column, indices, NO_LABEL), how.device)
-            at = gold != NO_LABEL
+            gold = tensor(split.padded(self.column, indices, PADDING), how.device)
+            at = gold != PADDING
             with how.autocast():
                 scores = word_scores(network, split, indices, ids, at).float()
-            loss: Tensor = functional.cross_entropy(scores, gold[at], reduction="sum", ignore_index=-1)
-            predicted = torch.full_like(gold, NO_LABEL).masked_scatter(at, scores.argmax(-1))
+            loss: Tensor = functional.cross_entropy(scores, gold[at], reduction="sum", ignore_index=UNSEEN)
+            predicted = torch.full_like(gold, PADDING).masked_scatter(at, scores.argmax(-1))
             yield Predicted(indices, predicted.cpu().numpy(), gold.cpu().numpy(), float(loss))
 
     @torch.no_grad()
@@ -82,7 +80,7 @@ class WordTagging(Task):
             total += loss
             unknown = split.padded("frequency", indices, 0) == 0
             for known, where in enumerate((~unknown, unknown)):
-                real = where & (gold != NO_LABEL)
+                real = where & (gold != PADDING)
                 right[known] += (predicted == gold)[real].sum()
                 count[known] += real.sum()
         share = right / np.maximum(count, 1)
