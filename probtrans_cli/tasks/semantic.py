@@ -24,11 +24,11 @@ from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe_task import SemanticParsing
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, at_pieces, features, tensor
+from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, tensor
 
 LABELS = ("role", "category", "noun_type", "verb_name")
 PARENTS = {"relative": "offset", "absolute": "position"}  # columns that say where the parent is
-PADDING, UNSEEN, OUTSIDE = -2, -1, -3
+OUTSIDE = -3  # a parent that is no word of the sentence
 _CASE = "case"
 
 
@@ -118,51 +118,45 @@ class SemanticLabels(Task):
         labels, is the gold one; and ``cases``, ``exact`` for every kind of example.
         """
         total, words, words_right = 0.0, 0, 0
-        right: dict[str, list[float]] = defaultdict(list)
+        exact: dict[str, list[bool]] = defaultdict(list)
+        forms: list[bool] = []
         of_case: dict[str, list[bool]] = defaultdict(list)
         for indices in how.over(split):
             gold = self._gold(split, indices, how.device)
             with how.autocast():
                 scores = self._scores(network, split, indices, how.device)
-            best = {name: scores[name].argmax(-1) for name in gold}
-            for name, wanted in gold.items():
-                total += float(functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNSEEN))
-            correct = {name: (best[name] == wanted).cpu().numpy() for name, wanted in gold.items()}
-            whole = np.logical_and.reduce(list(correct.values()))
-            words, words_right = words + len(whole), words_right + int(whole.sum())
-            starts = np.concatenate([[0], np.cumsum(split.words[indices])[:-1]])
-            for name, values in [*correct.items(), ("exact", whole)]:
-                right[name] += np.logical_and.reduceat(values, starts).tolist()
+            losses = [
+                functional.cross_entropy(scores[name], gold[name], reduction="sum", ignore_index=UNSEEN)
+                for name in gold
+            ]
+            total += float(torch.stack(losses).sum())
+            best = torch.stack([scores[name].argmax(-1) for name in gold])
+            right = (best == torch.stack(list(gold.values()))).cpu().numpy()
+            right = np.vstack([right.all(0), right])
+            words, words_right = words + right.shape[1], words_right + int(right[0].sum())
+            ends = np.cumsum(split.words[indices])
+            of_sentences = np.logical_and.reduceat(right, ends - split.words[indices], axis=1).tolist()
+            for name, values in zip(["exact", *(f"exact_{name}" for name in gold)], of_sentences, strict=True):
+                exact[name] += values
             if final:
-                self._note_cases(split, indices, right["exact"][-len(indices) :], of_case)
-                if split.has("form"):
-                    right["form"] += self._forms(split, indices, best)
-        exact = right.pop("exact")
-        result: dict[str, Any] = {"exact": float(np.mean(exact)), "labels": words_right / words, "loss": total / words}
-        if "form" in right:
-            result["form"] = float(np.mean(right.pop("form")))
-        result |= {f"exact_{name}": float(np.mean(values)) for name, values in right.items()}
-        if of_case:
-            result["cases"] = {name: float(np.mean(of_case[name])) for name in sorted(of_case)}
-        return result
+                for case, value in zip(split.padded(_CASE, indices, UNSEEN)[:, 0], of_sentences[0], strict=True):
+                    of_case[self.cases[case] if case >= 0 else "other"].append(value)
+                ids = np.split(best.cpu().numpy(), ends[:-1], axis=1)
+                forms += self._forms(split, indices, [dict(zip(gold, one, strict=True)) for one in ids])
+        result: dict[str, Any] = {"form": float(np.mean(forms))} if forms else {}
+        result |= {name: float(np.mean(values)) for name, values in exact.items()}
+        result |= {"labels": words_right / words, "loss": total / words}
+        return result | ({"cases": {name: float(np.mean(of_case[name])) for name in sorted(of_case)}} if final else {})
 
-    def _note_cases(
-        self, split: Split, indices: np.ndarray, exact: list[float], of_case: dict[str, list[bool]]
-    ) -> None:
-        for index, right in zip(indices, exact, strict=True):
-            case = int(split.row(_CASE, int(index))[0])
-            of_case[self.cases[case] if case >= 0 else "other"].append(bool(right))
-
-    def _forms(self, split: Split, indices: np.ndarray, best: dict[str, Tensor]) -> list[bool]:
-        """Whether the logical form of the predicted labels is the gold one, sentence by sentence."""
-        ends = np.cumsum(split.words[indices])
-        ids = {name: values.cpu().numpy() for name, values in best.items()}
+    def _forms(self, split: Split, indices: np.ndarray, labels: list[dict[str, np.ndarray]]) -> list[bool]:
+        """Whether the logical form of the predicted labels is the gold one, for every sentence that has one."""
+        if not split.has("form"):
+            return []
         result = []
-        for index, end in zip(indices, ends, strict=True):
-            form = split.row("form", int(index)).tobytes().decode()
-            words = split.row("spelling", int(index)).tobytes().decode().split(" ")
-            mine = {name: values[end - len(words) : end] for name, values in ids.items()}
-            result.append(logical_form(words, self._analysis(mine)) == form)
+        for index, ids in zip(indices.tolist(), labels, strict=True):
+            if form := split.text("form", index):
+                words = split.text("spelling", index).split(" ")
+                result.append(logical_form(words, self._analysis(ids)) == form)
         return result
 
     def _analysis(self, ids: dict[str, np.ndarray]) -> Analysis:
