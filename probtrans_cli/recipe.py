@@ -223,6 +223,9 @@ class Recipe(Section):
         for name in ("columns", "table", "jsonl"):
             if form != name and getattr(self.data, name) != Data.model_fields[name].default:
                 faults.append((("data", name), f"for `data.format: {name}` only: leave it out"))
+        for name, section in (("table", self.data.table), ("jsonl", self.data.jsonl)):
+            if section.text == section.label:
+                faults.append((("data", name, "label"), f"found {section.label}, as for the text: it is another one"))
         if kind == "ner" and self.data.columns.entities is None and form == "columns":
             reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
             faults.append((("data", "columns", "entities"), reason))

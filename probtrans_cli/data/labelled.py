@@ -28,7 +28,7 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
         if len(columns) <= last:
             hint = "see data.table: which column is text, which label, and what separates them"
             raise DataError(f"{name}:{number}: {len(columns)} columns where {last + 1} are needed", hint=hint)
-        yield _sentence(_words(columns[table.text]), columns[table.label].strip(), f"{name}:{number}")
+        yield _sentence(_words(columns[table.text]), columns[table.label], f"{name}:{number}")
 
 
 def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence]:
@@ -45,6 +45,8 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
             values = json.loads(line)
         except (ValueError, RecursionError) as error:
             raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
+        if "\\u" in line and not _printable(values):
+            raise DataError(f"{where}: an escape of half a character", hint="\\ud800 to \\udfff stand in pairs alone")
         if not isinstance(values, dict):
             raise DataError(f"{where}: not a JSON object", hint='a line is for example {"text": "...", "label": "..."}')
         text, label = _value(values, keys.text, "text", where), _value(values, keys.label, "label", where)
@@ -59,6 +61,14 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
         yield _sentence(words, label if isinstance(label, str) else json.dumps(label), where)
 
 
+def _printable(values: Any) -> bool:
+    """Whether it can be written as UTF-8; JSON's escapes may be halves of a character."""
+    try:
+        return bool(json.dumps(values, ensure_ascii=False).encode())
+    except UnicodeEncodeError:
+        return False
+
+
 def _words(text: str) -> list[str]:
     return [word for word in text.split(" ") if word]  # no other white space: corpora use it inside of words
 
@@ -66,9 +76,9 @@ def _words(text: str) -> list[str]:
 def _sentence(words: list[str], label: str, where: str) -> Sentence:
     if not words:
         raise DataError(f"{where}: a label without a sentence", hint="remove the line")
-    if not label:
+    if not label.strip():
         raise DataError(f"{where}: a sentence without a label", hint="remove the line, or say in data where labels are")
-    return Sentence(words=words, labels={LABEL: label}, where=where)
+    return Sentence(words=words, labels={LABEL: label.strip()}, where=where)
 
 
 def _value(values: dict[str, Any], key: str, role: str, where: str) -> Any:
