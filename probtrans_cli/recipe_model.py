@@ -144,6 +144,9 @@ class ProbabilisticTransformer(Section):
     """alpha_Z and alpha_H."""
     damping: Damping = Damping()
     """beta_Z and beta_H."""
+    word_std: PositiveFloat | None = None
+    """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code), with which
+    messages drown a word's own scores for long, those of rare words above all."""
     dropout: Fraction = 0.1
     """On head distributions and on the label scores of every iteration."""
     output: Literal["scores", "probabilities"] = "scores"

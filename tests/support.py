@@ -14,6 +14,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
+from probtrans_cli.recipe_data import Data
+
 ROOT = Path(__file__).resolve().parent.parent
 TOY = ROOT / "probtrans_cli" / "embedded" / "toy"
 
@@ -46,6 +48,41 @@ def workplace(folder: Path, recipe: str = RECIPE) -> Path:
         (folder / f"{split}.conllu").write_text(sentences(split, count), encoding="utf-8")
     (folder / "tiny.yaml").write_text(recipe, encoding="utf-8")
     return folder
+
+
+COGS = (
+    ("Ann sang .", "sing . agent ( x _ 1 , Ann )", "in_distribution"),
+    (
+        "A hen saw Ann .",
+        "hen ( x _ 1 ) AND see . agent ( x _ 2 , x _ 1 ) AND see . theme ( x _ 2 , Ann )",
+        "in_distribution",
+    ),
+    ("goat", "LAMBDA a . goat ( a )", "primitive"),
+)
+
+
+def stand_in(folder: Path, split: str, data: Data) -> str:
+    """Write a file in the format of a recipe's corpus, of a few toy sentences; returns its name."""
+    words = [
+        [line.split("\t")[1] for line in block.splitlines() if line[:1].isdigit()]
+        for block in sentences(split, 12).split("\n\n")
+        if block
+    ]
+    if data.format == "columns":
+        tags = ("B-place", "I-place", "O", "B-person", "O")
+        rows = ["\n".join(f"{word} X X {tags[i % 5]}" for i, word in enumerate(one)) for one in words]
+        text = "\n\n".join(rows)
+    elif data.format == "table":
+        first = data.table.label < data.table.text
+        separator = data.table.separator
+        lines = [(str(i % 2), " ".join(one)) if first else (" ".join(one), str(i % 2)) for i, one in enumerate(words)]
+        text = "\n".join(separator.join(line) for line in lines)
+    elif data.format == "cogs":
+        text = "\n".join("\t".join(row) for row in COGS)
+    else:
+        return f"{split}.conllu"  # of the workplace
+    (folder / f"{split}.txt").write_text(text + "\n", encoding="utf-8")
+    return f"{split}.txt"
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -8,7 +8,7 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
-from support import ROOT, workplace
+from support import ROOT, stand_in, workplace
 
 from probtrans_cli.recipe_source import load_recipe
 
@@ -118,8 +118,9 @@ def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.chdir(workplace(tmp_path))
     recipe = load_recipe(path.stem)
-    overrides = ["data.train=train.conllu", "runtime={device: cpu, threads: 1}"]
-    overrides += [f"data.{name}={name}.conllu" for name in ("dev", "test") if getattr(recipe.data, name) is not None]
+    there = [name for name in ("train", "dev", "test") if getattr(recipe.data, name) is not None]
+    overrides = [f"data.{name}={stand_in(tmp_path, name, recipe.data)}" for name in there]
+    overrides.append("runtime={device: cpu, threads: 1}")
     if recipe.data.vocabulary.kind == "sentencepiece":
         overrides.append("data.vocabulary.size=60")
     result = runs.train(str(path), overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=True)

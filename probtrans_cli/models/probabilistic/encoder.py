@@ -7,7 +7,7 @@ from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
-from torch import Tensor
+from torch import Tensor, nn
 
 from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic import energy
@@ -54,6 +54,12 @@ class ProbabilisticEncoder(Encoder):
     def width(self) -> int:
         """d, the number of labels."""
         return self.section.labels
+
+    def start_words(self, table: Float[Tensor, "v d"]) -> None:
+        if self.section.word_std is None:
+            super().start_words(table)
+        else:
+            nn.init.normal_(table, std=self.section.word_std)
 
     @property
     def sentence_width(self) -> int:
