@@ -1,0 +1,410 @@
+"""WordPiece, BERT's vocabulary (Devlin et al. 2019), through the package `tokenizers` (extra `hf`).
+
+Text is cleaned, blanks go around Chinese characters, capitals and accents go where the options say so, punctuation
+stands by itself; then the longest piece from the left, the next one with `##`, and so on. A word that has no such
+division is unknown as a whole, one of more than 100 characters, too. A sentence is `[CLS]`, its pieces, `[SEP]`.
+
+    vocab.txt                one piece a line, the id is the number of the line from 0
+    tokenizer_config.json    options and the names of the special pieces
+    tokenizer.json           both once more, as `tokenizers` writes it; enough by itself
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from dataclasses import asdict, dataclass, replace
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, NamedTuple
+
+from probtrans_cli import console
+from probtrans_cli.errors import DataError, RecipeError, UsageError
+
+if TYPE_CHECKING:
+    from tokenizers import Tokenizer
+
+PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE = "vocab.txt", "tokenizer_config.json", "tokenizer.json"
+_OLD_SPECIALS_FILE = "special_tokens_map.json"
+LONGEST_WORD = 100
+"""Characters; a longer word is unknown."""
+_CACHE_SIZE = 200_000  # words whose pieces are remembered
+_SURROGATES = re.compile("[\ud800-\udfff]")  # are no text to `tokenizers`; U+FFFD is dropped as they would be
+_LINE_WORDS = 10_000
+
+
+@dataclass(frozen=True, slots=True)
+class Options:
+    """How text becomes pieces, and what the special pieces are called."""
+
+    lowercase: bool = True
+    strip_accents: bool | None = None
+    """None: as ``lowercase``."""
+    split_chinese: bool = True
+    pad: str = "[PAD]"
+    unknown: str = "[UNK]"
+    first: str = "[CLS]"
+    last: str = "[SEP]"
+    mask: str = "[MASK]"
+    added: tuple[str, ...] = ()
+    """Further pieces that running text is searched for as they stand."""
+
+    @property
+    def specials(self) -> tuple[str, ...]:
+        """The special pieces' names."""
+        return (self.pad, self.unknown, self.first, self.last, self.mask)
+
+
+_KEYS = {  # of tokenizer_config.json -> of Options
+    "do_lower_case": "lowercase",
+    "strip_accents": "strip_accents",
+    "tokenize_chinese_chars": "split_chinese",
+    "pad_token": "pad",
+    "unk_token": "unknown",
+    "cls_token": "first",
+    "sep_token": "last",
+    "mask_token": "mask",
+}
+
+
+class Encoding(NamedTuple):
+    """Pieces of running text: ids, segment types, and the characters ``[begin, end)`` of each; (0, 0) of `[CLS]`."""
+
+    ids: list[int]
+    segments: list[int]
+    offsets: list[tuple[int, int]]
+
+
+class WordPieces:
+    """A WordPiece vocabulary. Ids are those of its file; the special ones are found by their names."""
+
+    features: None = None
+
+    def __init__(
+        self,
+        pieces: Sequence[str],
+        options: Options | None = None,
+        *,
+        rows: int | None = None,
+        counts: Mapping[str, int] | None = None,
+    ) -> None:
+        """``pieces[id]``; an empty one takes an id and is never found.
+
+        Args:
+            pieces: the vocabulary.
+            options: how text is divided; None = BERT's, in lower case.
+            rows: number of ids of a model whose table is longer than the vocabulary; None = as many as pieces.
+            counts: of the training file's words.
+
+        Raises:
+            DataError: a piece stands there twice, or a special one is missing.
+            UsageError: the package `tokenizers` is not installed.
+        """
+        self.pieces = list(pieces)
+        self.options = options or Options()
+        self.counts = dict(counts or {})
+        self.size = max(rows or 0, len(self.pieces))
+        """Number of ids."""
+        self._ids = {piece: id for id, piece in enumerate(self.pieces) if piece}
+        if len(self._ids) + self.pieces.count("") < len(self.pieces):
+            piece, _ = Counter(filter(None, self.pieces)).most_common(1)[0]
+            raise DataError(f"the piece {piece!r} has two ids", hint="every piece of a vocabulary stands there once")
+        for name in (*self.options.specials, *self.options.added):
+            if name not in self._ids:
+                hint = f"name the special pieces in {OPTIONS_FILE}, or add a line to {PIECES_FILE}"
+                raise DataError(f"the special piece {name} is not in the vocabulary", hint=hint)
+        self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK = (self._ids[name] for name in self.options.specials)
+        self._text = _tokenizer(self._ids, self.options)
+        self._words = _tokenizer(self._ids, self.options)
+        self._words.encode_special_tokens = True  # a corpus's `[MASK]` is three pieces, not an instruction
+        self._cache: dict[str, list[int]] = {}
+
+    def encode_text(self, text: str, second: str | None = None) -> Encoding:
+        """`[CLS]` text `[SEP]`, or of a pair `[CLS]` text `[SEP]` second `[SEP]`; the names of special pieces are
+        recognised in it."""
+        found = self._text.encode(_valid(text), None if second is None else _valid(second))
+        return Encoding(found.ids, found.type_ids, found.offsets)
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the ids of all words' pieces, and for each word the position of its first; every word has one."""
+        ids: list[int] = []
+        first: list[int] = []
+        for word in words:
+            first.append(len(ids))
+            ids += self._segment(word)
+        return ids, first
+
+    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the ids of a sentence, `[CLS]` and `[SEP]` around it, and the position of each word's first piece."""
+        ids, first = self.encode_words(words)
+        return [self.FIRST, *ids, self.LAST], [position + 1 for position in first]
+
+    def decode(self, id: int) -> str:
+        """Return the piece of an id (0 <= id < size); empty where the model's table is longer than the vocabulary."""
+        return self.pieces[id] if id < len(self.pieces) else ""
+
+    def frequency(self, word: str) -> int:
+        """Return how often the whole word occurs in the training file; 0 if it was not seen."""
+        return self.counts.get(self.normalise(word), 0)
+
+    def normalise(self, word: str) -> str:
+        """The word as it is counted: in lower case where the vocabulary knows no other."""
+        return word.lower() if self.options.lowercase else word
+
+    def save(self, folder: Path) -> None:
+        """Write ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``."""
+        (folder / PIECES_FILE).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
+        known = asdict(self.options)
+        content = {"tokenizer_class": "BertTokenizer", **{key: known[name] for key, name in _KEYS.items()}}
+        if self.options.added:
+            content["additional_special_tokens"] = list(self.options.added)
+        text = json.dumps(content, ensure_ascii=False, indent=2)
+        (folder / OPTIONS_FILE).write_text(text + "\n", encoding="utf-8")
+        (folder / TOKENIZER_FILE).write_text(self._text.to_str(pretty=True) + "\n", encoding="utf-8")
+
+    def _segment(self, word: str) -> list[int]:
+        pieces = self._cache.get(word)
+        if pieces is None:
+            pieces = self._words.encode(_valid(word), add_special_tokens=False).ids or [self.UNKNOWN]
+            if len(self._cache) >= _CACHE_SIZE:
+                self._cache.clear()
+            self._cache[word] = pieces
+        return pieces
+
+
+def _valid(text: str) -> str:
+    return _SURROGATES.sub("\ufffd", text)
+
+
+def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
+    """What the package makes of a vocabulary; the same parts as those of `transformers.BertTokenizer`."""
+    try:
+        from tokenizers import AddedToken, Tokenizer, decoders, models  # noqa: PLC0415  (an extra)
+        from tokenizers.processors import TemplateProcessing  # noqa: PLC0415
+    except ImportError:
+        hint = "pip install 'probtrans[hf]'"
+        raise UsageError("a vocabulary of kind wordpiece needs the package tokenizers", hint=hint) from None
+    model = models.WordPiece(dict(ids), unk_token=options.unknown, max_input_chars_per_word=LONGEST_WORD)
+    made = Tokenizer(model)
+    made.normalizer, made.pre_tokenizer = _division(options)
+    made.decoder = decoders.WordPiece(prefix="##")
+    specials = dict.fromkeys((*options.specials, *options.added))
+    made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in specials])
+    first, last = options.first, options.last
+    made.post_processor = TemplateProcessing(
+        single=f"{first}:0 $A:0 {last}:0",
+        pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
+        special_tokens=[(name, ids[name]) for name in dict.fromkeys((first, last))],
+    )
+    return made
+
+
+def _division(options: Options) -> tuple[Any, Any]:
+    """How text is cleaned, and how it is cut before pieces are looked for."""
+    from tokenizers import normalizers, pre_tokenizers  # noqa: PLC0415  (an extra)
+
+    cleaned = normalizers.BertNormalizer(
+        clean_text=True,
+        handle_chinese_chars=options.split_chinese,
+        strip_accents=options.strip_accents,
+        lowercase=options.lowercase,
+    )
+    return cleaned, pre_tokenizers.BertPreTokenizer()
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_wordpieces(folder: Path, *, rows: int | None = None) -> WordPieces:
+    """The vocabulary of a folder of Hugging Face's: of `vocab.txt`, or where that is missing of `tokenizer.json`.
+
+    Args:
+        folder: where the files are.
+        rows: the model's `vocab_size`, where it is known.
+
+    Raises:
+        DataError: a file is missing, damaged or of another kind, or the vocabulary has more pieces than the model rows.
+    """
+    path, other = folder / PIECES_FILE, folder / TOKENIZER_FILE
+    options = Options()
+    pieces: list[str] | None = None
+    if other.exists():
+        pieces, options = _read_tokenizer(other)
+    if path.exists():
+        listed = read_pieces(path)
+        if pieces is not None and any(a != b for a, b in zip(listed, pieces, strict=False)):
+            id = next(id for id, (a, b) in enumerate(zip(listed, pieces, strict=False)) if a != b)
+            where = f"{path}:{id + 1}: {listed[id]!r}, but {TOKENIZER_FILE} has {pieces[id]!r}"
+            raise DataError(f"{where} with this id", hint="remove the file that is not the model's")
+        pieces = listed if pieces is None or len(listed) > len(pieces) else pieces
+    elif pieces is None:
+        hint = f"give the folder of a BERT model, with {PIECES_FILE} or {TOKENIZER_FILE}"
+        raise DataError(f"{folder}: there is neither {PIECES_FILE} nor {TOKENIZER_FILE}", hint=hint)
+    for name in (_OLD_SPECIALS_FILE, OPTIONS_FILE):
+        if (folder / name).exists():
+            options = _overlaid(options, _json(folder / name), folder / name)
+    if rows is not None and len(pieces) != rows:
+        words = f"{path if path.exists() else other}: {len(pieces):,} pieces, but the model's vocab_size is {rows:,}"
+        if len(pieces) > rows:
+            raise DataError(words, hint="the vocabulary is that of another model")
+        console.log(f"warning: {words}: the ids above belong to no piece")
+    try:
+        return WordPieces(pieces, options, rows=rows)
+    except DataError as error:
+        raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
+
+
+def read_pieces(path: Path) -> list[str]:
+    """The pieces of a `vocab.txt`, by id. A blank line is a piece that is never found, and keeps the numbering.
+
+    Raises:
+        DataError: a piece stands there twice, or the file is no UTF-8 text.
+    """
+    content = _bytes(path)
+    try:
+        text = content.decode("utf-8-sig")
+    except UnicodeDecodeError as error:
+        line = content[: error.start].count(b"\n") + 1
+        raise DataError(f"{path}:{line}: not UTF-8", hint="give the vocab.txt of a BERT model") from None
+    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
+    seen: dict[str, int] = {}
+    for number, piece in enumerate(lines, start=1):
+        if piece and seen.setdefault(piece, number) != number:
+            hint = "every piece stands in a vocabulary once: the number of its line is its id"
+            raise DataError(f"{path}:{number}: the piece {piece!r} stands in line {seen[piece]} already", hint=hint)
+    return lines
+
+
+def _read_tokenizer(path: Path) -> tuple[list[str], Options]:
+    """Pieces and options of a `tokenizer.json`."""
+    content = _json(path)
+    try:
+        model, normalizer = content["model"], content["normalizer"]
+        ids = {str(piece): int(id) for piece, id in model["vocab"].items()}
+        added = {str(one["content"]): int(one["id"]) for one in content.get("added_tokens") or ()}
+        kinds = (model.get("type", "WordPiece"), normalizer["type"], content["pre_tokenizer"]["type"])
+        options = Options(
+            lowercase=normalizer["lowercase"],
+            strip_accents=normalizer["strip_accents"],
+            split_chinese=normalizer["handle_chinese_chars"],
+            unknown=model["unk_token"],
+        )
+        limits = (model["continuing_subword_prefix"], model["max_input_chars_per_word"], normalizer["clean_text"])
+    except (KeyError, TypeError, ValueError, AttributeError) as error:
+        hint = "only the WordPiece tokenizers of BERT models can be read"
+        raise DataError(f"{path}: not the tokenizer of a BERT model ({error!r})", hint=hint) from None
+    for found, wanted in zip((*kinds, *limits), _BERT_TOKENIZER, strict=True):
+        if found != wanted:
+            hint = "only the WordPiece tokenizers of BERT models can be read"
+            raise DataError(f"{path}: unsupported: {found!r} instead of BERT's {wanted!r}", hint=hint)
+    ids |= added
+    size = max(ids.values(), default=-1) + 1
+    # Blank lines of a vocab.txt leave gaps, but not many.
+    if len(set(ids.values())) < len(ids) or min(ids.values(), default=0) < 0 or size > 2 * len(ids) + 1000:
+        raise DataError(f"{path}: the ids of its pieces are not 0, 1, 2, …", hint="the file is damaged")
+    pieces = [""] * size
+    for piece, id in ids.items():
+        pieces[id] = piece
+    return pieces, replace(options, added=tuple(name for name in added if name not in options.specials))
+
+
+_BERT_TOKENIZER = ("WordPiece", "BertNormalizer", "BertPreTokenizer", "##", LONGEST_WORD, True)
+
+
+def _overlaid(options: Options, given: Any, path: Path) -> Options:
+    """Options with what a file says of them."""
+    if not isinstance(given, dict) or given.get("do_basic_tokenize", True) is not True:
+        raise DataError(f"{path}: not the options of a BERT tokenizer", hint="do_basic_tokenize must be true")
+    changes: dict[str, Any] = {}
+    for key, name in _KEYS.items():
+        value = given.get(key)
+        value = value.get("content") if isinstance(value, dict) else value
+        wanted = str if key.endswith("_token") else bool
+        if value is not None and not isinstance(value, wanted):
+            taken = "text" if wanted is str else "true or false"
+            raise DataError(f"{path}: {key} is {value!r}", hint=f"it takes {taken}")
+        if value is not None or (key == "strip_accents" and key in given):
+            changes[name] = value
+    new = replace(options, **changes)
+    listed = given.get("additional_special_tokens") or ()
+    names = [one.get("content") if isinstance(one, dict) else one for one in listed if isinstance(listed, list)]
+    further = [name for name in (*options.added, *names) if isinstance(name, str) and name not in new.specials]
+    return replace(new, added=tuple(dict.fromkeys(further)))
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(_bytes(path).decode("utf-8-sig"))
+    except (ValueError, RecursionError) as error:
+        raise DataError(f"{path}: not JSON ({error})", hint="copy the folder again") from None
+
+
+def _bytes(path: Path) -> bytes:
+    try:
+        return path.read_bytes()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def train_wordpieces(sentences: Iterable[Sequence[str]], size: int, options: Options | None = None) -> WordPieces:
+    """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, all characters, then what
+    merging the most frequent pair of pieces gives, again and again. The same sentences give the same vocabulary.
+
+    Raises:
+        DataError: there is no word.
+        RecipeError: there are more characters than pieces.
+        UsageError: the package `tokenizers` is not installed.
+    """
+    options = options or Options()
+    bare = WordPieces(options.specials, options)
+    counts: Counter[str] = Counter()
+    for words in sentences:
+        counts.update(words)
+    parts = _parts(counts, options)
+    if not parts:
+        raise DataError("no word to learn pieces from", hint="give a larger training file")
+    characters = sorted({character for part in parts for character in part})
+    # All characters are given at the start, in order: left to itself, the package numbers them by chance, and equal
+    # counts are then merged in an order of chance.
+    start = [*options.specials, *characters, *(f"##{character}" for character in characters)]
+    if len(start) > size:
+        hint = f"set data.vocabulary.size={len(start)} or more"
+        raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
+    whole: Counter[str] = Counter()
+    for word, count in counts.items():
+        whole[bare.normalise(word)] += count
+    ordered = sorted(whole.items(), key=lambda item: (-item[1], item[0]))
+    return WordPieces(_merged(parts, size, start), options, counts=dict(ordered))
+
+
+def _parts(counts: Mapping[str, int], options: Options) -> Counter[str]:
+    """How often every string occurs of which pieces are made: words are cleaned, and cut at punctuation."""
+    normalizer, cutter = _division(options)
+    parts: Counter[str] = Counter()
+    for word, count in counts.items():
+        for part, _ in cutter.pre_tokenize_str(normalizer.normalize_str(_valid(word))):
+            if len(part) <= LONGEST_WORD:
+                parts[part] += count
+    return parts
+
+
+def _merged(parts: Mapping[str, int], size: int, start: Sequence[str]) -> list[str]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: PLC0415  (an extra)
+
+    def lines() -> Iterator[str]:
+        for part in sorted(parts):
+            for begin in range(0, parts[part], _LINE_WORDS):
+                yield " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
+
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=list(start), limit_alphabet=len(start), show_progress=False
+    )
+    learner = Tokenizer(models.WordPiece(unk_token=start[1]))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator(lines(), trainer)
+    ids = learner.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
