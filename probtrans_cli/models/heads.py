@@ -3,6 +3,8 @@
     S_i(a)  = S[w_i, a] + Σ_{f ∈ f(w_i)} R[f, a]               log-linear unary scores; features are not in the paper
     P_i(w)  ∝ Σ_a exp(β_w + S_w(a) + M_i(a))                   tied output: the hidden word as a latent variable
     P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
+    P_i(w)  ∝ exp(β_w + D_w · LN(act(W M_i + b)))              BERT's, with D = S where it is tied
+    P(c)    ∝ exp(w_c · s + b_c)                               of a pair of texts; s: the sentence's vector
 
 symbol   code        shape    meaning
 S        unary       [v, d]   scores of a word with its label (Eq. 1)
@@ -25,6 +27,7 @@ from torch.nn import functional
 
 from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.transformer import ACTIVATIONS
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` in every vocabulary
 _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
@@ -92,6 +95,42 @@ class TiedLinear(nn.Module):
     def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
         """Scores of all words."""
         return functional.linear(states, table, self.bias)
+
+
+class BertWordOutput(nn.Module):
+    """Word scores of BERT (Devlin et al. 2019): one more layer with its norm, then the word vectors, or others.
+
+    ``decoder [v, d]``: the others, ``D``; None where the output is tied. ``norm_eps``, ``activation``, ``std``: those
+    of the encoder.
+    """
+
+    def __init__(
+        self, words: int, width: int, *, tied: bool = True, activation: str = "gelu", norm_eps: float = 1e-12,
+        std: float = 0.02,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(width, norm_eps)
+        self.decoder = None if tied else nn.Parameter(torch.randn(words, width) * std)
+        self.bias = nn.Parameter(torch.zeros(words))
+        nn.init.normal_(self.dense.weight, std=std)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words."""
+        inner = self.norm(self.activation(self.dense(states)))
+        return functional.linear(inner, table if self.decoder is None else self.decoder, self.bias)
+
+
+class PairOutput(nn.Linear):
+    """Scores of what a pair of texts is, from its sentence vector; of BERT: 0 = the second follows the first, 1 = it
+    is a random one."""
+
+    def __init__(self, width: int, classes: int = 2, *, std: float = 0.02) -> None:
+        super().__init__(width, classes)
+        nn.init.normal_(self.weight, std=std)
+        nn.init.zeros_(self.bias)
 
 
 Output = Callable[[Encoder], nn.Module]
