@@ -87,7 +87,8 @@ def _write(folder: Path, partial: Path, texts: dict[str, str | bytes], tensors: 
         (partial / name).write_bytes(text.encode() if isinstance(text, str) else text)
     for name, values in tensors.items():
         (partial / name).parent.mkdir(exist_ok=True)
-        save_file({key: value.detach().contiguous() for key, value in values.items()}, partial / name)
+        contiguous = {key: value.detach().contiguous() for key, value in values.items()}
+        save_file(contiguous, partial / name, metadata={"format": "pt"})  # without which some readers refuse it
         (partial / name).chmod((partial / next(iter(texts))).stat().st_mode)  # not the private 0600 of its writer
     names = sorted([*texts, *tensors])
     sums = "".join(f"{hashlib.sha256((partial / name).read_bytes()).hexdigest()}  {name}\n" for name in names)

@@ -1,0 +1,95 @@
+"""A folder of Hugging Face's: `config.json`, and weights in one safetensors file, in several, or in an older `.bin`.
+
+Nothing is unpickled but tensors, and no file outside the folder is read.
+"""
+
+from __future__ import annotations
+
+import json
+import pickle
+from pathlib import Path
+from typing import Any
+
+import torch
+from safetensors import SafetensorError
+from safetensors.torch import load_file
+from torch import Tensor
+
+from probtrans_cli.errors import CheckpointError
+
+CONFIG, WEIGHTS = "config.json", "model.safetensors"
+_INDEX = ".index.json"
+_WEIGHTS = (WEIGHTS, WEIGHTS + _INDEX, "pytorch_model.bin", "pytorch_model.bin" + _INDEX)
+_AGAIN = "copy the folder again"
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The content of `config.json`.
+
+    Raises:
+        CheckpointError: it is missing or no JSON object.
+    """
+    path = folder / CONFIG
+    if not folder.is_dir() or not path.exists():
+        hint = "give a folder with config.json and model.safetensors, as transformers' save_pretrained writes it"
+        raise CheckpointError(f"{path}: there is no such file", hint=hint)
+    content = _json(path)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: not a JSON object", hint=_AGAIN)
+    return content
+
+
+def read_tensors(folder: Path) -> dict[str, Tensor]:
+    """All tensors of a folder, by their names there.
+
+    Raises:
+        CheckpointError: a file is missing, damaged, or holds anything but tensors.
+    """
+    for name in _WEIGHTS:
+        if (folder / name).exists():
+            return _of_index(folder / name) if name.endswith(_INDEX) else _of_file(folder / name)
+    hint = f"give a folder with one of {', '.join(_WEIGHTS)}"
+    raise CheckpointError(f"{folder}: there are no weights", hint=hint)
+
+
+def _of_index(path: Path) -> dict[str, Tensor]:
+    """The tensors that an index tells the files of."""
+    content = _json(path)
+    places = content.get("weight_map") if isinstance(content, dict) else None
+    if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
+        raise CheckpointError(f"{path}: has no weight_map", hint=_AGAIN)
+    tensors: dict[str, Tensor] = {}
+    for name in sorted(set(places.values())):
+        if Path(name).name != name:
+            raise CheckpointError(f"{path}: names a file outside the folder: {name}", hint=_AGAIN)
+        wanted = {tensor for tensor, place in places.items() if place == name}
+        there = _of_file(path.parent / name)
+        if lacking := sorted(wanted - there.keys()):
+            raise CheckpointError(f"{path.parent / name}: has no {', '.join(lacking)}", hint=_AGAIN)
+        tensors |= {tensor: there[tensor] for tensor in wanted}
+    return tensors
+
+
+def _of_file(path: Path) -> dict[str, Tensor]:
+    try:
+        if path.suffix == ".safetensors":
+            return load_file(path)
+        content = torch.load(path, map_location="cpu", weights_only=True)
+    except FileNotFoundError:
+        raise CheckpointError(f"{path}: there is no such file", hint=_AGAIN) from None
+    except (SafetensorError, OSError, RuntimeError, EOFError, ValueError, KeyError) as error:
+        reason = " ".join(str(error).split()) or type(error).__name__
+        raise CheckpointError(f"{path}: damaged, or not a file of weights ({reason})", hint=_AGAIN) from None
+    except pickle.UnpicklingError:
+        hint = "files with code in them are not opened; ask for the weights as safetensors"
+        raise CheckpointError(f"{path}: holds something else than tensors", hint=hint) from None
+    if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
+        raise CheckpointError(f"{path}: holds something else than named tensors", hint=_AGAIN)
+    return content
+
+
+def _json(path: Path) -> Any:
+    try:
+        return json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError) as error:
+        raise CheckpointError(f"{path}: not JSON ({error})", hint=_AGAIN) from None
