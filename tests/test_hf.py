@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import sys
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -12,9 +13,12 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_models import DECOMPOSITIONS, GLOBALS
+from small_models import name as shown
 from torch import Tensor, nn
 from torch.nn import functional
 
+from probtrans_cli import hf
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.hf import Bert, bert_of, read_bert, write_bert
 from probtrans_cli.hf.write import PARTS, Architecture, obstacles
@@ -486,6 +490,45 @@ def test_half_precision_is_written(tmp_path: Path, kind: torch.dtype) -> None:
     notes = write_bert(bert_of(*random_bert()), tmp_path / "out", "BertModel", dtype=kind)
     assert transformers.AutoModel.from_pretrained(tmp_path / "out").dtype == kind
     assert any("0 in float16" in note for note in notes) == (kind == torch.float16)
+
+
+# --- probabilistic transformers ---------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "options", [*({"decomposition": one} for one in DECOMPOSITIONS), {"root": {"labels": 4}}], ids=shown
+)
+def test_a_probabilistic_transformer_opens_in_transformers(tmp_path: Path, options: dict[str, Any]) -> None:
+    hf.register()
+    hf.register()
+    small = {"labels": 6, "channels": 2, "iterations": 3, "globals": GLOBALS[0]}
+    section = ProbabilisticTransformer.model_validate({**small, **options})
+    encoder, table = build(section).eval(), torch.randn(10, 6)
+    tensors = {"unary.weight": table, "output.weight": torch.zeros(1)}
+    tensors |= {f"encoder.{key}": value for key, value in encoder.state_dict().items()}
+    hf.write_probabilistic(section, tensors, tmp_path / "out", pad=0)
+    model, report = transformers.AutoModel.from_pretrained(tmp_path / "out", output_loading_info=True)
+    assert not any(report.values())
+    ids = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
+    expected = encoder(table[ids], ids != 0, arcs=True)
+    found = model(ids, output_attentions=True)
+    torch.testing.assert_close(found.last_hidden_state, expected.states, rtol=0, atol=1e-6)
+    torch.testing.assert_close(torch.stack(found.attentions, 1), expected.arcs, rtol=0, atol=1e-6)
+    if "root" in options:
+        torch.testing.assert_close(found.pooler_output, expected.sentence, rtol=0, atol=1e-6)
+    assert model(ids).attentions is None
+    assert torch.equal(model(ids, attention_mask=ids > 4, return_dict=False)[0][1, 2:], torch.zeros(2, 6))
+    model.save_pretrained(tmp_path / "again")
+    again = transformers.AutoModel.from_pretrained(tmp_path / "again")
+    torch.testing.assert_close(again(ids).last_hidden_state, expected.states, rtol=0, atol=1e-5)
+
+
+def test_without_transformers(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.delattr("probtrans_cli.hf.auto", raising=False)
+    monkeypatch.delitem(sys.modules, "probtrans_cli.hf.auto", raising=False)
+    monkeypatch.setitem(sys.modules, "transformers", None)
+    with pytest.raises(UsageError, match="transformers cannot be imported"):
+        hf.register()
 
 
 # --- what is refused --------------------------------------------------------------------------------------------------

@@ -1,11 +1,30 @@
 """Models in the files of Hugging Face's `transformers`: BERT's both ways, our own with classes of ours.
 
-`transformers` itself is not needed to read or write a folder.
+`transformers` itself is not needed to read or write a folder. To open one of a probabilistic transformer there:
+
+    from probtrans_cli import hf
+    hf.register()
+    model = transformers.AutoModel.from_pretrained(folder)
 """
 
 from __future__ import annotations
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import Bert, read_bert
+from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import bert_of, write_bert
 
-__all__ = ["Bert", "bert_of", "read_bert", "write_bert"]
+__all__ = ["Bert", "bert_of", "read_bert", "register", "write_bert", "write_probabilistic"]
+
+
+def register() -> None:
+    """Let `transformers` open folders of probabilistic transformers, as AutoConfig and AutoModel; once a process.
+
+    Raises:
+        UsageError: `transformers` is not installed.
+    """
+    try:
+        from probtrans_cli.hf import auto  # noqa: PLC0415  (imports transformers)
+    except ImportError as error:
+        raise UsageError(f"transformers cannot be imported: {error}", hint="pip install transformers") from None
+    auto.register()

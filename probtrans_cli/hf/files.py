@@ -1,12 +1,13 @@
 """A folder of Hugging Face's: `config.json`, and weights in one safetensors file, in several, or in an older `.bin`.
 
-Nothing is unpickled but tensors, and no file outside the folder is read.
+Nothing is unpickled but tensors, and no file outside the folder is read. A folder is written whole or not at all.
 """
 
 from __future__ import annotations
 
 import json
 import pickle
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
@@ -15,7 +16,8 @@ from safetensors import SafetensorError
 from safetensors.torch import load_file
 from torch import Tensor
 
-from probtrans_cli.errors import CheckpointError
+from probtrans_cli import checkpoint
+from probtrans_cli.errors import CheckpointError, UsageError
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _INDEX = ".index.json"
@@ -86,6 +88,22 @@ def _of_file(path: Path) -> dict[str, Tensor]:
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
         raise CheckpointError(f"{path}: holds something else than named tensors", hint=_AGAIN)
     return content
+
+
+def write_folder(folder: Path, texts: Mapping[str, str | bytes], tensors: Mapping[str, dict[str, Tensor]]) -> None:
+    """Write a folder as a whole or not at all.
+
+    Raises:
+        UsageError: it is there and not empty, or cannot be written.
+    """
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already", hint="choose another folder, or remove it")
+    if folder.exists():
+        folder.rmdir()
+    try:
+        checkpoint.write(folder.absolute(), dict(texts), dict(tensors))
+    except CheckpointError as error:
+        raise UsageError(error.message, hint="choose another folder") from None
 
 
 def _json(path: Path) -> Any:

@@ -14,10 +14,9 @@ from typing import Any, Literal
 import torch
 from torch import Tensor
 
-from probtrans_cli import checkpoint
-from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import ACTIVATIONS, PREFIX, Bert, to_theirs
-from probtrans_cli.hf.files import CONFIG, WEIGHTS
+from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
 from probtrans_cli.recipe_model import AbsolutePositions, ProbabilisticTransformer, Transformer
 
 Architecture = Literal[
@@ -199,14 +198,7 @@ def write_bert(
     config = bert.config | {"architectures": [architecture], kind: str(dtype).removeprefix("torch.")}
     weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in _chosen(bert, architecture).items()}
     files: dict[str, str | bytes] = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
-    if folder.is_dir() and not any(folder.iterdir()):
-        folder.rmdir()
-    if folder.exists():
-        raise UsageError(f"{folder} exists already", hint="choose another folder, or remove it")
-    try:
-        checkpoint.write(folder.absolute(), files, {WEIGHTS: weights})
-    except CheckpointError as error:
-        raise UsageError(error.message, hint="choose another folder") from None
+    write_folder(folder, files, {WEIGHTS: weights})
     return notes
 
 
