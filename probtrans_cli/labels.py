@@ -20,7 +20,6 @@ from typing import TYPE_CHECKING, Any, cast
 
 import numpy as np
 
-from probtrans_cli.data.vocabulary import normalise
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe_model import ProbabilisticTransformer
 
@@ -102,9 +101,7 @@ class Types:
     @classmethod
     def of(cls, model: Model) -> Types:
         """Types for a model: words that its vocabulary's options make the same are one type."""
-        section = model.recipe.data.vocabulary
-        digits = getattr(section, "digits", False)
-        return cls(lambda word: normalise(word, lowercase=section.lowercase, digits=digits))
+        return cls(model.vocabulary.normalise)
 
     def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
         """The same sentences, noted as they pass."""

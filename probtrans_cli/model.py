@@ -85,6 +85,9 @@ class Model:
             feature_rows=0 if vocabulary.features is None else vocabulary.features.size,
             entries=entry_features(vocabulary) if task.tied else None,
             sentence=task.representation(recipe.model),
+            begins=vocabulary.begins,
+            padding=vocabulary.PAD,
+            hidden=vocabulary.MASK,
         ).to(machine.device)
         channel: Channel = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
         reading = Reading(channel, recipe.eval.iteration, recipe.eval.decode)

@@ -44,15 +44,16 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Labels, Split, encode_table, write_split
 from probtrans_cli.data.vocabulary import (
     SUBWORDS_FILE,
-    UNKNOWN,
     WORDS_FILE,
     Vocabulary,
     build_vocabulary,
     load_vocabulary,
 )
+from probtrans_cli.data.wordpiece import WORDPIECE_FILES
+from probtrans_cli.data.wordpiece_building import fingerprint_of
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe_data import Data, WordPieceVocabulary
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -61,7 +62,7 @@ if TYPE_CHECKING:
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
 MANIFEST, LABELS = "manifest.json", "labels.json"
 QUANTILES = {"min": 0.0, "25%": 0.25, "50%": 0.5, "75%": 0.75, "95%": 0.95, "99%": 0.99, "max": 1.0}
-_OURS = {MANIFEST, LABELS, WORDS_FILE, SUBWORDS_FILE, *(f"{split}.arrow" for split in SPLITS)}
+_OURS = {MANIFEST, LABELS, WORDS_FILE, SUBWORDS_FILE, *WORDPIECE_FILES, *(f"{split}.arrow" for split in SPLITS)}
 _KEYS = {"format", "version", "data", "fingerprint", "sources", "vocabulary", "labels", "splits", "files"}
 _ABANDONED = 6 * 3600  # seconds after which an unfinished folder of a killed process is removed
 
@@ -141,8 +142,12 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _canonical(data: Data) -> dict[str, Any]:
-    """The data section without the folder's own name, which changes nothing about its content."""
-    return data.model_dump(mode="json", exclude={"prepared": True, **_not_given(data)})
+    """The data section without the folder's own name, which changes nothing about its content; a vocabulary's folder is
+    that content."""
+    canonical = data.model_dump(mode="json", exclude={"prepared": True, **_not_given(data)})
+    if isinstance(data.vocabulary, WordPieceVocabulary) and data.vocabulary.folder is not None:
+        canonical["vocabulary"]["folder"] = fingerprint_of(data.vocabulary)
+    return canonical
 
 
 def _not_given(data: Data) -> dict[str, Any]:
@@ -298,9 +303,9 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
         "data": _canonical(data),
         "fingerprint": _fingerprint(data, sources),
         "sources": {name: [source.entry() for source in sources if source.split == name] for name in there},
-        "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size},
+        "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size, "special": len(vocabulary.specials)},
         "labels": {column: {label: counts[column][label] for label in names} for column, names in labels.items()},
-        "splits": {name: _statistics(split, labels) for name, split in splits.items()},
+        "splits": {name: _statistics(split, labels, vocabulary) for name, split in splits.items()},
     }
     return Prepared(folder, vocabulary, labels, splits, manifest, fresh=True), tables
 
@@ -316,15 +321,16 @@ def _by_count(counts: Counter[str], *, absent: str | None) -> list[str]:
     return sorted((label for label in counts if label != absent), key=lambda label: (-counts[label], label))
 
 
-def _statistics(split: Split, labels: Labels) -> dict[str, Any]:
+def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[str, Any]:
     words, tokens = int(split.words.sum()), int(split.lengths.sum())
     lengths = np.quantile(split.lengths, list(QUANTILES.values()), method="inverted_cdf")
     return {
         "sentences": len(split),
         "words": words,
         "tokens": tokens,
-        "unknown": int((split.column("ids") == UNKNOWN).sum()) / tokens,  # share of tokens that the model cannot tell
-        "unseen": int((split.column("frequency") == 0).sum()) / words,  # share of words without a training count
+        "unknown": int((split.column("ids") == vocabulary.UNKNOWN).sum())
+        / tokens,  # share of tokens that the model cannot tell
+        "unseen": int((split.column("frequency") == 0).sum()) / words,
         "length": {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)},
         "columns": [name for name in (*labels, "heads") if split.has(name)],
     }
@@ -383,7 +389,9 @@ def report(prepared: Prepared, state: str) -> Group:
         row += [f"{split['unknown']:.2%}", f"{split['unseen']:.2%}"]
         table.add_row(name, *row, *(str(length) for length in split["length"].values()))
     size = manifest["vocabulary"]["size"]
-    lines = [f"vocabulary  {size:,} {'pieces' if subwords else 'words'} (3 special); min to max: sentence lengths"]
+    special = manifest["vocabulary"].get("special", 3)
+    units = "pieces" if subwords else "words"
+    lines = [f"vocabulary  {size:,} {units} ({special} special); min to max: sentence lengths"]
     for column, counts in manifest["labels"].items():
         if counts:
             shown = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:20])

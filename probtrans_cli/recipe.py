@@ -21,9 +21,9 @@ from probtrans_cli.recipe_base import (
     PositiveInt,
     Section,
 )
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe_data import Data, WordPieceVocabulary
 from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
-from probtrans_cli.recipe_task import FORMATS, Classification, Task
+from probtrans_cli.recipe_task import FORMATS, Classification, MaskedLanguageModel, Task
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
@@ -226,9 +226,20 @@ class Recipe(Section):
         for name, section in (("table", self.data.table), ("jsonl", self.data.jsonl)):
             if section.text == section.label:
                 faults.append((("data", name, "label"), f"found {section.label}, as for the text: it is another one"))
+        vocabulary = self.data.vocabulary
+        if isinstance(vocabulary, WordPieceVocabulary) and vocabulary.folder is not None:
+            for name in ("size", "lowercase"):
+                if getattr(vocabulary, name) != WordPieceVocabulary.model_fields[name].default:
+                    faults.append((("data", "vocabulary", name), "for a trained vocabulary only: leave it out"))
         if kind == "ner" and self.data.columns.entities is None and form == "columns":
             reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
             faults.append((("data", "columns", "entities"), reason))
+        if isinstance(self.task, MaskedLanguageModel):
+            if self.task.output == "bert" and self.model.kind != "transformer":
+                reason = f"`bert` is for a transformer, and model.kind is {self.model.kind}: choose linear or tied"
+                faults.append((("task", "output"), reason))
+            if not self.task.tie_decoder and self.task.output != "bert":
+                faults.append((("task", "tie_decoder"), "for `task.output: bert` only: leave it out"))
         rooted = isinstance(self.model, ProbabilisticTransformer) and self.model.root is not None
         if isinstance(self.task, Classification) and self.task.representation == "root" and not rooted:
             reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"

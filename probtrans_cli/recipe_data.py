@@ -53,6 +53,19 @@ class SubwordVocabulary(Section):
     """Lower-case words before segmentation."""
 
 
+class WordPieceVocabulary(Section):
+    """WordPiece units as BERT's, of a folder, or trained on the training file by `prepare`. `[CLS]` and `[SEP]` stand
+    around every sentence, and a word's first piece represents it. Needs the package `tokenizers` (extra `hf`)."""
+
+    kind: Literal["wordpiece"]
+    folder: File | None = None
+    """Folder of a BERT model's vocabulary (`vocab.txt`, or `tokenizer.json`, with their options); null = trained."""
+    size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
+    """Largest number of pieces, of a trained one."""
+    lowercase: bool = False
+    """Lower-case words and strip their accents, in a trained one."""
+
+
 class Columns(Section):
     """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
 
@@ -110,7 +123,9 @@ class Data(Section):
     """What stands where in a file of `format: table`."""
     jsonl: Keys = Keys()
     """What stands where in a file of `format: jsonl`."""
-    vocabulary: Annotated[WordVocabulary | SubwordVocabulary, Field(discriminator="kind")] = WordVocabulary()
-    """What the model reads: `kind: words` or `kind: sentencepiece`."""
+    vocabulary: Annotated[WordVocabulary | SubwordVocabulary | WordPieceVocabulary, Field(discriminator="kind")] = (
+        WordVocabulary()
+    )
+    """What the model reads: `kind: words`, `kind: sentencepiece` or `kind: wordpiece`."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""

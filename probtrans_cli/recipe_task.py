@@ -10,14 +10,17 @@ from probtrans_cli.recipe_base import NonNegativeFloat, PositiveInt, Section
 
 
 class MaskedLanguageModel(Section):
-    """Predict words hidden behind `<mask>`; `<unk>` is never hidden."""
+    """Predict words hidden behind `<mask>`; unknown words, `[CLS]` and `[SEP]` are never hidden."""
 
     kind: Literal["mlm"]
     mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
     """Probability that a word is hidden; fresh masks every epoch."""
-    output: Literal["linear", "tied"] = "linear"
-    """How states become words: a linear layer of its own, or the unary scores once more, the hidden word being one
-    more latent variable (of a transformer: the word vectors once more), with a bias for every word."""
+    output: Literal["linear", "tied", "bert"] = "linear"
+    """How states become words: a linear layer of its own; or the unary scores once more, the hidden word being one
+    more latent variable (of a transformer: the word vectors once more), with a bias for every word; or, of a
+    transformer, BERT's: one more layer, its norm, then the word vectors once more, with a bias for every word."""
+    tie_decoder: bool = True
+    """With `output: bert`: the word vectors themselves; false = a table of its own."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
     dev_masks: PositiveInt = 1

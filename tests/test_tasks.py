@@ -71,7 +71,7 @@ class Spy(torch.nn.Module):
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.outputs = outputs
+        self.outputs, self.padding = outputs, PAD
         self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
 
     def forward(

@@ -17,8 +17,11 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support import environment
 
-from probtrans_cli.data.wordpiece import Options, WordPieces, read_pieces, read_wordpieces, train_wordpieces
+from probtrans_cli.data.vocabulary import build_vocabulary, load_vocabulary
+from probtrans_cli.data.wordpiece import Options, WordPieces, read_pieces, read_wordpieces
+from probtrans_cli.data.wordpiece_building import train_wordpieces
 from probtrans_cli.errors import DataError, RecipeError, UsageError
+from probtrans_cli.recipe_data import WordPieceVocabulary
 
 pytest.importorskip("tokenizers")
 
@@ -175,7 +178,8 @@ LINES = "".join(f"{piece}\n" for piece in TOY)
 def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
     options = Options(lowercase=False, strip_accents=True, split_chinese=False, mask="[unused1]", added=("[unused2]",))
     WordPieces(TOY, options).save(tmp_path)
-    assert sorted(path.name for path in tmp_path.iterdir()) == ["tokenizer.json", "tokenizer_config.json", "vocab.txt"]
+    names = ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocabulary.json"]
+    assert sorted(path.name for path in tmp_path.iterdir()) == names
     for missing in (None, "tokenizer.json", "vocab.txt"):
         if missing is not None:
             (tmp_path / missing).rename(tmp_path / "aside")
@@ -228,10 +232,19 @@ def test_older_folders(tmp_path: Path) -> None:
 
 
 def test_a_table_longer_than_the_vocabulary(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    words = read_wordpieces(folder_of(tmp_path, LINES), rows=40)
+    folder = folder_of(tmp_path, LINES, config={"vocab_size": 40})
+    words = build_vocabulary(WordPieceVocabulary(kind="wordpiece", folder=str(folder)), [["The", "the", "pie"]])
+    assert isinstance(words, WordPieces)
     assert (words.size, words.decode(39), len(words.pieces)) == (40, "", 32)
+    assert [words.frequency(word) for word in ("the", "THE", "pie", "un")] == [2, 2, 1, 0]
     assert "warning" in (message := capsys.readouterr().err)
     assert "32 pieces, but the model's vocab_size is 40" in message
+    (tmp_path / "saved").mkdir()
+    words.save(tmp_path / "saved")
+    again = load_vocabulary(tmp_path / "saved")
+    assert isinstance(again, WordPieces)
+    assert (again.size, again.pieces, again.options) == (words.size, words.pieces, words.options)
+    assert again.counts == words.counts
 
 
 TOKENIZER: dict[str, Any] = json.loads(WordPieces(TOY)._text.to_str())
@@ -310,7 +323,7 @@ def test_the_same_sentences_give_the_same_vocabulary() -> None:
     chance = random.Random(0)
     words = ["".join(chance.choice("abcdefghij") for _ in range(chance.randint(1, 7))) for _ in range(2000)]
     script = (
-        "import json, sys; from probtrans_cli.data.wordpiece import train_wordpieces\n"
+        "import json, sys; from probtrans_cli.data.wordpiece_building import train_wordpieces\n"
         "print(json.dumps(train_wordpieces([json.load(sys.stdin)], 300).pieces))"
     )
     found = subprocess.run(

@@ -30,7 +30,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabulary import Subwords, Vocabulary
+from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
 
 Labels = Mapping[str, Sequence[str]]
@@ -84,7 +84,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
         "frequency": [vocabulary.frequency(word) for word in sentence.words],
         "heads": sentence.heads,
     }
-    if isinstance(vocabulary, Subwords):
+    if vocabulary.divides:
         row["first"] = first
     if vocabulary.features is not None:
         of_words = [vocabulary.features.rows(word) for word in sentence.words]

@@ -1,4 +1,5 @@
 """What the model reads: whole words, or sentencepiece units; both give ids from 0 with the same three specials first.
+A third kind, BERT's, is in :mod:`probtrans_cli.data.wordpiece`.
 
 The specials never come out of a corpus by accident: a word spelled `<unk>` is unknown (WikiText marks rare words so),
 and one spelled `<mask>` or `<pad>` is unknown too, because their ids are instructions to the model.
@@ -12,11 +13,11 @@ import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
-from typing import Any, ClassVar, Protocol
+from typing import Any, Protocol
 
 from probtrans_cli.data.features import HashedFeatures
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe_data import SubwordVocabulary, WordFeatures, WordVocabulary
+from probtrans_cli.recipe_data import SubwordVocabulary, WordFeatures, WordPieceVocabulary, WordVocabulary
 
 PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")
@@ -31,11 +32,17 @@ _TOO_SMALL = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Vocabulary(Protocol):
-    """What every vocabulary can do."""
+    """What every vocabulary can do. ``PAD``, ``UNKNOWN`` and ``MASK`` are ids."""
 
-    PAD: ClassVar[int]
-    UNKNOWN: ClassVar[int]
-    MASK: ClassVar[int]
+    PAD: int
+    UNKNOWN: int
+    MASK: int
+    specials: tuple[int, ...]
+    """Ids that are no words: they are never hidden."""
+    divides: bool
+    """Whether a word may have several ids, of which the first represents it."""
+    begins: bool
+    """Whether every sentence begins with a special, whose state represents it."""
 
     @property
     def features(self) -> HashedFeatures | None:
@@ -51,6 +58,9 @@ class Vocabulary(Protocol):
     def decode(self, id: int) -> str:
         """Return the word or piece of an id (0 <= id < size)."""
 
+    def normalise(self, word: str) -> str:
+        """Return the word as it is looked up and counted."""
+
     def frequency(self, word: str) -> int:
         """Return how often the word, after normalisation, occurs in the training file; 0 if it is not known."""
 
@@ -61,9 +71,12 @@ class Vocabulary(Protocol):
 class Words:
     """Whole words. Ids are the specials, then the words by falling training count, equal counts alphabetically."""
 
-    PAD: ClassVar[int] = PAD
-    UNKNOWN: ClassVar[int] = UNKNOWN
-    MASK: ClassVar[int] = MASK
+    PAD: int = PAD
+    UNKNOWN: int = UNKNOWN
+    MASK: int = MASK
+    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
+    divides: bool = False
+    begins: bool = False
 
     def __init__(
         self,
@@ -90,7 +103,7 @@ class Words:
     def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """Return one id for each word, and the positions 0..n-1."""
         look_up = self._ids.get
-        return [look_up(self._normalise(word), UNKNOWN) for word in words], list(range(len(words)))
+        return [look_up(self.normalise(word), UNKNOWN) for word in words], list(range(len(words)))
 
     def decode(self, id: int) -> str:
         """Return the word of an id (0 <= id < size)."""
@@ -98,7 +111,7 @@ class Words:
 
     def frequency(self, word: str) -> int:
         """Return the training count of the word after normalisation; 0 for a word that is not in the vocabulary."""
-        id = self._ids.get(self._normalise(word))
+        id = self._ids.get(self.normalise(word))
         return 0 if id is None else self.counts[id - len(SPECIALS)]
 
     def save(self, folder: Path) -> None:
@@ -106,19 +119,23 @@ class Words:
         options: dict[str, Any] = {"lowercase": self.lowercase, "digits": self.digits}
         if self.features is not None:
             options["features"] = self.features.section.model_dump(mode="json")
-        _write(folder, {"kind": "words", "options": options, "words": self.words, "counts": self.counts})
+        write_counts(folder, {"kind": "words", "options": options, "words": self.words, "counts": self.counts})
 
-    def _normalise(self, word: str) -> str:
+    def normalise(self, word: str) -> str:
+        """Return the word with the options applied."""
         return normalise(word, lowercase=self.lowercase, digits=self.digits)
 
 
 class Subwords:
     """Sentencepiece units; every word is segmented by itself and its first piece represents it."""
 
-    PAD: ClassVar[int] = PAD
-    UNKNOWN: ClassVar[int] = UNKNOWN
-    MASK: ClassVar[int] = MASK
-    features: ClassVar[None] = None
+    PAD: int = PAD
+    UNKNOWN: int = UNKNOWN
+    MASK: int = MASK
+    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
+    divides: bool = True
+    begins: bool = False
+    features: None = None
 
     def __init__(self, model: bytes, counts: dict[str, int], *, lowercase: bool) -> None:
         """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
@@ -148,21 +165,25 @@ class Subwords:
         """Return the piece of an id (0 <= id < size); `▁` marks the beginning of a word."""
         return str(self._processor.id_to_piece(id))
 
+    def normalise(self, word: str) -> str:
+        """Return the word with the options applied."""
+        return normalise(word, lowercase=self.lowercase)
+
     def frequency(self, word: str) -> int:
         """Return the training count of the whole word after normalisation; 0 if it was not seen."""
-        return self.counts.get(normalise(word, lowercase=self.lowercase), 0)
+        return self.counts.get(self.normalise(word), 0)
 
     def save(self, folder: Path) -> None:
         """Write ``spm.model`` and ``vocabulary.json`` (the counts of whole words)."""
         (folder / SUBWORDS_FILE).write_bytes(self.model)
         options = {"lowercase": self.lowercase}
         words, counts = list(self.counts), list(self.counts.values())
-        _write(folder, {"kind": "sentencepiece", "options": options, "words": words, "counts": counts})
+        write_counts(folder, {"kind": "sentencepiece", "options": options, "words": words, "counts": counts})
 
     def _segment(self, word: str) -> list[int]:
         pieces = self._pieces.get(word)
         if pieces is None:
-            normal = normalise(word, lowercase=self.lowercase)
+            normal = self.normalise(word)
             # Some words have no piece at all (a lone `▁`), and every word needs a first one.
             pieces = [UNKNOWN] if normal in SPECIALS else self._processor.encode(normal) or [UNKNOWN]
             if len(self._pieces) >= _CACHE_SIZE:
@@ -178,15 +199,22 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
     return _DIGITS.sub("N", word) if digits else word
 
 
-def build_vocabulary(section: WordVocabulary | SubwordVocabulary, sentences: Iterable[Sequence[str]]) -> Vocabulary:
+def build_vocabulary(
+    section: WordVocabulary | SubwordVocabulary | WordPieceVocabulary, sentences: Iterable[Sequence[str]]
+) -> Vocabulary:
     """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary.
 
     Raises:
-        DataError: there is no word to learn from.
-        RecipeError: sentencepiece cannot make as many, or as few, pieces as ``section.size`` of this corpus.
+        DataError: there is no word to learn from, or the folder of a vocabulary is not one.
+        RecipeError: there cannot be as many, or as few, pieces as ``section.size`` of this corpus.
+        UsageError: a package for this kind of vocabulary is not installed.
     """
     if isinstance(section, WordVocabulary):
         return _build_words(section, sentences)
+    if isinstance(section, WordPieceVocabulary):
+        from probtrans_cli.data.wordpiece_building import build_wordpieces  # noqa: PLC0415  (which imports this module)
+
+        return build_wordpieces(section, sentences)
     return _build_subwords(section, sentences)
 
 
@@ -259,7 +287,8 @@ def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
     return sorted(((w, n) for w, n in counts.items() if w not in SPECIALS), key=lambda item: (-item[1], item[0]))
 
 
-def _write(folder: Path, content: dict[str, Any]) -> None:
+def write_counts(folder: Path, content: dict[str, Any]) -> None:
+    """Write ``vocabulary.json``: words with their training counts, and what else there is to keep."""
     text = json.dumps({"format": 1, **content}, ensure_ascii=False, indent=0)
     (folder / WORDS_FILE).write_text(text + "\n", encoding="utf-8")
 
@@ -280,6 +309,10 @@ def load_vocabulary(folder: Path) -> Vocabulary:
             features = options.pop("features", None)
             section = None if features is None else WordFeatures.model_validate(features)
             return Words(words, counts, **options, features=section)
+        if content["kind"] == "wordpiece":
+            from probtrans_cli.data.wordpiece import read_wordpieces  # noqa: PLC0415  (which imports this module)
+
+            return read_wordpieces(folder, counts=dict(zip(words, counts, strict=True)), **options)
         path = folder / SUBWORDS_FILE
         return Subwords(path.read_bytes(), dict(zip(words, counts, strict=True)), **options)
     except OSError as error:

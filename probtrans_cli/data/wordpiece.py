@@ -14,24 +14,24 @@ from __future__ import annotations
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
-from probtrans_cli import console
-from probtrans_cli.errors import DataError, RecipeError, UsageError
+from probtrans_cli.data.vocabulary import write_counts
+from probtrans_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
 PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE = "vocab.txt", "tokenizer_config.json", "tokenizer.json"
-_OLD_SPECIALS_FILE = "special_tokens_map.json"
+WORDPIECE_FILES = (PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE)
+OLD_SPECIALS_FILE = "special_tokens_map.json"
 LONGEST_WORD = 100
 """Characters; a longer word is unknown."""
 _CACHE_SIZE = 200_000  # words whose pieces are remembered
 _SURROGATES = re.compile("[\ud800-\udfff]")  # are no text to `tokenizers`; U+FFFD is dropped as they would be
-_LINE_WORDS = 10_000
 
 
 @dataclass(frozen=True, slots=True)
@@ -80,6 +80,8 @@ class WordPieces:
     """A WordPiece vocabulary. Ids are those of its file; the special ones are found by their names."""
 
     features: None = None
+    divides: bool = True
+    begins: bool = True
 
     def __init__(
         self,
@@ -115,6 +117,7 @@ class WordPieces:
                 hint = f"name the special pieces in {OPTIONS_FILE}, or add a line to {PIECES_FILE}"
                 raise DataError(f"the special piece {name} is not in the vocabulary", hint=hint)
         self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK = (self._ids[name] for name in self.options.specials)
+        self.specials: tuple[int, ...] = (self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK)
         self._text = _tokenizer(self._ids, self.options)
         self._words = _tokenizer(self._ids, self.options)
         self._words.encode_special_tokens = True  # a corpus's `[MASK]` is three pieces, not an instruction
@@ -123,7 +126,7 @@ class WordPieces:
     def encode_text(self, text: str, second: str | None = None) -> Encoding:
         """`[CLS]` text `[SEP]`, or of a pair `[CLS]` text `[SEP]` second `[SEP]`; the names of special pieces are
         recognised in it."""
-        found = self._text.encode(_valid(text), None if second is None else _valid(second))
+        found = self._text.encode(valid(text), None if second is None else valid(second))
         return Encoding(found.ids, found.type_ids, found.offsets)
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
@@ -152,28 +155,42 @@ class WordPieces:
         """The word as it is counted: in lower case where the vocabulary knows no other."""
         return word.lower() if self.options.lowercase else word
 
-    def save(self, folder: Path) -> None:
-        """Write ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``."""
-        (folder / PIECES_FILE).write_bytes("".join(f"{piece}\n" for piece in self.pieces).encode())
+    def files(self, longest: int | None = None) -> dict[str, str]:
+        """The content of ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``.
+
+        ``longest``: the number of ids of the longest sentence that the model reads.
+        """
         known = asdict(self.options)
         content = {"tokenizer_class": "BertTokenizer", **{key: known[name] for key, name in _KEYS.items()}}
         if self.options.added:
             content["additional_special_tokens"] = list(self.options.added)
-        text = json.dumps(content, ensure_ascii=False, indent=2)
-        (folder / OPTIONS_FILE).write_text(text + "\n", encoding="utf-8")
-        (folder / TOKENIZER_FILE).write_text(self._text.to_str(pretty=True) + "\n", encoding="utf-8")
+        if longest is not None:
+            content["model_max_length"] = longest
+        return {
+            PIECES_FILE: "".join(f"{piece}\n" for piece in self.pieces),
+            OPTIONS_FILE: json.dumps(content, ensure_ascii=False, indent=2) + "\n",
+            TOKENIZER_FILE: self._text.to_str(pretty=True) + "\n",
+        }
+
+    def save(self, folder: Path) -> None:
+        """Write those files and ``vocabulary.json`` (the counts of whole words)."""
+        for name, text in self.files().items():
+            (folder / name).write_bytes(text.encode())
+        words, counts = list(self.counts), list(self.counts.values())
+        write_counts(folder, {"kind": "wordpiece", "options": {"rows": self.size}, "words": words, "counts": counts})
 
     def _segment(self, word: str) -> list[int]:
         pieces = self._cache.get(word)
         if pieces is None:
-            pieces = self._words.encode(_valid(word), add_special_tokens=False).ids or [self.UNKNOWN]
+            pieces = self._words.encode(valid(word), add_special_tokens=False).ids or [self.UNKNOWN]
             if len(self._cache) >= _CACHE_SIZE:
                 self._cache.clear()
             self._cache[word] = pieces
         return pieces
 
 
-def _valid(text: str) -> str:
+def valid(text: str) -> str:
+    """Text that the package can read."""
     return _SURROGATES.sub("\ufffd", text)
 
 
@@ -187,7 +204,7 @@ def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
         raise UsageError("a vocabulary of kind wordpiece needs the package tokenizers", hint=hint) from None
     model = models.WordPiece(dict(ids), unk_token=options.unknown, max_input_chars_per_word=LONGEST_WORD)
     made = Tokenizer(model)
-    made.normalizer, made.pre_tokenizer = _division(options)
+    made.normalizer, made.pre_tokenizer = division(options)
     made.decoder = decoders.WordPiece(prefix="##")
     specials = dict.fromkeys((*options.specials, *options.added))
     made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in specials])
@@ -200,7 +217,7 @@ def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
     return made
 
 
-def _division(options: Options) -> tuple[Any, Any]:
+def division(options: Options) -> tuple[Any, Any]:
     """How text is cleaned, and how it is cut before pieces are looked for."""
     from tokenizers import normalizers, pre_tokenizers  # noqa: PLC0415  (an extra)
 
@@ -216,12 +233,13 @@ def _division(options: Options) -> tuple[Any, Any]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_wordpieces(folder: Path, *, rows: int | None = None) -> WordPieces:
+def read_wordpieces(folder: Path, *, rows: int | None = None, counts: Mapping[str, int] | None = None) -> WordPieces:
     """The vocabulary of a folder of Hugging Face's: of `vocab.txt`, or where that is missing of `tokenizer.json`.
 
     Args:
         folder: where the files are.
         rows: the model's `vocab_size`, where it is known.
+        counts: of the training file's words.
 
     Raises:
         DataError: a file is missing, damaged or of another kind, or the vocabulary has more pieces than the model rows.
@@ -241,16 +259,14 @@ def read_wordpieces(folder: Path, *, rows: int | None = None) -> WordPieces:
     elif pieces is None:
         hint = f"give the folder of a BERT model, with {PIECES_FILE} or {TOKENIZER_FILE}"
         raise DataError(f"{folder}: there is neither {PIECES_FILE} nor {TOKENIZER_FILE}", hint=hint)
-    for name in (_OLD_SPECIALS_FILE, OPTIONS_FILE):
+    for name in (OLD_SPECIALS_FILE, OPTIONS_FILE):
         if (folder / name).exists():
-            options = _overlaid(options, _json(folder / name), folder / name)
-    if rows is not None and len(pieces) != rows:
+            options = _overlaid(options, read_json(folder / name), folder / name)
+    if rows is not None and len(pieces) > rows:
         words = f"{path if path.exists() else other}: {len(pieces):,} pieces, but the model's vocab_size is {rows:,}"
-        if len(pieces) > rows:
-            raise DataError(words, hint="the vocabulary is that of another model")
-        console.log(f"warning: {words}: the ids above belong to no piece")
+        raise DataError(words, hint="the vocabulary is that of another model")
     try:
-        return WordPieces(pieces, options, rows=rows)
+        return WordPieces(pieces, options, rows=rows, counts=counts)
     except DataError as error:
         raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
 
@@ -261,7 +277,7 @@ def read_pieces(path: Path) -> list[str]:
     Raises:
         DataError: a piece stands there twice, or the file is no UTF-8 text.
     """
-    content = _bytes(path)
+    content = read_bytes(path)
     try:
         text = content.decode("utf-8-sig")
     except UnicodeDecodeError as error:
@@ -278,7 +294,7 @@ def read_pieces(path: Path) -> list[str]:
 
 def _read_tokenizer(path: Path) -> tuple[list[str], Options]:
     """Pieces and options of a `tokenizer.json`."""
-    content = _json(path)
+    content = read_json(path)
     try:
         model, normalizer = content["model"], content["normalizer"]
         ids = {str(piece): int(id) for piece, id in model["vocab"].items()}
@@ -333,78 +349,17 @@ def _overlaid(options: Options, given: Any, path: Path) -> Options:
     return replace(new, added=tuple(dict.fromkeys(further)))
 
 
-def _json(path: Path) -> Any:
+def read_json(path: Path) -> Any:
+    """The content of a JSON file; DataError where it is none."""
     try:
-        return json.loads(_bytes(path).decode("utf-8-sig"))
+        return json.loads(read_bytes(path).decode("utf-8-sig"))
     except (ValueError, RecursionError) as error:
         raise DataError(f"{path}: not JSON ({error})", hint="copy the folder again") from None
 
 
-def _bytes(path: Path) -> bytes:
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; DataError where it cannot be read."""
     try:
         return path.read_bytes()
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
-
-
-# --- training ---------------------------------------------------------------------------------------------------------
-
-
-def train_wordpieces(sentences: Iterable[Sequence[str]], size: int, options: Options | None = None) -> WordPieces:
-    """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, all characters, then what
-    merging the most frequent pair of pieces gives, again and again. The same sentences give the same vocabulary.
-
-    Raises:
-        DataError: there is no word.
-        RecipeError: there are more characters than pieces.
-        UsageError: the package `tokenizers` is not installed.
-    """
-    options = options or Options()
-    bare = WordPieces(options.specials, options)
-    counts: Counter[str] = Counter()
-    for words in sentences:
-        counts.update(words)
-    parts = _parts(counts, options)
-    if not parts:
-        raise DataError("no word to learn pieces from", hint="give a larger training file")
-    characters = sorted({character for part in parts for character in part})
-    # All characters are given at the start, in order: left to itself, the package numbers them by chance, and equal
-    # counts are then merged in an order of chance.
-    start = [*options.specials, *characters, *(f"##{character}" for character in characters)]
-    if len(start) > size:
-        hint = f"set data.vocabulary.size={len(start)} or more"
-        raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
-    whole: Counter[str] = Counter()
-    for word, count in counts.items():
-        whole[bare.normalise(word)] += count
-    ordered = sorted(whole.items(), key=lambda item: (-item[1], item[0]))
-    return WordPieces(_merged(parts, size, start), options, counts=dict(ordered))
-
-
-def _parts(counts: Mapping[str, int], options: Options) -> Counter[str]:
-    """How often every string occurs of which pieces are made: words are cleaned, and cut at punctuation."""
-    normalizer, cutter = _division(options)
-    parts: Counter[str] = Counter()
-    for word, count in counts.items():
-        for part, _ in cutter.pre_tokenize_str(normalizer.normalize_str(_valid(word))):
-            if len(part) <= LONGEST_WORD:
-                parts[part] += count
-    return parts
-
-
-def _merged(parts: Mapping[str, int], size: int, start: Sequence[str]) -> list[str]:
-    from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: PLC0415  (an extra)
-
-    def lines() -> Iterator[str]:
-        for part in sorted(parts):
-            for begin in range(0, parts[part], _LINE_WORDS):
-                yield " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
-
-    trainer = trainers.WordPieceTrainer(
-        vocab_size=size, min_frequency=2, special_tokens=list(start), limit_alphabet=len(start), show_progress=False
-    )
-    learner = Tokenizer(models.WordPiece(unk_token=start[1]))
-    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
-    learner.train_from_iterator(lines(), trainer)
-    ids = learner.get_vocab()
-    return sorted(ids, key=ids.__getitem__)

@@ -27,9 +27,9 @@ from torch.nn import functional
 
 from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.models.transformer import ACTIVATIONS
+from probtrans_cli.models.transformer import ACTIVATIONS, TransformerEncoder
 
-PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` in every vocabulary
+PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
 _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
 
 
@@ -153,6 +153,19 @@ def tied(words: int) -> Output:
     return output
 
 
+def bert_words(words: int, encoder: TransformerEncoder, *, tied: bool) -> BertWordOutput:
+    """BERT's scores of words, with the options of an encoder."""
+    options = encoder.section
+    return BertWordOutput(
+        words,
+        encoder.width,
+        tied=tied,
+        activation=options.activation,
+        norm_eps=options.norm_eps,
+        std=options.std,
+    )
+
+
 class Network(nn.Module):
     """Unary scores (``S``; its padding row zero), encoder, output layer.
 
@@ -160,6 +173,7 @@ class Network(nn.Module):
     ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
     where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``sentence``: what represents a sentence: the
     encoder's root, a word `<cls>` in front of every sentence, which nobody else sees, or the mean of the words.
+    ``begins``: the ids of a sentence begin with such a word. ``padding``, ``hidden``: ids of the vocabulary.
     """
 
     entry_rows: Tensor | None
@@ -174,9 +188,13 @@ class Network(nn.Module):
         feature_rows: int = 0,
         entries: Features | None = None,
         sentence: Sentence | None = None,
+        begins: bool = False,
+        padding: int = PADDING,
+        hidden: int = HIDDEN,
     ) -> None:
         super().__init__()
-        self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=PADDING)
+        self.padding, self.hidden = padding, hidden
+        self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=padding)
         self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
         encoder.start_words(self.unary.weight)
@@ -185,21 +203,30 @@ class Network(nn.Module):
             # Labels that are nearly alike tell nothing of a word, and training would take long to part them.
             nn.init.normal_(self.unary.weight)
         with torch.no_grad():
-            self.unary.weight[PADDING].zero_()
+            self.unary.weight[padding].zero_()
         self.sentence = sentence
-        self.start = nn.Parameter(torch.empty(1, encoder.width)) if sentence == "cls" else None
+        self.start = nn.Parameter(torch.empty(1, encoder.width)) if sentence == "cls" and not begins else None
         if self.start is not None:
             encoder.start_words(self.start)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
     def potentials(self, ids: Int[Tensor, "b n"], features: Features | None) -> Float[Tensor, "b n d"]:
-        """Unary scores of words. A hidden word shows no features, whatever is given."""
+        """Unary scores of words. A hidden word shows no features, whatever is given.
+
+        Raises:
+            ValueError: an id is not in the vocabulary (looked for on the CPU alone, where looking costs nothing).
+        """
+        rows = self.unary.num_embeddings
+        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+            least, most = (int(one) for one in ids.aminmax())
+            if not 0 <= least <= most < rows:
+                raise ValueError(f"the id {most if most >= rows else least} is not in the vocabulary of {rows} entries")
         scores: Tensor = self.unary(ids)
         if self.features is None or features is None:
             return scores
         of_features: Tensor = self.features(features)
-        return scores + of_features.view_as(scores).masked_fill((ids == HIDDEN)[:, :, None], 0.0)
+        return scores + of_features.view_as(scores).masked_fill((ids == self.hidden)[:, :, None], 0.0)
 
     def encode(
         self,
@@ -217,7 +244,11 @@ class Network(nn.Module):
         unary = self.potentials(ids, features)
         if self.start is not None:
             return self._behind_start(unary, mask, arcs, at)
+        if at is not None and self.sentence == "cls":
+            at = torch.cat([torch.ones_like(at[:, :1]), at[:, 1:]], dim=1)
         encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=at)
+        if self.sentence == "cls" and encoded.sentence is None:
+            return replace(encoded, sentence=encoded.states[:, 0])
         if self.sentence == "mean":
             number = mask.sum(1, keepdim=True).clamp(min=1)
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
@@ -268,7 +299,7 @@ class Network(nn.Module):
     @property
     def tied(self) -> bool:
         """Whether words are scored by the unary scores themselves."""
-        return isinstance(self.output, TiedOutput | TiedLinear)
+        return isinstance(self.output, TiedOutput | TiedLinear | BertWordOutput)
 
     def _table(self) -> Float[Tensor, "v d"]:
         """``S_w(a)`` of every entry of the vocabulary."""

@@ -90,6 +90,7 @@ class TransformerEncoder(Encoder):
 
         Raises:
             DataError: a sentence is longer than there are positions.
+            ValueError: a segment type that there is not.
         """
         states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments)
         allowed = self._allowed(mask)
@@ -125,8 +126,17 @@ class TransformerEncoder(Encoder):
             states = states + drop(sinusoids(n, self.width, words.device).to(words.dtype))
         if self.segments is not None:
             given = torch.zeros_like(words[:, :, 0], dtype=torch.int64) if segments is None else segments
+            self._check(given)
             states = states + self.segments(given)
         return states if self.embedding_norm is None else self.embedding_dropout(self.embedding_norm(states))
+
+    def _check(self, segments: Tensor) -> None:
+        """Refuse segment types that there are not; on a GPU looking costs a wait, and its own look-up refuses them."""
+        number = self.section.segments
+        if segments.device.type == "cpu" and segments.numel() and not torch.compiler.is_compiling():
+            most = int(segments.max())
+            if most >= number:
+                raise ValueError(f"segment type {most}, but the model has {number}, from 0")
 
     def _allowed(self, mask: Tensor) -> Bool[Tensor, "b 1 1 n"] | None:
         """Which words may be looked at; None where all may, which lets faster kernels serve."""

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import PAD, SPECIALS, UNKNOWN, Vocabulary
+from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, Sentence
 from probtrans_cli.recipe_model import Model
@@ -81,7 +81,7 @@ class Task(ABC):
 def word_scores(network: Network, split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Tensor:
     """Output scores ``[words, o]`` at the words where ``at [b, w]`` is True, read at the word's first piece."""
     where = at_pieces(split, indices, ids, at)
-    scores: Tensor = network(ids, ids != PAD, where, features(split, indices, ids.device))
+    scores: Tensor = network(ids, ids != network.padding, where, features(split, indices, ids.device))
     return scores
 
 
@@ -96,17 +96,23 @@ def at_pieces(split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Ten
     return where
 
 
-def without_some_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float) -> Tensor:
-    """``ids [b, n]`` after word dropout: `<unk>` for all of a word of frequency f at rate ``alpha / (alpha + f)``."""
-    if alpha == 0.0:
-        return ids
+def without_some_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float, vocabulary: Vocabulary) -> Tensor:
+    """``ids [b, n]`` after word dropout: unknown for all of a word of frequency f at rate ``alpha / (alpha + f)``."""
     frequency = tensor(split.padded("frequency", indices, 0), ids.device)
+    if alpha == 0.0 or not frequency.shape[1]:
+        return ids
     drop = torch.rand(frequency.shape).to(ids.device) * (alpha + frequency) < alpha
     if split.has("first"):
         first = tensor(split.padded("first", indices, ids.shape[1]), ids.device)  # behind the end: no piece's word
         pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
-        drop = drop.gather(1, torch.searchsorted(first, pieces, right=True) - 1)
-    return ids.masked_fill(drop & (ids != PAD), UNKNOWN)
+        # What stands before the first word belongs to none, and like all specials it is never dropped.
+        drop = drop.gather(1, (torch.searchsorted(first, pieces, right=True) - 1).clamp(min=0))
+    return ids.masked_fill(drop & ~special(ids, vocabulary), vocabulary.UNKNOWN)
+
+
+def special(ids: Tensor, vocabulary: Vocabulary) -> Tensor:
+    """Which of ``ids [b, n]`` are no words: padding, what begins and ends a sentence, what cannot be told."""
+    return torch.isin(ids, torch.tensor(vocabulary.specials, device=ids.device))
 
 
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
@@ -126,8 +132,9 @@ def entry_features(vocabulary: Vocabulary) -> Features | None:
     """The features of the vocabulary's own entries, as they are spelled there; the specials have none."""
     if vocabulary.features is None:
         return None
-    names = map(vocabulary.decode, range(len(SPECIALS), vocabulary.size))
-    of_entries = [*[()] * len(SPECIALS), *map(vocabulary.features.rows, names)]
+    hashed, specials = vocabulary.features, set(vocabulary.specials)
+    ids = range(vocabulary.size)
+    of_entries = [[] if id in specials else hashed.rows(vocabulary.decode(id)) for id in ids]
     widths = np.array([len(rows) for rows in of_entries])
     rows = np.fromiter(chain.from_iterable(of_entries), dtype=np.int64)
     return Features(torch.from_numpy(rows), torch.from_numpy(np.cumsum(widths) - widths))

@@ -28,7 +28,7 @@ class SentenceClassification(Task):
     def __init__(self, section: Classification, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
         self.section = section
         self.names = labels[LABEL]
-        self.pad = vocabulary.PAD
+        self.vocabulary, self.pad = vocabulary, vocabulary.PAD
 
     @property
     def outputs(self) -> int:
@@ -53,7 +53,7 @@ class SentenceClassification(Task):
         """Training loss, summed over sentences."""
         ids = tensor(split.padded("ids", indices, self.pad), device)
         gold = tensor(split.padded(LABEL, indices, UNSEEN), device)[:, 0]
-        ids = without_some_words(split, indices, ids, self.section.word_dropout)
+        ids = without_some_words(split, indices, ids, self.section.word_dropout, self.vocabulary)
         losses = functional.cross_entropy(self._scores(network, split, indices, ids), gold, reduction="sum")
         return Loss(losses, torch.tensor(len(gold), device=device))
 

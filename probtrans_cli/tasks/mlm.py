@@ -13,9 +13,10 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Features, Network, TiedOutput, tied
+from probtrans_cli.models.heads import Features, Network, TiedOutput, bert_words, tied
+from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_task import MaskedLanguageModel
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
+from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, special, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
 EVALUATION_SEED = 20_230_000
@@ -31,8 +32,8 @@ class MaskedLanguageModelling(Task):
     def __init__(self, section: MaskedLanguageModel, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
         del labels
         self.section = section
-        self.size = vocabulary.size
-        self.pad, self.unknown, self.mask = vocabulary.PAD, vocabulary.UNKNOWN, vocabulary.MASK
+        self.vocabulary, self.size = vocabulary, vocabulary.size
+        self.pad, self.mask = vocabulary.PAD, vocabulary.MASK
 
     @property
     def outputs(self) -> int:
@@ -42,10 +43,13 @@ class MaskedLanguageModelling(Task):
     @property
     def tied(self) -> bool:
         """Whether the recipe wants the output layer tied to the unary scores."""
-        return self.section.output == "tied"
+        return self.section.output == "tied" or (self.section.output == "bert" and self.section.tie_decoder)
 
     def output(self, encoder: Encoder) -> nn.Module:
-        """A linear layer, or the unary scores."""
+        """A linear layer, the unary scores, or BERT's own."""
+        if self.section.output == "bert":
+            assert isinstance(encoder, TransformerEncoder), "the recipe was checked"
+            return bert_words(self.size, encoder, tied=self.tied)
         return tied(self.size)(encoder) if self.tied else super().output(encoder)
 
     @torch.no_grad()
@@ -57,12 +61,12 @@ class MaskedLanguageModelling(Task):
         if not isinstance(network.output, TiedOutput):
             return
         counts = np.bincount(split.column("ids"), minlength=self.size).astype(np.float64)
-        counts[[self.pad, self.unknown, self.mask]] = 0.0
+        counts[list(self.vocabulary.specials)] = 0.0
         network.output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
 
     def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor, of_words: Features | None) -> Loss:
         """Cross entropy at the words hidden by a uniform ``draw [b, n]``; ``of_words``: features before hiding."""
-        hidden = (draw < self.section.mask_rate) & (ids != self.pad) & (ids != self.unknown)
+        hidden = (draw < self.section.mask_rate) & ~special(ids, self.vocabulary)
         scores = network(ids.masked_fill(hidden, self.mask), ids != self.pad, hidden, of_words)
         return Loss(functional.cross_entropy(scores.float(), ids[hidden], reduction="sum"), hidden.sum())
 

@@ -38,7 +38,7 @@ class WordTagging(Task):
         self.section = section
         self.column = section.column if isinstance(section, Tagging) else "tag"
         self.names = labels[self.column]
-        self.pad = vocabulary.PAD
+        self.vocabulary, self.pad = vocabulary, vocabulary.PAD
 
     @property
     def outputs(self) -> int:
@@ -50,7 +50,7 @@ class WordTagging(Task):
         ids = tensor(split.padded("ids", indices, self.pad), device)
         gold = tensor(split.padded(self.column, indices, PADDING), device)
         at = gold >= 0
-        ids = without_some_words(split, indices, ids, self.section.word_dropout)
+        ids = without_some_words(split, indices, ids, self.section.word_dropout, self.vocabulary)
         scores = word_scores(network, split, indices, ids, at).float()
         losses = functional.cross_entropy(scores, gold[at], reduction="none")
         if self.section.loss == "words":

@@ -1,0 +1,142 @@
+"""The WordPiece vocabulary that a recipe asks for: of a folder, or trained on the training file."""
+
+from __future__ import annotations
+
+import hashlib
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from pathlib import Path
+
+from probtrans_cli import console
+from probtrans_cli.data.readers import expand_home
+from probtrans_cli.data.wordpiece import (
+    LONGEST_WORD,
+    OLD_SPECIALS_FILE,
+    WORDPIECE_FILES,
+    Options,
+    WordPieces,
+    division,
+    read_bytes,
+    read_json,
+    read_wordpieces,
+    valid,
+)
+from probtrans_cli.errors import DataError, RecipeError
+from probtrans_cli.recipe_data import WordPieceVocabulary
+
+_MODEL_FILE = "config.json"
+_LINE_WORDS = 10_000  # of one line of what is trained on
+
+
+def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[str]]) -> WordPieces:
+    """The vocabulary of a recipe's section: of its folder, with the counts of these sentences, or trained on them.
+
+    Raises:
+        DataError, RecipeError, UsageError: as :func:`read_wordpieces` and :func:`train_wordpieces`.
+    """
+    if section.folder is None:
+        return train_wordpieces(sentences, section.size, Options(lowercase=section.lowercase))
+    folder = folder_of(section)
+    rows = _rows_of(folder)
+    made = read_wordpieces(folder, rows=rows)
+    if len(made.pieces) < made.size:
+        words = f"{len(made.pieces):,} pieces, but the model's vocab_size is {made.size:,}"
+        console.log(f"warning: {folder}: {words}: the ids above belong to no piece")
+    raw: Counter[str] = Counter()
+    for words_of_sentence in sentences:
+        raw.update(words_of_sentence)
+    made.counts = _whole_words(raw, made)
+    return made
+
+
+def folder_of(section: WordPieceVocabulary) -> Path:
+    """The folder of a section that names one."""
+    return expand_home(section.folder or ".")
+
+
+def fingerprint_of(section: WordPieceVocabulary) -> str:
+    """One sha256 of the files of a section's folder from which its vocabulary follows.
+
+    Raises:
+        DataError: one cannot be read.
+    """
+    folder, digest = folder_of(section), hashlib.sha256()
+    for name in (*WORDPIECE_FILES, OLD_SPECIALS_FILE):
+        content = read_bytes(folder / name) if (folder / name).exists() else b""
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    digest.update(str(_rows_of(folder)).encode())
+    return digest.hexdigest()
+
+
+def _rows_of(folder: Path) -> int | None:
+    """The `vocab_size` of the model in the same folder; None where there is none."""
+    content = read_json(folder / _MODEL_FILE) if (folder / _MODEL_FILE).exists() else {}
+    rows = content.get("vocab_size") if isinstance(content, dict) else None
+    return rows if isinstance(rows, int) else None
+
+
+def _whole_words(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, int]:
+    """Counts of words as the vocabulary counts them, the most frequent first."""
+    counts: Counter[str] = Counter()
+    for word, count in raw.items():
+        counts[vocabulary.normalise(word)] += count
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def train_wordpieces(sentences: Iterable[Sequence[str]], size: int, options: Options | None = None) -> WordPieces:
+    """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, all characters, then what
+    merging the most frequent pair of pieces gives, again and again. The same sentences give the same vocabulary.
+
+    Raises:
+        DataError: there is no word.
+        RecipeError: there are more characters than pieces.
+        UsageError: the package `tokenizers` is not installed.
+    """
+    options = options or Options()
+    bare = WordPieces(options.specials, options)
+    counts: Counter[str] = Counter()
+    for words in sentences:
+        counts.update(words)
+    parts = _parts(counts, options)
+    if not parts:
+        raise DataError("no word to learn pieces from", hint="give a larger training file")
+    characters = sorted({character for part in parts for character in part})
+    # All characters are given at the start, in order: left to itself, the package numbers them by chance, and equal
+    # counts are then merged in an order of chance.
+    start = [*options.specials, *characters, *(f"##{character}" for character in characters)]
+    if len(start) > size:
+        hint = f"set data.vocabulary.size={len(start)} or more"
+        raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
+    return WordPieces(_merged(parts, size, start), options, counts=_whole_words(counts, bare))
+
+
+def _parts(counts: Mapping[str, int], options: Options) -> Counter[str]:
+    """How often every string occurs of which pieces are made: words are cleaned, and cut at punctuation."""
+    normalizer, cutter = division(options)
+    parts: Counter[str] = Counter()
+    for word, count in counts.items():
+        for part, _ in cutter.pre_tokenize_str(normalizer.normalize_str(valid(word))):
+            if len(part) <= LONGEST_WORD:
+                parts[part] += count
+    return parts
+
+
+def _merged(parts: Mapping[str, int], size: int, start: Sequence[str]) -> list[str]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: PLC0415  (an extra)
+
+    def lines() -> Iterator[str]:
+        for part in sorted(parts):
+            for begin in range(0, parts[part], _LINE_WORDS):
+                yield " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
+
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=list(start), limit_alphabet=len(start), show_progress=False
+    )
+    learner = Tokenizer(models.WordPiece(unk_token=start[1]))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator(lines(), trainer)
+    ids = learner.get_vocab()
+    return sorted(ids, key=ids.__getitem__)
