@@ -170,6 +170,9 @@ def locate(name: str) -> Path:
         base, which = name, ""
     checkpoints = Path(base) / "checkpoints"
     if path.is_dir() and (path / "config.json").exists():
+        if b'"model_type"' in (path / "config.json").read_bytes() and not (path / "recipe.yaml").exists():
+            hint = f"start a training with it: probtrans train RECIPE --init-from {path}"
+            raise CheckpointError(f"{path}: a model in the form of Hugging Face's transformers", hint=hint)
         return path
     if not Path(base or name).is_dir():
         raise CheckpointError(

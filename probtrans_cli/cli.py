@@ -153,6 +153,14 @@ def train(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")
     ] = None,
+    init_from: Annotated[
+        str | None,
+        typer.Option(
+            "--init-from",
+            metavar="CKPT",
+            help="Start with the weights of a checkpoint, or of a BERT folder of Hugging Face's (model.init_from).",
+        ),
+    ] = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prepare, build, do a few updates on the widest batches, write no run.")
     ] = False,
@@ -162,6 +170,8 @@ def train(
     """Train a recipe; writes a run folder with metrics and checkpoints."""
     from probtrans_cli.recipe_source import dump_recipe, load_recipe  # noqa: PLC0415
 
+    if init_from is not None:
+        overrides = [*(overrides or ()), f"model.init_from={json.dumps(init_from)}"]
     if print_recipe:
         resolved = load_recipe(recipe, overrides or ()).resolved()
         console.result(dump_recipe(resolved, [f"Resolved from {recipe} by probtrans {__version__}"]))

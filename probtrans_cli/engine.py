@@ -35,6 +35,7 @@ from probtrans_cli.evaluate import choose_channel, has_trees, task_scores, tree_
 from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
+from probtrans_cli.pretrained import start_from
 from probtrans_cli.recipe import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine
 from probtrans_cli.stopping import StopRequest, stop_signals
@@ -76,6 +77,8 @@ class Trainer:
         self.network = self.model.network
         self.model.require_positions({"train": self.train_split, "dev": self.dev, "test": self.test})
         self.model.task.start(self.network, self.train_split)
+        if recipe.model.init_from is not None and not resume:
+            start_from(self.model, recipe.model.init_from)
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = optim.optimizer(recipe.optim, self.parameters)
         self.average = optim.average(recipe.optim, self.network)
@@ -297,6 +300,7 @@ class Trainer:
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
         data, self.state = self.state.data, State(**verified.json("training/state.json"))
+        self.model.origin = verified.json("config.json").get("origin")
         if self.state.data != data:
             raise DataError(
                 f"the corpora are not those that {self.run} was started with (its recipe.yaml lists their sha256)",

@@ -73,6 +73,8 @@ class Model:
     reading: Reading
     folder: Path | None = None
     step: int = 0
+    origin: dict[str, Any] | None = None
+    """The config.json of the BERT that training started from, whose keys an export keeps."""
 
     @classmethod
     def new(cls, recipe: Recipe, vocabulary: Vocabulary, labels: dict[str, list[str]], machine: Machine) -> Model:
@@ -122,6 +124,7 @@ class Model:
             raise CheckpointError(f"{folder}: the weights do not fit the recipe: {error}") from None
         model.network.float().eval()
         model.reading, model.folder, model.step = Reading(**config["trees"]), folder, config["step"]
+        model.origin = config.get("origin")
         return model
 
     def texts(self, eval_scores: dict[str, Any]) -> dict[str, str | bytes]:
@@ -137,6 +140,7 @@ class Model:
             "outputs": self.task.outputs,
             "parameters": counts,
             "trees": vars(self.reading),
+            **({} if self.origin is None else {"origin": self.origin}),
         }
         return {
             "config.json": _json(config),

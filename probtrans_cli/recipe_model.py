@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from probtrans_cli.recipe_base import Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Section
+from probtrans_cli.recipe_base import File, Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Section
 
 StepSize = Annotated[float, Field(gt=0.0, le=1.0)]
 # A key's path within the section, and why its value does not go together with others.
@@ -151,6 +151,9 @@ class ProbabilisticTransformer(Section):
     """On head distributions and on the label scores of every iteration."""
     output: Literal["scores", "probabilities"] = "scores"
     """A word's representation: its label scores of the last iteration, or their softmax."""
+    init_from: File | None = None
+    """What the weights start with: a run folder or a checkpoint of the same encoder; words are found by their spelling.
+    null = drawn at random."""
 
     @model_validator(mode="before")
     @classmethod
@@ -278,6 +281,9 @@ class Transformer(Section):
     (the paper), which drowns the words for long: on the quick start it stays near the unigram."""
     std: PositiveFloat = 0.02
     """Standard deviation of `initialization: normal`."""
+    init_from: File | None = None
+    """What the weights start with: a run folder or checkpoint of the same encoder, or a BERT folder of Hugging Face's;
+    words are found by their spelling. null = drawn at random."""
 
     @model_validator(mode="before")
     @classmethod

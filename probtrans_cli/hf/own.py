@@ -44,7 +44,7 @@ def write_probabilistic(
         "vocab_size": len(kept["unary.weight"]),
         "pad_token_id": pad,
         "dtype": str(dtype).removeprefix("torch."),
-        "model": section.resolved().model_dump(mode="json"),
+        "model": section.resolved().model_dump(mode="json", exclude={"init_from"}),
     }
     files: dict[str, str | bytes] = {CONFIG: json.dumps(config, indent=2) + "\n", **(texts or {})}
     write_folder(folder, files, {WEIGHTS: {key: value.detach().to("cpu", dtype) for key, value in kept.items()}})

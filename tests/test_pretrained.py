@@ -1,0 +1,193 @@
+"""Starting from other weights: BERT folders and checkpoints, through the command."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import workplace
+
+from probtrans_cli.__main__ import run
+from probtrans_cli.data.wordpiece import Options, WordPieces
+from probtrans_cli.model import Model
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.usefixtures("quick")
+
+SPECIAL = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK]"
+PLAIN = "the this two every cheap farmers fold ##es ##ed ##ing dog cat"
+PIECES = f"{SPECIAL} {PLAIN}".split()
+LETTERS = [prefix + letter for prefix in ("", "##") for letter in "abcdefghijklmnopqrstuvwxyz"]
+ROWS = "positions: {kind: absolute, rows: 64}"
+SIZES = f"model={{kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2, {ROWS}}}"
+OFTEN = ["runtime={device: cpu, threads: 1}", "train.epochs=1", "optim.lr=1.0e-9", "--json"]
+
+
+@pytest.fixture
+def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
+    """A random BERT of theirs, saved with its vocabulary as the folder `bert` in a workplace, which becomes current."""
+    monkeypatch.chdir(workplace(tmp_path))
+    torch.manual_seed(0)
+    words = WordPieces([*PIECES, *LETTERS], Options())
+    config = transformers.BertConfig(
+        vocab_size=words.size + 3, hidden_size=8, num_hidden_layers=2, num_attention_heads=2, intermediate_size=12,
+        max_position_embeddings=64, pad_token_id=0, initializer_range=0.5,
+    )  # fmt: skip
+    model = transformers.BertForPreTraining(config).eval()
+    with torch.no_grad():
+        for parameter in model.parameters():
+            parameter.add_(torch.randn_like(parameter), alpha=0.1)
+    model.save_pretrained("bert")
+    for name, text in words.files().items():
+        Path("bert", name).write_text(text, encoding="utf-8")
+    return model
+
+
+FOLDER = "data.vocabulary={kind: wordpiece, folder: bert}"
+MLM = "task={kind: mlm, output: bert, eval_masks: 1}"
+
+
+def train(*arguments: str, name: str = "run") -> int:
+    return run(["train", "tiny.yaml", f"name={name}", *OFTEN, *arguments])
+
+
+def loaded(name: str = "run") -> Model:
+    return Model.load(f"runs/{name}")
+
+
+def test_a_bert_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(SIZES, FOLDER, MLM, "--init-from", "bert") == 0
+    message = capfd.readouterr().err
+    assert "warning: bert: 70 pieces, but the model's vocab_size is 73" in message
+    assert "started from bert: 36 tensors loaded" in message
+    assert "left there: pair.weight, pair.bias" in message
+    assert "not there" not in message
+    model = loaded()
+    ids = torch.tensor([[3, 6, 9, 5, 4], [3, 7, 4, 0, 0]])
+    mask = ids != 0
+    with torch.no_grad():
+        encoded = model.network.encode(ids, mask)
+        scores = model.network(ids, mask, mask)
+        expected = bert(ids, attention_mask=mask)
+        theirs = bert.bert(ids, attention_mask=mask)
+    torch.testing.assert_close(encoded.states[mask], theirs.last_hidden_state[mask], rtol=0, atol=1e-4)
+    torch.testing.assert_close(encoded.sentence, theirs.pooler_output, rtol=0, atol=1e-4)
+    torch.testing.assert_close(scores, expected.prediction_logits[mask], rtol=0, atol=1e-3)
+    assert json.loads(Path("runs/run/checkpoints/best/config.json").read_text("utf-8"))["origin"]["hidden_size"] == 8
+    assert "init_from: bert" in Path("runs/run/recipe.yaml").read_text("utf-8")
+
+
+def test_nothing_is_loaded_again_when_a_run_is_resumed(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    whole = [SIZES, FOLDER, MLM, "model.init_from=bert", "train.epochs=2", "optim.lr=0.01"]
+    assert train(*whole) == 0
+    scores = json.loads(capfd.readouterr().out)["test"]
+    assert train(*whole, "--resume") == 0
+    out = capfd.readouterr()
+    assert "started from" not in out.err
+    assert json.loads(out.out)["test"] == scores
+    assert Model.load("runs/run").origin is not None
+
+
+def test_words_are_found_by_their_spelling(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """Another vocabulary and another task: only the encoder, and the vectors of words that both have."""
+    assert train(SIZES, "task={kind: tagging, column: upos}", "--init-from", "bert") == 0
+    message = capfd.readouterr().err
+    assert "not there, drawn at random: output.weight, output.bias" in message
+    assert "left there: words.bias" in message
+    assert "entries of the vocabulary are new: " in message
+    model, table = loaded(), bert.bert.embeddings.word_embeddings.weight.detach()
+    vocabulary = model.vocabulary
+    (farmers,), _ = vocabulary.encode(["farmers"])
+    rows = model.network.unary.weight.detach()
+    for id, theirs in ((farmers, PIECES.index("farmers")), (vocabulary.UNKNOWN, 2), (vocabulary.MASK, 5)):
+        torch.testing.assert_close(rows[id], table[theirs], rtol=0, atol=1e-5)
+
+
+def test_a_checkpoint_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    small = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
+    features = "data.vocabulary={kind: words, features: {rows: 64}}"
+    assert train(small, features, "task.output=tied", "optim.lr=0.05", name="first") == 0
+    tagging = "task={kind: tagging, column: upos}"
+    assert train(small, features, tagging, "--init-from", "runs/first@last", name="second") == 0
+    message = capfd.readouterr().err
+    assert "not there, drawn at random: output.weight" in message
+    assert "left there: output.bias" in message
+    first, second = loaded("first").network.state_dict(), loaded("second").network.state_dict()
+    for key, value in second.items():
+        if not key.startswith("output."):
+            torch.testing.assert_close(value, first[key], rtol=0, atol=1e-5)
+    other = "data.vocabulary={kind: words, features: {rows: 32}}"
+    assert train(small, other, tagging, "--init-from", "runs/first", name="third") == 0
+    assert "drawn at random: features.weight" in capfd.readouterr().err
+
+
+def test_a_decoder_of_its_own_is_loaded_where_it_is_asked_for(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    bert.config.tie_word_embeddings = False
+    untied = transformers.BertForMaskedLM(bert.config)
+    untied.save_pretrained("bert")
+    assert train(SIZES, FOLDER, MLM, "--init-from", "bert", name="tied") == 0
+    message = capfd.readouterr().err
+    assert "task.tie_decoder=false loads it" in message
+    assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias" in message
+    assert train(SIZES, FOLDER, MLM, "task.tie_decoder=false", "--init-from", "bert", name="untied") == 0
+    assert "left there" not in capfd.readouterr().err
+    output: Any = loaded("untied").network.output
+    torch.testing.assert_close(
+        output.decoder.detach(), untied.cls.predictions.decoder.weight.detach(), rtol=0, atol=1e-5
+    )
+
+
+def test_another_encoder_is_refused_with_what_to_set(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    larger = "model={kind: transformer, preset: bert, width: 16, heads: 4, inner: 12, layers: 2}"
+    assert train(larger, FOLDER, MLM, "--init-from", "bert") == 4
+    message = capfd.readouterr().err
+    assert "model.width: 16, there 8" in message
+    wanted = [part for part in message.split("set ", 1)[1].split("\n")[0].split(" model.") if part]
+    assert "model.width=8" in message
+    assert len(wanted) == 3
+    overrides = ["model.width=8", "model.heads=2", "model.positions={kind: absolute, rows: 64}"]
+    assert train(larger, *overrides, FOLDER, MLM, "--init-from", "bert", "--overwrite") == 0
+    capfd.readouterr()
+    assert train(FOLDER, "--init-from", "bert", name="other") == 4
+    assert "model.kind: probabilistic, there transformer" in capfd.readouterr().err
+
+
+def test_folders_that_are_none(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(SIZES, FOLDER, MLM, "--init-from", "nowhere") == 4
+    assert "nowhere: no such run or checkpoint folder" in capfd.readouterr().err
+    assert run(["parse", "bert"]) == 4
+    assert "--init-from bert" in capfd.readouterr().err
+    for name in ("vocab.txt", "tokenizer.json"):
+        Path("bert", name).rename(name)
+    assert train(SIZES, MLM, "--init-from", "bert", "--overwrite") == 4
+    assert "there is no vocabulary, and its 73 entries are not the" in capfd.readouterr().err
+    Path("pieces").mkdir()
+    for name in ("vocab.txt", "tokenizer.json"):
+        Path(name).rename(Path("pieces", name))
+    Path("pieces/config.json").write_text('{"vocab_size": 73}', "utf-8")
+    here = "data.vocabulary={kind: wordpiece, folder: pieces}"
+    assert train(SIZES, here, MLM, "--init-from", "bert", "--overwrite") == 0
+    assert "taken to be this model's" in capfd.readouterr().err
+
+
+def test_a_vocabulary_of_another_content_is_prepared_again(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    def prepared() -> Any:
+        assert run(["prepare", "tiny.yaml", FOLDER, "--json"]) == 0
+        return json.loads(capfd.readouterr().out)
+
+    first = prepared()
+    assert (first["state"], prepared()["state"]) == ("prepared", "up to date")
+    assert first["vocabulary"] == {"kind": "wordpiece", "size": 73, "special": 5}
+    path = Path("bert/vocab.txt")
+    Path("bert/tokenizer.json").unlink()
+    path.write_text(path.read_text("utf-8").replace("unused0", "unused9"), "utf-8")
+    second = prepared()
+    assert second["state"] == "prepared"
+    assert second["fingerprint"] != first["fingerprint"]
+    assert run(["prepare", "tiny.yaml", FOLDER, "data.vocabulary.size=99"]) == 2
+    assert "for a trained vocabulary only" in capfd.readouterr().err
+    assert run(["prepare", "tiny.yaml", "data.vocabulary={kind: wordpiece, folder: nowhere}"]) == 3
+    assert "neither vocab.txt nor tokenizer.json" in capfd.readouterr().err
