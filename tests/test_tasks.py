@@ -247,7 +247,7 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus) -> None:
     indices = np.arange(len(split))
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
-    given = without_some_words(split, indices, ids, 2.0)
+    given = without_some_words(split, indices, ids, 2.0, corpus.vocabulary)
     torch.manual_seed(0)
     frequency = split.padded("frequency", indices, 0)
     words = torch.rand(frequency.shape) * (2.0 + torch.from_numpy(frequency)) < 2.0
