@@ -1,0 +1,162 @@
+"""What stands for a sentence: the root, a word `<cls>` in front, or the mean of the words; and arcs beside `<cls>`."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from torch import Tensor
+
+from probtrans_cli import models
+from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.heads import Network, Sentence, linear
+from probtrans_cli.models.transformer import TransformerEncoder
+from probtrans_cli.trees import decode
+
+VOCABULARY, OUTPUTS = 20, 3
+PROBABILISTIC: dict[str, Any] = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
+ROOTED = PROBABILISTIC | {"root": {"labels": 4}}
+TRANSFORMER = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2, "dropout": 0.0}
+MODELS: dict[str, tuple[dict[str, Any], Sentence]] = {
+    "root": (ROOTED, "root"),
+    "cls": (PROBABILISTIC, "cls"),
+    "cls-probabilities": (PROBABILISTIC | {"output": "probabilities"}, "cls"),
+    "cls-tree": (PROBABILISTIC | {"heads": "tree"}, "cls"),
+    "cls-beside-a-root": (ROOTED, "cls"),
+    "cls-globals": (PROBABILISTIC | {"globals": {"kind": "all-dep", "features": 3}}, "cls"),
+    "mean": (PROBABILISTIC, "mean"),
+    "mean-beside-a-root": (ROOTED, "mean"),
+    "transformer-cls": (TRANSFORMER, "cls"),
+    "transformer-pooler": (TRANSFORMER | {"pooler": True}, "cls"),
+    "transformer-relative": (TRANSFORMER | {"positions": {"kind": "relative", "clip": 2}}, "cls"),
+    "transformer-mean": (TRANSFORMER | {"pooler": True}, "mean"),
+}
+WITH_START = [name for name, (_, sentence) in MODELS.items() if sentence == "cls"]
+
+
+def network(name: str) -> Network:
+    """In float64 and eval mode; every parameter is N(0, 1/4)."""
+    section, sentence = MODELS[name]
+    torch.manual_seed(0)
+    encoder = models.build(section)
+
+    def output(encoder: Encoder) -> torch.nn.Module:
+        return torch.nn.Linear(encoder.sentence_width if sentence == "root" else encoder.width, OUTPUTS)
+
+    made = Network(VOCABULARY, encoder, output, sentence=sentence).double().eval()
+    with torch.no_grad():
+        for parameter in made.parameters():
+            torch.nn.init.normal_(parameter, std=0.5)
+    return made
+
+
+def batch(*lengths: int) -> tuple[Tensor, Tensor]:
+    """Random words and their mask; ids on padding are no zeros."""
+    generator = torch.Generator().manual_seed(1)
+    ids = torch.randint(3, VOCABULARY, (len(lengths), max(lengths)), generator=generator)
+    return ids, torch.arange(max(lengths)) < torch.tensor(lengths)[:, None]
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_a_sentence_is_what_its_definition_says(name: str) -> None:
+    """By one sentence at a time, its vectors put together by hand."""
+    made, (ids, mask) = network(name), batch(5, 1, 3)
+    found = made.classify(ids, mask)
+    for b, n in enumerate(mask.sum(1).tolist()):
+        words = made.unary.weight[ids[b, :n]]
+        if made.sentence == "cls":
+            assert made.start is not None
+            words = torch.cat([made.start, words])
+        encoded = made.encoder(words[None], torch.ones(1, len(words), dtype=torch.bool))
+        vector: Tensor | None = encoded.sentence[0] if made.sentence == "root" else encoded.states[0, 0]
+        if made.sentence == "mean":
+            vector = torch.stack([encoded.states[0, i] for i in range(n)]).sum(0) / n
+        elif name == "transformer-pooler":
+            assert isinstance(made.encoder, TransformerEncoder)
+            assert made.encoder.pooler is not None
+            vector = torch.tanh(made.encoder.pooler.weight @ encoded.states[0, 0] + made.encoder.pooler.bias)
+        torch.testing.assert_close(found[b], made.output(vector), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_padding_and_batch_mates_change_no_sentence(name: str) -> None:
+    made, (ids, mask) = network(name), batch(4, 1, 7, 2)
+    together = made.encode(ids, mask, arcs=True)
+    scores = made.classify(ids, mask)
+    assert together.sentence is not None
+    assert together.arcs is not None
+    for b, n in enumerate(mask.sum(1).tolist()):
+        alone = made.encode(ids[b : b + 1, :n], mask[b : b + 1, :n], arcs=True)
+        assert alone.sentence is not None
+        assert alone.arcs is not None
+        near: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
+        torch.testing.assert_close(together.sentence[b], alone.sentence[0], **near)
+        torch.testing.assert_close(together.states[b, :n], alone.states[0], **near)
+        torch.testing.assert_close(together.arcs[b, :, :, :n, :n], alone.arcs[0, :, :, :, :n], **near)
+        torch.testing.assert_close(together.arcs[b, :, :, :n, mask.shape[1] :], alone.arcs[0, :, :, :, n:], **near)
+        assert not together.states[b, n:].any()
+        torch.testing.assert_close(scores[b], made.classify(ids[b : b + 1, :n], mask[b : b + 1, :n])[0], **near)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_classify_computes_what_the_full_encoding_gives(name: str) -> None:
+    made, (ids, mask) = network(name), batch(6, 2)
+    for arcs in (False, True):
+        full = made.encode(ids, mask, arcs=arcs).sentence
+        torch.testing.assert_close(made.classify(ids, mask), made.output(full), rtol=1e-9, atol=1e-11)
+
+
+@pytest.mark.parametrize("name", MODELS)
+def test_every_part_that_a_sentence_rests_on_has_a_gradient(name: str) -> None:
+    made, (ids, mask) = network(name), batch(4, 2)
+    made.classify(ids, mask).square().sum().backward()  # type: ignore[no-untyped-call]
+    for part in (made.unary.weight, made.start, made.output.weight):
+        if part is not None:
+            assert part.grad is not None
+            assert part.grad.abs().sum() > 0
+
+
+@pytest.mark.parametrize("name", WITH_START)
+def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> None:
+    """Against the encoder itself, which has `<cls>` as its first word."""
+    made, (ids, mask) = network(name), batch(5, 1, 3)
+    n = mask.shape[1]
+    assert made.start is not None
+    unary = torch.cat([made.start.expand(3, 1, -1), made.unary(ids)], dim=1)
+    beside = made.encoder(unary, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], dim=1), arcs=True).arcs
+    found = made.encode(ids, mask, arcs=True).arcs
+    assert found is not None
+    others = beside.shape[-1] - n - 1
+    assert found.shape == (3, 2, 2, n, n + 1 + others)
+    for b, length in enumerate(mask.sum(1).tolist()):
+        for i in range(length):
+            row, wanted = found[b, :, :, i], beside[b, :, :, i + 1]
+            if name != "cls-tree":  # there one word of the tree, maybe this one, has no head
+                torch.testing.assert_close(row.sum(-1), torch.ones(2, 2, dtype=torch.float64))
+            for j in range(n):
+                assert torch.equal(row[..., j], wanted[..., j + 1])
+                assert j < length or not row[..., j].any()
+            assert torch.equal(row[..., n], wanted[..., 0])
+            assert bool((row[..., n] > 0).all())
+            for k in range(others):
+                assert torch.equal(row[..., n + 1 + k], wanted[..., n + 1 + k])
+        assert not found[b, :, :, length:, :n].any()
+    heads = decode.decode(decode.arc_scores(found.detach().numpy(), "mean", -1), mask.numpy(), "eisner")
+    assert [sorted(row[real].tolist()).count(0) for row, real in zip(heads, mask.numpy(), strict=True)] == [1, 1, 1]
+
+
+def test_the_start_takes_one_position() -> None:
+    encoder = models.build(TRANSFORMER | {"positions": {"kind": "absolute", "rows": 4}})
+    sentences: list[Sentence | None] = [None, "mean", "cls"]
+    made = [Network(VOCABULARY, encoder, linear(OUTPUTS), sentence=one) for one in sentences]
+    assert [one.longest for one in made] == [4, 4, 3]
+    assert network("cls").longest is None
+    assert network("transformer-cls").parameter_counts()["start"] == 8
+    assert "start" not in network("transformer-mean").parameter_counts()
+
+
+def test_a_mean_of_no_words_is_a_number() -> None:
+    made, (ids, mask) = network("mean"), batch(3, 2)
+    mask[1] = False
+    assert bool(made.classify(ids, mask).isfinite().all())
