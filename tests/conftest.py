@@ -9,6 +9,7 @@ from pathlib import Path
 import pytest
 import torch
 from jaxtyping import install_import_hook
+from support import Invoke, Ran
 
 with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
     import probtrans_cli.models
@@ -39,6 +40,22 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for overrides in (["save.every_steps=4"], tagging):
             runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
     return folder
+
+
+@pytest.fixture
+def invoke(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Invoke:
+    """Run the command in this process; the switches that it sets are put back."""
+    from probtrans_cli import __main__, checkpoint, console
+
+    monkeypatch.setattr(console.STATE, "level", console.NORMAL)
+    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+
+    def run(*arguments: str) -> Ran:
+        capsys.readouterr()
+        code = __main__.run(list(arguments))
+        return Ran(code, *capsys.readouterr())
+
+    return run
 
 
 @pytest.fixture(autouse=True)

@@ -9,10 +9,10 @@ import random
 import signal
 import subprocess
 import sys
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import Any, NamedTuple
 
 from probtrans_cli.recipe_data import Data
 
@@ -107,6 +107,23 @@ def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     return subprocess.run(
         ["bash", "-c", head + script], cwd=folder, env=environment(), capture_output=True, text=True, timeout=120
     )
+
+
+class Ran(NamedTuple):
+    """How a command ended in this process."""
+
+    code: int
+    out: str
+    err: str
+
+    @property
+    def json(self) -> Any:
+        """stdout, which must be one line of JSON."""
+        assert self.out.count("\n") == 1, self.out
+        return json.loads(self.out)
+
+
+Invoke = Callable[..., Ran]
 
 
 @dataclass(frozen=True)

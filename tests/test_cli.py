@@ -9,48 +9,16 @@ import signal
 import subprocess
 import sys
 import time
-from collections.abc import Callable
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 import pytest
 import torch
-from support import COMMAND, environment, probtrans, sentences, shell, workplace
+from support import COMMAND, Invoke, Ran, environment, probtrans, sentences, shell, workplace
 
-from probtrans_cli import __main__, __version__, checkpoint, console
+from probtrans_cli import __version__, checkpoint
 
 SENTENCE = "the old farmers near the river feed three hungry goats ."
-
-
-class Ran(NamedTuple):
-    """How a command ended in this process."""
-
-    code: int
-    out: str
-    err: str
-
-    @property
-    def json(self) -> Any:
-        """stdout, which must be one line of JSON."""
-        assert self.out.count("\n") == 1, self.out
-        return json.loads(self.out)
-
-
-Invoke = Callable[..., Ran]
-
-
-@pytest.fixture
-def invoke(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Invoke:
-    """Run the command in this process; the switches that it sets are put back."""
-    monkeypatch.setattr(console.STATE, "level", console.NORMAL)
-    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
-
-    def run(*arguments: str) -> Ran:
-        capsys.readouterr()
-        code = __main__.run(list(arguments))
-        return Ran(code, *capsys.readouterr())
-
-    return run
 
 
 @pytest.fixture

@@ -1,0 +1,288 @@
+"""Sentence classification against plain loops, and end to end from tables and JSON lines."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support import Invoke
+from test_tasks import CPU, evaluation
+from torch.nn import functional
+
+from probtrans_cli import models
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import PAD, UNKNOWN, build_vocabulary
+from probtrans_cli.models.heads import Network
+from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe_task import Classification
+from probtrans_cli.tasks.classification import SentenceClassification
+
+TEXTS = [
+    ("a fine old boat", "good"), ("dull", "bad"), ("the boat sank and nobody minded", "bad"), ("it is", "so so"),
+    ("fine", "good"), ("a dull boat is a dull boat", "bad"), ("old and fine and old", "good"), ("nobody sank", "so so"),
+]  # fmt: skip
+SECTIONS: dict[str, Any] = {
+    "root": ProbabilisticTransformer(labels=6, channels=2, iterations=2, dropout=0.0, root={"labels": 3}),
+    "cls": ProbabilisticTransformer(labels=6, channels=2, iterations=2, dropout=0.0),
+    "mean": Transformer(kind="transformer", width=8, inner=12, heads=2, layers=2, dropout=0.0),
+    "pooler": Transformer(kind="transformer", width=8, inner=12, heads=2, layers=2, dropout=0.0, pooler=True),
+}
+
+
+class Corpus:
+    """A vocabulary, the task, its network and a dev set; one of its labels is not in train."""
+
+    def __init__(self, name: str, *, subwords: bool = False, **options: Any) -> None:
+        train = [Sentence(text.split(), labels={"label": label}) for text, label in TEXTS]
+        dev = [Sentence(["unheard-of", *one.words[::-1]], labels=one.labels) for one in train[:5]]
+        dev += [Sentence(["boat"], labels={"label": "unseen"}), Sentence(["fine"], labels={"label": "good"})]
+        words = SubwordVocabulary(kind="sentencepiece", size=40, algorithm="bpe") if subwords else WordVocabulary()
+        self.vocabulary = build_vocabulary(words, (one.words for one in train))
+        labels = {"label": ["bad", "good", "so so"]}
+        self.train, self.dev = (Split.encode(split, self.vocabulary, labels) for split in (train, dev))
+        given = options if name != "mean" else options | {"representation": "mean"}
+        section = Classification(kind="classification", **given)
+        self.task = SentenceClassification(section, self.vocabulary, labels)
+        model = SECTIONS[name]
+        torch.manual_seed(2)
+        encoder = models.build(model)
+        size, how = self.vocabulary.size, self.task.representation(model)
+        self.network = Network(size, encoder, self.task.output, sentence=how).double().eval()
+        with torch.no_grad():
+            for parameter in self.network.parameters():
+                torch.nn.init.normal_(parameter, std=0.6)
+
+    @torch.no_grad()
+    def log_probabilities(self, split: Split, index: int) -> torch.Tensor:
+        ids = torch.from_numpy(split.row("ids", index).astype(np.int64))[None]
+        return functional.log_softmax(self.network.classify(ids, ids != PAD)[0].float(), -1)
+
+
+@pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
+@pytest.mark.parametrize("name", SECTIONS)
+def test_scores_are_those_of_a_plain_loop(name: str, subwords: bool) -> None:
+    corpus = Corpus(name, subwords=subwords)
+    right, loss = 0, 0.0
+    for index in range(len(corpus.dev)):
+        found, gold = corpus.log_probabilities(corpus.dev, index), int(corpus.dev.row("label", index)[0])
+        right += int(int(found.argmax()) == gold)  # -1, a label that train does not have, is never guessed
+        loss -= float(found[gold]) if gold >= 0 else 0.0
+    assert [int(corpus.dev.row("label", index)[0]) for index in range(7)].count(-1) == 1
+    for words in (6, 500):
+        scores = corpus.task.evaluate(corpus.network, corpus.dev, evaluation(words), final=True)
+        assert scores == {"accuracy": right / 7, "loss": pytest.approx(loss / 7, rel=1e-5)}
+
+
+@pytest.mark.parametrize("name", SECTIONS)
+def test_the_loss_is_that_of_a_plain_loop(name: str) -> None:
+    corpus = Corpus(name)
+    indices = np.array([3, 0, 4])
+    wanted = sum(
+        -float(corpus.log_probabilities(corpus.train, i)[int(corpus.train.row("label", i)[0])]) for i in indices
+    )
+    total, number = corpus.task.loss(corpus.network, corpus.train, indices, CPU)
+    assert float(total.detach()) == pytest.approx(wanted, rel=1e-5)
+    assert int(number) == 3
+
+
+def test_word_dropout_reads_the_unknown_word() -> None:
+    corpus = Corpus("cls", word_dropout=1e9)
+    total, _ = corpus.task.loss(corpus.network, corpus.train, np.array([2]), CPU)
+    unknown = torch.full((1, 6), UNKNOWN)
+    scores = corpus.network.classify(unknown, unknown != PAD).float()
+    assert float(total.detach()) == pytest.approx(float(functional.cross_entropy(scores, torch.tensor([0])).detach()))
+
+
+@pytest.mark.parametrize(("name", "sentence", "width"), [("root", "root", 3), ("cls", "cls", 6), ("pooler", "cls", 8)])
+def test_what_stands_for_a_sentence_by_itself(name: str, sentence: str, width: int) -> None:
+    corpus = Corpus(name)
+    assert corpus.network.sentence == sentence
+    assert corpus.network.output.in_features == width
+
+
+def test_a_root_and_yet_the_state_of_the_start() -> None:
+    """Another width, and another vector."""
+    corpus = Corpus("root", representation="cls")
+    assert corpus.network.output.in_features == 6
+    assert len(corpus.log_probabilities(corpus.train, 0)) == 3
+
+
+# --- end to end -------------------------------------------------------------------------------------------------------
+
+RECIPE = """\
+name: sorted
+data: {train: train.tsv, dev: dev.tsv, test: test.tsv, format: table}
+task: {kind: classification}
+model: {labels: 6, channels: 2, iterations: 2, root: {}}
+optim: {lr: 0.05}
+train: {steps: 2}
+runtime: {device: cpu, threads: 1}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "none"))
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    for split in ("train", "dev", "test"):
+        (tmp_path / f"{split}.tsv").write_text("".join(f"{text}\t{label}\n" for text, label in TEXTS))
+        lines = [json.dumps({"words": text.split(), "class": label}) for text, label in TEXTS]
+        (tmp_path / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    (tmp_path / "other.tsv").write_text("the new boat\tgood\nodd\tnever seen\n\n")
+    return tmp_path
+
+
+JSONL = "data={train: train.jsonl, dev: dev.jsonl, test: test.jsonl, format: jsonl, jsonl: {text: words, label: class}}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        [JSONL],
+        ["model.root=null"],
+        ["task.representation=mean"],
+        ["model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1, pooler: true}"],
+        ["data.vocabulary={kind: sentencepiece, size: 40, algorithm: bpe}"],
+    ],
+    ids=["table", "jsonl", "cls", "mean", "transformer", "pieces"],
+)  # fmt: skip
+def test_train_eval_and_parse(overrides: list[str], here: Path, invoke: Invoke) -> None:
+    ran = invoke("train", "r.yaml", *overrides, "--json")
+    assert ran.code == 0, ran.err
+    test = ran.json["test"]
+    assert test.keys() == {"accuracy", "loss"}
+    again = invoke("eval", "runs/sorted", "--json", "--require", "accuracy>=0")
+    assert again.code == 0, again.err
+    assert again.json["scores"]["test"] == pytest.approx(test)
+    if JSONL not in overrides:
+        other = invoke("eval", "runs/sorted", "other.tsv")
+        assert other.code == 0, other.err
+        assert "accuracy" in other.out
+        assert " %" in other.out
+    (here / "text.txt").write_text("a fine boat sank\nfine\n\n")
+    drawn = invoke("parse", "runs/sorted", "text.txt", "-f", "conllu")
+    assert drawn.code == 0, drawn.err
+    heads = [
+        [int(line.split("\t")[6]) for line in block.splitlines() if line[:1].isdigit()]
+        for block in drawn.out.split("\n\n")
+    ]
+    assert [len(one) for one in heads if one] == [4, 1]
+    assert all(one.count(0) == 1 for one in heads if one)
+
+
+def test_prepare_counts_the_labels(here: Path, invoke: Invoke) -> None:
+    ran = invoke("prepare", "r.yaml", "--check")
+    assert ran.code == 0, ran.err
+    assert "label  3 labels: bad 3, good 3, so so 2" in ran.out
+    assert not (here / "prepared").exists()
+
+
+def test_a_header_and_columns_the_other_way_round(here: Path, invoke: Invoke) -> None:
+    for split in ("train", "dev", "test"):
+        lines = "".join(f"{label.split()[0]} {text}\r\n" for text, label in TEXTS)
+        (here / f"{split}.tsv").write_text(f"label text\r\n{lines}")
+    ran = invoke("prepare", "r.yaml", "data.table={text: 1, label: 0, separator: ' ', header: true}")
+    assert ran.code == 0, ran.err
+    assert "label  3 labels: bad 3, good 3, so 2" in ran.out
+
+
+def test_a_label_may_be_an_underscore(here: Path, invoke: Invoke) -> None:
+    """The absence of one in CoNLL-U, where it is a word's."""
+    for split in ("train", "dev", "test"):
+        (here / f"{split}.tsv").write_text("a boat\t_\nfine\tx\n")
+    ran = invoke("train", "r.yaml", "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(Path("runs/sorted/checkpoints/best/labels.json").read_text()) == {"label": ["_", "x"]}
+
+
+@pytest.mark.parametrize(
+    ("ending", "line", "message"),
+    [
+        ("tsv", "no label", "train.tsv:9: 1 columns where 2 are needed"),
+        ("tsv", "empty label\t ", "train.tsv:9: a sentence without a label"),
+        ("tsv", "\tgood", "train.tsv:9: a label without a sentence"),
+        ("jsonl", "{", "train.jsonl:9: not JSON"),
+        ("jsonl", "[" * 100_000, "train.jsonl:9: not JSON"),
+        ("jsonl", "[1]", "train.jsonl:9: not a JSON object"),
+        ("jsonl", '{"words": "a b"}', "train.jsonl:9: no key 'class'"),
+        ("jsonl", '{"class": "x"}', "train.jsonl:9: no key 'words'"),
+        ("jsonl", '{"words": 3, "class": "x"}', "train.jsonl:9: words is neither text nor a list of words"),
+        ("jsonl", '{"words": ["a", " "], "class": "x"}', "train.jsonl:9: words is neither text nor a list of words"),
+        ("jsonl", '{"words": [], "class": "x"}', "train.jsonl:9: a label without a sentence"),
+        ("jsonl", '{"words": "a", "class": " "}', "train.jsonl:9: a sentence without a label"),
+        ("jsonl", '{"words": "a", "class": 0.5}', "train.jsonl:9: class is no label"),
+        ("jsonl", '{"words": "a", "class": null}', "train.jsonl:9: class is no label"),
+        ("jsonl", '{"words": "\\ud800", "class": "x"}', "train.jsonl:9: an escape of half a character"),
+    ],
+    ids=range(15),
+)
+def test_a_bad_line_is_named(ending: str, line: str, message: str, here: Path, invoke: Invoke) -> None:
+    with (here / f"train.{ending}").open("a") as file:
+        file.write(line + "\n")
+    ran = invoke("prepare", "r.yaml", *([JSONL] if ending == "jsonl" else []))
+    assert ran.code == 3
+    assert message in ran.err
+
+
+def test_numbers_and_truth_values_are_labels(here: Path, invoke: Invoke) -> None:
+    lines = [
+        '{"words": "a b", "class": 1}',
+        '{"words": "b", "class": true}',
+        '{"words": "\\ud83d\\ude00", "class": " y "}',
+    ]
+    for split in ("train", "dev", "test"):
+        (here / f"{split}.jsonl").write_text("\n".join(lines) + "\n")
+    assert invoke("prepare", "r.yaml", JSONL, "data.prepared=p").code == 0
+    assert json.loads(Path("p/labels.json").read_text()) == {"label": ["1", "true", "y"]}
+
+
+TRANSFORMER = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1}"
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "message"),
+    [
+        (["data.format=auto"], "data.format", "found auto: `kind: classification` reads table, jsonl"),
+        (["data.format=cogs"], "data.format", "found cogs: `kind: classification` reads table, jsonl"),
+        (["task={kind: ner}"], "data.format", "found table: `kind: ner` reads columns"),
+        (["task={kind: cogs}"], "data.format", "found table: `kind: cogs` reads cogs"),
+        (["task={kind: tagging}"], "data.format", "found table: `kind: tagging` reads auto, conllu, columns"),
+        (["task={kind: tagging}", "data.format=text"], "data.format", "plain text has no tags"),
+        (["data.jsonl.text=words"], "data.jsonl", "for `data.format: jsonl` only: leave it out"),
+        (["data.columns.word=1"], "data.columns", "for `data.format: columns` only: leave it out"),
+        (["data.format=jsonl", "data.table.header=true"], "data.table", "for `data.format: table` only: leave it out"),
+        (["data.table.label=0"], "data.table.label", "found 0, as for the text"),
+        (["data.format=jsonl", "data.jsonl.text=label"], "data.jsonl.label", "found label, as for the text"),
+        (["task={kind: ner}", "data.format=columns"], "data.columns.entities", "`kind: ner` learns entities"),
+        (["task.representation=root", "model.root=null"], "task.representation", "the model has no root node"),
+        (["task.representation=root", TRANSFORMER], "task.representation", "the model has no root node"),
+    ],
+)  # fmt: skip
+def test_tasks_and_files_that_do_not_go_together(
+    overrides: list[str], key: str, message: str, here: Path, invoke: Invoke
+) -> None:
+    ran = invoke("train", "r.yaml", *overrides, "--print")
+    assert ran.code == 2
+    assert f"{key}: {message}" in ran.err.replace("\n", " "), ran.err
+
+
+def test_a_sentence_longer_than_the_positions(here: Path, invoke: Invoke) -> None:
+    """The longest one has 7 words; `<cls>` takes a position."""
+    model = TRANSFORMER.replace("layers: 1", "layers: 1, positions: {kind: absolute, rows: %d}")
+    for rows, more, code in ((7, [], 3), (8, [], 0), (7, ["task.representation=mean"], 0)):
+        ran = invoke("train", "r.yaml", model % rows, *more, "--overwrite", "--json")
+        assert ran.code == code, ran.err
+        if code:
+            assert "the longest sentence has 7 tokens, the model 6 positions" in ran.err
+            assert "model.positions.rows=8" in ran.err
+    (here / "long.tsv").write_text("boat " * 9 + "\tgood\n")
+    ran = invoke("eval", "runs/sorted", "long.tsv")
+    assert ran.code == 3
