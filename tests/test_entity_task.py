@@ -1,0 +1,283 @@
+"""Named entities as a task: scores against sets of spans, and end to end from column files."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any, Literal
+
+import numpy as np
+import pytest
+import torch
+from support import Invoke
+from test_tasks import CPU, evaluation
+from torch import Tensor
+from torch.nn import functional
+
+from probtrans_cli import models
+from probtrans_cli.data.annotated import read_tagged
+from probtrans_cli.data.entities import spans
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import PAD, build_vocabulary
+from probtrans_cli.models.heads import Features, Network, linear
+from probtrans_cli.recipe_data import Columns, SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe_task import EntityRecognition
+from probtrans_cli.tasks.entities import NamedEntities
+
+Scheme = Literal["iob2", "bioes"]
+TRAIN = """\
+Wim B-PER
+Vos I-PER
+sails O
+to O
+Elst B-LOC
+. O
+
+Elst B-LOC
+sank O
+
+rain O
+
+Anna B-PER
+van I-PER
+Elst I-PER
+met O
+Wim B-PER
+and O
+the B-SHIP
+Otter I-SHIP
+"""
+DEV = """\
+Anna B-PER
+sank O
+
+Elst B-LOC
+
+the B-PRIZE
+golden I-PRIZE
+Otter I-PRIZE
+met O
+Wim B-PRIZE
+Anna B-PER
+Vos I-PER
+de I-PER
+Wit I-PER
+. O
+
+Elst B-LOC
+and I-LOC
+Otter B-SHIP
+"""
+
+
+class Corpus:
+    """Dev has entities of a type that train lacks, and (in bioes) tags of known types that train lacks."""
+
+    def __init__(self, scheme: Scheme, *, subwords: bool = False, **options: Any) -> None:
+        read = [list(read_tagged(text.splitlines(), "x", Columns(entities=scheme))) for text in (TRAIN, DEV)]
+        self.gold = [one.tags["tag"] for one in read[1]]
+        words = SubwordVocabulary(kind="sentencepiece", size=40, algorithm="bpe") if subwords else WordVocabulary()
+        self.vocabulary = build_vocabulary(words, (one.words for one in read[0]))
+        self.names = sorted({tag for one in read[0] for tag in one.tags["tag"]})
+        labels = {"tag": self.names}
+        self.train, self.dev = (Split.encode(one, self.vocabulary, labels) for one in read)
+        self.task = NamedEntities(EntityRecognition(kind="ner", **options), self.vocabulary, labels)
+        torch.manual_seed(1)
+        section = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
+        self.network = Network(self.vocabulary.size, models.build(section), linear(len(self.names))).double().eval()
+        with torch.no_grad():
+            for parameter in self.network.parameters():
+                torch.nn.init.normal_(parameter, std=0.8)
+
+    @torch.no_grad()
+    def log_probabilities(self, split: Split, index: int) -> Tensor:
+        """Of every word, at its first piece."""
+        ids = torch.from_numpy(split.row("ids", index).astype(np.int64))[None]
+        first = split.row("first", index).astype(np.int64) if split.has("first") else np.arange(ids.shape[1])
+        return functional.log_softmax(
+            self.network.output(self.network.encode(ids, ids != PAD).states[0, first]).float(), -1
+        )
+
+
+class Told(torch.nn.Module):
+    """In place of a network: gives the tags that it was told, by the words' ids."""
+
+    def __init__(self, ids: list[list[int]], tags: list[list[int]], outputs: int) -> None:
+        super().__init__()
+        self.tags = {tuple(one): wanted for one, wanted in zip(ids, tags, strict=True)}
+        self.outputs = outputs
+
+    def forward(self, ids: Tensor, mask: Tensor, at: Tensor, features: Features | None = None) -> Tensor:
+        wanted = [self.tags[tuple(row[real].tolist())] for row, real in zip(ids, mask, strict=True)]
+        return functional.one_hot(torch.tensor([tag for tags in wanted for tag in tags]), self.outputs).float()
+
+
+@pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_scores_are_those_of_a_plain_loop(scheme: Scheme, subwords: bool) -> None:
+    corpus = Corpus(scheme, subwords=subwords)
+    right, loss, words = 0, 0.0, 0
+    for index, tags in enumerate(corpus.gold):
+        found, ids = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
+        for i in range(len(tags)):
+            words += 1
+            right += int(corpus.names[int(found[i].argmax())] == tags[i])
+            loss -= float(found[i, int(ids[i])]) if ids[i] >= 0 else 0.0
+    for size in (10, 500):
+        scores = corpus.task.evaluate(corpus.network, corpus.dev, evaluation(size), final=True)
+        assert scores["accuracy"] == pytest.approx(right / words)
+        assert scores["loss"] == pytest.approx(loss / words, rel=1e-5)
+
+
+def told(corpus: Corpus, tags: list[list[str]]) -> dict[str, Any]:
+    ids = [[corpus.names.index(tag) for tag in one] for one in tags]
+    rows = [corpus.dev.row("ids", index).tolist() for index in range(len(corpus.dev))]
+    network: Any = Told(rows, ids, len(corpus.names))
+    return corpus.task.evaluate(network, corpus.dev, evaluation(12), final=True)
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_entities_of_unseen_types_are_missed(scheme: Scheme) -> None:
+    """All known tags are right, and O stands for the others: each entity of the unseen type counts once."""
+    corpus = Corpus(scheme)
+    given = [[tag if tag in corpus.names else "O" for tag in tags] for tags in corpus.gold]
+    every = [(i, *span) for i, tags in enumerate(corpus.gold) for span in spans(tags, scheme)]
+    assert sum("PRIZE" in span for span in every) == 2
+    assert len(every) == 7
+    lost = {span for span in every if any(given[span[0]][i] == "O" for i in range(span[1], span[2]))}
+    assert len(lost) == {"iob2": 3, "bioes": 4}[scheme]  # train has no place of two words, and no ship of one
+    found = told(corpus, given)
+    hit = len(every) - len(lost)
+    spurious = int(scheme == "iob2")  # the first word of the place of two
+    assert found["precision"] == pytest.approx(hit / (hit + spurious))
+    assert found["recall"] == pytest.approx(hit / len(every))
+    assert found["f1_PRIZE"] == 0.0
+    assert found["f1_PER"] == 1.0
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_nothing_found(scheme: Scheme) -> None:
+    corpus = Corpus(scheme)
+    found = told(corpus, [["O"] * len(tags) for tags in corpus.gold])
+    assert (found["f1"], found["precision"], found["recall"]) == (0.0, 0.0, 0.0)
+    assert found["accuracy"] == pytest.approx(3 / 16)
+
+
+@pytest.mark.parametrize("kind", ["words", "sentences"])
+def test_the_loss_is_that_of_a_plain_loop(kind: str) -> None:
+    corpus = Corpus("bioes", loss=kind)
+    losses = []
+    for index in range(len(corpus.dev)):
+        found, gold = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
+        losses.append([-float(found[i, gold[i]]) for i in range(len(gold)) if gold[i] >= 0])
+    words = [one for sentence in losses for one in sentence]
+    wanted = np.mean(words) if kind == "words" else np.mean([np.mean(one) for one in losses if one])
+    total, number = corpus.task.loss(corpus.network, corpus.dev, np.arange(len(corpus.dev)), CPU)
+    assert float((total / number).detach()) == pytest.approx(float(wanted), rel=1e-5)
+
+
+def test_scores_by_type_are_of_the_final_evaluation() -> None:
+    corpus = Corpus("iob2")
+    quick, final = (
+        corpus.task.evaluate(corpus.network, corpus.dev, evaluation(), final=final) for final in (False, True)
+    )
+    assert quick.keys() == {"f1", "precision", "recall", "accuracy", "loss"}
+    assert quick.items() <= final.items()
+    assert {name for name in final if name.startswith("f1_")} >= {"f1_PER", "f1_LOC", "f1_SHIP", "f1_PRIZE"}
+
+
+# --- end to end -------------------------------------------------------------------------------------------------------
+
+RECIPE = """\
+name: names
+data: {train: train.txt, dev: dev.txt, test: dev.txt, format: columns, columns: {entities: bioes}}
+task: {kind: ner}
+model: {labels: 6, channels: 2, iterations: 2}
+optim: {lr: 0.05}
+train: {steps: 2}
+runtime: {device: cpu, threads: 1}
+"""
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "none"))
+    (tmp_path / "r.yaml").write_text(RECIPE)
+    (tmp_path / "train.txt").write_text(TRAIN)
+    (tmp_path / "dev.txt").write_text(f"-DOCSTART- O\n\n{DEV}")
+    (tmp_path / "other.txt").write_text("Wim B-PER\nVos I-PER\n")
+    return tmp_path
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        ["data.columns.entities=iob2", "task.loss=sentences", "task.word_dropout=0.5"],
+        ["data.vocabulary={kind: sentencepiece, size: 40, algorithm: bpe}"],
+        ["model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1}"],
+    ],
+    ids=["bioes", "iob2", "pieces", "transformer"],
+)
+def test_train_and_eval(overrides: list[str], here: Path, invoke: Invoke) -> None:
+    ran = invoke("train", "r.yaml", *overrides, "--json")
+    assert ran.code == 0, ran.err
+    test = ran.json["test"]
+    assert test.keys() >= {"f1", "precision", "recall", "accuracy", "loss", "f1_PER", "f1_PRIZE"}
+    again = invoke("eval", "runs/names", "--json", "--require", "f1>=0", "--require", "f1_PRIZE == 0")
+    assert again.code == 0, again.err
+    assert again.json["scores"]["test"] == pytest.approx(test)
+    assert invoke("eval", "runs/names", "--require", "f1>=1.5").code == 7
+    other = invoke("eval", "runs/names", "other.txt")
+    assert other.code == 0, other.err
+    for name in ("f1", "precision", "recall", "f1_PER"):
+        assert f" {name} " in other.out
+    assert other.out.count(" %") == len(other.out.split(", ")) - 1  # all but the loss
+
+
+def test_the_tags_of_columns_without_entities(here: Path, invoke: Invoke) -> None:
+    tagging = ["task={kind: tagging, column: tag}", "data.columns={word: 0, tag: 1}"]
+    ran = invoke("train", "r.yaml", *tagging, "--json")
+    assert ran.code == 0, ran.err
+    assert json.loads(Path("runs/names/checkpoints/best/labels.json").read_text())["tag"][0] == "O"
+    ran = invoke("train", "r.yaml", *tagging, "task.column=pos", "--overwrite")
+    assert ran.code == 3
+    assert "task.column: the data has no column 'pos'" in ran.err
+    assert "there are: tag" in ran.err
+
+
+@pytest.mark.parametrize(
+    ("line", "message"),
+    [
+        ("alone", "train.txt:21: 1 column, so that the word (column 0) and the tag (column -1) are the same"),
+        ("x\t", "train.txt:21: the tag (column -1 of 2) is empty"),
+        ("x I-PER", "train.txt: the tags mark entities in none of the schemes"),
+        ("x PER", "train.txt: the tags mark entities in none of the schemes"),
+    ],
+)
+def test_a_bad_line_is_named(line: str, message: str, here: Path, invoke: Invoke) -> None:
+    with (here / "train.txt").open("a") as file:
+        file.write(f"{line}\n\ny I-LOC\nz B-LOC\n")
+    ran = invoke("prepare", "r.yaml", "--check")
+    assert ran.code == 3
+    assert message in ran.err
+    assert "data.columns" in ran.err or "columns count from 0" in ran.err
+
+
+def test_tags_of_another_scheme_than_the_recipe_says(here: Path, invoke: Invoke) -> None:
+    ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes")
+    assert ran.code == 3
+    assert "train.txt:1: " in ran.err
+    assert "the tags are read as bioes" in ran.err
+
+
+def test_lines_of_different_columns(here: Path, invoke: Invoke) -> None:
+    """Counted from the end, the tag may stand behind any number of others."""
+    (here / "train.txt").write_text("Wim NNP x B-PER\nsails VB O\n\nrain\tO\n")
+    ran = invoke("prepare", "r.yaml", "--check")
+    assert ran.code == 0, ran.err
+    assert "tag  2 labels: O 2, S-PER 1" in ran.out
+    ran = invoke("prepare", "r.yaml", "data.columns.tag=2")
+    assert ran.code == 3
+    assert "train.txt:4: 2 columns, but the tag is column 2" in ran.err
