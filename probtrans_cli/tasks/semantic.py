@@ -65,7 +65,7 @@ class SemanticLabels(Task):
     def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
         self.attention, self.loss_over = section.parent == "attention", section.loss
         self.columns = [*LABELS, *([] if self.attention else [PARENTS[section.parent]])]
-        self.names = {column: labels[column] for column in self.columns}
+        self.names = {column: ["" if name == NONE else name for name in labels[column]] for column in self.columns}
         self.cases = labels[_CASE]
         self.pad = vocabulary.PAD
 
@@ -161,23 +161,19 @@ class SemanticLabels(Task):
 
     def _analysis(self, ids: dict[str, np.ndarray]) -> Analysis:
         """The labels of a sentence by name."""
-        texts = {name: [self._text(names[id]) for id in ids[name]] for name, names in self.names.items()}
-        if "parents" in ids:
+        texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
+        if self.attention:
             parents = [int(id) - 1 for id in ids["parents"]]
-        elif "offset" in texts:
-            parents = [_shifted(i, text, len(texts["offset"])) for i, text in enumerate(texts["offset"])]
         else:
-            parents = [_inside(int(text) if text else -1, len(texts["position"])) for text in texts["position"]]
+            where = texts[self.columns[-1]]
+            relative = "offset" in texts
+            parents = [_parent(text, i if relative else 0, len(where)) for i, text in enumerate(where)]
         return Analysis(parents, *(texts[name] for name in LABELS))
 
-    @staticmethod
-    def _text(name: str) -> str:
-        return "" if name == NONE else name
 
-
-def _shifted(position: int, offset: str, words: int) -> int:
-    return -1 if not offset else _inside(position + int(offset), words)
-
-
-def _inside(parent: int, words: int) -> int:
-    return parent if -1 <= parent < words else OUTSIDE
+def _parent(text: str, start: int, words: int) -> int:
+    """The position that a label says, counted from ``start``. One before the first word is not the same as none."""
+    if not text:
+        return -1
+    parent = start + int(text)
+    return parent if 0 <= parent < words else OUTSIDE
