@@ -1,0 +1,115 @@
+"""Labels of sentences and text as stored columns; tables and JSON lines as readers."""
+
+from __future__ import annotations
+
+import json
+import tempfile
+from pathlib import Path
+
+import numpy as np
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probtrans_cli.data.labelled import read_jsonl, read_table
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split, encode_table, write_split
+from probtrans_cli.data.vocabulary import build_vocabulary
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import Keys, Table, WordVocabulary
+
+LABELS = {"label": ["good", "bad"], "tag": ["O", "B-X"], "case": []}
+words = st.lists(
+    st.text(st.characters(exclude_characters=" ", exclude_categories=["Cs"]), min_size=1), min_size=1, max_size=5
+)
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> Sentence:
+    """With a label or none, known or not; with tags or none; with a form or none."""
+    given = draw(words)
+    label = draw(st.sampled_from([None, "good", "bad", "neither"]))
+    tags = draw(st.none() | st.lists(st.sampled_from(["O", "B-X", "I-Y"]), min_size=len(given), max_size=len(given)))
+    return Sentence(
+        words=given,
+        labels={} if label is None else {"label": label},
+        tags={} if tags is None else {"tag": tags},
+        parents=draw(st.none() | st.lists(st.integers(-1, 4), min_size=len(given), max_size=len(given))),
+        form=draw(st.none() | st.text(st.characters(exclude_categories=["Cs"]))),
+    )
+
+
+@given(st.lists(sentences(), min_size=1, max_size=4))
+def test_what_is_stored_is_read(corpus: list[Sentence]) -> None:
+    vocabulary = build_vocabulary(WordVocabulary(), (one.words for one in corpus))
+    with tempfile.TemporaryDirectory() as folder:
+        write_split(Path(folder) / "x.arrow", encode_table(corpus, vocabulary, LABELS))
+        split = Split.open(Path(folder) / "x.arrow")
+        for name, there in (
+            ("label", any(one.labels for one in corpus)),
+            ("tag", any(one.tags for one in corpus)),
+            ("parents", any(one.parents is not None for one in corpus)),
+            ("form", any(one.form is not None for one in corpus)),
+            ("spelling", any(one.form is not None for one in corpus)),
+        ):
+            assert split.has(name) == there
+        assert not split.has("case")
+        for index, one in enumerate(corpus):
+            n = len(one.words)
+            if split.has("label"):
+                wanted = [{"good": 0, "bad": 1}.get(one.labels["label"], -1)] if one.labels else [-1] * n
+                assert split.row("label", index).tolist() == wanted
+            if split.has("tag"):
+                wanted = [{"O": 0, "B-X": 1}.get(tag, -1) for tag in one.tags.get("tag", [""] * n)]
+                assert split.row("tag", index).tolist() == wanted
+            if split.has("parents"):
+                assert split.row("parents", index).tolist() == ([-2] * n if one.parents is None else one.parents)
+            if split.has("form"):
+                assert split.text("form", index) == (one.form or "")
+                assert split.text("spelling", index) == ("" if one.form is None else " ".join(one.words))
+
+
+def test_labels_of_a_batch_are_a_column_of_it() -> None:
+    corpus = [Sentence(["a", "b", "c"], labels={"label": "bad"}), Sentence(["a"], labels={"label": "good"})]
+    split = Split.encode(corpus, build_vocabulary(WordVocabulary(), (one.words for one in corpus)), LABELS)
+    assert split.padded("label", np.array([1, 0, 1]), -1).tolist() == [[0], [1], [0]]
+
+
+# --- readers ----------------------------------------------------------------------------------------------------------
+
+plain = st.text(st.characters(exclude_characters=" \t\n\r", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+
+
+@given(st.lists(st.tuples(st.lists(plain, min_size=1, max_size=4), plain), max_size=4), st.booleans(), st.booleans())
+def test_tables_and_json_lines_say_the_same(rows: list[tuple[list[str], str]], turned: bool, header: bool) -> None:
+    columns = [(label, " ".join(text)) if turned else (" ".join(text), label) for text, label in rows]
+    lines = ["some\theader"] * header + ["\t".join(one) + "\r" for one in columns]
+    table = list(read_table(lines, "x", Table(text=int(turned), label=int(not turned), header=header)))
+    assert [(one.words, one.labels) for one in table] == [(text, {"label": label.strip()}) for text, label in rows]
+    assert [one.where for one in table] == [f"x:{i}" for i in range(1 + header, len(rows) + 1 + header)]
+    for ascii_only in (False, True):
+        for text in (list, " ".join):
+            records = [
+                json.dumps({"t": text(one), "l": label, "more": 1}, ensure_ascii=ascii_only) for one, label in rows
+            ]
+            found = list(read_jsonl(records, "x", Keys(text="t", label="l")))
+            assert [(one.words, one.labels) for one in found] == [(one.words, one.labels) for one in table]
+
+
+def test_what_stands_behind_the_label() -> None:
+    """The last of the two columns goes to the end of the line; other columns between them are left out."""
+    (one,) = read_table(["a b;x;good;as it seems"], "x", Table(text=0, label=2, separator=";"))
+    assert (one.words, one.labels) == (["a", "b"], {"label": "good;as it seems"})
+    (one,) = read_table(["3 it was  long "], "x", Table(text=1, label=0, separator=" "))
+    assert (one.words, one.labels) == (["it", "was", "long"], {"label": "3"})
+
+
+def test_no_break_spaces_stay_inside_of_words() -> None:
+    (one,) = read_table(["4\u00a0 1/2\u00a0miles\tgood"], "x", Table())
+    assert one.words == ["4\u00a0", "1/2\u00a0miles"]
+
+
+@pytest.mark.parametrize("line", ['{"text": "a", "label": "\\udc00"}', '{"text": ["\\ud800"], "label": "x"}'])
+def test_halves_of_characters_are_refused(line: str) -> None:
+    with pytest.raises(DataError, match="x:2: an escape of half a character"):
+        list(read_jsonl(["", line], "x", Keys()))
