@@ -392,7 +392,8 @@ def report(prepared: Prepared, state: str) -> Group:
     special = manifest["vocabulary"].get("special", 3)
     units = "pieces" if subwords else "words"
     lines = [f"vocabulary  {size:,} {units} ({special} special); min to max: sentence lengths"]
-    for column, counts in manifest["labels"].items():
+    for column, every in manifest["labels"].items():
+        counts = {label: count for label, count in every.items() if count}  # of the kinds of COGS train has a few
         if counts:
             shown = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:20])
             more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""

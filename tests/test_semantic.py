@@ -407,6 +407,13 @@ def test_a_bad_line_is_named(ending: str, line: str, message: str, here: Path, i
     assert message in ran.err
 
 
+def test_prepare_shows_what_there_is(here: Path, invoke: Invoke) -> None:
+    ran = invoke("prepare", "r.yaml", "--check")
+    assert ran.code == 0, ran.err
+    assert "case  4 labels: in_distribution 2, primitive 2, cp_recursion 1, obj_pp_to_subj_pp 1\n" in ran.out
+    assert "verb_name  6 labels: none 24, sink 3, " in ran.out
+
+
 def test_an_empty_file_holds_no_sentence(here: Path, invoke: Invoke) -> None:
     (here / "train.tsv").write_text("")
     ran = invoke("train", "r.yaml")
