@@ -143,7 +143,8 @@ class SemanticLabels(Task):
                     of_case[self.cases[case] if case >= 0 else "other"].append(value)
                 ids = np.split(best.cpu().numpy(), ends[:-1], axis=1)
                 forms += self._forms(split, indices, [dict(zip(gold, one, strict=True)) for one in ids])
-        result: dict[str, Any] = {"form": float(np.mean(forms))} if forms else {}
+        result: dict[str, Any] = {"exact": float(np.mean(exact.pop("exact")))}
+        result |= {"form": float(np.mean(forms))} if forms else {}
         result |= {name: float(np.mean(values)) for name, values in exact.items()}
         result |= {"labels": words_right / words, "loss": total / words}
         return result | ({"cases": {name: float(np.mean(of_case[name])) for name in sorted(of_case)}} if final else {})
