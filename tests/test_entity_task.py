@@ -102,6 +102,8 @@ class Corpus:
 class Told(torch.nn.Module):
     """In place of a network: gives the tags that it was told, by the words' ids."""
 
+    padding = PAD
+
     def __init__(self, ids: list[list[int]], tags: list[list[int]], outputs: int) -> None:
         super().__init__()
         self.tags = {tuple(one): wanted for one, wanted in zip(ids, tags, strict=True)}
