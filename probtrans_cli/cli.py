@@ -284,20 +284,28 @@ def export(
     context: typer.Context,
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.")],
-    form: Annotated[Literal["safetensors"], typer.Option("--format", help="Format of the weights.")] = "safetensors",
+    form: Annotated[
+        Literal["safetensors", "hf"],
+        typer.Option("--format", help="safetensors: for parse and eval; hf: for Hugging Face's transformers."),
+    ] = "safetensors",
     dtype: Annotated[
         Literal["float32", "bfloat16", "float16"], typer.Option("--dtype", help="Precision of the weights.")
     ] = "float32",
+    expand_shared: Annotated[
+        bool,
+        typer.Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
+    ] = False,
     as_json: Json = False,
 ) -> None:
     """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
     from probtrans_cli.export import export as run  # noqa: PLC0415
 
-    report = run(checkpoint, out, form=form, dtype=dtype)
+    report = run(checkpoint, out, form=form, dtype=dtype, expand_shared=expand_shared)
     if as_json or context.obj:
         console.result_json(report)
     else:
-        difference = f"an output differs from {checkpoint}'s by {report['largest_difference']:.2g} at most"
+        largest = report["largest_difference"]
+        difference = f"an output differs from {checkpoint}'s by {largest:.2g} at most" if largest is not None else form
         console.result(f"{out}: {report['bytes']:,} bytes; {difference}")
 
 

@@ -195,7 +195,7 @@ class Recipe(Section):
             faults.append((("optim", "schedule", "kind"), reason))
         if self.train.patience is not None and self.data.dev is None:
             faults.append((("train", "patience"), "patience needs data.dev: give a dev file or set this to null"))
-        faults += self._faults_of_data()
+        faults += self._faults_of_data() + self._faults_of_task()
         faults += [(("model", *path), reason) for path, reason in self.model.inconsistencies()]
         faults += self._faults_of_messages()
         if self.model.kind != "probabilistic" and self.optim.ternary_penalty.weight > 0.0:
@@ -234,6 +234,11 @@ class Recipe(Section):
         if kind == "ner" and self.data.columns.entities is None and form == "columns":
             reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
             faults.append((("data", "columns", "entities"), reason))
+        return faults
+
+    def _faults_of_task(self) -> list[tuple[tuple[str, ...], str]]:
+        """A task and a model that does not have what it asks for."""
+        faults: list[tuple[tuple[str, ...], str]] = []
         if isinstance(self.task, MaskedLanguageModel):
             if self.task.output == "bert" and self.model.kind != "transformer":
                 reason = f"`bert` is for a transformer, and model.kind is {self.model.kind}: choose linear or tied"

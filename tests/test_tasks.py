@@ -19,7 +19,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Features, Network, linear
-from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe_data import SubwordVocabulary, WordPieceVocabulary, WordVocabulary
 from probtrans_cli.recipe_task import MaskedLanguageModel, Tagging
 from probtrans_cli.tasks.base import Evaluation, without_some_words
 from probtrans_cli.tasks.mlm import EVALUATION_SEED, MaskedLanguageModelling
@@ -240,25 +240,36 @@ def test_word_dropout_drops_a_word_of_frequency_f_at_rate_alpha_over_alpha_plus_
             assert float(dropped[at].sum()) / trials == pytest.approx(p, abs=4.5 * math.sqrt(p * (1 - p) / trials))
 
 
-def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus) -> None:
+@pytest.mark.parametrize(
+    "section",
+    [SubwordVocabulary(kind="sentencepiece", size=60), WordPieceVocabulary(kind="wordpiece", size=100)],
+    ids=lambda section: section.kind,
+)
+def test_word_dropout_of_subwords_drops_whole_words(
+    corpus: Corpus, section: SubwordVocabulary | WordPieceVocabulary
+) -> None:
+    if section.kind == "wordpiece":
+        pytest.importorskip("tokenizers")
     train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
-    section = SubwordVocabulary(kind="sentencepiece", size=60)
-    split = Split.encode(train, build_vocabulary(section, (one.words for one in train)), corpus.labels)
+    vocabulary = build_vocabulary(section, (one.words for one in train))
+    split = Split.encode(train, vocabulary, corpus.labels)
     indices = np.arange(len(split))
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
-    given = without_some_words(split, indices, ids, 2.0, corpus.vocabulary)
+    given = without_some_words(split, indices, ids, 2.0, vocabulary)
     torch.manual_seed(0)
     frequency = split.padded("frequency", indices, 0)
     words = torch.rand(frequency.shape) * (2.0 + torch.from_numpy(frequency)) < 2.0
     seen = set()
     for index in indices:
-        first = [*split.row("first", index).tolist(), int(split.lengths[index])]
+        behind = int(split.lengths[index]) - vocabulary.begins  # what ends a sentence is no word's
+        first = [*split.row("first", index).tolist(), behind]
+        assert given[index, : first[0]].tolist() == ids[index, : first[0]].tolist()
         for word, (start, end) in enumerate(itertools.pairwise(first)):
             pieces = torch.full_like(ids[index, start:end], UNKNOWN) if words[index, word] else ids[index, start:end]
             assert given[index, start:end].tolist() == pieces.tolist()
             seen.add(bool(words[index, word]))
-        assert given[index, first[-1] :].tolist() == [PAD] * (ids.shape[1] - first[-1])
+        assert given[index, behind:].tolist() == ids[index, behind:].tolist()
     assert seen == {True, False}
 
 

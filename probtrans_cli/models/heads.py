@@ -247,8 +247,8 @@ class Network(nn.Module):
         if at is not None and self.sentence == "cls":
             at = torch.cat([torch.ones_like(at[:, :1]), at[:, 1:]], dim=1)
         encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=at)
-        if self.sentence == "cls" and encoded.sentence is None:
-            return replace(encoded, sentence=encoded.states[:, 0])
+        if self.sentence == "cls":
+            return replace(encoded, sentence=self._of_first(encoded))
         if self.sentence == "mean":
             number = mask.sum(1, keepdim=True).clamp(min=1)
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
@@ -262,13 +262,16 @@ class Network(nn.Module):
         unary = torch.cat([self.start.expand(b, 1, -1).to(unary.dtype), unary], dim=1)
         at = None if at is None else torch.cat([here, at], dim=1)
         found: Encoded = self.encoder(unary, torch.cat([here, mask], dim=1), arcs=arcs, at=at)
-        pooled = None if isinstance(self.encoder, ProbabilisticEncoder) else found.sentence  # else it is the root's
-        sentence = found.states[:, 0] if pooled is None else pooled
         marginals = found.arcs
         if marginals is not None:
             to_words, to_others = marginals[..., 1:, 1 : n + 1], marginals[..., 1:, n + 1 :]
             marginals = torch.cat([to_words, marginals[..., 1:, :1], to_others], dim=-1)
-        return Encoded(found.states[:, 1:], sentence, marginals)
+        return Encoded(found.states[:, 1:], self._of_first(found), marginals)
+
+    def _of_first(self, found: Encoded) -> Tensor:
+        """What represents a sentence by its first word."""
+        pooled = None if isinstance(self.encoder, ProbabilisticEncoder) else found.sentence  # else it is the root's
+        return found.states[:, 0] if pooled is None else pooled
 
     def classify(
         self, ids: Int[Tensor, "b n"], mask: Bool[Tensor, "b n"], features: Features | None = None

@@ -1,0 +1,170 @@
+"""A checkpoint as a folder that `transformers` opens: weights, config.json, and a tokenizer where that is exact."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+
+from probtrans_cli.data.vocabulary import SPECIALS, Vocabulary, Words
+from probtrans_cli.data.wordpiece import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE, WordPieces
+from probtrans_cli.errors import UsageError
+from probtrans_cli.hf.own import write_probabilistic
+from probtrans_cli.hf.write import Architecture, bert_of, write_bert
+from probtrans_cli.model import Model, weights_of
+from probtrans_cli.models.heads import BertWordOutput
+from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe_task import Classification, EntityRecognition, MaskedLanguageModel, Tagging
+from probtrans_cli.tasks.classification import SentenceClassification
+from probtrans_cli.tasks.tagging import WordTagging
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: the class that opens it, and what else there is to tell."""
+
+    architecture: str
+    notes: list[str]
+
+
+def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch.dtype) -> Written:
+    """Write a model to a folder that must not exist, or be empty.
+
+    Raises:
+        UsageError: BERT has no form for an option of the model, which is named, or the folder cannot be written.
+    """
+    _require_plain_words(model)
+    section, tensors = model.recipe.model, _named(model)
+    texts, notes = tokenizer_files(model.vocabulary, model.network.longest)
+    if isinstance(section, ProbabilisticTransformer):
+        pad = model.vocabulary.PAD
+        write_probabilistic(section, tensors, folder, pad=pad, texts=texts, dtype=dtype)
+        return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
+    architecture = architecture_of(model)
+    if architecture == "BertModel":
+        notes.append(
+            f"the output layer is left out: BERT has none for task.kind {model.recipe.task.kind} as it is here"
+        )
+    base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD, **_labels(model, architecture)}
+    bert = bert_of(section, tensors, base, expand_shared=expand_shared)
+    return Written(architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype))
+
+
+def architecture_of(model: Model) -> Architecture:
+    """The class of `transformers` that computes what a transformer and its output layer do."""
+    task = model.recipe.task
+    if isinstance(task, MaskedLanguageModel) and isinstance(model.network.output, BertWordOutput):
+        return "BertForMaskedLM"
+    if isinstance(task, Tagging | EntityRecognition):
+        return "BertForTokenClassification"
+    pooled = getattr(model.recipe.model, "pooler", False)
+    if isinstance(task, Classification) and model.network.sentence == "cls" and pooled:
+        return "BertForSequenceClassification"
+    return "BertModel"
+
+
+def _require_plain_words(model: Model) -> None:
+    """A word's row must be all that goes into the encoder for it."""
+    hint = "choose --format safetensors"
+    if model.network.features is not None:
+        raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
+    if model.network.start is not None:
+        hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
+        raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)
+
+
+def _named(model: Model) -> dict[str, Tensor]:
+    """The tensors by the names of :mod:`probtrans_cli.hf.bert`."""
+    output: nn.Module = model.network.output
+    name = "words" if isinstance(output, BertWordOutput) else "classifier"
+    known = isinstance(output, BertWordOutput) or (
+        isinstance(model.task, WordTagging | SentenceClassification) and isinstance(output, nn.Linear)
+    )
+    tensors = {}
+    for key, value in weights_of(model.network).items():
+        if not key.startswith("output."):
+            tensors[key] = value
+        elif known:
+            tensors[f"{name}.{key.removeprefix('output.')}"] = value
+    return tensors
+
+
+def _labels(model: Model, architecture: str) -> dict[str, Any]:
+    if not isinstance(model.task, WordTagging | SentenceClassification) or not architecture.endswith("Classification"):
+        return {}
+    names = model.task.names
+    return {"id2label": dict(enumerate(names)), "label2id": {name: id for id, name in enumerate(names)}}
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------------------
+
+
+def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mapping[str, str], list[str]]:
+    """The files of a tokenizer by name, as far as one divides text as the vocabulary does, and what is missing."""
+    if isinstance(vocabulary, WordPieces):
+        return vocabulary.files(longest), []
+    if not isinstance(vocabulary, Words):
+        return {}, ["no tokenizer is written: transformers has none for sentencepiece units of words"]
+    pieces = [vocabulary.decode(id) for id in range(vocabulary.size)]
+    files = {PIECES_FILE: "".join(f"{piece}\n" for piece in pieces)}
+    changed = [name for name in ("lowercase", "digits") if getattr(vocabulary, name)]
+    if changed:
+        options = ", ".join(f"data.vocabulary.{name}" for name in changed)
+        return files, [f"no tokenizer.json is written, only vocab.txt: {options} have no exact form there"]
+    pad, unknown, mask = SPECIALS
+    added = [
+        {"id": id, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True} for id, name in enumerate(SPECIALS)
+    ]  # fmt: skip
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {piece: id for id, piece in enumerate(pieces)}, "unk_token": unknown},
+    }  # fmt: skip
+    options_of_theirs: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "unk_token": unknown, "mask_token": mask,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }  # fmt: skip
+    if longest is not None:
+        options_of_theirs["model_max_length"] = longest
+    files[TOKENIZER_FILE] = json.dumps(tokenizer, ensure_ascii=False) + "\n"
+    files[OPTIONS_FILE] = json.dumps(options_of_theirs, ensure_ascii=False, indent=2) + "\n"
+    return files, ["tokenizer.json splits text at blanks: give it words, as the corpus has them"]
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor, mask: Tensor) -> float | None:
+    """The largest difference between what `transformers` makes of a batch and what the model does; None without it.
+
+    Compared are the words' states, and the output scores where the class has such.
+    """
+    try:
+        import transformers  # noqa: PLC0415  (optional, and slow to import)
+    except ImportError:
+        return None
+    from probtrans_cli.hf import register  # noqa: PLC0415  (imports transformers, too)
+
+    register()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    kind = transformers.AutoModel if architecture == "ProbabilisticModel" else getattr(transformers, architecture)
+    theirs, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    assert not any(report.values()), f"{folder}: {report}"
+    network = model.network.cpu()
+    base = getattr(theirs.eval(), "bert", theirs)
+    encoded = network.encode(ids, mask)
+    pairs = [(encoded.states[mask], base(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask])]
+    if "For" in architecture:
+        logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
+        of_sentences = architecture == "BertForSequenceClassification"
+        ours = network.classify(ids, mask) if of_sentences else network(ids, mask, mask)
+        pairs.append((ours, logits if of_sentences else logits[mask]))
+    return max(float((one.float() - other).abs().max()) for one, other in pairs)

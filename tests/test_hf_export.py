@@ -1,0 +1,189 @@
+"""`export --format hf` through the command, and what `transformers` makes of the folder."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import workplace
+
+from probtrans_cli import hf
+from probtrans_cli.__main__ import run
+from probtrans_cli.data.wordpiece import WordPieces, read_wordpieces
+from probtrans_cli.model import Model
+
+transformers = pytest.importorskip("transformers")
+pytestmark = pytest.mark.usefixtures("quick")
+
+BERT = "model={kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2}"
+PIECES = "data.vocabulary={kind: wordpiece, size: 120, lowercase: true}"
+TABLE = ["data.format=table", "data.train=train.tsv", "data.dev=null", "data.test=null"]
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workplace, which becomes the current folder, with labelled sentences in ``train.tsv``."""
+    monkeypatch.chdir(workplace(tmp_path))
+    lines = [
+        f"{'good' if n % 2 else 'bad'} bread {'of' * (n % 3)} day {n}\t{'+' if n % 2 else '-'}\n" for n in range(20)
+    ]
+    Path("train.tsv").write_text("".join(lines), "utf-8")
+    return tmp_path
+
+
+def exported(capfd: pytest.CaptureFixture[str], *overrides: str, options: tuple[str, ...] = ()) -> dict[str, Any]:
+    """Train for a few updates, export to `out`; the report."""
+    train = ["train", "tiny.yaml", "runtime={device: cpu, threads: 1}", "train.steps=6", "optim.lr=0.05", *overrides]
+    assert run([*train, "--run", "run", "--overwrite"]) == 0, capfd.readouterr().err
+    capfd.readouterr()
+    assert run(["export", "run", "out", "--format", "hf", "--json", *options]) == 0, capfd.readouterr().err
+    report: dict[str, Any] = json.loads(capfd.readouterr().out)
+    assert json.loads(Path("out/EXPORT.json").read_text("utf-8")) == report
+    return report
+
+
+@pytest.mark.parametrize(
+    ("task", "architecture", "more"),
+    [
+        ("task={kind: mlm, output: bert}", "BertForMaskedLM", []),
+        ("task={kind: mlm, output: bert, tie_decoder: false}", "BertForMaskedLM", []),
+        ("task={kind: mlm, output: tied}", "BertModel", []),
+        ("task={kind: tagging, column: upos}", "BertForTokenClassification", []),
+        ("task={kind: classification}", "BertForSequenceClassification", TABLE),
+        ("task={kind: classification, representation: mean}", "BertModel", TABLE),
+        ("task={kind: mlm, output: bert}", "BertForMaskedLM", ["model.bias=none", "model.activation=relu"]),
+    ],
+)
+def test_a_transformer_opens_in_transformers(
+    place: Path, capfd: pytest.CaptureFixture[str], task: str, architecture: str, more: list[str]
+) -> None:
+    report = exported(capfd, BERT, PIECES, task, *more)
+    assert report["architecture"] == architecture
+    assert 0.0 <= report["largest_difference"] < 1e-5
+    assert ("left out" in " ".join(report["notes"])) == (architecture == "BertModel")
+    auto = {
+        "BertForMaskedLM": transformers.AutoModelForMaskedLM,
+        "BertForTokenClassification": transformers.AutoModelForTokenClassification,
+        "BertForSequenceClassification": transformers.AutoModelForSequenceClassification,
+        "BertModel": transformers.AutoModel,
+    }[architecture]
+    theirs, loading = auto.from_pretrained("out", output_loading_info=True)
+    assert not any(loading.values())
+    assert type(theirs).__name__ == architecture
+    ours = Model.load("run")
+    tokenizer = transformers.AutoTokenizer.from_pretrained("out")
+    assert isinstance(ours.vocabulary, WordPieces)
+    sentence = "Two cheap farmers fold every shirt"
+    given = tokenizer(sentence, return_tensors="pt")
+    ids = ours.vocabulary.encode_text(sentence).ids
+    assert given["input_ids"][0].tolist() == ids == ours.vocabulary.encode(sentence.split())[0]
+    assert tokenizer.model_max_length == 512
+    base = getattr(theirs.eval(), "bert", theirs)
+    mask = torch.ones(1, len(ids), dtype=torch.bool)
+    with torch.no_grad():
+        expected = ours.network.encode(torch.tensor([ids]), mask).states
+        torch.testing.assert_close(base(**given).last_hidden_state, expected, rtol=0, atol=1e-5)
+    if "Classification" in architecture:
+        names = json.loads(Path("run/checkpoints/best/labels.json").read_text("utf-8"))
+        column = "upos" if "tagging" in task else "label"
+        assert theirs.config.id2label == dict(enumerate(names[column]))
+        assert theirs.config.num_labels == len(names[column])
+
+
+def test_layers_that_share_are_written_several_times(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    shared = (BERT, PIECES, "task={kind: mlm, output: bert}", "model.share_layers=true", "model.layers=3")
+    report = exported(capfd, *shared, options=("--expand-shared",))
+    assert report["largest_difference"] < 1e-5
+    assert transformers.AutoModel.from_pretrained("out").config.num_hidden_layers == 3
+    assert run(["export", "run", "again", "--format", "hf"]) == 2
+    assert "model.share_layers: true (--expand-shared" in capfd.readouterr().err
+    assert not Path("again").exists()
+    assert run(["export", "run", "again", "--expand-shared"]) == 2
+    assert "for --format hf" in capfd.readouterr().err
+    assert run(["export", "run", "out", "--format", "hf", "--expand-shared"]) == 2
+    assert "exists already" in capfd.readouterr().err
+
+
+def test_what_is_imported_is_exported_with_its_other_keys(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    exported(capfd, BERT, PIECES, "task={kind: mlm, output: bert}")
+    Path("out").rename("bert")
+    config = json.loads(Path("bert/config.json").read_text("utf-8")) | {"a key of others": [1]}
+    Path("bert/config.json").write_text(json.dumps(config), "utf-8")
+    vocabulary = "data.vocabulary={kind: wordpiece, folder: bert}"
+    exported(capfd, BERT, vocabulary, "task={kind: mlm, output: bert}", "model.init_from=bert", "optim.lr=1.0e-12")
+    assert json.loads(Path("out/config.json").read_text("utf-8")) == config
+    first, second = hf.read_bert(Path("bert")), hf.read_bert(Path("out"))
+    assert first.section == second.section
+    for name, value in first.tensors.items():
+        torch.testing.assert_close(second.tensors[name], value, rtol=0, atol=1e-6)
+    assert read_wordpieces(Path("bert")).pieces == read_wordpieces(Path("out")).pieces
+
+
+@pytest.mark.parametrize("dtype", ["bfloat16", "float16"])
+def test_half_precision(place: Path, capfd: pytest.CaptureFixture[str], dtype: str) -> None:
+    report = exported(capfd, BERT, PIECES, "task={kind: mlm, output: bert}", options=("--dtype", dtype))
+    assert 1e-6 < report["largest_difference"] < 0.2
+    assert transformers.AutoModel.from_pretrained("out").dtype == getattr(torch, dtype)
+
+
+def test_a_probabilistic_transformer(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    report = exported(capfd)
+    assert report["architecture"] == "ProbabilisticModel"
+    assert report["largest_difference"] < 1e-5
+    hf.register()
+    theirs = transformers.AutoModel.from_pretrained("out")
+    tokenizer = transformers.AutoTokenizer.from_pretrained("out")
+    ours = Model.load("run")
+    sentence = "two cheap <mask> fold every xyzzy"
+    given = tokenizer(sentence, return_tensors="pt")
+    words, _ = ours.vocabulary.encode(sentence.split())
+    words[2] = ours.vocabulary.MASK
+    assert given["input_ids"][0].tolist() == words
+    assert words[-1] == tokenizer.unk_token_id == ours.vocabulary.UNKNOWN
+    with torch.no_grad():
+        found = theirs(**given, output_attentions=True)
+        ids = torch.tensor([words])
+        expected = ours.network.encode(ids, ids != 0, arcs=True)
+    torch.testing.assert_close(found.last_hidden_state, expected.states, rtol=0, atol=1e-5)
+    torch.testing.assert_close(torch.stack(found.attentions, 1), expected.arcs, rtol=0, atol=1e-5)
+
+
+def test_vocabularies_without_an_exact_tokenizer(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    report = exported(capfd, "data.vocabulary={kind: words, lowercase: true}")
+    assert "data.vocabulary.lowercase have no exact form" in report["notes"][0]
+    assert (Path("out/vocab.txt").exists(), Path("out/tokenizer.json").exists()) == (True, False)
+    pieces = Path("out/vocab.txt").read_text("utf-8").split("\n")
+    assert pieces[:3] == ["<pad>", "<unk>", "<mask>"]
+    Path("out").rename("words")
+    report = exported(capfd, "data.vocabulary={kind: sentencepiece, size: 60}")
+    assert "no tokenizer is written" in report["notes"][0]
+    assert not Path("out/vocab.txt").exists()
+
+
+def test_what_has_no_form_there(place: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    def refused(*overrides: str) -> str:
+        assert run(["train", "tiny.yaml", "train.steps=1", *overrides, "--run", "run", "--overwrite"]) == 0
+        capfd.readouterr()
+        assert run(["export", "run", "out", "--format", "hf"]) == 2
+        assert not Path("out").exists()
+        return capfd.readouterr().err
+
+    assert "model.norm: pre; model.embedding_norm: false" in refused(
+        "model={kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, norm: pre}"
+    )
+    assert "data.vocabulary.features" in refused("data.vocabulary={kind: words, features: {rows: 32}}")
+    assert "task.representation: cls of a word of its own" in refused("task={kind: classification}", *TABLE)
+
+
+def test_without_transformers(place: Path, capfd: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setitem(__import__("sys").modules, "transformers", None)
+    report = exported(capfd, BERT, PIECES, "task={kind: mlm, output: bert}")
+    assert report["largest_difference"] is None
+    Path("out").rename("first")
+    assert run(["export", "run", "out", "--format", "hf"]) == 0
+    out = capfd.readouterr()
+    assert "transformers is not installed" in out.err
+    assert out.out.startswith("out: ")
