@@ -191,3 +191,13 @@ def test_a_vocabulary_of_another_content_is_prepared_again(bert: Any, capfd: pyt
     assert "for a trained vocabulary only" in capfd.readouterr().err
     assert run(["prepare", "tiny.yaml", "data.vocabulary={kind: wordpiece, folder: nowhere}"]) == 3
     assert "neither vocab.txt nor tokenizer.json" in capfd.readouterr().err
+
+
+def test_values_that_do_not_go_together(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    for overrides, message in (
+        ([MLM], "task.output: `bert` is for a transformer, and model.kind is probabilistic"),
+        ([SIZES, "task.tie_decoder=false"], "task.tie_decoder: for `task.output: bert` only"),
+        ([SIZES, FOLDER, "data.vocabulary.lowercase=true"], "data.vocabulary.lowercase: for a trained vocabulary only"),
+    ):
+        assert train(*overrides) == 2
+        assert message in capfd.readouterr().err

@@ -106,6 +106,37 @@ def test_unknown_words_and_padding_are_never_hidden(corpus: Corpus) -> None:
     assert torch.equal(given[~hidden], ids[~hidden])
 
 
+def test_what_begins_and_ends_a_sentence_is_never_hidden(corpus: Corpus) -> None:
+    pytest.importorskip("tokenizers")
+    train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
+    vocabulary = build_vocabulary(WordPieceVocabulary(kind="wordpiece", size=100), (one.words for one in train[:5]))
+    split, indices, spy = Split.encode(train, vocabulary, {}), np.arange(60), Spy(vocabulary.size)
+    task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", mask_rate=0.99), vocabulary, {})
+    task.loss(spy, split, indices, CPU)  # type: ignore[arg-type]
+    ids, (given, hidden) = torch.from_numpy(split.padded("ids", indices, vocabulary.PAD)), spy.seen[0]
+    fixed = torch.isin(ids, torch.tensor(vocabulary.specials))
+    assert {int(id) for id in ids[fixed]} == set(vocabulary.specials) - {vocabulary.MASK}
+    assert not (hidden & fixed).any()
+    assert hidden.sum() > 0.9 * (~fixed).sum()
+    assert torch.equal(given == vocabulary.MASK, hidden)
+
+
+def test_a_batch_without_a_hidden_word_has_a_loss_of_0(corpus: Corpus) -> None:
+    network = corpus.network(corpus.vocabulary.size)
+    loss = mlm(corpus, mask_rate=1e-9).loss(network, corpus.train, np.arange(3), CPU)
+    assert (float(loss.total.detach()), int(loss.number)) == (0.0, 0)
+    loss.total.backward()
+    assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
+
+
+def test_an_id_that_is_not_in_the_vocabulary_is_named(corpus: Corpus) -> None:
+    network, size = corpus.network(2), corpus.vocabulary.size
+    for id in (size, -1):
+        ids = torch.tensor([[3, id]])
+        with pytest.raises(ValueError, match=f"the id {id} is not in the vocabulary of {size} entries"):
+            network.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+
+
 def test_the_mask_rate(corpus: Corpus) -> None:
     total = hidden_words = 0
     for seed in range(20):

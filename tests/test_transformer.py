@@ -357,6 +357,13 @@ def test_a_sentence_longer_than_its_positions_is_refused() -> None:
     assert encoder(positions={"kind": "sinusoidal"}).longest is None
 
 
+def test_a_segment_type_that_there_is_not_is_refused() -> None:
+    unary, mask = sentences([3, 2], labels=6)
+    model = encoder(segments=2)
+    with pytest.raises(ValueError, match="segment type 2, but the model has 2, from 0"):
+        model(unary, mask, segments=torch.tensor([[0, 1, 2], [0, 0, 0]]))
+
+
 def test_wrong_sizes_are_refused() -> None:
     with pytest.raises(InconsistentError, match="4 heads do not divide a width of 6"):
         build({**SMALL, "heads": 4})
