@@ -58,13 +58,27 @@ def test_the_reference_computes_the_same() -> None:
 def test_the_baseline_is_the_same_model_twice() -> None:
     """The same number of parameters (a test of the encoder holds the layers equal), a gradient for all of them."""
     made = baseline.competitors([[5, 3]], torch.device("cpu"))
-    (ours,), (theirs,) = made["ours"], made["torch"]
+    (ours,), (theirs,) = made["ours"], made["theirs"]
     sizes = [sum(parameter.numel() for parameter in step.encoder.parameters()) for step in (ours, theirs)]
     assert sizes[0] == sizes[1]
     for step in (ours, theirs):
         step()
         assert step.unary.grad is not None
         assert all(parameter.grad is not None for parameter in step.encoder.parameters())
+
+
+def test_both_language_models_are_the_same_model(monkeypatch: pytest.MonkeyPatch) -> None:
+    pytest.importorskip("transformers")
+    for name, value in {"WIDTH": 8, "INNER": 12, "HEADS": 2, "LAYERS": 2, "PIECES": 40}.items():
+        monkeypatch.setattr(baseline, name, value)
+    made = baseline.language_models([[5, 3]], torch.device("cpu"))
+    (ours,), (theirs,) = made["ours"], made["theirs"]
+    counts = [sum(one.numel() for one in step.model.parameters()) for step in (ours, theirs)]
+    assert counts[0] == counts[1]
+    for step in (ours, theirs):
+        step()
+        assert all(one.grad is not None and one.grad.isfinite().all() for one in step.model.parameters())
+        step.forget()
 
 
 def test_the_stored_histogram_is_that_of_the_corpus(

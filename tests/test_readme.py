@@ -17,7 +17,9 @@ README = (ROOT / "README.md").read_text(encoding="utf-8")
 
 def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     """A bash script in which `probtrans` is this checkout's."""
-    head = f'set -euo pipefail\nprobtrans() {{ "{sys.executable}" -m probtrans_cli "$@"; }}\n'
+    head = (
+        f'set -euo pipefail\npython() {{ "{sys.executable}" "$@"; }}\nprobtrans() {{ python -m probtrans_cli "$@"; }}\n'
+    )
     environment = {**os.environ, "PYTHONPATH": str(ROOT), "OMP_NUM_THREADS": "1"}
     return subprocess.run(
         ["bash", "-c", head + script], cwd=folder, env=environment, capture_output=True, text=True, timeout=600
@@ -37,6 +39,23 @@ def test_tour_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tree.svg").read_text(encoding="utf-8").startswith(("<?xml", "<svg"))
     assert (tmp_path / "trees.conllu").read_text(encoding="utf-8").count("\troot\t") == 1
+
+
+@pytest.mark.slow
+def test_hugging_face_runs(tmp_path):
+    """Both blocks, the second on the model of the first one's place: a probabilistic one."""
+    pytest.importorskip("transformers")
+    done = run(block("hugging face"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert "'token_str':" in done.stdout
+    assert "started from little-bert" in done.stderr
+    found = re.search(r"```python\n(from probtrans_cli import hf\n.*?)```", README, re.DOTALL)
+    assert found
+    (tmp_path / "script.py").write_text(found[1] + "print(len(arcs), arcs[0].shape)\n", encoding="utf-8")
+    script = "probtrans train quickstart train.steps=2\nprobtrans export runs/quickstart exported --format hf\n"
+    done = run(script + "python script.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert re.search(r"\d torch.Size\(\[1, \d+, 7, 7\]\)", done.stdout), done.stdout
 
 
 @pytest.mark.slow

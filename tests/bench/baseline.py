@@ -2,6 +2,10 @@
 
 Same layers (post-norm, GELU, biases everywhere, dropout 0.1), same batches, every state read. A step is that of
 ``measure.py``; rounds interleaved, medians, the ratio round by round.
+
+With ``--mlm``: BERT's masked language model of the same size against ``BertForMaskedLM`` of transformers, 30,522
+pieces, 15 % of the words hidden. A step is forward and backward of the loss as each computes it: theirs scores all
+words, ours the hidden ones.
 """
 
 from __future__ import annotations
@@ -9,9 +13,9 @@ from __future__ import annotations
 import argparse
 import os
 import sys
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from statistics import median
-from typing import TYPE_CHECKING
+from typing import TYPE_CHECKING, Any
 
 from .settings import batches, sentence_lengths
 
@@ -19,6 +23,7 @@ if TYPE_CHECKING:
     from .measure import Step
 
 WIDTH, INNER, HEADS, LAYERS = 256, 1024, 4, 4
+PIECES, HIDDEN = 30_522, 0.15
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -29,6 +34,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7, help="rounds after the warm-up (default 7)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: bfloat16 autocast")
+    parser.add_argument("--mlm", action="store_true", help="against transformers' BertForMaskedLM")
     options = parser.parse_args(arguments)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as the command: read by torch when it is imported
     from .measure import ProductRate, prepare_machine, rounds_of
@@ -38,14 +44,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lengths, source = sentence_lengths()
     print(f"{LAYERS} layers of width {WIDTH}, {device.type}, lengths of EWT's training sentences, {source}")
     every = batches(lengths, 4)
+    other = "Hugging Face" if options.mlm else "torch"
     for kind in ("ragged", "bucketed", "1x512"):
-        taken = rounds_of(competitors(every[kind], device), options.rounds, device, rate)
-        ours, theirs = ([seconds for seconds, _ in taken[name]] for name in ("ours", "torch"))
-        ratios = [one / other for one, other in zip(ours, theirs, strict=True)]
+        made = language_models(every[kind], device) if options.mlm else competitors(every[kind], device)
+        taken = rounds_of(made, options.rounds, device, rate)
+        ours, theirs = ([seconds for seconds, _ in taken[name]] for name in ("ours", "theirs"))
+        ratios = [one / another for one, another in zip(ours, theirs, strict=True)]
         words = sum(map(sum, every[kind]))
         print(
-            f"{kind:9} ours {words / median(ours):8,.0f} words/s, torch {words / median(theirs):8,.0f}; "
-            f"time ours / torch {median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
+            f"{kind:9} ours {words / median(ours):8,.0f} words/s, {other} {words / median(theirs):8,.0f}; "
+            f"time ours / theirs {median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
         )
     return 0
 
@@ -75,11 +83,70 @@ def competitors(lengths: Sequence[Sequence[int]], device: object) -> dict[str, l
     section = {"kind": "transformer", "width": WIDTH, "inner": INNER, "heads": HEADS, "layers": LAYERS}
     ours = build({**section, "positions": {"kind": "none"}, "bias": "all", "activation": "gelu"})
     made: dict[str, list[Step]] = {}
-    for name, encoder in {"ours": ours, "torch": Torch()}.items():
+    for name, encoder in {"ours": ours, "theirs": Torch()}.items():
         encoder.to(device).train()
         generator = torch.Generator().manual_seed(0)
         made[name] = [Step(encoder, Batch(one, 1.0, generator, device), WIDTH) for one in lengths]
     return made
+
+
+def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[str, list[Any]]:
+    """The steps of both masked language models on the same batches and hidden words."""
+    import torch
+    from torch import Tensor, nn
+    from torch.nn import functional
+    from transformers import BertConfig, BertForMaskedLM
+
+    from probtrans_cli.models import build
+    from probtrans_cli.models.heads import Network, bert_words
+
+    assert isinstance(device, torch.device)
+    sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "layers": LAYERS}
+    section = {"kind": "transformer", "preset": "bert", "pooler": False, **sizes}
+    ours = Network(PIECES, build(section), lambda encoder: bert_words(PIECES, encoder, tied=True))
+    config = BertConfig(
+        vocab_size=PIECES, hidden_size=WIDTH, intermediate_size=INNER, num_attention_heads=HEADS,
+        num_hidden_layers=LAYERS,
+    )  # fmt: skip
+    theirs = BertForMaskedLM(config)
+
+    def our_loss(ids: Tensor, mask: Tensor, hidden: Tensor) -> Tensor:
+        return functional.cross_entropy(ours(ids.masked_fill(hidden, 4), mask, hidden).float(), ids[hidden])
+
+    def their_loss(ids: Tensor, mask: Tensor, hidden: Tensor) -> Tensor:
+        labels, given = ids.masked_fill(~hidden, -100), ids.masked_fill(hidden, 4)
+        loss: Tensor = theirs(input_ids=given, attention_mask=mask.long(), labels=labels).loss
+        return loss
+
+    class LanguageModelStep:
+        """Forward and backward of a model's loss on a batch."""
+
+        def __init__(self, model: nn.Module, loss: Callable[..., Tensor], batch: tuple[Tensor, ...]) -> None:
+            self.model, self.loss, self.batch = model, loss, batch
+
+        def __call__(self) -> None:
+            with torch.autocast(device.type, dtype=torch.bfloat16, enabled=device.type == "cuda"):
+                loss = self.loss(*self.batch)
+            loss.backward()
+
+        def forget(self) -> None:
+            """Let go of the gradients."""
+            self.model.zero_grad(set_to_none=True)
+
+    generator = torch.Generator().manual_seed(0)
+    batches_of_ids = []
+    for one in lengths:
+        size = torch.tensor(one)
+        mask = torch.arange(int(size.max())) < size[:, None]
+        hidden = mask & (torch.rand(mask.shape, generator=generator) < HIDDEN)
+        hidden[0, 0] = True  # never none
+        ids = torch.randint(5, PIECES, mask.shape, generator=generator) * mask
+        batches_of_ids.append(tuple(tensor.to(device) for tensor in (ids, mask, hidden)))
+    found = {}
+    for name, model, loss in (("ours", ours, our_loss), ("theirs", theirs, their_loss)):
+        model.to(device).train()
+        found[name] = [LanguageModelStep(model, loss, batch) for batch in batches_of_ids]
+    return found
 
 
 if __name__ == "__main__":
