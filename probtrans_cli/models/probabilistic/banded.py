@@ -16,7 +16,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.bands import Band, band, shared_band
+from probtrans_cli.models.probabilistic.bands import Band, ChannelBand, band, shared_band
 from probtrans_cli.models.probabilistic.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.potentials import Sides, Ternary
@@ -102,6 +102,8 @@ class BandedMessages(Messages[BandedSides]):
     def _near(self, sides: Sides) -> Near:
         if _shares(sides) and sides.weight is not None:
             return Near(sides, shared_band(sides.child[:, 0], sides.head[:, 0], sides.weight, self.offsets))
+        if _channels_share(sides) and sides.weight is not None:
+            return Near(sides, ChannelBand(sides.child[:, :, 0], sides.head[:, :, 0], sides.weight, self.offsets))
         return Near(sides, band(sides.u, sides.head, self.offsets))
 
     def far_scores(self, far: Sequence[Far]) -> Float[Tensor, "l c n n"]:
@@ -126,6 +128,8 @@ class BandedMessages(Messages[BandedSides]):
         to_child, to_head = near.band.messages(heads.transpose(1, 2))
         if _shares(near.sides):
             return Sides(to_child[:, None], to_head[:, None])
+        if _channels_share(near.sides):
+            return Sides(to_child[:, :, None], to_head[:, :, None])
         return Sides(near.sides.back(to_child), to_head)
 
     def collect(
@@ -208,6 +212,11 @@ class BandedMessages(Messages[BandedSides]):
 def _shares(sides: Sides) -> bool:
     """Whether a weight is all that tells the sides of the buckets apart."""
     return sides.child.shape[1] == 1 and sides.weight is not None
+
+
+def _channels_share(sides: Sides) -> bool:
+    """Whether a weight is all that tells the sides of the channels apart."""
+    return sides.child.shape[2] == 1 and sides.weight is not None
 
 
 def _back(sides: Sides, to_child: Float[Tensor, "l c n r"], to_head: Tensor) -> tuple[Tensor, Tensor]:

@@ -58,6 +58,31 @@ def shared_band(
     return TraceableBand(u[:, None], v[:, None], weight, shifts)
 
 
+class ChannelBand(Band):
+    """The band of sides that all channels share, ``s[i,k,c] = Σ_l W[k,c,l] u_i[k,l] v_{i-x}[k,l]``: a product of the two
+    sides' rows, then one with ``W``, without a tensor of all channels' sides. Messages are those to the shared sides,
+    ``(Σ_c p[i,k,c] W[k,c]) v_{i-x}`` and ``(Σ_c p[j+x,k,c] W[k,c]) u_{j+x}``."""
+
+    def __init__(
+        self,
+        u: Float[Tensor, "w k r"],
+        v: Float[Tensor, "w k r"],
+        weight: Float[Tensor, "k c r"],
+        shifts: Sequence[int],
+    ) -> None:
+        self.weight, self.shifts = weight, shifts
+        self.children = u.transpose(0, 1)
+        self.heads = torch.stack([_shifted(head, x) for head, x in zip(v.unbind(1), shifts, strict=True)])
+
+    def scores(self) -> Float[Tensor, "w k c"]:
+        return ((self.children * self.heads) @ self.weight.mT).transpose(0, 1)
+
+    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Float[Tensor, "w k r"], Float[Tensor, "w k r"]]:
+        mixed = p.to(self.children.dtype).transpose(0, 1) @ self.weight
+        to_heads = [_shifted(one, -x) for one, x in zip((mixed * self.children).unbind(0), self.shifts, strict=True)]
+        return (mixed * self.heads).transpose(0, 1), torch.stack(to_heads, dim=1)
+
+
 class TraceableBand(Band):
     """In plain operations; ``weight``: of the child sides, where all buckets share them."""
 
