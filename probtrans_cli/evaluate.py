@@ -12,6 +12,7 @@ from typing import Any
 
 import numpy as np
 
+from probtrans_cli.data.documents import encode_corpus
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
@@ -20,6 +21,7 @@ from probtrans_cli.model import Channel, Model, Reading
 from probtrans_cli.recipe_task import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.trees import decode, score
 
 CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
@@ -109,13 +111,15 @@ def evaluate(
     requirements = [_requirement(text) for text in require]
     model = Model.load(name, threads=threads)
     if masks is not None:
-        if not isinstance(model.task, MaskedLanguageModelling):
+        if not isinstance(model.task, MaskedLanguageModelling | Pretraining):
             raise UsageError("--masks is for masked language models", hint="leave it out")
         model.task.section = model.task.section.model_copy(update={"eval_masks": masks})
     every = channel == "all"
     reading = model.read(None if every else channel, iteration, decoder)
     if labels:
         require_labels(model)
+        if model.recipe.data.format == "documents":
+            raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
     types = Types.of(model) if labels else None
     title, corpus = _corpus(model, files, split, types)
     scores: dict[str, Any] = dict(task_scores(model, corpus, final=True)) if _has_gold(model, corpus) else {}
@@ -178,7 +182,8 @@ def _corpus(model: Model, files: Sequence[str], split: str | None, types: Types 
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     every = chain([first], sentences)
-    return title, Split.encode(types.passing(every) if types else every, model.vocabulary, model.labels)
+    passing = types.passing(every) if types else every
+    return title, Split(encode_corpus(data, passing, model.vocabulary, model.labels))
 
 
 def _has_gold(model: Model, corpus: Split) -> bool:

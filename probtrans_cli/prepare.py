@@ -29,6 +29,8 @@ import numpy as np
 
 from probtrans_cli import __version__
 from probtrans_cli.data.annotated import CASES
+from probtrans_cli.data.documents import PAIR, encode_corpus, labels_of
+from probtrans_cli.data.enclosed import enclosing
 from probtrans_cli.data.readers import (
     ABSENT,
     COLUMNS,
@@ -41,7 +43,7 @@ from probtrans_cli.data.readers import (
     format_of,
 )
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Labels, Split, encode_table, write_split
+from probtrans_cli.data.store import Labels, Split, write_split
 from probtrans_cli.data.vocabulary import (
     SUBWORDS_FILE,
     WORDS_FILE,
@@ -294,9 +296,16 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
     labels = {column: _by_count(counter, absent=ABSENT.get(column)) for column, counter in counts.items()}
     if "case" in labels:
         labels["case"] = list(CASES)  # of which the training file has a few: they are not learned, but reported
+    if data.format == "documents":
+        vocabulary, labels = enclosing(vocabulary), labels_of(data.documents)
     there = [split for split in SPLITS if any(source.split == split for source in sources)]
-    tables = {name: encode_table(_sentences(sources, name, data), vocabulary, labels) for name in there}
+    tables = {
+        name: encode_corpus(data, _sentences(sources, name, data), vocabulary, labels, training=name == "train")
+        for name in there
+    }
     splits = {name: Split(table) for name, table in tables.items()}
+    if data.format == "documents" and splits["train"].has(PAIR):
+        counts[PAIR].update(labels[PAIR][label] for label in splits["train"].column(PAIR))
     manifest = {
         "format": FORMAT,
         "version": __version__,

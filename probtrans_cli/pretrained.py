@@ -23,7 +23,7 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.model import Model
-from probtrans_cli.models.heads import BertWordOutput
+from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe_model import Model as Section
 
 # What may differ: it changes neither the tensors nor what they compute.
@@ -74,7 +74,9 @@ def start_from(model: Model, name: str) -> Report:
             there = (rows >= 0).to(parameter.device)
             parameter[there] = values.to(parameter.device)[rows[rows >= 0].to(parameter.device)]
             found.loaded.append(key)
-        elif key.startswith(("encoder.", "words.")) or (key in ("start", "features.weight") and _alike(model, source)):
+        elif key.startswith(("encoder.", "words.", "pair.")) or (
+            key in ("start", "features.weight") and _alike(model, source)
+        ):
             parameter.copy_(values)
             found.loaded.append(key)
         else:
@@ -123,11 +125,19 @@ def _bert(folder: Path) -> Source:
 
 
 def _named(model: Model) -> dict[str, Tensor]:
-    """A model's own tensors; those of a word output of BERT's form as ``words``."""
+    """A model's own tensors; those of a word output of BERT's form as ``words``, of an output of pairs as ``pair``."""
     network = model.network
-    bert = isinstance(network.output, BertWordOutput)
     state: Mapping[str, Tensor] = network.state_dict()
-    return {f"words.{key[7:]}" if bert and key.startswith("output.") else key: value for key, value in state.items()}
+    parts = {"output.": "words."}
+    if isinstance(network.output, PretrainingOutput):
+        parts = {"output.words.": "words.", "output.pair.": "pair."}
+    if not isinstance(network.words, BertWordOutput):
+        parts = {old: new for old, new in parts.items() if new != "words."}
+    return {_renamed(key, parts): value for key, value in state.items()}
+
+
+def _renamed(key: str, parts: Mapping[str, str]) -> str:
+    return next((new + key.removeprefix(old) for old, new in parts.items() if key.startswith(old)), key)
 
 
 # --- what fits --------------------------------------------------------------------------------------------------------

@@ -22,8 +22,8 @@ from probtrans_cli.recipe_base import (
     Section,
 )
 from probtrans_cli.recipe_data import Data, WordPieceVocabulary
-from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
-from probtrans_cli.recipe_task import FORMATS, Classification, MaskedLanguageModel, Task
+from probtrans_cli.recipe_model import AbsolutePositions, Model, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe_task import FORMATS, Classification, MaskedLanguageModel, Pretraining, Task
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
@@ -171,7 +171,7 @@ class Recipe(Section):
     data: Data
     """Corpora and vocabulary."""
     task: Task
-    """What is learned: mlm | tagging | ner | classification | cogs."""
+    """What is learned: mlm | tagging | ner | classification | cogs | pretrain."""
     model: Model = ProbabilisticTransformer()
     """The encoder: probabilistic | transformer."""
     optim: Optim = Optim()
@@ -195,7 +195,7 @@ class Recipe(Section):
             faults.append((("optim", "schedule", "kind"), reason))
         if self.train.patience is not None and self.data.dev is None:
             faults.append((("train", "patience"), "patience needs data.dev: give a dev file or set this to null"))
-        faults += self._faults_of_data() + self._faults_of_task()
+        faults += self._faults_of_data() + self._faults_of_task() + self._faults_of_pretraining()
         faults += [(("model", *path), reason) for path, reason in self.model.inconsistencies()]
         faults += self._faults_of_messages()
         if self.model.kind != "probabilistic" and self.optim.ternary_penalty.weight > 0.0:
@@ -220,7 +220,7 @@ class Recipe(Section):
             wanted = ", ".join(FORMATS[kind])
             reason = "plain text has no tags" if kind == "tagging" and form == "text" else f"found {form}"
             faults.append((("data", "format"), f"{reason}: `kind: {kind}` reads {wanted}"))
-        for name in ("columns", "table", "jsonl"):
+        for name in ("columns", "table", "jsonl", "documents"):
             if form != name and getattr(self.data, name) != Data.model_fields[name].default:
                 faults.append((("data", name), f"for `data.format: {name}` only: leave it out"))
         for name, section in (("table", self.data.table), ("jsonl", self.data.jsonl)):
@@ -239,7 +239,7 @@ class Recipe(Section):
     def _faults_of_task(self) -> list[tuple[tuple[str, ...], str]]:
         """A task and a model that does not have what it asks for."""
         faults: list[tuple[tuple[str, ...], str]] = []
-        if isinstance(self.task, MaskedLanguageModel):
+        if isinstance(self.task, MaskedLanguageModel | Pretraining):
             if self.task.output == "bert" and self.model.kind != "transformer":
                 reason = f"`bert` is for a transformer, and model.kind is {self.model.kind}: choose linear or tied"
                 faults.append((("task", "output"), reason))
@@ -249,6 +249,28 @@ class Recipe(Section):
         if isinstance(self.task, Classification) and self.task.representation == "root" and not rooted:
             reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
             faults.append((("task", "representation"), reason))
+        return faults
+
+    def _faults_of_pretraining(self) -> list[tuple[tuple[str, ...], str]]:
+        """Values of the task, the data and the model that do not go together when documents are read."""
+        if not isinstance(self.task, Pretraining):
+            return []
+        faults: list[tuple[tuple[str, ...], str]] = []
+        task, documents, model = self.task, self.data.documents, self.model
+        total = task.mlm.mask + task.mlm.random + task.mlm.keep
+        if abs(total - 1.0) > 1e-6:
+            faults.append((("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"))
+        if documents.pairs == "none" and task.pair_weight != Pretraining.model_fields["pair_weight"].default:
+            faults.append((("task", "pair_weight"), "`data.documents.pairs` is none: leave it out"))
+        if getattr(self.data.vocabulary, "features", None) is not None:
+            faults.append((("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"))
+        if isinstance(model, Transformer) and documents.pairs != "none" and model.segments == 1:
+            reason = "two texts have two segments: set this to 2, or to 0 to have none"
+            faults.append((("model", "segments"), reason))
+        positions = getattr(model, "positions", None)
+        if isinstance(positions, AbsolutePositions) and positions.rows < documents.max_length:
+            reason = f"found {positions.rows}, less than the {documents.max_length} of data.documents.max_length"
+            faults.append((("model", "positions", "rows"), reason))
         return faults
 
     def _faults_of_messages(self) -> list[tuple[tuple[str, ...], str]]:

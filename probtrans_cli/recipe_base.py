@@ -8,6 +8,7 @@ from pydantic import BaseModel, ConfigDict, Field
 
 NAME = r"^[A-Za-z0-9][A-Za-z0-9._-]*$"
 
+Share = Annotated[float, Field(ge=0.0, le=1.0)]
 Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 # The upper bound keeps counts within what tensors can be indexed with.
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe_base import File, Files, NonNegativeInt, PositiveInt, Section
+from probtrans_cli.recipe_base import File, Files, Fraction, NonNegativeInt, PositiveInt, Section
 
 
 class WordFeatures(Section):
@@ -103,6 +103,27 @@ class Keys(Section):
     """Key of the label: text, a whole number or a truth value."""
 
 
+class Documents(Section):
+    """A file of documents for `task.kind: pretrain`: one sentence a line, its tokens separated by spaces, blank lines
+    between documents. What the model reads are instances made of them once, when the corpus is prepared."""
+
+    pairs: Literal["nsp", "sop", "none"] = "nsp"
+    """An instance is two stretches of text: nsp: the second follows the first, or is a random one of another document
+    (BERT); sop: the second follows the first, or the two are swapped; none: an instance is one stretch."""
+    max_length: Annotated[int, Field(ge=8, lt=2**31)] = 128
+    """Tokens of the longest instance, those in front of and behind its stretches included."""
+    short: Fraction = 0.1
+    """Probability that a document is cut into shorter instances, of any length."""
+    copies: PositiveInt = 1
+    """How often the training documents are made into instances, each time others."""
+    seed: NonNegativeInt = 0
+    """Seed of the instances; that of training is another."""
+    stops: list[Annotated[str, Field(min_length=1)]] | None = None
+    """Tokens that end a sentence within a line; null = a line is a sentence."""
+    heading: Annotated[str, Field(min_length=1)] | None = None
+    """A line that begins with this token separates documents, as a blank one does, and is not read; null = no such."""
+
+
 class Data(Section):
     """Where the sentences come from and what counts as a word."""
 
@@ -113,9 +134,10 @@ class Data(Section):
     """Development file or files: model selection and early stopping."""
     test: Files | None = None
     """Test file or files: read by `eval --split test` and at the end of `train` only."""
-    format: Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs"] = "auto"
+    format: Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs", "documents"] = "auto"
     """conllu; text: one sentence a line; columns: one word a line with its tag, blank lines between sentences; table:
-    one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels.
+    one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;
+    documents: one sentence a line, blank lines between documents.
     `auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is text."""
     columns: Columns = Columns()
     """What stands where in a file of `format: columns`."""
@@ -123,6 +145,8 @@ class Data(Section):
     """What stands where in a file of `format: table`."""
     jsonl: Keys = Keys()
     """What stands where in a file of `format: jsonl`."""
+    documents: Documents = Documents()
+    """How a file of `format: documents` is read, and the instances that are made of it."""
     vocabulary: Annotated[WordVocabulary | SubwordVocabulary | WordPieceVocabulary, Field(discriminator="kind")] = (
         WordVocabulary()
     )

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe_base import NonNegativeFloat, PositiveInt, Section
+from probtrans_cli.recipe_base import NonNegativeFloat, PositiveInt, Section, Share
 
 
 class MaskedLanguageModel(Section):
@@ -72,8 +72,53 @@ class SemanticParsing(Section):
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
 
 
+class Masking(Section):
+    """Which tokens are hidden, and what is shown in their place; the shares `mask`, `random` and `keep` are 1 together.
+    `[CLS]` and `[SEP]` are never hidden."""
+
+    rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+    """Share of an instance's tokens."""
+    count: Literal["exact", "bernoulli"] = "exact"
+    """exact: as many as `rate` says, but at least one; bernoulli: each with probability `rate` (Wu & Tu 2023)."""
+    max_per_seq: PositiveInt | None = 20
+    """Of an exact count, the most in an instance; null = any number."""
+    whole_word: bool = False
+    """All pieces of a word together; of an exact count, words that no longer fit into it are left."""
+    unknown: bool = False
+    """Unknown words are hidden, too."""
+    mask: Share = 0.8
+    """Share of the hidden tokens that are shown as `<mask>`."""
+    random: Share = 0.1
+    """Share of those that are shown as any other entry of the vocabulary."""
+    keep: Share = 0.1
+    """Share of those that are shown as they are."""
+
+
+class Pretraining(Section):
+    """Predict hidden words, and what the second of two texts is to the first, from `data.format: documents` (BERT).
+    The loss is the mean over hidden words plus the mean over pairs. A probabilistic transformer, and a transformer with
+    `segments: 0`, tells the two by what stands between them alone. Fresh masks every epoch."""
+
+    kind: Literal["pretrain"]
+    pair_weight: NonNegativeFloat = 1.0
+    """Weight of the pairs' loss; what they are is `data.documents.pairs`."""
+    mlm: Masking = Masking()
+    """What is hidden."""
+    output: Literal["linear", "tied", "bert"] = "linear"
+    """How states become words, as of `kind: mlm`. Pairs: a linear layer on what represents the sentence, which is the
+    root of a probabilistic transformer that has one, what the pooler of a transformer makes of it, else the state of
+    `[CLS]`."""
+    tie_decoder: bool = True
+    """As of `kind: mlm`."""
+    eval_masks: PositiveInt = 10
+    """As of `kind: mlm`."""
+    dev_masks: PositiveInt = 1
+    """As of `kind: mlm`."""
+
+
 Task = Annotated[
-    MaskedLanguageModel | Tagging | EntityRecognition | Classification | SemanticParsing, Field(discriminator="kind")
+    MaskedLanguageModel | Tagging | EntityRecognition | Classification | SemanticParsing | Pretraining,
+    Field(discriminator="kind"),
 ]
 
 # Which formats have what a task learns from.
@@ -83,4 +128,5 @@ FORMATS: dict[str, tuple[str, ...]] = {
     "ner": ("columns",),
     "classification": ("table", "jsonl"),
     "cogs": ("cogs",),
+    "pretrain": ("documents",),
 }

@@ -11,7 +11,7 @@ from probtrans_cli.trees.layout import columns, visible
 
 SHARES = (
     "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas",
-    "f1", "precision", "recall", "exact", "labels", "form",
+    "f1", "precision", "recall", "exact", "labels", "form", "pair_accuracy",
 )  # fmt: skip
 SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}

@@ -39,6 +39,7 @@ METRICS = {
     "ner": Metric("f1", True),
     "classification": Metric("accuracy", True),
     "cogs": Metric("exact", True),
+    "pretrain": Metric("perplexity", False),
 }
 LARGEST = 1e150  # of a number, so that squares stay finite
 

@@ -303,7 +303,7 @@ def test_wrong_values(line: str, message: str) -> None:
 def test_missing_keys_have_the_position_of_their_section() -> None:
     assert refused("# x\nname: a\ndata:\n  dev: x\n") == [
         "r.yaml:2:1: task: this key is missing; it takes a section with `kind:` `mlm`, `tagging`, "
-        "`ner`, `classification` or `cogs`",
+        "`ner`, `classification`, `cogs` or `pretrain`",
         "r.yaml:4:3: data.train: this key is missing; it takes text or a list of text",
     ]
 
@@ -377,7 +377,8 @@ def test_a_section_without_a_kind_is_of_the_kind_that_leaving_it_out_means() -> 
     assert read(SMALL, "model={labels: 8}", "model.channels=2").model == ProbabilisticTransformer(labels=8, channels=2)
     no_default = SMALL.replace("kind: mlm", "mask_rate: 0.2")
     assert refused(no_default) == [
-        "r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`, `ner`, `classification`, `cogs`"
+        "r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`, `ner`, `classification`, `cogs`, "
+        "`pretrain`"
     ]
 
 

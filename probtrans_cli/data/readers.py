@@ -11,6 +11,7 @@ import zlib
 from collections.abc import Iterable, Iterator, Mapping
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
+from itertools import pairwise
 from pathlib import Path
 from typing import IO, Literal
 
@@ -19,12 +20,12 @@ from probtrans_cli.data.conllu import read_conllu
 from probtrans_cli.data.labelled import read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe_data import Data, Documents
 
-Format = Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs"]
+Format = Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs", "documents"]
 EMBEDDED = "embedded:"
 SPLITS = ("train", "dev", "test")
-OPTIONS = ("columns", "table", "jsonl")  # sections of `data` that say what stands where
+OPTIONS = ("columns", "table", "jsonl", "documents")  # sections of `data` that say what stands where
 # The columns of labels that a format may have.
 _TAGS = ("upos", "xpos")
 COLUMNS: dict[Format, tuple[str, ...]] = {
@@ -35,6 +36,7 @@ COLUMNS: dict[Format, tuple[str, ...]] = {
     "table": ("label",),
     "jsonl": ("label",),
     "cogs": ("role", "category", "noun_type", "verb_name", "offset", "position", "case"),
+    "documents": ("pair",),
 }
 ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}  # how a column says that a word has no label
 _CONLLU_ENDINGS = (".conllu", ".conllu.gz", ".conllup", ".conllup.gz")
@@ -86,9 +88,28 @@ def read_text(lines: Iterable[str], name: str, *, keep_empty: bool = False) -> I
     Blank lines are skipped, or with ``keep_empty`` give a sentence without words.
     """
     for number, line in enumerate(lines, start=1):
-        words = line.split() if line.isascii() else [word for word in _BETWEEN_TOKENS.split(line) if word]
+        words = _tokens(line)
         if words or keep_empty:
             yield Sentence(words=words, where=f"{name}:{number}")
+
+
+def _tokens(line: str) -> list[str]:
+    return line.split() if line.isascii() else [word for word in _BETWEEN_TOKENS.split(line) if word]
+
+
+def read_documents(lines: Iterable[str], name: str, documents: Documents) -> Iterator[Sentence]:
+    """Yield the sentences of text in lines, the first one of every document marked; blank lines and headings are
+    between documents."""
+    begins, stops = True, set(documents.stops or ())
+    for number, line in enumerate(lines, start=1):
+        tokens = _tokens(line)
+        if not tokens or tokens[0] == documents.heading:
+            begins = True
+            continue
+        ends = [position for position, token in enumerate(tokens[:-1], start=1) if token in stops]
+        for start, end in pairwise([0, *ends, len(tokens)]):
+            yield Sentence(words=tokens[start:end], begins=begins, where=f"{name}:{number}")
+            begins = False
 
 
 def format_of(path: str | Path, format: Format = "auto") -> Format:
@@ -118,6 +139,8 @@ def read_corpus(
             return read_table(given, name, table)
         case "jsonl", Data(jsonl=keys):
             return read_jsonl(given, name, keys)
+        case "documents", Data(documents=documents):
+            return read_documents(given, name, documents)
         case "cogs", _:
             return read_semantic(given, name)
     return read_text(given, name)

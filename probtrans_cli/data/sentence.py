@@ -29,5 +29,7 @@ class Sentence:
     """Source lines of a CoNLL-U block without line ends: comments, words, multiword tokens, empty nodes."""
     rows: list[int] | None = None
     """For every word the index of its line in ``lines``."""
+    begins: bool = False
+    """Whether it is the first of a document."""
     where: str = ""
     """`file:line` of the first line, for messages."""

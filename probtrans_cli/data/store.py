@@ -5,6 +5,7 @@ ids        token          int32  vocabulary ids
 first      word           int32  position of the word's first token (subwords only; otherwise it is 0..n-1)
 frequency  word           int32  count of the word in the training file
 heads      word           int16  0 = root, 1..n; -1 = the sentence has no tree
+segments   token          int8   0 = the first of two texts, 1 = the second (instances of documents only)
 parents    word           int16  position of the word's parent, from 0; -1 = none, -2 = the sentence has no graph
 punct      word           bool   UPOS is PUNCT or SYM
 widths     word           int16  number of the word's features (vocabularies with features only)
@@ -39,6 +40,7 @@ Row = Mapping[str, Sequence[int] | None]
 _TYPES: dict[str, tuple[str, Any]] = {
     "ids": ("i", pa.int32()),
     "first": ("i", pa.int32()),
+    "segments": ("b", pa.int8()),
     "frequency": ("i", pa.int32()),
     "heads": ("h", pa.int16()),
     "parents": ("h", pa.int16()),

@@ -305,16 +305,23 @@ def load_vocabulary(folder: Path) -> Vocabulary:
         words, counts, options = content["words"], content["counts"], content["options"]
         if content["format"] != 1 or len(words) != len(counts):
             raise ValueError("wrong format or length")
+        found: Vocabulary
         if content["kind"] == "words":
             features = options.pop("features", None)
             section = None if features is None else WordFeatures.model_validate(features)
-            return Words(words, counts, **options, features=section)
-        if content["kind"] == "wordpiece":
+            found = Words(words, counts, **options, features=section)
+        elif content["kind"] == "wordpiece":
             from probtrans_cli.data.wordpiece import read_wordpieces  # noqa: PLC0415  (which imports this module)
 
-            return read_wordpieces(folder, counts=dict(zip(words, counts, strict=True)), **options)
-        path = folder / SUBWORDS_FILE
-        return Subwords(path.read_bytes(), dict(zip(words, counts, strict=True)), **options)
+            found = read_wordpieces(folder, counts=dict(zip(words, counts, strict=True)), **options)
+        else:
+            path = folder / SUBWORDS_FILE
+            found = Subwords(path.read_bytes(), dict(zip(words, counts, strict=True)), **options)
+        if content.get("enclosed", False):
+            from probtrans_cli.data.enclosed import Enclosed  # noqa: PLC0415  (which imports this module)
+
+            return Enclosed(found)
+        return found
     except OSError as error:
         raise DataError(f"{path}: cannot be read: {error.strerror or error}", hint=_AGAIN) from None
     except (ValueError, KeyError, TypeError, RuntimeError) as error:

@@ -133,6 +133,15 @@ class PairOutput(nn.Linear):
         nn.init.zeros_(self.bias)
 
 
+class PretrainingOutput(nn.Module):
+    """The outputs of pretraining: scores of words by ``words``, of pairs of texts by ``pair``; None = no pairs."""
+
+    def __init__(self, words: nn.Module, pair: PairOutput | None) -> None:
+        super().__init__()
+        self.words = words
+        self.pair = pair
+
+
 Output = Callable[[Encoder], nn.Module]
 Sentence = Literal["root", "cls", "mean"]
 
@@ -199,7 +208,7 @@ class Network(nn.Module):
         self.encoder = encoder
         encoder.start_words(self.unary.weight)
         self.output = output(encoder)
-        if isinstance(self.output, TiedOutput):
+        if isinstance(self.words, TiedOutput):
             # Labels that are nearly alike tell nothing of a word, and training would take long to part them.
             nn.init.normal_(self.unary.weight)
         with torch.no_grad():
@@ -236,17 +245,20 @@ class Network(nn.Module):
         *,
         arcs: bool = False,
         at: Bool[Tensor, "b n"] | None = None,
+        segments: Int[Tensor, "b n"] | None = None,
     ) -> Encoded:
         """Representations of the words ``ids`` with these ``features``; ``mask`` is True at real words.
 
-        ``at``: the only positions whose states are wanted; the others may then be zero.
+        ``at``: the only positions whose states are wanted; the others may then be zero. ``segments``: of each word, for
+        an encoder that has such.
         """
         unary = self.potentials(ids, features)
         if self.start is not None:
             return self._behind_start(unary, mask, arcs, at)
         if at is not None and self.sentence == "cls":
             at = torch.cat([torch.ones_like(at[:, :1]), at[:, 1:]], dim=1)
-        encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=at)
+        of_words = {} if segments is None else {"segments": segments}
+        encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=at, **of_words)
         if self.sentence == "cls":
             return replace(encoded, sentence=self._of_first(encoded))
         if self.sentence == "mean":
@@ -295,14 +307,34 @@ class Network(nn.Module):
         features: Features | None = None,
     ) -> Float[Tensor, "m o"]:
         """Output scores at the positions ``at`` only, in row-major order: the other rows are never computed."""
-        states = self.encode(ids, mask, features, at=at).states[at]
-        scores: Tensor = self.output(states, self._table()) if self.tied else self.output(states)
+        return self._word_scores(self.encode(ids, mask, features, at=at).states[at])
+
+    def pretrain(
+        self,
+        ids: Int[Tensor, "b n"],
+        mask: Bool[Tensor, "b n"],
+        at: Bool[Tensor, "b n"],
+        segments: Int[Tensor, "b n"] | None = None,
+    ) -> tuple[Float[Tensor, "m o"], Float[Tensor, "b k"] | None]:
+        """Scores of the words at the positions ``at``, and of the pairs where the output has such."""
+        assert isinstance(self.output, PretrainingOutput), "asked where there is one"
+        encoded = self.encode(ids, mask, at=at, segments=segments)
+        pair = None if self.output.pair is None else self.output.pair(encoded.sentence)
+        return self._word_scores(encoded.states[at]), pair
+
+    def _word_scores(self, states: Float[Tensor, "m d"]) -> Float[Tensor, "m o"]:
+        scores: Tensor = self.words(states, self._table()) if self.tied else self.words(states)
         return scores
+
+    @property
+    def words(self) -> nn.Module:
+        """The output layer of words."""
+        return self.output.words if isinstance(self.output, PretrainingOutput) else self.output
 
     @property
     def tied(self) -> bool:
         """Whether words are scored by the unary scores themselves."""
-        return isinstance(self.output, TiedOutput | TiedLinear | BertWordOutput)
+        return isinstance(self.words, TiedOutput | TiedLinear | BertWordOutput)
 
     def _table(self) -> Float[Tensor, "v d"]:
         """``S_w(a)`` of every entry of the vocabulary."""

@@ -10,6 +10,7 @@ from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.entities import NamedEntities
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
 
@@ -21,6 +22,7 @@ TASKS: dict[str, Any] = {
     "ner": NamedEntities,
     "classification": SentenceClassification,
     "cogs": SemanticLabels,
+    "pretrain": Pretraining,
 }
 
 

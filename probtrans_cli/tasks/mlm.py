@@ -15,7 +15,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, TiedOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe_task import MaskedLanguageModel
+from probtrans_cli.recipe_task import MaskedLanguageModel, Pretraining
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, special, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
@@ -43,26 +43,15 @@ class MaskedLanguageModelling(Task):
     @property
     def tied(self) -> bool:
         """Whether the recipe wants the output layer tied to the unary scores."""
-        return self.section.output == "tied" or (self.section.output == "bert" and self.section.tie_decoder)
+        return is_tied(self.section)
 
     def output(self, encoder: Encoder) -> nn.Module:
         """A linear layer, the unary scores, or BERT's own."""
-        if self.section.output == "bert":
-            assert isinstance(encoder, TransformerEncoder), "the recipe was checked"
-            return bert_words(self.size, encoder, tied=self.tied)
-        return tied(self.size)(encoder) if self.tied else super().output(encoder)
+        return word_output(self.section, self.size, encoder)
 
-    @torch.no_grad()
     def start(self, network: Network, split: Split) -> None:
-        """Let tied scores begin at the frequencies of the words that can be hidden, ``β_w = log (f(w) + 1) / Σ``.
-
-        The optimizer would take thousands of steps to find them.
-        """
-        if not isinstance(network.output, TiedOutput):
-            return
-        counts = np.bincount(split.column("ids"), minlength=self.size).astype(np.float64)
-        counts[list(self.vocabulary.specials)] = 0.0
-        network.output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
+        """Let tied scores begin at the frequencies of the words that can be hidden."""
+        start_at_frequencies(network.words, split, self.vocabulary)
 
     def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor, of_words: Features | None) -> Loss:
         """Cross entropy at the words hidden by a uniform ``draw [b, n]``; ``of_words``: features before hiding."""
@@ -87,14 +76,7 @@ class MaskedLanguageModelling(Task):
                 "there is no word to hide: every word is unknown, or the sentences are too few for a mask",
                 hint="score more text, of words that the model knows",
             )
-        loss = float(total / count)
-        scores = {"perplexity": _perplexity(loss), "loss": loss}
-        some = sums[sums[:, 1] > 0]
-        if len(some) > 1:
-            perplexities = np.array([_perplexity(total / count) for total, count in some])
-            scores["perplexity_se"] = float(perplexities.std(ddof=1) / math.sqrt(len(some)))
-            scores["masks"] = len(some)
-        return scores
+        return {**perplexities(sums), "loss": float(total / count)}
 
     def _sums(self, network: Network, split: Split, how: Evaluation, seed: int) -> tuple[float, float]:
         """Summed loss and number of hidden words under one mask draw, a function of corpus and seed, not of batches."""
@@ -108,6 +90,47 @@ class MaskedLanguageModelling(Task):
             total += float(loss.total)
             count += float(loss.number)
         return total, count
+
+
+def is_tied(section: MaskedLanguageModel | Pretraining) -> bool:
+    """Whether words are scored by the unary scores."""
+    return section.output == "tied" or (section.output == "bert" and section.tie_decoder)
+
+
+def word_output(section: MaskedLanguageModel | Pretraining, words: int, encoder: Encoder) -> nn.Module:
+    """The output layer of words that a recipe asks for."""
+    if section.output == "bert":
+        assert isinstance(encoder, TransformerEncoder), "the recipe was checked"
+        return bert_words(words, encoder, tied=is_tied(section))
+    return tied(words)(encoder) if is_tied(section) else nn.Linear(encoder.width, words)
+
+
+@torch.no_grad()
+def start_at_frequencies(output: nn.Module, split: Split, vocabulary: Vocabulary) -> None:
+    """Let tied scores begin at the frequencies of the words that can be hidden, ``β_w = log (f(w) + 1) / Σ``.
+
+    The optimizer would take thousands of steps to find them.
+    """
+    if not isinstance(output, TiedOutput):
+        return
+    counts = np.bincount(split.column("ids"), minlength=vocabulary.size).astype(np.float64)
+    counts[list(vocabulary.specials)] = 0.0
+    output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
+
+
+def perplexities(sums: np.ndarray) -> dict[str, float]:
+    """``perplexity``, and where there are several mask draws its standard error over them and their number.
+
+    ``sums [masks, 2]``: the summed loss and the number of hidden words of every draw, of some of which there are any.
+    """
+    total, count = sums.sum(0)
+    scores = {"perplexity": _perplexity(float(total / count))}
+    some = sums[sums[:, 1] > 0]
+    if len(some) > 1:
+        each = np.array([_perplexity(total / count) for total, count in some])
+        scores["perplexity_se"] = float(each.std(ddof=1) / math.sqrt(len(some)))
+        scores["masks"] = len(some)
+    return scores
 
 
 def _perplexity(loss: float) -> float:

@@ -1,0 +1,117 @@
+"""Documents as a split of the store: a row is an instance of pretraining, with what stands around its texts.
+
+column     one value per  content
+ids        token          `<cls>` A `<sep>`, or `<cls>` A `<sep>` B `<sep>`
+first      word           position of its first token; a word that was cut begins where its text does
+segments   token          0 up to the first `<sep>`, 1 behind it
+pair       instance       what B is to A (:data:`probtrans_cli.data.pairs.NAMES`)
+"""
+
+from __future__ import annotations
+
+from array import array
+from collections.abc import Iterable, Iterator, Sequence
+from typing import TYPE_CHECKING
+
+import numpy as np
+
+from probtrans_cli.data.enclosed import EnclosingVocabulary, enclosing
+from probtrans_cli.data.pairs import NAMES, Corpus, Instance, Stretch, enclosed, instances, require_both
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Labels, Row, encode_table, table_of_rows
+from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import Data, Documents
+
+if TYPE_CHECKING:
+    import pyarrow as pa
+
+PAIR = "pair"  # the column
+
+
+def encode_corpus(
+    data: Data, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels, *, training: bool = False
+) -> pa.Table:
+    """Encode the sentences of a split, one row each; of documents, one row an instance.
+
+    ``training``: documents give as many instances as a training takes, and must give both kinds of pairs.
+
+    Raises:
+        DataError: a sentence cannot be stored, or the documents do not give the pairs that are asked for.
+    """
+    if data.format != "documents":
+        return encode_table(sentences, vocabulary, labels)
+    text = _Text(enclosing(vocabulary), sentences)
+    options = data.documents
+    made = _made(text, options, training)
+    if training and options.pairs != "none":
+        require_both([one.label for one in made if one.label is not None], options.pairs)
+    return table_of_rows(map(text.row, made))
+
+
+def _made(text: _Text, options: Documents, training: bool) -> list[Instance]:
+    try:
+        made = instances(
+            text.corpus,
+            np.random.default_rng(options.seed),
+            kind=options.pairs,
+            max_length=options.max_length,
+            short=options.short,
+            copies=options.copies if training else 1,
+        )
+        return list(made)
+    except DataError as error:
+        raise DataError(f"{text.where}: {error.message}", hint=error.hint) from None
+
+
+def labels_of(options: Documents) -> dict[str, list[str]]:
+    """The labels of the column ``pair``; none where there are no pairs."""
+    return {PAIR: list(NAMES[options.pairs])}
+
+
+class _Text:
+    """All tokens of a split in a row, with the words they belong to and the sentences and documents they are in."""
+
+    def __init__(self, vocabulary: EnclosingVocabulary, sentences: Iterable[Sentence]) -> None:
+        self.vocabulary = vocabulary
+        self.ids, self.words, self.frequency = array("i"), array("q"), array("i")
+        self.tokens, self.documents = array("q", [0]), array("q")  # where sentences and documents begin
+        self.where = ""
+        for sentence in sentences:
+            self._add(sentence)
+        self.documents.append(len(self.tokens) - 1)
+        self.corpus = Corpus(self.tokens, self.documents)
+
+    def _add(self, sentence: Sentence) -> None:
+        if sentence.begins:
+            self.documents.append(len(self.tokens) - 1)
+        self.where = self.where or sentence.where.rpartition(":")[0]
+        ids, first = self.vocabulary.encode_words(sentence.words)
+        begins = np.zeros(len(ids), dtype=np.int64)
+        begins[first] = 1
+        self.words.extend((begins.cumsum() - 1 + len(self.frequency)).tolist())
+        self.frequency.extend(self.vocabulary.frequency(word) for word in sentence.words)
+        self.ids.extend(ids)
+        self.tokens.append(len(self.ids))
+
+    def row(self, instance: Instance) -> Row:
+        """The row of an instance."""
+        ids, segments = enclosed(instance, self.ids, self.vocabulary.FIRST, self.vocabulary.LAST)
+        stretches = [(1, instance.first)]
+        if instance.second is not None:
+            stretches.append((segments.index(1), instance.second))
+        first: list[int] = []
+        frequency: list[int] = []
+        for start, stretch in stretches:
+            for offset, word in self._words(stretch):
+                first.append(start + offset)
+                frequency.append(self.frequency[word])
+        label = [] if instance.label is None else [instance.label]
+        return {"ids": ids, "frequency": frequency, "first": first, "segments": segments, PAIR: label or None}
+
+    def _words(self, stretch: Stretch) -> Iterator[tuple[int, int]]:
+        """Where each word of a stretch begins in it, and its number in the text."""
+        words: Sequence[int] = self.words[slice(*stretch)]
+        for offset, word in enumerate(words):
+            if offset == 0 or word != words[offset - 1]:
+                yield offset, word

@@ -1,0 +1,75 @@
+"""A vocabulary with what stands around texts: two more entries, `<cls>` and `<sep>`, behind those of another one."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Sequence
+from pathlib import Path
+from typing import Protocol
+
+from probtrans_cli.data.vocabulary import WORDS_FILE, Vocabulary
+
+ENDS = ("<cls>", "<sep>")
+KEY = "enclosed"  # of vocabulary.json
+
+
+class EnclosingVocabulary(Vocabulary, Protocol):
+    """A vocabulary whose sentences have a special entry in front, ``FIRST``, and one behind, ``LAST``."""
+
+    FIRST: int
+    LAST: int
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the ids of words without those around them, and for each word the position of its first id."""
+
+
+class Enclosed:
+    """Another vocabulary with these two; their ids are behind its own, which stay as they are."""
+
+    features: None = None
+    divides: bool = True
+    begins: bool = True
+
+    def __init__(self, inner: Vocabulary) -> None:
+        self.inner = inner
+        self.PAD, self.UNKNOWN, self.MASK = inner.PAD, inner.UNKNOWN, inner.MASK
+        self.FIRST, self.LAST = inner.size, inner.size + 1
+        self.specials: tuple[int, ...] = (*inner.specials, self.FIRST, self.LAST)
+
+    @property
+    def size(self) -> int:
+        """Number of ids, specials included."""
+        return self.inner.size + len(ENDS)
+
+    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the ids of words without those around them, and for each word the position of its first id."""
+        return self.inner.encode(words)
+
+    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+        """Return the ids of a sentence, `<cls>` and `<sep>` around it, and the position of each word's first id."""
+        ids, first = self.inner.encode(words)
+        return [self.FIRST, *ids, self.LAST], [position + 1 for position in first]
+
+    def decode(self, id: int) -> str:
+        """Return the word or piece of an id (0 <= id < size)."""
+        return self.inner.decode(id) if id < self.FIRST else ENDS[id - self.FIRST]
+
+    def normalise(self, word: str) -> str:
+        """Return the word as it is looked up and counted."""
+        return self.inner.normalise(word)
+
+    def frequency(self, word: str) -> int:
+        """Return how often the word, after normalisation, occurs in the training file; 0 if it is not known."""
+        return self.inner.frequency(word)
+
+    def save(self, folder: Path) -> None:
+        """Write the other vocabulary's files, with a note in ``vocabulary.json``."""
+        self.inner.save(folder)
+        path = folder / WORDS_FILE
+        content = json.loads(path.read_text(encoding="utf-8"))
+        path.write_text(json.dumps({**content, KEY: True}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+
+
+def enclosing(vocabulary: Vocabulary) -> EnclosingVocabulary:
+    """The vocabulary itself where it has what stands around a sentence, else with it."""
+    return vocabulary if vocabulary.begins else Enclosed(vocabulary)  # type: ignore[return-value]

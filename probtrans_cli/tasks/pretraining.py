@@ -1,0 +1,154 @@
+"""Pretraining as BERT's (Devlin et al. 2019): hidden words, and what the second of two texts is to the first."""
+
+from __future__ import annotations
+
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.data.documents import PAIR
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.errors import DataError
+from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.heads import Network, PairOutput, PretrainingOutput, Sentence
+from probtrans_cli.models.transformer import TransformerEncoder
+from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
+from probtrans_cli.recipe_task import Pretraining as Section
+from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, special, tensor
+from probtrans_cli.tasks.masking import chosen, replaced
+from probtrans_cli.tasks.mlm import EVALUATION_SEED, is_tied, perplexities, start_at_frequencies, word_output
+
+_DRAWS = 2  # uniform numbers a token: whether it is hidden, and behind what
+
+
+class Outcome(NamedTuple):
+    """Of a batch, or of several: summed cross entropies, how many of what they are, and how many are right."""
+
+    word_loss: Tensor
+    words: Tensor
+    words_right: Tensor
+    pair_loss: Tensor
+    pairs: Tensor
+    pairs_right: Tensor
+
+
+class Pretraining(Task):
+    """Loss: mean cross entropy over hidden words, plus the weighted mean over pairs. Score: perplexity."""
+
+    metric = "perplexity"
+    larger_is_better = False
+
+    def __init__(self, section: Section, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
+        self.section = section
+        self.vocabulary = vocabulary
+        self.pairs = len(labels.get(PAIR, ()))
+        specials = set(vocabulary.specials)
+        words = [id for id in range(vocabulary.size) if id not in specials and vocabulary.decode(id)]
+        self.ordinary = torch.tensor(words or [vocabulary.UNKNOWN])
+
+    @property
+    def outputs(self) -> int:
+        """One word score per vocabulary entry."""
+        return self.vocabulary.size
+
+    @property
+    def tied(self) -> bool:
+        """Whether the recipe wants the output layer of words tied to the unary scores."""
+        return is_tied(self.section)
+
+    def output(self, encoder: Encoder) -> nn.Module:
+        """The output layers of words and, where there are some, of pairs."""
+        words = word_output(self.section, self.vocabulary.size, encoder)
+        if not self.pairs:
+            return PretrainingOutput(words, None)
+        return PretrainingOutput(words, PairOutput(encoder.sentence_width, self.pairs))
+
+    def representation(self, model: Model) -> Sentence | None:
+        """Of a pair: the root where there is one, else the state of `<cls>`."""
+        if not self.pairs:
+            return None
+        rooted = isinstance(model, ProbabilisticTransformer) and model.root is not None
+        return "root" if rooted else "cls"
+
+    def start(self, network: Network, split: Split) -> None:
+        """Let tied scores begin at the frequencies of the words that can be hidden."""
+        start_at_frequencies(network.words, split, self.vocabulary)
+
+    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
+        """Training loss with masks drawn afresh: its mean over the hidden words is the sum of both means."""
+        ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), device)
+        found = self._outcome(network, split, indices, ids, torch.rand(_DRAWS, *ids.shape).to(device))
+        of_pairs = found.pair_loss / found.pairs.clamp(min=1) * found.words.clamp(min=1)
+        return Loss(found.word_loss + self.section.pair_weight * of_pairs, found.words)
+
+    @torch.no_grad()
+    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+        """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
+        draws = self.section.eval_masks if final else self.section.dev_masks
+        sums = np.array([self._sums(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
+        total = Outcome(*sums.sum(0))
+        if total.words == 0:
+            raise DataError(
+                "there is no word to hide: every word is unknown, or the documents are too short for a mask",
+                hint="score more text, of words that the model knows",
+            )
+        scores = perplexities(sums[:, :2])
+        scores["accuracy"] = float(total.words_right / total.words)
+        scores["loss"] = float(total.word_loss / total.words)
+        if total.pairs:
+            scores["pair_accuracy"] = float(total.pairs_right / total.pairs)
+            scores["loss"] += self.section.pair_weight * float(total.pair_loss / total.pairs)
+        return scores
+
+    def _sums(self, network: Network, split: Split, how: Evaluation, seed: int) -> list[float]:
+        """The outcome of a split under one draw of masks, a function of corpus and seed, not of batches."""
+        tokens = int(split.lengths.sum())
+        uniform = np.random.default_rng(seed).random((_DRAWS, tokens), dtype=np.float32)
+        sums = np.zeros(len(Outcome._fields))
+        for indices in how.over(split):
+            ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
+            draw = [tensor(split.padded_values(values, indices, 1.0), how.device) for values in uniform]
+            with how.autocast():
+                found = self._outcome(network, split, indices, ids, torch.stack(draw))
+            sums += [float(value) for value in found]
+        return sums.tolist()
+
+    def _outcome(self, network: Network, split: Split, indices: np.ndarray, ids: Tensor, draw: Tensor) -> Outcome:
+        """Losses and hits of a batch whose masks are a function of ``draw [2, b, n]``."""
+        hidden = self._hidden(split, indices, ids, draw[0])
+        section, device = self.section.mlm, ids.device
+        shown = replaced(
+            ids, hidden, draw[1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
+            ordinary=self.ordinary.to(device),
+        )  # fmt: skip
+        segments = None
+        if self.pairs and isinstance(network.encoder, TransformerEncoder) and network.encoder.segments is not None:
+            segments = tensor(split.padded("segments", indices, 0), device)
+        words, pairs = network.pretrain(shown, ids != self.vocabulary.PAD, hidden, segments)
+        of_words = _scored(words, ids[hidden])
+        if pairs is None:
+            nothing = torch.zeros((), device=device)
+            return Outcome(*of_words, nothing, nothing, nothing)
+        return Outcome(*of_words, *_scored(pairs, tensor(split.padded(PAIR, indices, UNSEEN), device)[:, 0]))
+
+    def _hidden(self, split: Split, indices: np.ndarray, ids: Tensor, draw: Tensor) -> Tensor:
+        """Which tokens are hidden ``[b, n]``."""
+        section = self.section.mlm
+        candidates = ~special(ids, self.vocabulary)
+        if section.unknown:
+            candidates |= ids == self.vocabulary.UNKNOWN
+        first = tensor(split.padded("first", indices, ids.shape[1]), ids.device) if section.whole_word else None
+        return chosen(
+            candidates, tensor(split.lengths[indices], ids.device), draw, rate=section.rate, count=section.count,
+            largest=section.max_per_seq, first=first,
+        )  # fmt: skip
+
+
+def _scored(scores: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+    """Summed cross entropy, number and hits."""
+    total = functional.cross_entropy(scores.float(), gold, reduction="sum")
+    return total, torch.tensor(len(gold), device=gold.device), (scores.argmax(-1) == gold).sum()

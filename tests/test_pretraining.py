@@ -1,0 +1,331 @@
+"""Pretraining on documents: losses and scores against plain loops, and all of it through the command."""
+
+from __future__ import annotations
+
+import json
+import math
+import random
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from probtrans_cli import models
+from probtrans_cli.__main__ import run
+from probtrans_cli.data.batches import plan
+from probtrans_cli.data.documents import PAIR, encode_corpus, labels_of
+from probtrans_cli.data.enclosed import EnclosingVocabulary, enclosing
+from probtrans_cli.data.readers import read_documents
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import build_vocabulary
+from probtrans_cli.model import Model
+from probtrans_cli.models.heads import Network
+from probtrans_cli.recipe_data import Data, Documents, WordVocabulary
+from probtrans_cli.recipe_task import Pretraining as Section
+from probtrans_cli.tasks.base import Evaluation
+from probtrans_cli.tasks.mlm import EVALUATION_SEED
+from probtrans_cli.tasks.pretraining import Pretraining
+
+CPU = torch.device("cpu")
+BERT = {
+    "kind": "transformer", "preset": "bert", "width": 8, "heads": 2, "inner": 12, "layers": 1, "std": 0.5,
+    "embedding_dropout": 0.0,
+}  # fmt: skip
+PLAIN = {"labels": 6, "channels": 2, "iterations": 2, "decomposition": {"kind": "none"}}
+RECIPE = """\
+version: 1
+name: pairs
+data: {train: train.txt, dev: dev.txt, test: test.txt, format: documents, documents: {max_length: 32}}
+task: {kind: pretrain, eval_masks: 2}
+model: {kind: transformer, preset: bert, width: 16, heads: 2, inner: 24, layers: 2}
+optim: {lr: 0.01}
+train: {epochs: 1, batch_words: 300}
+runtime: {device: cpu, threads: 1}
+"""
+
+
+def documents(count: int, seed: int) -> str:
+    """Text of a made-up language: every document has words of its own subject, and goes through them in order."""
+    generator = random.Random(seed)
+    lines = []
+    for _ in range(count):
+        subject, start = generator.choice("abcd"), generator.randrange(10)
+        for sentence in range(generator.randint(2, 6)):
+            words = [f"{subject}{(start + sentence) % 10}" for _ in range(generator.randint(2, 5))]
+            lines.append(" ".join([*words, "."]))
+        lines.append("")
+    return "\n".join(lines) + "\n"
+
+
+class Corpus:
+    """Instances of a few documents; rare words are unknown."""
+
+    def __init__(self, pairs: Any = "nsp") -> None:
+        options = Documents(max_length=24, pairs=pairs)
+        sentences = list(read_documents(documents(15, 0).splitlines(), "text", options))
+        words = build_vocabulary(WordVocabulary(min_count=4), [sentence.words for sentence in sentences])
+        self.vocabulary: EnclosingVocabulary = enclosing(words)
+        self.labels = labels_of(options)
+        data = Data(train="x", format="documents", documents=options)
+        self.split = Split(encode_corpus(data, sentences, self.vocabulary, self.labels, training=True))
+
+    def task(self, **options: Any) -> Pretraining:
+        return Pretraining(Section.model_validate({"kind": "pretrain", **options}), self.vocabulary, self.labels)
+
+    def network(self, task: Pretraining, **options: Any) -> Network:
+        torch.manual_seed(3)
+        section = {"dropout": 0.0, **(options or BERT)}
+        encoder = models.build(section)
+        sentence = task.representation(encoder.section)
+        size = self.vocabulary.size
+        return Network(size, encoder, task.output, sentence=sentence, begins=True).eval()
+
+
+def evaluation(words: int = 200) -> Evaluation:
+    return Evaluation(
+        batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False),
+        device=CPU,
+        autocast=lambda: torch.autocast("cpu", enabled=False),
+    )
+
+
+def plainly_scored(corpus: Corpus, network: Network, weight: float) -> dict[str, float]:
+    """One instance at a time, one mask draw."""
+    split, vocabulary = corpus.split, corpus.vocabulary
+    uniform = np.random.default_rng(EVALUATION_SEED).random((2, int(split.lengths.sum())), dtype=np.float32)
+    ordinary = [id for id in range(vocabulary.size) if id not in vocabulary.specials]
+    losses, hits, of_pairs, right, start = [], [], [], [], 0
+    for index in range(len(split)):
+        ids = split.row("ids", index).astype(np.int64)
+        draws, start = uniform[:, start : start + len(ids)], start + len(ids)
+        free = [i for i in range(len(ids)) if ids[i] not in vocabulary.specials]
+        number = min(max(round(0.15 * len(ids)), 1), 20)
+        hidden = sorted(sorted(free, key=lambda i: draws[0, i])[:number])
+        shown = ids.copy()
+        for i in hidden:
+            if draws[1, i] < 0.8:
+                shown[i] = vocabulary.MASK
+            elif draws[1, i] < 0.9:
+                shown[i] = ordinary[int((draws[1, i] - np.float32(0.8)) / np.float32(0.1) * len(ordinary))]
+        batch = torch.from_numpy(shown)[None]
+        segments = torch.from_numpy(split.row("segments", index).astype(np.int64))[None]
+        told = {"segments": segments} if getattr(network.encoder, "segments", None) is not None else {}
+        with torch.no_grad():
+            encoded = network.encode(batch, torch.ones_like(batch, dtype=torch.bool), **told)
+            states = encoded.states[0]
+            scores = network.words(states, network.unary.weight) if network.tied else network.words(states)
+            pair = network.output.pair(encoded.sentence)  # type: ignore[union-attr, operator]
+        label = torch.from_numpy(split.row(PAIR, index).astype(np.int64))
+        losses += functional.cross_entropy(scores[hidden], torch.from_numpy(ids[hidden]), reduction="none").tolist()
+        hits += (scores[hidden].argmax(-1) == torch.from_numpy(ids[hidden])).tolist()
+        of_pairs.append(float(functional.cross_entropy(pair, label)))
+        right.append(int(pair.argmax()) == int(label))
+    loss = float(np.mean(losses))
+    return {
+        "perplexity": math.exp(loss),
+        "accuracy": float(np.mean(hits)),
+        "loss": loss + weight * float(np.mean(of_pairs)),
+        "pair_accuracy": float(np.mean(right)),
+    }
+
+
+@pytest.mark.parametrize(
+    ("model", "output"),
+    [({}, "bert"), ({}, "tied"), (PLAIN, "tied"), (PLAIN | {"root": {"labels": 4}}, "linear")],
+    ids=["bert", "bert-tied", "probabilistic", "root"],
+)
+def test_scores_are_those_of_a_plain_loop(model: dict[str, Any], output: str) -> None:
+    corpus = Corpus()
+    task = corpus.task(output=output, pair_weight=0.5, eval_masks=1)
+    network = corpus.network(task, **model)
+    found = task.evaluate(network, corpus.split, evaluation(), final=True)
+    assert found == pytest.approx(plainly_scored(corpus, network, 0.5), rel=1e-4)
+    assert task.evaluate(network, corpus.split, evaluation(40), final=True) == pytest.approx(found, rel=1e-4)
+
+
+@pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
+def test_the_loss_is_the_sum_of_two_means(pairs: str) -> None:
+    """Its mean does not depend on the number of hidden words, whatever that is."""
+    corpus = Corpus(pairs)
+    indices = np.arange(8)
+    means = {}
+    for weight in (0.0, 1.0, 3.0):
+        task = corpus.task(pair_weight=weight)
+        network = corpus.network(task)
+        torch.manual_seed(0)
+        total, number = task.loss(network, corpus.split, indices, CPU)
+        means[weight] = float((total / number).detach())
+        total.backward()  # type: ignore[no-untyped-call]
+        gradient = network.output.pair.weight.grad if pairs != "none" else None  # type: ignore[union-attr]
+        assert gradient is None or bool(gradient.abs().sum() > 0) == (weight > 0)
+    of_pairs = means[1.0] - means[0.0]
+    assert (of_pairs > 0.1) == (pairs != "none")
+    assert means[3.0] - means[0.0] == pytest.approx(3 * of_pairs, rel=1e-4)
+
+
+def test_segments_reach_the_transformer() -> None:
+    corpus = Corpus()
+    task = corpus.task(eval_masks=1)
+    network = corpus.network(task)
+    before = task.evaluate(network, corpus.split, evaluation(), final=True)
+    with torch.no_grad():
+        network.encoder.segments.weight[1] += torch.randn(8)  # type: ignore[union-attr, index, operator]
+    after = task.evaluate(network, corpus.split, evaluation(), final=True)
+    assert after["loss"] != pytest.approx(before["loss"], rel=1e-3)
+
+
+def test_evaluation_masks_do_not_depend_on_the_training_seed_and_training_masks_do() -> None:
+    corpus = Corpus()
+    task = corpus.task()
+    network = corpus.network(task)
+    found, losses = [], []
+    for seed in (1, 2):
+        torch.manual_seed(seed)
+        losses.append(float(task.loss(network, corpus.split, np.arange(8), CPU).total.detach()))
+        found.append(task.evaluate(network, corpus.split, evaluation(), final=False))
+    assert found[0] == found[1]
+    assert losses[0] != losses[1]
+
+
+def test_what_is_never_hidden() -> None:
+    corpus = Corpus()
+    indices = np.arange(len(corpus.split))
+    ids = torch.from_numpy(corpus.split.padded("ids", indices, 0))
+    unknown = ids == corpus.vocabulary.UNKNOWN
+    special = torch.isin(ids, torch.tensor(corpus.vocabulary.specials))
+    assert unknown.any()
+    every = {"rate": 0.99, "max_per_seq": None}
+    for options, forbidden in (({}, special), ({"unknown": True}, special & ~unknown), ({"whole_word": True}, special)):
+        hidden = corpus.task(mlm={**every, **options})._hidden(corpus.split, indices, ids, torch.rand(ids.shape))
+        assert not (hidden & forbidden).any()
+        assert torch.equal(hidden | forbidden, torch.ones_like(hidden))
+
+
+# --- through the command ----------------------------------------------------------------------------------------------
+
+Command = Callable[..., str]
+
+
+@pytest.fixture
+def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
+    """The command in a folder with documents and ``pairs.yaml``; returns stdout, or stderr where it fails."""
+    monkeypatch.chdir(tmp_path)
+    monkeypatch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+    for seed, (split, count) in enumerate((("train", 40), ("dev", 10), ("test", 10))):
+        Path(f"{split}.txt").write_text(documents(count, seed), "utf-8")
+    Path("pairs.yaml").write_text(RECIPE, "utf-8")
+
+    def probtrans(*arguments: str, code: int = 0) -> str:
+        capfd.readouterr()
+        ended = run(list(arguments))
+        out, err = capfd.readouterr()
+        assert ended == code, err
+        assert "Traceback" not in err
+        return err if code else out
+
+    return probtrans
+
+
+SUBWORDS = "data.vocabulary={kind: sentencepiece, size: 24}"
+PIECES = "data.vocabulary={kind: wordpiece, size: 80}"
+ROOTED = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, root: {labels: 4}}"
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        [],
+        [SUBWORDS, "data.documents.pairs=sop", "task.output=bert", "task.mlm.whole_word=true"],
+        [PIECES, "task.output=tied", "data.documents.copies=2"],
+        [ROOTED, "task.output=tied"],
+        [ROOTED, "model.root=null", "task.mlm.count=bernoulli", "data.documents.pairs=none"],
+        ["model.segments=0", "model.pooler=false", "data.documents.pairs=sop"],
+    ],
+    ids=["words", "sentencepiece", "wordpiece", "root", "none", "no-segments"],
+)
+def test_train_eval_and_parse(command: Command, overrides: list[str]) -> None:
+    if PIECES in overrides:
+        pytest.importorskip("tokenizers")
+    trained = json.loads(command("train", "pairs.yaml", "--json", *overrides))
+    again = json.loads(command("eval", "runs/pairs", "--json"))["scores"]["test"]
+    assert again == pytest.approx(trained["test"])
+    paired = not any("pairs=none" in one for one in overrides)
+    assert again.keys() == {"perplexity", "perplexity_se", "masks", "accuracy", "loss"} | (
+        {"pair_accuracy"} if paired else set()
+    )
+    own = json.loads(command("eval", "runs/pairs", "dev.txt", "--masks", "1", "--json"))["scores"]["dev.txt"]
+    assert own["perplexity"] > 1.0
+    Path("own.txt").write_text("a1 b2 .\n", "utf-8")
+    assert command("parse", "runs/pairs", "own.txt", "-f", "conllu").count("\n") == 5
+
+
+def test_pretraining_learns(command: Command) -> None:
+    """Sentences are numbered: so the words of each tell the order of two texts, and its other words a hidden one."""
+    for split, count in (("train", 60), ("test", 20)):
+        texts = ["\n".join(" ".join([f"w{i}"] * (2 + (n + i) % 3)) for i in range(2 + n % 5)) for n in range(count)]
+        Path(f"{split}.txt").write_text("\n\n".join(texts), "utf-8")
+    options = ["data.dev=null", "data.documents={max_length: 32, pairs: sop, copies: 2}", "task.output=bert"]
+    options += ["train.epochs=20", "model.std=0.1", "model.dropout=0.0"]
+    found = json.loads(command("train", "pairs.yaml", "--json", *options))["test"]
+    assert found["perplexity"] < 3.5
+    assert found["accuracy"] > 0.4
+    assert found["pair_accuracy"] > 0.9
+
+
+def test_training_starts_from_a_pretrained_model(command: Command) -> None:
+    command("train", "pairs.yaml", "task.output=bert")
+    Path("next.yaml").write_text(RECIPE.replace("name: pairs", "name: next"), "utf-8")
+    command("train", "next.yaml", "task.output=bert", "--init-from", "runs/pairs", "train.steps=1", "optim.lr=1e-12")
+    first, second = (Model.load(f"runs/{name}").network.state_dict() for name in ("pairs", "next"))
+    for name, values in first.items():
+        assert torch.allclose(values, second[name], atol=1e-8), name
+
+
+def test_prepare_tells_the_balance_of_the_pairs(command: Command) -> None:
+    report = command("prepare", "pairs.yaml")
+    assert "pair  2 labels: next " in report
+    assert ", random " in report
+
+
+@pytest.mark.parametrize(
+    ("overrides", "words"),
+    [
+        (["data.format=text"], "`kind: pretrain` reads documents"),
+        (["task={kind: mlm}"], "found documents"),
+        (["task.mlm.mask=0.5"], "mask, random and keep are 0.7 together, not 1"),
+        (["data.documents.pairs=none", "task.pair_weight=2.0"], "leave it out"),
+        (["data.vocabulary={kind: words, features: {}}"], "has no features"),
+        (["model.segments=1"], "two texts have two segments"),
+        (["model.positions={kind: absolute, rows: 16}"], "less than the 32"),
+        (["task.output=bert", ROOTED], "`bert` is for a transformer"),
+        (["task.tie_decoder=false"], "for `task.output: bert` only"),
+        (["data.documents.max_length=4"], "wanted"),
+        (["data.documents.pairs=nps"], "nsp"),
+    ],
+    ids=lambda value: value if isinstance(value, str) else "",
+)
+def test_recipes_that_make_no_sense(command: Command, overrides: list[str], words: str) -> None:
+    assert words in command("train", "pairs.yaml", *overrides, code=2)
+
+
+def test_corpora_that_do_not_do(command: Command) -> None:
+    one = documents(1, 0)
+    Path("one.txt").write_text(one, "utf-8")
+    assert "one.txt: 1 document where two are needed" in command("train", "pairs.yaml", "data.train=one.txt", code=3)
+    assert "1 document" in command("train", "pairs.yaml", "data.dev=one.txt", code=3)
+    Path("alone.txt").write_text("a1 b1\n\nb2 a1\n\nc3\n", "utf-8")
+    assert "none is next" in command("train", "pairs.yaml", "data.train=alone.txt", code=3)
+    assert "two sentences" in command("train", "pairs.yaml", "data.train=alone.txt", "data.documents.pairs=sop", code=3)
+    Path("empty.txt").write_text("\n\n", "utf-8")
+    assert "no sentence in it" in command("train", "pairs.yaml", "data.train=empty.txt", code=3)
+    Path("unknown.txt").write_text("zz yy\nxx\n\nww\nvv uu\n", "utf-8")
+    assert "no word to hide" in command("train", "pairs.yaml", "data.dev=unknown.txt", code=3)
+
+
+def test_labels_of_documents_are_refused(command: Command) -> None:
+    command("train", "pairs.yaml", ROOTED, "train.steps=2")
+    assert "--labels" in command("eval", "runs/pairs", "--labels", code=2)
