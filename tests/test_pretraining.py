@@ -178,6 +178,18 @@ def test_segments_reach_the_transformer() -> None:
     assert after["loss"] != pytest.approx(before["loss"], rel=1e-3)
 
 
+def test_a_batch_in_which_nothing_is_hidden_has_a_loss() -> None:
+    """That of its pairs; of hidden words there is none, and no mean over nothing."""
+    corpus = Corpus()
+    task = corpus.task(mlm={"count": "bernoulli", "rate": 1e-9})
+    network = corpus.network(task)
+    total, number = task.loss(network, corpus.split, np.arange(4), CPU)
+    total.backward()  # type: ignore[no-untyped-call]
+    assert int(number) == 0
+    assert 0.0 < float(total.detach()) < math.inf
+    assert all(bool(one.grad.isfinite().all()) for one in network.parameters() if one.grad is not None)
+
+
 def test_evaluation_masks_do_not_depend_on_the_training_seed_and_training_masks_do() -> None:
     corpus = Corpus()
     task = corpus.task()
@@ -329,3 +341,23 @@ def test_corpora_that_do_not_do(command: Command) -> None:
 def test_labels_of_documents_are_refused(command: Command) -> None:
     command("train", "pairs.yaml", ROOTED, "train.steps=2")
     assert "--labels" in command("eval", "runs/pairs", "--labels", code=2)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "architecture"),
+    [
+        ([], "BertForPreTraining"),
+        ([PIECES], "BertForPreTraining"),
+        (["data.documents.pairs=sop"], "BertForMaskedLM"),
+        (["model.pooler=false"], "BertForMaskedLM"),
+        (["task.output=linear"], "BertModel"),
+    ],
+)
+def test_export_for_transformers(command: Command, overrides: list[str], architecture: str) -> None:
+    pytest.importorskip("transformers")
+    command("train", "pairs.yaml", "task.output=bert", "train.steps=3", *overrides)
+    report = json.loads(command("export", "runs/pairs", "out", "--format", "hf", "--json"))
+    assert report["architecture"] == architecture
+    assert 0.0 <= report["largest_difference"] < 1e-5
+    assert ("left out" in " ".join(report["notes"])) == (architecture != "BertForPreTraining")
+    assert Path("out/vocab.txt").exists() == (PIECES in overrides)

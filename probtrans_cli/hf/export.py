@@ -11,15 +11,16 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from probtrans_cli.data.enclosed import Enclosed
 from probtrans_cli.data.vocabulary import SPECIALS, Vocabulary, Words
 from probtrans_cli.data.wordpiece import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE, WordPieces
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import Architecture, bert_of, write_bert
 from probtrans_cli.model import Model, weights_of
-from probtrans_cli.models.heads import BertWordOutput
+from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe_model import ProbabilisticTransformer
-from probtrans_cli.recipe_task import Classification, EntityRecognition, MaskedLanguageModel, Tagging
+from probtrans_cli.recipe_task import Classification, EntityRecognition, MaskedLanguageModel, Pretraining, Tagging
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.tagging import WordTagging
 
@@ -50,6 +51,8 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         notes.append(
             f"the output layer is left out: BERT has none for task.kind {model.recipe.task.kind} as it is here"
         )
+    if architecture == "BertForMaskedLM" and isinstance(model.network.output, PretrainingOutput):
+        notes.append("an output of pairs is left out: BERT's tells, from its pooler, next texts from random ones")
     base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD, **_labels(model, architecture)}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)
     return Written(architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype))
@@ -57,8 +60,10 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
 
 def architecture_of(model: Model) -> Architecture:
     """The class of `transformers` that computes what a transformer and its output layer do."""
-    task = model.recipe.task
-    if isinstance(task, MaskedLanguageModel) and isinstance(model.network.output, BertWordOutput):
+    task, words = model.recipe.task, isinstance(model.network.words, BertWordOutput)
+    if isinstance(task, Pretraining) and words and _has_next_sentences(model):
+        return "BertForPreTraining"
+    if isinstance(task, MaskedLanguageModel | Pretraining) and words:
         return "BertForMaskedLM"
     if isinstance(task, Tagging | EntityRecognition):
         return "BertForTokenClassification"
@@ -66,6 +71,12 @@ def architecture_of(model: Model) -> Architecture:
     if isinstance(task, Classification) and model.network.sentence == "cls" and pooled:
         return "BertForSequenceClassification"
     return "BertModel"
+
+
+def _has_next_sentences(model: Model) -> bool:
+    """Whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random one."""
+    pooled = getattr(model.recipe.model, "pooler", False)
+    return model.recipe.data.documents.pairs == "nsp" and pooled
 
 
 def _require_plain_words(model: Model) -> None:
@@ -81,16 +92,21 @@ def _require_plain_words(model: Model) -> None:
 def _named(model: Model) -> dict[str, Tensor]:
     """The tensors by the names of :mod:`probtrans_cli.hf.bert`."""
     output: nn.Module = model.network.output
-    name = "words" if isinstance(output, BertWordOutput) else "classifier"
-    known = isinstance(output, BertWordOutput) or (
-        isinstance(model.task, WordTagging | SentenceClassification) and isinstance(output, nn.Linear)
-    )
+    parts = {}
+    if isinstance(output, PretrainingOutput):
+        parts = {"output.words.": "words."} if isinstance(output.words, BertWordOutput) else {}
+        parts |= {"output.pair.": "pair."} if parts and _has_next_sentences(model) else {}
+    elif isinstance(output, BertWordOutput):
+        parts = {"output.": "words."}
+    elif isinstance(model.task, WordTagging | SentenceClassification) and isinstance(output, nn.Linear):
+        parts = {"output.": "classifier."}
     tensors = {}
     for key, value in weights_of(model.network).items():
         if not key.startswith("output."):
             tensors[key] = value
-        elif known:
-            tensors[f"{name}.{key.removeprefix('output.')}"] = value
+        for ours, theirs in parts.items():
+            if key.startswith(ours):
+                tensors[theirs + key.removeprefix(ours)] = value
     return tensors
 
 
@@ -108,6 +124,8 @@ def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mappin
     """The files of a tokenizer by name, as far as one divides text as the vocabulary does, and what is missing."""
     if isinstance(vocabulary, WordPieces):
         return vocabulary.files(longest), []
+    if isinstance(vocabulary, Enclosed):
+        return {}, ["no tokenizer is written: train with data.vocabulary.kind wordpiece to have one"]
     if not isinstance(vocabulary, Words):
         return {}, ["no tokenizer is written: transformers has none for sentencepiece units of words"]
     pieces = [vocabulary.decode(id) for id in range(vocabulary.size)]
@@ -162,7 +180,12 @@ def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor,
     base = getattr(theirs.eval(), "bert", theirs)
     encoded = network.encode(ids, mask)
     pairs = [(encoded.states[mask], base(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask])]
-    if "For" in architecture:
+    if architecture == "BertForPreTraining":
+        found = theirs(input_ids=ids, attention_mask=mask.long())
+        of_words, of_pairs = network.pretrain(ids, mask, mask)
+        assert of_pairs is not None, "the class was chosen for them"
+        pairs += [(of_words, found.prediction_logits[mask]), (of_pairs, found.seq_relationship_logits)]
+    elif "For" in architecture:
         logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
         of_sentences = architecture == "BertForSequenceClassification"
         ours = network.classify(ids, mask) if of_sentences else network(ids, mask, mask)
