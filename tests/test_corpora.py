@@ -32,6 +32,7 @@ PUBLIC = {
     "sst5": "sst/sst5",
     "wnut17": "ner/wnut17",
     "wikigold": "ner/wikigold",
+    "wikitext2": "text/wikitext-2",
 }
 LICENSED = ("ptb_mlm", "ptb_pos", "bllip", "conll03")
 Captured = pytest.CaptureFixture[str]
