@@ -77,6 +77,8 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
         separator = data.table.separator
         lines = [(str(i % 2), " ".join(one)) if first else (" ".join(one), str(i % 2)) for i, one in enumerate(words)]
         text = "\n".join(separator.join(line) for line in lines)
+    elif data.format == "documents":
+        text = "\n".join(" ".join(one) + "\n" * (i % 3 == 2) for i, one in enumerate(words))
     elif data.format == "cogs":
         text = "\n".join("\t".join(row) for row in COGS)
     else:
