@@ -125,7 +125,7 @@ def test_a_full_disk_loses_no_checkpoint(
 ) -> None:
     before = {path.name: checkpoint.verify(path, training=True) for _, path in checkpoint.steps(best.parent)}
 
-    def full(tensors: dict[str, torch.Tensor], path: Path) -> None:
+    def full(tensors: dict[str, torch.Tensor], path: Path, metadata: dict[str, str]) -> None:
         path.write_bytes(b"half")
         raise failure
 
@@ -160,8 +160,11 @@ def test_the_source_has_no_way_to_run_what_it_reads() -> None:
     forbidden = re.compile(
         r"\b(pickle|torch\.load|shell=True|os\.system|yaml\.load|np\.load)\b|(?<![\w.])(eval|exec)\("
     )
+    # The older weights of others hold nothing but tensors, or are refused by an error of that module.
+    harmless = re.compile(r"torch\.load\([^()]*, weights_only=True\)|^import pickle$|except pickle\.UnpicklingError:")
     for path in PACKAGE.rglob("*.py"):
-        for number, line in enumerate(path.read_text("utf-8").splitlines(), start=1):
+        for number, text in enumerate(path.read_text("utf-8").splitlines(), start=1):
+            line = harmless.sub("", text) if path == PACKAGE / "hf" / "files.py" else text
             assert not forbidden.search(line), f"{path}:{number}: {line}"
 
 

@@ -343,7 +343,7 @@ def _overlaid(options: Options, given: Any, path: Path) -> Options:
         if value is not None or (key == "strip_accents" and key in given):
             changes[name] = value
     new = replace(options, **changes)
-    listed = given.get("additional_special_tokens") or ()
+    listed = given.get("additional_special_tokens") or given.get("extra_special_tokens") or ()
     names = [one.get("content") if isinstance(one, dict) else one for one in listed if isinstance(listed, list)]
     further = [name for name in (*options.added, *names) if isinstance(name, str) and name not in new.specials]
     return replace(new, added=tuple(dict.fromkeys(further)))
