@@ -59,8 +59,8 @@ def shared_band(
 
 
 class ChannelBand(Band):
-    """The band of sides that all channels share, ``s[i,k,c] = Σ_l W[k,c,l] u_i[k,l] v_{i-x}[k,l]``: the sides multiplied
-    row by row, then a product with ``W``, without a tensor of all channels' sides. Messages are those to the shared
+    """The band of sides that all channels share, ``s[i,k,c] = Σ_l W[k,c,l] u_i[k,l] v_{i-x}[k,l]``: multiplied row
+    by row, then a product with ``W``, without a tensor of all channels' sides. Messages are those to the shared
     sides, ``(Σ_c p[i,k,c] W[k,c]) v_{i-x}`` and ``(Σ_c p[j+x,k,c] W[k,c]) u_{j+x}``."""
 
     def __init__(
