@@ -8,8 +8,11 @@ from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
+import torch
 from support import ROOT, stand_in, workplace
 
+from probtrans_cli import models
+from probtrans_cli.published import PUBLISHED, Published
 from probtrans_cli.recipe_source import load_recipe
 
 PACKAGE = ROOT / "probtrans_cli"
@@ -125,3 +128,18 @@ def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch
         overrides.append("data.vocabulary.size=60")
     result = runs.train(str(path), overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=True)
     assert result["dry_run"] is True
+
+
+CELLS = [
+    ("cogs-universal" if cell.task == "cogs-universal" else f"{cell.task}-{cell.model}", cell) for cell in PUBLISHED
+]
+
+
+@pytest.mark.parametrize(("name", "cell"), CELLS, ids=lambda value: value if isinstance(value, str) else "")
+def test_the_encoder_of_a_cell_of_the_paper_is_as_large_as_published(name: str, cell: Published) -> None:
+    """Without a tensor; the paper rounds to tenths of a million, of COGS's small ones to tens of thousands."""
+    with torch.device("meta"):
+        encoder = models.build(load_recipe(name).resolved().model)
+    count = sum(parameter.numel() for parameter in encoder.parameters())
+    unit = 100_000 if cell.parameters >= 1_000_000 else 10_000
+    assert round(count / unit) * unit == cell.parameters
