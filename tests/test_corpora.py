@@ -322,8 +322,8 @@ def test_treebank_becomes_conllu(tmp_path: Path, capsys: Captured) -> None:
     assert {split: len(sentences) for split, sentences in found.items()} == {"train": 19, "dev": 5, "test": 3}
     first, second, third = found["dev"][:3]
     assert first.words == ["The", "cat", "was", "fed", "-LRB-", "twice", "-RRB-", "."]
-    assert first.xpos == ["DT", "NN", "VBD", "VBN", "-LRB-", "RB", "-RRB-", "."]
-    assert (second.words, second.xpos) == (["3\\/4"], ["CD"])
+    assert first.tags["xpos"] == ["DT", "NN", "VBD", "VBN", "-LRB-", "RB", "-RRB-", "."]
+    assert (second.words, second.tags["xpos"]) == (["3\\/4"], ["CD"])
     assert third.words == ["Oh"]
     text = (tmp_path / "one" / "dev.conllu").read_text()
     assert re.findall("# sent_id = (.*)", text)[:3] == ["wsj_1901.1", "wsj_1901.3", "wsj_1902.1"]
