@@ -79,6 +79,9 @@ class Trainer:
         self.model.task.start(self.network, self.train_split)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)
+        if recipe.train.probe:
+            self.network.requires_grad_(False)
+            self.network.output.requires_grad_(True)
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.optimizer = optim.optimizer(recipe.optim, self.parameters)
         self.average = optim.average(recipe.optim, self.network)
@@ -152,7 +155,7 @@ class Trainer:
         state, section = self.state, self.recipe.optim
         group = batches[state.batch : state.batch + self.recipe.train.accumulate]
         torch.manual_seed(mixed_seed(self.recipe.seed, state.step))
-        self.network.train()
+        self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
         self.optimizer.zero_grad(set_to_none=True)
         total = torch.zeros((), device=self.model.machine.device)
         count = torch.zeros((), device=self.model.machine.device)

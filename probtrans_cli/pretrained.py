@@ -27,7 +27,17 @@ from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe_model import Model as Section
 
 # What may differ: it changes neither the tensors nor what they compute.
-_FREE = {"init_from", "preset", "dropout", "attention_dropout", "embedding_dropout", "initialization", "std", "pooler"}
+_FREE = {
+    "init_from",
+    "preset",
+    "dropout",
+    "attention_dropout",
+    "embedding_dropout",
+    "initialization",
+    "std",
+    "word_std",
+    "pooler",
+}
 _BY_WORD = ("unary.weight", "words.bias", "words.decoder")
 _SHOWN = 5  # names of a list in the report
 

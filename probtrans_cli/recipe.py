@@ -108,6 +108,9 @@ class Train(Section):
     """Batches per update; the gradient is that of their union."""
     patience: PositiveInt | None = None
     """Stop after this many evaluations without a better dev score; null = never."""
+    probe: bool = False
+    """Learn the output layer alone; the words' scores and the encoder stay as `model.init_from` has them, and nothing
+    in them is dropped."""
 
 
 class Eval(Section):
@@ -198,6 +201,7 @@ class Recipe(Section):
         faults += self._faults_of_data() + self._faults_of_task() + self._faults_of_pretraining()
         faults += [(("model", *path), reason) for path, reason in self.model.inconsistencies()]
         faults += self._faults_of_messages()
+        faults += self._faults_of_probe()
         if self.model.kind != "probabilistic" and self.optim.ternary_penalty.weight > 0.0:
             reason = f"a model of kind `{self.model.kind}` has no ternary scores: set this to 0"
             faults.append((("optim", "ternary_penalty", "weight"), reason))
@@ -271,6 +275,22 @@ class Recipe(Section):
         if isinstance(positions, AbsolutePositions) and positions.rows < documents.max_length:
             reason = f"found {positions.rows}, less than the {documents.max_length} of data.documents.max_length"
             faults.append((("model", "positions", "rows"), reason))
+        return faults
+
+    def _faults_of_probe(self) -> list[tuple[tuple[str, ...], str]]:
+        """What a probe cannot do without, or cannot change."""
+        faults: list[tuple[tuple[str, ...], str]] = []
+        if not self.train.probe:
+            return faults
+        if self.model.init_from is None:
+            reason = "a probe reads a trained encoder: name it with model.init_from or --init-from"
+            faults.append((("train", "probe"), reason))
+        if getattr(self.task, "output", None) == "tied":
+            reason = "tied scores are the words' own, which a probe leaves as they are: choose linear"
+            faults.append((("task", "output"), reason))
+        if self.optim.ternary_penalty.weight > 0.0:
+            reason = "a probe leaves the ternary scores as they are: set this to 0"
+            faults.append((("optim", "ternary_penalty", "weight"), reason))
         return faults
 
     def _faults_of_messages(self) -> list[tuple[tuple[str, ...], str]]:

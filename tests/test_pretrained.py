@@ -124,6 +124,25 @@ def test_a_checkpoint_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixtu
     assert "drawn at random: features.weight" in capfd.readouterr().err
 
 
+def test_a_probe_learns_the_output_layer_alone(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    small = "model={labels: 8, channels: 2, iterations: 2, dropout: 0.3, decomposition: {kind: uv, rank: 2}}"
+    assert train(small, "optim.lr=0.05", name="first") == 0
+    probe = [small, "task={kind: tagging, column: upos}", "--init-from", "runs/first", "train.probe=true"]
+    assert train(*probe, "train.steps=3", name="begun") == 0
+    assert train(*probe, "train.epochs=3", name="probe") == 0
+    first, begun, probed = (loaded(name).network.state_dict() for name in ("first", "begun", "probe"))
+    for key, value in probed.items():
+        assert torch.equal(value, begun[key]) != key.startswith("output."), key
+        if not key.startswith("output."):
+            assert torch.equal(value, first[key]), key
+    assert train(small, "train.probe=true", name="no") == 2
+    assert "train.probe: a probe reads a trained encoder" in capfd.readouterr().err
+    assert train(*probe[:1], "task.output=tied", *probe[2:], name="no") == 2
+    assert "task.output: tied scores are the words' own" in capfd.readouterr().err
+    assert train(*probe, "optim.ternary_penalty.weight=1e-4", name="no") == 2
+    assert "a probe leaves the ternary scores as they are" in capfd.readouterr().err
+
+
 def test_a_decoder_of_its_own_is_loaded_where_it_is_asked_for(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
     bert.config.tie_word_embeddings = False
     untied = transformers.BertForMaskedLM(bert.config)
