@@ -354,7 +354,7 @@ def test_real_runs_without_torch(trained: Path) -> None:
         "assert run(['table', '--json', *sys.argv[1:]]) == 0\nassert 'torch' not in sys.modules\n"
     )
     done = subprocess.run(
-        [sys.executable, "-c", script, *sorted(f"runs/{path.name}" for path in (trained / "runs").iterdir())],
+        [sys.executable, "-c", script, "runs/tagger", "runs/tiny"],
         cwd=trained, env=environment(), capture_output=True, text=True, timeout=60,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
