@@ -24,6 +24,7 @@ from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_base import InconsistentError
 from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe_source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
+from probtrans_cli.recipe_task import FORMATS
 from probtrans_cli.recipe_yaml import LARGEST, read_tree, scalar_value, write_scalar
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -556,7 +557,16 @@ RECIPES = values(SCHEMA)
 
 
 def valid(content: Any) -> Recipe:
+    """A recipe of this content, with files that its task can learn from."""
     content.get("eval", {}).update(iteration=-1, channel="best")
+    data, kind = content["data"], content["task"]["kind"]
+    if data.get("format", "auto") not in FORMATS[kind]:
+        data["format"] = FORMATS[kind][0]
+    for name in ("columns", "table", "jsonl", "documents"):
+        if name in data and data.get("format") != name:
+            del data[name]
+    if data.get("format") == "columns" and kind == "ner":
+        data.setdefault("columns", {})["entities"] = "bioes"
     try:
         return Recipe.model_validate(content)
     except ValidationError as error:
