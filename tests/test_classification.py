@@ -206,7 +206,7 @@ def test_a_label_may_be_an_underscore(here: Path, invoke: Invoke) -> None:
 @pytest.mark.parametrize(
     ("ending", "line", "message"),
     [
-        ("tsv", "no label", "train.tsv:9: 1 columns where 2 are needed"),
+        ("tsv", "no label", "train.tsv:9: 1 of 2 columns"),
         ("tsv", "empty label\t ", "train.tsv:9: a sentence without a label"),
         ("tsv", "\tgood", "train.tsv:9: a label without a sentence"),
         ("jsonl", "{", "train.jsonl:9: not JSON"),

@@ -27,7 +27,7 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
         columns = line.split(table.separator, last)
         if len(columns) <= last:
             hint = "see data.table: which column is text, which label, and what separates them"
-            raise DataError(f"{name}:{number}: {len(columns)} columns where {last + 1} are needed", hint=hint)
+            raise DataError(f"{name}:{number}: {len(columns)} of {last + 1} columns", hint=hint)
         yield _sentence(_words(columns[table.text]), columns[table.label], f"{name}:{number}")
 
 
