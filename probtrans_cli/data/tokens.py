@@ -6,6 +6,7 @@ Text that is already tokenised comes out as it went in.
 from __future__ import annotations
 
 import re
+from collections.abc import Iterable
 
 # A chunk that stays whole: markers such as <unk>, addresses, and anything without a letter or digit ("...", ":-)").
 _WHOLE = re.compile(r"<\w+>|\w+://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.-]+|[^\w\s]+|n't|'\w{1,2}", re.IGNORECASE)
@@ -46,3 +47,13 @@ def _closing(chunk: str) -> str:
         if chunk.endswith(ending):
             return ending
     return chunk[-1] if _CLOSING.search(chunk[-1]) else ""
+
+
+def one_after_the_other(pieces: Iterable[list[int]]) -> tuple[list[int], list[int]]:
+    """The ids of all words' pieces, and for each word the position of its first."""
+    ids: list[int] = []
+    first: list[int] = []
+    for of_word in pieces:
+        first.append(len(ids))
+        ids += of_word
+    return ids, first

@@ -16,6 +16,7 @@ from pathlib import Path
 from typing import Any, Protocol
 
 from probtrans_cli.data.features import HashedFeatures
+from probtrans_cli.data.tokens import one_after_the_other
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe_data import SubwordVocabulary, WordFeatures, WordPieceVocabulary, WordVocabulary
 
@@ -154,12 +155,7 @@ class Subwords:
 
     def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """Return the ids of all pieces, and for each word the position of its first piece."""
-        ids: list[int] = []
-        first: list[int] = []
-        for word in words:
-            first.append(len(ids))
-            ids += self._segment(word)
-        return ids, first
+        return one_after_the_other(map(self._segment, words))
 
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); `▁` marks the beginning of a word."""

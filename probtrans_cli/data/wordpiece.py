@@ -19,6 +19,7 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NamedTuple
 
+from probtrans_cli.data.tokens import one_after_the_other
 from probtrans_cli.data.vocabulary import write_counts
 from probtrans_cli.errors import DataError, UsageError
 
@@ -131,12 +132,7 @@ class WordPieces:
 
     def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """Return the ids of all words' pieces, and for each word the position of its first; every word has one."""
-        ids: list[int] = []
-        first: list[int] = []
-        for word in words:
-            first.append(len(ids))
-            ids += self._segment(word)
-        return ids, first
+        return one_after_the_other(map(self._segment, words))
 
     def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
         """Return the ids of a sentence, `[CLS]` and `[SEP]` around it, and the position of each word's first piece."""
