@@ -208,6 +208,14 @@ def evaluate(
     channel: Channel = None,
     iteration: Iteration = None,
     decode: Decoder = None,
+    choose: Annotated[
+        bool,
+        typer.Option(
+            "--choose",
+            help="With --split dev or files: choose channel, iteration and decoder (those not given) by UUAS there, "
+            "and store them in the checkpoint.",
+        ),
+    ] = False,
     masks: Annotated[
         int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
     ] = None,
@@ -233,7 +241,7 @@ def evaluate(
     _top_needs_labels(labels, top)
     result, failed = run(
         checkpoint, files or [], split=split, require=require or [], baselines=baselines, channel=channel,
-        iteration=iteration, decoder=decode, masks=masks, labels=labels, top=top, threads=threads,
+        iteration=iteration, decoder=decode, masks=masks, choose=choose, labels=labels, top=top, threads=threads,
     )  # fmt: skip
     console.result_json(result) if as_json or context.obj else console.result(evaluation_report(result))
     if failed is not None:

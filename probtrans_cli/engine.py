@@ -31,7 +31,7 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
-from probtrans_cli.evaluate import choose_channel, has_trees, task_scores, tree_scores
+from probtrans_cli.evaluate import choose_reading, has_trees, task_scores, tree_scores
 from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
@@ -246,7 +246,7 @@ class Trainer:
             state.finished = True
 
     def _finish(self, stop: StopRequest) -> dict[str, Any]:
-        """Choose the channel on dev, score dev and test once with the best weights, and store both with them.
+        """Choose how trees are read on dev, score dev and test once with the best weights, and store both with them.
 
         The training is saved already: a request to stop is granted between two scores, and resuming begins here.
         """
@@ -254,8 +254,8 @@ class Trainer:
         verified = checkpoint.verify(best, training=True)
         self.network.load_state_dict(verified.tensors("model.safetensors"))
         self.model.step = self.state.best_step
-        if self.dev is not None and has_trees(self.dev) and self.recipe.eval.channel == "best":
-            self.model.reading = choose_channel(self.model, self.dev)
+        if self.dev is not None and has_trees(self.dev):
+            self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
         scores: dict[str, Any] = {}
         if self.dev is None and self.test is None and self.loss is not None:
             scores["train"] = {"loss": float(self.loss)}

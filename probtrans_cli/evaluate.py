@@ -18,6 +18,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
 from probtrans_cli.labels import Types, describe, require_labels
 from probtrans_cli.model import Channel, Model, Reading
+from probtrans_cli.recipe import Eval
 from probtrans_cli.recipe_task import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
@@ -53,29 +54,29 @@ def tree_scores(model: Model, split: Split, reading: Reading, *, baselines: bool
     return scores
 
 
-def choose_channel(model: Model, dev: Split) -> Reading:
-    """The channel (or the mean) with the best UUAS on dev, punctuation removed; ties to the first.
+def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> Reading:
+    """The channel (or the mean), iteration and decoder with the best UUAS, punctuation removed.
 
-    Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread over dev.
+    Only what ``wish`` calls `best` is chosen. ``argmax`` never is: it may draw circles. Of equals ``eisner``, then the
+    later iteration, then the lower channel, the mean last. Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread.
     """
-    reading = model.reading
-    chosen = np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64))
-    wanted = {int(index): position for position, index in enumerate(chosen)}
-    channels: list[Channel] = [*range(model.recipe.model.channels), "mean"]
-    heads: dict[Channel, list[np.ndarray]] = {
-        channel: [np.zeros(0, dtype=np.int64)] * len(chosen) for channel in channels
-    }
-    for indices, arcs, mask in model.arcs(dev):
-        for channel in channels:
-            decoded = decode.decode(decode.arc_scores(arcs, channel, reading.iteration), mask, reading.decoder)
-            for index, row, real in zip(indices, decoded, mask, strict=True):
-                if int(index) in wanted:
-                    heads[channel][wanted[int(index)]] = row[real]
-    gold = [dev.row("heads", int(index)) for index in chosen]
-    punct = [dev.row("punct", int(index)) for index in chosen] if dev.has("punct") else None
+    recipe = model.recipe.model
+    sample = dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
+    channels: list[Channel] = [*range(recipe.channels), "mean"] if wish.channel == "best" else [wish.channel]
+    iterations = [*range(recipe.iterations, 0, -1)] if wish.iteration == "best" else [wish.iteration]
+    decoders: list[decode.Method] = ["eisner", "mst"] if wish.decode == "best" else [wish.decode]
+    readings = [
+        Reading(channel, iteration, decoder, chosen_on=title)
+        for decoder in decoders
+        for iteration in iterations
+        for channel in channels
+    ]
+    gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
     kind = "no_punct" if punct is not None else "with_punct"
-    best = max(channels, key=lambda channel: score.attachment(gold, heads[channel], punct)[kind]["all"]["uuas"] or 0.0)
-    return Reading(best, reading.iteration, reading.decoder, chosen_on="dev")
+    found = [
+        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0 for heads in model.trees_of(sample, readings)
+    ]
+    return readings[int(np.argmax(found))]
 
 
 # --- the verb -------------------------------------------------------------------------------------------------------
@@ -95,26 +96,30 @@ def evaluate(
     iteration: int | None,
     decoder: decode.Method | None,
     masks: int | None,
+    choose: bool = False,
     labels: bool = False,
     top: int | None = None,
     threads: int | None,
 ) -> tuple[dict[str, Any], RequirementNotMetError | None]:
     """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
 
-    ``labels``: also what the latent labels are about in what is scored, see :func:`probtrans_cli.labels.describe`; this
-    part stands in the report only, not in the file beside the checkpoint.
+    ``choose``: first choose channel, iteration and decoder, what of them is not given, by the trees of what is scored,
+    and store the choice in the checkpoint. ``labels``: also what the latent labels are about in what is scored, see
+    :func:`probtrans_cli.labels.describe`; this part stands in the report only, not in the file beside the checkpoint.
 
     Raises:
         UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
         DataError, CheckpointError: as their readers do.
     """
     requirements = [_requirement(text) for text in require]
+    every = channel == "all"
+    if choose and every:
+        raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model = Model.load(name, threads=threads)
     if masks is not None:
         if not isinstance(model.task, MaskedLanguageModelling | Pretraining):
             raise UsageError("--masks is for masked language models", hint="leave it out")
         model.task.section = model.task.section.model_copy(update={"eval_masks": masks})
-    every = channel == "all"
     reading = model.read(None if every else channel, iteration, decoder)
     if labels:
         require_labels(model)
@@ -122,6 +127,8 @@ def evaluate(
             raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
     types = Types.of(model) if labels else None
     title, corpus = _corpus(model, files, split, types)
+    if choose:
+        reading = _choose(model, corpus, title, channel, iteration, decoder)
     scores: dict[str, Any] = dict(task_scores(model, corpus, final=True)) if _has_gold(model, corpus) else {}
     if has_trees(corpus):
         scores["trees"] = tree_scores(model, corpus, reading, baselines=baselines)
@@ -141,13 +148,31 @@ def evaluate(
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if types is not None:
         result |= describe(model, corpus, types, top)
-    flat = flattened(scores)
-    for text, (metric, sign, bound) in zip(require, requirements, strict=True):
-        if metric not in flat:
-            raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=f"there are: {', '.join(flat)}")
-        if not _COMPARE[sign](flat[metric], bound):
-            return result, RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
-    return result, None
+    return result, _unmet(require, requirements, flattened(scores))
+
+
+def _choose(
+    model: Model,
+    corpus: Split,
+    title: str,
+    channel: str | None,
+    iteration: int | None,
+    decoder: decode.Method | None,
+) -> Reading:
+    """Choose by the gold trees of a corpus how this model's trees are read from now on."""
+    if title == "test":
+        raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
+    if not has_trees(corpus):
+        raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
+    named = model.read(channel, iteration, decoder)
+    wish = Eval(
+        channel="best" if channel is None else named.channel,
+        iteration="best" if iteration is None else named.iteration,
+        decode=decoder or "best",
+    )
+    model.reading = choose_reading(model, corpus, wish, title)
+    model.store_reading()
+    return model.reading
 
 
 def _requirement(text: str) -> tuple[str, str, float]:
@@ -158,6 +183,18 @@ def _requirement(text: str) -> tuple[str, str, float]:
     except ValueError:
         pass
     raise UsageError(f"--require {text!r} is not a comparison", hint="write --require 'accuracy>=0.91'")
+
+
+def _unmet(
+    require: Sequence[str], requirements: Sequence[tuple[str, str, float]], flat: dict[str, float]
+) -> RequirementNotMetError | None:
+    """The first requirement that scores do not meet."""
+    for text, (metric, sign, bound) in zip(require, requirements, strict=True):
+        if metric not in flat:
+            raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=f"there are: {', '.join(flat)}")
+        if not _COMPARE[sign](flat[metric], bound):
+            return RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
+    return None
 
 
 def _corpus(model: Model, files: Sequence[str], split: str | None, types: Types | None = None) -> tuple[str, Split]:

@@ -4,9 +4,10 @@ from __future__ import annotations
 
 import json
 import tempfile
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from functools import cached_property
+from itertools import chain
 from pathlib import Path
 from typing import Any, Literal
 
@@ -29,6 +30,9 @@ from probtrans_cli.trees import decode
 
 Channel = int | Literal["mean"]
 
+# Head marginals of a batch that are taken out of the network at once: 256 MB; a single longer sentence may have more.
+ARC_CELLS = 1 << 26
+
 
 @dataclass(frozen=True)
 class Reading:
@@ -42,7 +46,7 @@ class Reading:
     def describe(self) -> str:
         """For people: `channel 3, last iteration, eisner`."""
         iteration = "last iteration" if self.iteration == -1 else f"iteration {self.iteration}"
-        chosen = f", channel chosen on {self.chosen_on}" if self.chosen_on else ""
+        chosen = f", chosen on {self.chosen_on}" if self.chosen_on else ""
         return f"channel {self.channel}, {iteration}, {self.decoder}{chosen}"
 
 
@@ -50,7 +54,7 @@ class Reading:
 class WordBatch:
     """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for.
 
-    ``arcs [b, T, h, n, n (+ root)]``: head marginals between words, every iteration.
+    ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
     ``labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty where not asked for.
     """
 
@@ -91,8 +95,12 @@ class Model:
             padding=vocabulary.PAD,
             hidden=vocabulary.MASK,
         ).to(machine.device)
-        channel: Channel = "mean" if recipe.eval.channel == "best" else recipe.eval.channel
-        reading = Reading(channel, recipe.eval.iteration, recipe.eval.decode)
+        section = recipe.eval
+        reading = Reading(
+            "mean" if section.channel == "best" else section.channel,
+            -1 if section.iteration == "best" else section.iteration,
+            "eisner" if section.decode == "best" else section.decode,
+        )
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
 
     @classmethod
@@ -151,6 +159,18 @@ class Model:
             **self.vocabulary_files,
         }
 
+    def store_reading(self) -> None:
+        """Write ``reading`` into the checkpoint that the model came from: parse and eval take it from there.
+
+        Raises:
+            CheckpointError: the checkpoint cannot be written.
+        """
+        assert self.folder is not None, "a model in training is saved by its trainer"
+        verified = checkpoint.verify(self.folder, training=True)
+        config = verified.json("config.json") | {"trees": vars(self.reading)}
+        files = {name: content for name, content in verified.files.items() if name != checkpoint.SUMS}
+        checkpoint.write(self.folder, files | {"config.json": _json(config)}, {})
+
     @cached_property
     def vocabulary_files(self) -> dict[str, str | bytes]:
         """The vocabulary's files by name."""
@@ -208,11 +228,15 @@ class Model:
         )
 
     @torch.no_grad()
-    def words(self, split: Split, *, arcs: bool = False, labels: bool = False) -> Iterator[WordBatch]:
-        """What the encoder says of a split's words, batch by batch, from unmasked input; only what is asked for."""
+    def words(self, split: Split, *, arcs: Sequence[int] = (), labels: bool = False) -> Iterator[WordBatch]:
+        """What the encoder says of a split's words, batch by batch, from unmasked input; only what is asked for.
+
+        ``arcs``: the iterations whose arcs are wanted, ascending, from 1.
+        """
         self.network.eval()
         how = self.evaluation()
-        for indices in how.over(split):
+        of_pair = len(arcs) * self.recipe.model.channels
+        for indices in chain.from_iterable(_cut(split, batch, of_pair) for batch in how.over(split)):
             ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
             with how.autocast():
                 of_words = features(split, indices, how.device)
@@ -221,11 +245,13 @@ class Model:
             first = split.padded("first", indices, 0) if split.has("first") else None  # piece that stands for the word
             if arcs:
                 assert encoded.arcs is not None, "an encoder returns arcs when asked"
-                batch.arcs = encoded.arcs.float().cpu().numpy()
+                tokens = ids.shape[1]
+                found = encoded.arcs[..., : tokens + self.rooted].float().cpu().numpy()
                 if first is not None:
-                    words = first[:, None, None]
-                    batch.arcs = np.take_along_axis(batch.arcs, words[..., :, None], axis=-2)
-                    batch.arcs = np.take_along_axis(batch.arcs, words[..., None, :], axis=-1)
+                    found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
+                    heads = np.pad(first, ((0, 0), (0, self.rooted)), constant_values=tokens)
+                    found = np.take_along_axis(found, heads[:, None, None, None, :], axis=-1)
+                batch.arcs = found
             if labels:
                 states = encoded.states.float()
                 section = self.recipe.model
@@ -236,19 +262,52 @@ class Model:
                     batch.labels = np.take_along_axis(batch.labels, first[:, :, None], axis=1)
             yield batch
 
-    def arcs(self, split: Split) -> Iterator[tuple[np.ndarray, np.ndarray, np.ndarray]]:
-        """Head marginals of a split: sentence indices [b], arcs [b, T, h, n, n (+ root)] between words, mask [b, n]."""
-        for batch in self.words(split, arcs=True):
-            yield batch.indices, batch.arcs, batch.mask
+    def read_arcs(
+        self, split: Split, readings: Sequence[Reading], *, labels: bool = False
+    ) -> Iterator[tuple[WordBatch, Iterator[np.ndarray]]]:
+        """The batches of a split, each with the scores [b, n, n (+1)] of its arcs in every reading, in order."""
+        last = self.recipe.model.iterations
+        numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
+        iterations = sorted(set(numbers))
+        for batch in self.words(split, arcs=iterations, labels=labels):
+            yield (
+                batch,
+                (
+                    decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number))
+                    for reading, number in zip(readings, numbers, strict=True)
+                ),
+            )
+
+    @property
+    def rooted(self) -> bool:
+        """Whether arcs have a column for the root: the model has a root node, or `<cls>` in front of its words."""
+        section = self.recipe.model
+        has_node = isinstance(section, ProbabilisticTransformer) and section.root is not None
+        return has_node or self.network.start is not None
+
+    def heads(self, scores: np.ndarray, mask: np.ndarray, decoder: decode.Method) -> np.ndarray:
+        """Decoded heads [b, n] of ``decode.arc_scores``: 0 = root, 1..n, -1 = padding."""
+        return decode.decode(scores, mask, decoder, threads=torch.get_num_threads())
 
     def trees(self, split: Split, reading: Reading) -> list[np.ndarray]:
         """Decoded heads of every sentence: 0 = root, 1..n."""
-        heads: list[np.ndarray] = [np.zeros(0, dtype=np.int64)] * len(split)
-        for indices, arcs, mask in self.arcs(split):
-            scores = decode.arc_scores(arcs, reading.channel, reading.iteration)
-            for index, row, real in zip(indices, decode.decode(scores, mask, reading.decoder), mask, strict=True):
-                heads[index] = row[real]
-        return heads
+        return self.trees_of(split, [reading])[0]
+
+    def trees_of(self, split: Split, readings: Sequence[Reading]) -> list[list[np.ndarray]]:
+        """Decoded heads of every sentence, for each of several readings."""
+        result = [[np.zeros(0, dtype=np.int64)] * len(split) for _ in readings]
+        for batch, scores in self.read_arcs(split, readings):
+            for heads, reading, of_arcs in zip(result, readings, scores, strict=True):
+                decoded = self.heads(of_arcs, batch.mask, reading.decoder)
+                for index, row, real in zip(batch.indices, decoded, batch.mask, strict=True):
+                    heads[index] = row[real]
+        return result
+
+
+def _cut(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
+    """A batch in parts whose arcs fit: there are ``of_pair`` numbers for every pair of words."""
+    cells = of_pair * int(split.lengths[indices].max(initial=1)) ** 2
+    return np.array_split(indices, -(-len(indices) // max(1, ARC_CELLS // max(cells, 1))))
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:

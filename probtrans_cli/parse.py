@@ -29,7 +29,7 @@ FIRST_CHUNK, LARGEST_CHUNK = 8, 512
 
 @dataclass(frozen=True)
 class Tree:
-    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs (1 for the root's).
+    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known.
 
     ``labels``: numbers [n, k] and probabilities [n, k] of each word's most probable latent labels, where asked for.
     """
@@ -171,17 +171,16 @@ def parsed(
         [Tree(sentence, empty, empty.astype(float), reading, no_labels) for reading in readings]
         for sentence in sentences
     ]
-    for batch in model.words(corpus, arcs=True, labels=labels is not None):
-        indices, arcs, mask = batch.indices, batch.arcs, batch.mask
+    for batch, of_arcs in model.read_arcs(corpus, readings, labels=labels is not None):
+        indices, mask = batch.indices, batch.mask
         best = None if labels is None else most_probable(batch.labels, labels)
-        for number, reading in enumerate(readings):
-            scores = decode.arc_scores(arcs, reading.channel, reading.iteration)
-            decoded = decode.decode(scores, mask, reading.decoder)
+        for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
+            decoded = model.heads(scores, mask, reading.decoder)
+            # Column -1 is the root's, of whose arcs a model without a root knows nothing.
+            chosen = np.pad(np.exp(scores), ((0, 0), (0, 0), (0, 0 if model.rooted else 1)), constant_values=np.nan)
             for row, index in enumerate(indices):
                 heads = decoded[row][mask[row]]
-                words = np.arange(len(heads))
-                chosen = np.exp(scores[row, words, np.maximum(heads - 1, 0)])
-                probabilities = np.where(heads > 0, chosen, 1.0)
+                probabilities = chosen[row, np.arange(len(heads)), heads - 1]
                 of_words = None if best is None else (best[0][row][mask[row]], best[1][row][mask[row]])
                 trees[index][number] = Tree(sentences[index], heads, probabilities, reading, of_words)
     for sentence_trees in trees:
@@ -189,14 +188,14 @@ def parsed(
 
 
 def as_conllu(tree: Tree, *, probability: bool) -> str:
-    """The sentence's CoNLL-U with our HEAD and DEPREL; ``probability`` adds `Prob=` to MISC (none for the root).
+    """The sentence's CoNLL-U with our HEAD and DEPREL; ``probability`` adds `Prob=` to MISC.
 
     Labels, where the tree has them, stand in MISC as `Labels=`.
     """
     misc: list[list[str]] = [[] for _ in tree.heads]
     if probability:
-        for entries, head, p in zip(misc, tree.heads, tree.probabilities, strict=True):
-            entries.extend([f"Prob={p:.4f}"] if head else [])
+        for entries, p in zip(misc, tree.probabilities, strict=True):
+            entries.extend([] if np.isnan(p) else [f"Prob={p:.4f}"])
     if tree.labels is not None:
         for entries, *best in zip(misc, *tree.labels, strict=True):
             entries.append(as_misc(*best))
@@ -208,8 +207,7 @@ def as_json(tree: Tree) -> str:
     """One line of JSON."""
     reading = tree.reading
     line = json_line(
-        tree.sentence.words, tree.heads.tolist(),
-        [float(p) if head else None for head, p in zip(tree.heads, tree.probabilities, strict=True)],
+        tree.sentence.words, tree.heads.tolist(), tree.probabilities,
         channel=reading.channel, iteration=reading.iteration, decode=reading.decoder,
         extra=None if tree.labels is None else {"labels": as_records(*tree.labels)},
     )  # fmt: skip
@@ -219,7 +217,7 @@ def as_json(tree: Tree) -> str:
 def drawing(tree: Tree, *, probability: bool, title: str = "") -> Drawing:
     """The tree as something to draw."""
     arcs = tuple(
-        Arc(number, int(head), float(p) if probability and head else None, tree.reading.channel)
+        Arc(number, int(head), float(p) if probability and not np.isnan(p) else None, tree.reading.channel)
         for number, (head, p) in enumerate(zip(tree.heads, tree.probabilities, strict=True), start=1)
     )
     notes = () if tree.labels is None else as_notes(*tree.labels)

@@ -124,10 +124,10 @@ class Eval(Section):
     """Batch size of evaluation and parsing, in words."""
     channel: Literal["mean", "best"] | NonNegativeInt = "best"
     """Channel whose trees are scored and printed: a number from 0, `mean` of the log marginals, or `best` on dev."""
-    iteration: int = -1
-    """Iteration whose head marginals are read: 1..T, or -1 for the last."""
-    decode: Literal["argmax", "mst", "eisner"] = "eisner"
-    """Decoder that turns head marginals into trees."""
+    iteration: Literal["best"] | int = "best"
+    """Iteration whose head marginals are read: 1..T, -1 for the last, or `best` on dev."""
+    decode: Literal["best", "argmax", "mst", "eisner"] = "best"
+    """Decoder that turns head marginals into trees; `best` on dev is `mst` or `eisner`."""
 
 
 class Save(Section):
@@ -209,7 +209,7 @@ class Recipe(Section):
         if isinstance(channel, int) and channel >= self.model.channels:
             reason = f"found {channel}, but the model has channels 0 to {self.model.channels - 1}"
             faults.append((("eval", "channel"), reason))
-        if iteration != -1 and not 1 <= iteration <= self.model.iterations:
+        if isinstance(iteration, int) and iteration != -1 and not 1 <= iteration <= self.model.iterations:
             reason = f"found {iteration}, wanted -1 or an iteration of the model, 1 to {self.model.iterations}"
             faults.append((("eval", "iteration"), reason))
         if faults:

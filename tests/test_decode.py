@@ -37,6 +37,11 @@ def all_trees(n: int, method: Method) -> np.ndarray:
     return trees if method == "mst" else np.array([h for h in trees if projective(h)])
 
 
+def rooted(scores: np.ndarray, root: np.ndarray) -> np.ndarray:
+    """Scores with the root's column, as :func:`decode` takes them."""
+    return np.concatenate([scores, root[:, :, None]], axis=2)
+
+
 def tree_scores(scores: np.ndarray, root: np.ndarray, trees: np.ndarray) -> np.ndarray:
     """Score of each tree under each matrix, ``[b, trees]``."""
     table = np.concatenate([root[:, :, None], scores], axis=2)
@@ -68,7 +73,7 @@ def test_best_of_all_trees(method: Method, n: int, matrices: int) -> None:
     root[:third] = random.integers(-2, 1, size=(third, n))
     root[third : 2 * third] = 0.0
     mask = np.ones((matrices, n), dtype=bool)
-    heads = decode(scores, mask, method, root)
+    heads = decode(rooted(scores, root), mask, method)
     heads[third : 2 * third] = decode(scores[third : 2 * third], mask[third : 2 * third], method)
     assert_single_root_trees(heads)
     for part in range(0, matrices, 4000):
@@ -89,7 +94,7 @@ def test_infinite_scores(method: Method, n: int) -> None:
         draw = random.random(array.shape) / random.choice([0.3, 0.6, 1.0], size=(1500,) + (1,) * (array.ndim - 1))
         array[draw < 0.5] = -np.inf
         array[draw > 0.95] = np.inf
-    heads = decode(scores, np.ones((1500, n), dtype=bool), method, root)
+    heads = decode(rooted(scores, root), np.ones((1500, n), dtype=bool), method)
     assert_single_root_trees(heads)
     trees = all_trees(n, method)
 
@@ -184,7 +189,7 @@ def test_long_sentences(method: Method) -> None:
     scores[::4] = random.integers(0, 3, size=scores[::4].shape)
     root = random.normal(size=(batch, n))
     mask = np.arange(n) < np.array(sizes)[:, None]
-    heads = decode(scores, mask, method, root)
+    heads = decode(rooted(scores, root), mask, method)
     for row, size in enumerate(sizes):
         inner = scores[row, :size, :size].copy()
         own = heads[row : row + 1, :size]
@@ -211,13 +216,14 @@ def test_padding_and_batch_mates_change_nothing(method: Method, with_root: bool)
     scores = np.where(mask[:, :, None] & mask[:, None, :], clean, random.choice([np.nan, np.inf, -np.inf]))
     scores[:, np.arange(9), np.arange(9)] = np.nan
     before = scores.copy()
-    heads = decode(scores, mask, method, np.where(mask, root, np.nan) if with_root else None)
+    heads = decode(rooted(scores, np.where(mask, root, np.nan)) if with_root else scores, mask, method)
     np.testing.assert_array_equal(scores, before)
     assert heads.dtype == np.int64
     assert (heads[~mask] == -1).all()
     for row, n in enumerate(sizes):
-        one_root = root[row : row + 1, :n] if with_root else None
-        alone = decode(clean[row : row + 1, :n, :n], np.ones((1, n), dtype=bool), method, one_root)
+        one = clean[row : row + 1, :n, :n]
+        one = rooted(one, root[row : row + 1, :n]) if with_root else one
+        alone = decode(one, np.ones((1, n), dtype=bool), method)
         np.testing.assert_array_equal(heads[row, :n], alone[0])
     assert heads[1, 0] == 0
 
@@ -226,19 +232,27 @@ def test_argmax() -> None:
     scores = np.array([[[9.0, 1, 2], [3, 9, 3], [-np.inf, -np.inf, 9]]])
     mask = np.ones((1, 3), dtype=bool)
     assert decode(scores, mask, "argmax").tolist() == [[3, 1, 1]]  # circles stay; ties to the left; no self-loop
-    assert decode(scores, mask, "argmax", np.array([[2.0, 2, -np.inf]])).tolist() == [[0, 1, 0]]  # ties: root first
-    assert decode(scores, mask, "argmax", np.array([[-9.0, -9, -9]])).tolist() == [[3, 1, 0]]
+    good, bad = rooted(scores, np.array([[2.0, 2, -np.inf]])), rooted(scores, np.array([[-9.0, -9, -9]]))
+    assert decode(good, mask, "argmax").tolist() == [[0, 1, 0]]  # ties: root first
+    assert decode(bad, mask, "argmax").tolist() == [[3, 1, 0]]
 
 
 @pytest.mark.parametrize("method", TREE_METHODS)
 @pytest.mark.parametrize("value", [0.0, -np.inf, np.inf, -708.4])
 def test_equal_scores_give_the_same_legal_tree_each_time(method: Method, value: float) -> None:
     for n in (1, 2, 7, 30):
-        arrays = np.full((3, n, n), value), np.ones((3, n), dtype=bool), method, np.full((3, n), value)
+        arrays = np.full((3, n, n + 1), value), np.ones((3, n), dtype=bool), method
         heads = decode(*arrays)
         assert_single_root_trees(heads)
         assert (heads == heads[0]).all()
         np.testing.assert_array_equal(heads, decode(*arrays))
+
+
+@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
+def test_parts_side_by_side_change_nothing(method: Method) -> None:
+    random = np.random.default_rng(5)
+    scores, mask = random.normal(size=(150, 8, 9)), np.arange(8) < random.integers(0, 9, size=(150, 1))
+    np.testing.assert_array_equal(decode(scores, mask, method), decode(scores, mask, method, threads=3))
 
 
 @pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
@@ -261,12 +275,12 @@ def test_arc_scores() -> None:
     arcs = random.dirichlet(np.ones(6), size=(2, 3, 4, 5)).astype(np.float32)  # 5 words, the root in column 5
     arcs[0, 2, :, 0, 1] = 0.0
     last = arc_scores(arcs, "mean", -1)
-    assert last.shape == (2, 5, 5)
+    assert last.shape == (2, 5, 6)
     assert last.dtype == np.float64
     assert np.isfinite(last).all()
-    np.testing.assert_allclose(last[1], np.log(arcs[1, 2, :, :, :5].astype(float)).mean(axis=0))
+    np.testing.assert_allclose(last[1], np.log(arcs[1, 2].astype(float)).mean(axis=0))
     np.testing.assert_array_equal(last, arc_scores(arcs, "mean", 3))
-    np.testing.assert_allclose(arc_scores(arcs, 2, 1), np.log(arcs[:, 0, 2, :, :5].astype(float)))
+    np.testing.assert_allclose(arc_scores(arcs, 2, 1), np.log(arcs[:, 0, 2].astype(float)))
     for channel, iteration in ((4, 1), (-1, 1), (0, 0), (0, 4), (0, -2)):
         with pytest.raises(UsageError, match="the model has"):
             arc_scores(arcs, channel, iteration)

@@ -156,6 +156,7 @@ class Split:
 
     def __init__(self, table: pa.Table) -> None:
         """``table`` has at least the columns ``ids`` and ``frequency``."""
+        self._table = table
         self._columns = {name: _arrays(table[name]) for name in table.column_names}
         self._count: int = table.num_rows
         self.lengths: NDArray[np.int64] = np.diff(self._columns["ids"][0])
@@ -184,6 +185,10 @@ class Split:
 
     def __len__(self) -> int:
         return self._count
+
+    def select(self, indices: NDArray[np.integer]) -> Split:
+        """Some of the sentences, in the order of ``indices``, as a split of their own in memory."""
+        return Split(self._table.take(indices))
 
     def has(self, name: str) -> bool:
         """Whether the split has this column."""

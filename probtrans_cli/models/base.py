@@ -3,10 +3,19 @@
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections.abc import Collection
 from dataclasses import dataclass
 
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
+
+Iterations = bool | Collection[int]
+"""Whose arcs are wanted: of all iterations, of none, or of those with these numbers, counted from 1."""
+
+
+def wanted(arcs: Iterations, iterations: int) -> Collection[int]:
+    """The numbers of the iterations whose arcs are wanted, of so many."""
+    return arcs if not isinstance(arcs, bool) else range(1, iterations + 1) if arcs else ()
 
 
 @dataclass(frozen=True, slots=True)
@@ -15,8 +24,9 @@ class Encoded:
 
     ``states [b, n, d]``: one vector a word, zero on padding. ``sentence [b, s]``: one vector a sentence, or None where
     the encoder has none of its own (root, pooler).
-    ``arcs [b, t, c, i, j]``: probability, after iteration ``t`` and in channel ``c``, that the head of word ``i`` is
-    column ``j`` (the ``n`` words first, then root and global features where the model has them); None unless asked for.
+    ``arcs [b, t, c, i, j]``: probability, after the ``t``-th of the wanted iterations and in channel ``c``, that the
+    head of word ``i`` is column ``j`` (the ``n`` words first, then root and global features where the model has them);
+    None unless asked for.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
     ``variance [b, n, d]``: of the states, for encoders that propagate one.
     """
@@ -54,10 +64,11 @@ class Encoder(nn.Module, ABC):
         self,
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
-        arcs: bool = False,
+        arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
     ) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also where each word looks.
+        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also where each word looks,
+        after every iteration or after those named.
 
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """

@@ -25,7 +25,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.base import Encoded, Encoder, Iterations
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.transformer import ACTIVATIONS, TransformerEncoder
 
@@ -243,7 +243,7 @@ class Network(nn.Module):
         mask: Bool[Tensor, "b n"],
         features: Features | None = None,
         *,
-        arcs: bool = False,
+        arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
         segments: Int[Tensor, "b n"] | None = None,
     ) -> Encoded:
@@ -266,7 +266,7 @@ class Network(nn.Module):
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
         return encoded
 
-    def _behind_start(self, unary: Tensor, mask: Tensor, arcs: bool, at: Tensor | None) -> Encoded:
+    def _behind_start(self, unary: Tensor, mask: Tensor, arcs: Iterations, at: Tensor | None) -> Encoded:
         """The same behind `<cls>`; attention to it is an arc to the root."""
         assert self.start is not None, "asked where there is one"
         b, n = mask.shape

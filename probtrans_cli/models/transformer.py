@@ -29,7 +29,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
 from probtrans_cli.recipe_model import AbsolutePositions, RelativePositions, SinusoidalPositions
 from probtrans_cli.recipe_model import Transformer as Section
 
@@ -82,7 +82,7 @@ class TransformerEncoder(Encoder):
         self,
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
-        arcs: bool = False,
+        arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
         segments: Int[Tensor, "b n"] | None = None,
     ) -> Encoded:
@@ -95,20 +95,21 @@ class TransformerEncoder(Encoder):
         states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments)
         allowed = self._allowed(mask)
         attentions: list[Tensor] = []
+        seen = wanted(arcs, self.section.layers)
         number = self.section.layers
         if at is not None and (torch.compiler.is_compiling() or self.pooler is not None):
             at = None  # a graph's shapes must not depend on values; the first word's state is always wanted
         for index in range(number):
             layer = self.layers[0 if self.section.share_layers else index]
-            wanted = mask & at if at is not None and index == number - 1 else None
-            states, attention = layer(states, allowed, wanted, arcs)
+            of_words = mask & at if at is not None and index == number - 1 else None
+            states, attention = layer(states, allowed, of_words, index + 1 in seen)
             if attention is not None:
                 attentions.append(attention * mask[:, None, :, None])
         if self.final_norm is not None:
             states = self.final_norm(states)
         sentence = None if self.pooler is None else self.pooler(states[:, 0]).tanh()
         states = states * mask[:, :, None]
-        return Encoded(states, sentence, torch.stack(attentions, dim=1) if arcs else None)
+        return Encoded(states, sentence, torch.stack(attentions, dim=1) if attentions else None)
 
     def _embedded(self, words: Tensor, segments: Tensor | None) -> Float[Tensor, "b n d"]:
         """``x``, what goes into the first layer."""

@@ -5,8 +5,9 @@ Sources: Chu & Liu (1965) and Edmonds (1967) for the best spanning tree, Eisner 
     symbol   variable   shape        meaning
     b        -          -            sentence
     i        -          -            dependent, 0..n-1
-    j        -          -            head: word j of ``scores``; node 0 of ``table`` is the root, node j + 1 is word j
-    -        table      [b, n, n+1]  score of node j as the head of word i; -inf where the arc is no arc at all
+    j        scores     [b, n, m]    head: word j, or column n, the root, where the scores have it
+    -        table      [b, n, n+1]  the same as the decoders want it: node 0 is the root, node j + 1 is word j; -inf
+                                     where the arc is no arc at all
 
 Infinite scores: ``-inf`` forbids an arc, ``+inf`` wants it. A tree is better if it has fewer forbidden arcs, then if it
 has more wanted arcs, then by the sum of its finite scores. So a legal tree comes out even where every one is forbidden.
@@ -14,6 +15,9 @@ has more wanted arcs, then by the sum of its finite scores. So a legal tree come
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from concurrent.futures import ThreadPoolExecutor
+from functools import partial
 from typing import Literal
 
 import numpy as np
@@ -27,26 +31,32 @@ Method = Literal["argmax", "mst", "eisner"]
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 # Eisner's charts of this many cells stay in the processor's cache; larger batches are cut.
 CHART_CELLS = 1 << 16
+# Below so many sentences a second thread only waits for the first.
+SMALLEST_PART = 32
 
 
 def arc_scores(
     arcs: Float[np.ndarray, "b t c n m"], channel: int | Literal["mean"], iteration: int
-) -> Float[np.ndarray, "b n n"]:
-    """Log probability of every word as the head of every word, ``[b, dependent, head]``, in float64.
+) -> Float[np.ndarray, "b n m"]:
+    """Log probability of every head of every word, ``[b, dependent, head]``, in float64.
 
-    ``arcs`` are head marginals; columns after the n-th (root, global nodes) are left out. ``channel`` counts from 0, or
-    ``mean`` averages the *logarithms* over channels; ``iteration`` counts from 1, -1 is the last. Probabilities are
-    floored at the smallest normal float32, so nothing is -inf. Raises UsageError where the model lacks the channel or
-    the iteration.
+    ``arcs`` are head marginals: the n words as heads, then the root where the model has one (m = n + 1). ``channel``
+    counts from 0, or ``mean`` averages the *logarithms* over channels; ``iteration`` counts from 1, -1 is the last.
+    Probabilities are floored at the smallest normal float32, so nothing is -inf. Raises UsageError where the model
+    lacks the channel or the iteration.
     """
-    iterations, channels, n = arcs.shape[1:4]
+    iterations, channels = arcs.shape[1:3]
     if iteration != -1 and not 1 <= iteration <= iterations:
         raise UsageError(
             f"iteration {iteration}: the model has iterations 1 to {iterations}", hint="use -1 for the last one"
         )
-    chosen = arcs[:, -1 if iteration == -1 else iteration - 1, :, :, :n]
+    chosen = arcs[:, -1 if iteration == -1 else iteration - 1]
     if channel == "mean":
-        return np.asarray(_floored_log(chosen).mean(axis=1))
+        # One after the other: all channels of a long sentence in float64 would be the largest array of all.
+        total = _floored_log(chosen[:, 0])
+        for one in range(1, channels):
+            total += _floored_log(chosen[:, one])
+        return np.asarray(total / channels)
     if not 0 <= channel < channels:
         raise UsageError(
             f"channel {channel}: the model has channels 0 to {channels - 1}", hint="use `mean` for their mixture"
@@ -55,30 +65,35 @@ def arc_scores(
 
 
 def decode(
-    scores: Float[np.ndarray, "b n n"],
-    mask: Bool[np.ndarray, "b n"],
-    method: Method,
-    root: Float[np.ndarray, "b n"] | None = None,
+    scores: Float[np.ndarray, "b n m"], mask: Bool[np.ndarray, "b n"], method: Method, threads: int = 1
 ) -> Int64[np.ndarray, "b n"]:
     """Heads of every word: 0 = root, j + 1 = word j, -1 = padding.
 
-    ``scores[b, i, j]`` is the log probability that j is the head of i, ``root[b, i]`` that i has none; ``mask`` is
-    True for real words, which come first. ``argmax`` picks each word's best head and may draw circles; ``mst`` gives
-    the best tree, ``eisner`` the best projective tree, both among trees with exactly one child of the root. Without
-    ``root`` all words are equally good roots for the two, and ``argmax`` picks the root for a one-word sentence only.
-    Equal scores are always resolved the same way. Raises NotFiniteError where a score that matters is NaN.
+    ``scores[b, i, j]`` is the log probability that word j is the head of i, ``scores[b, i, n]``, where there is such a
+    column, that i has none; ``mask`` is True for real words, which come first. ``argmax`` picks each word's best head
+    and may draw circles; ``mst`` gives the best tree, ``eisner`` the best projective tree, both among trees with
+    exactly one child of the root. Without the root's column all words are equally good roots for the two, and
+    ``argmax`` picks the root for a one-word sentence only. Equal scores are always resolved the same way. Raises
+    NotFiniteError where a score that matters is NaN. ``threads``: large batches are decoded in so many parts at once.
     """
     batch, n = mask.shape
     assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"
     if batch == 0 or n == 0:
         return np.full((batch, n), -1, dtype=np.int64)
-    table = _table(scores, mask, root)
-    if method == "argmax":
-        heads = _argmax(table, mask, has_root=root is not None)
-    elif method == "mst":
-        heads = _spanning_tree(table, mask)
+    table = _table(scores, mask)
+    functions: dict[Method, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
+        "argmax": partial(_argmax, rooted=scores.shape[2] > n),
+        "mst": _spanning_tree,
+        "eisner": _projective,
+    }
+    heads_of = functions[method]
+    size = max(SMALLEST_PART, -(-batch // threads))
+    parts = [slice(start, start + size) for start in range(0, batch, size)]
+    if len(parts) == 1:
+        heads = heads_of(table, mask)
     else:
-        heads = _projective_tree(table, mask)
+        with ThreadPoolExecutor(len(parts)) as pool:
+            heads = np.concatenate(list(pool.map(lambda part: heads_of(table[part], mask[part]), parts)))
     return np.where(mask, heads, -1)
 
 
@@ -86,13 +101,13 @@ def _floored_log(probability: np.ndarray) -> np.ndarray:
     return np.asarray(np.log(np.maximum(probability.astype(np.float64), SMALLEST_PROBABILITY)))
 
 
-def _table(scores: np.ndarray, mask: np.ndarray, root: np.ndarray | None) -> np.ndarray:
+def _table(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Scores of all nodes as heads, ``[b, n, n+1]``: finite for real arcs, -inf for others; padding hangs at 0."""
     batch, n = mask.shape
     table = np.zeros((batch, n, n + 1))
-    table[:, :, 1:] = scores
-    if root is not None:
-        table[:, :, 0] = root
+    table[:, :, 1:] = scores[:, :, :n]
+    if scores.shape[2] > n:
+        table[:, :, 0] = scores[:, :, n]
     legal = np.ones((batch, n, n + 1), dtype=bool)
     legal[:, :, 1:] = mask[:, None, :] & ~np.eye(n, dtype=bool)
     legal &= mask[:, :, None]
@@ -115,9 +130,9 @@ def _table(scores: np.ndarray, mask: np.ndarray, root: np.ndarray | None) -> np.
     return table
 
 
-def _argmax(table: np.ndarray, mask: np.ndarray, *, has_root: bool) -> np.ndarray:
+def _argmax(table: np.ndarray, mask: np.ndarray, *, rooted: bool) -> np.ndarray:
     """Best head of each word; the leftmost of equals, the root first."""
-    if has_root:
+    if rooted:
         return np.asarray(table.argmax(axis=2))
     heads = table[:, :, 1:].argmax(axis=2) + 1
     return np.where(mask.sum(axis=1, keepdims=True) == 1, 0, heads)
@@ -134,86 +149,111 @@ def _spanning_tree(table: np.ndarray, mask: np.ndarray) -> np.ndarray:
     top = np.where(mask, table[:, :, 0] - best, -np.inf).argmax(axis=1)
     heads = np.where(mask, table[:, :, 1:].argmax(axis=2) + 1, 0)
     heads[rows, top] = 0
-    parents = np.concatenate([np.zeros((len(heads), 1), dtype=np.int64), heads], axis=1)
-    unfinished = np.flatnonzero(_ends(parents)[0].any(axis=1))
+    unfinished = np.flatnonzero(_has_circle(heads))
     if unfinished.size:
-        heads[unfinished] = _contract(table[unfinished])
+        heads[unfinished] = _Contraction(table[unfinished], mask[unfinished]).heads()
     return heads
 
 
-def _ends(parents: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
-    """Where each node's chain of parents is after at least as many steps as there are nodes, and its smallest node.
-
-    Node 0 is its own parent. A chain that does not end at 0 ends on a circle, and a circle is exactly a set of ends.
-    """
-    nodes = parents.shape[1]
-    smallest = np.minimum(np.arange(nodes), parents)
+def _has_circle(heads: np.ndarray) -> np.ndarray:
+    """Whether some word's chain of heads does not end at the root, ``[b]``."""
+    parents = np.concatenate([np.zeros((len(heads), 1), dtype=np.int64), heads], axis=1)
     steps = 1
-    while steps < nodes:
-        smallest = np.minimum(smallest, np.take_along_axis(smallest, parents, axis=1))
+    while steps < parents.shape[1]:
         parents = np.take_along_axis(parents, parents, axis=1)
         steps *= 2
-    return parents, smallest
+    return np.asarray(parents.any(axis=1))
 
 
-def _contract(table: np.ndarray) -> np.ndarray:
-    """Chu-Liu-Edmonds for all sentences in step: every cluster takes its best entering arc, circles become clusters.
+class _Contraction:
+    """Chu-Liu-Edmonds by growing a path (Gabow et al., 1986): O(n^2) a sentence, in vectors over a batch of sentences.
 
-    Nothing is renumbered: ``cluster[b, node]`` names the cluster of each node (its smallest node). After each round the
-    score of the chosen arc is subtracted from all arcs that enter the cluster, so an arc's weight is what it costs to
-    break the circle there. The root's arcs carry a penalty that makes a second child dearer than any tree.
+    A *cluster* is a set of words, named after one of them. Every sentence has a path of clusters, each the best head of
+    the one before it. In a step the last cluster of the path *chooses* its best head among the words outside: a cluster
+    that is not yet on the path is put at its end, one that is closes a circle, which becomes one cluster by *merging*
+    its last two clusters until it is one. So all words end in one cluster. Only this one takes an arc from the root:
+    that there is exactly one is no matter of penalties. A choice is subtracted from all arcs that enter its cluster, so
+    that an arc's weight is what it costs to break the circle there.
+
+        variable  shape        meaning
+        weight    [b, n, n+1]  of the best arc from a node into a cluster (row: its name)
+        entry     [b, n, n+1]  the word of the cluster that this arc enters
+        cluster   [b, n]       name of the cluster of each word
+        path      [b, n]       names of the clusters on the path
+        place     [b, n]       where on the path a cluster is, -1: nowhere
+        last      [b]          place of the last cluster of the path
+        first     [b]          place of the first cluster of the circle that is being merged; ``last`` without one
     """
-    batch, n = table.shape[:2]
-    nodes = n + 1
-    weight = np.full((batch, nodes, nodes), -np.inf)
-    weight[:, 1:] = table
-    largest = np.abs(np.where(np.isfinite(table), table, 0.0)).max(axis=(1, 2))
-    weight[:, 1:, 0] -= 2.0 * nodes * (largest[:, None] + 1.0)
-    rows = np.arange(batch)[:, None]
-    cluster = np.broadcast_to(np.arange(nodes), (batch, nodes)).copy()
-    rounds: list[tuple[np.ndarray, np.ndarray, np.ndarray]] = []
-    while True:
-        weight[cluster[:, :, None] == cluster[:, None, :]] = -np.inf
-        node_head = weight.argmax(axis=2)
-        node_best = np.take_along_axis(weight, node_head[:, :, None], axis=2)[:, :, 0]
-        node_best[:, 0] = 0.0
-        best = np.full((batch, nodes), -np.inf)
-        np.maximum.at(best, (rows, cluster), node_best)
-        own_best = np.take_along_axis(best, cluster, axis=1)
-        # entry[c]: the first node of cluster c that the best arc may enter; `nodes` where c names no cluster any more
-        entry = np.full((batch, nodes), nodes)
-        np.minimum.at(entry, (rows, cluster), np.where(node_best == own_best, np.arange(nodes), nodes))
-        entry[:, 0] = nodes
-        head = np.take_along_axis(node_head, np.minimum(entry, n), axis=1)
-        rounds.append((cluster, entry, head))
-        parents = np.where(entry < nodes, np.take_along_axis(cluster, head, axis=1), 0)
-        ends, smallest = _ends(parents)
-        if not ends.any():
-            return _expand(rounds)
-        on_circle = np.zeros((batch, nodes), dtype=bool)
-        on_circle[rows, ends] = True
-        on_circle[:, 0] = False
-        weight -= own_best[:, :, None]
-        cluster = np.take_along_axis(np.where(on_circle, smallest, np.arange(nodes)), cluster, axis=1)
 
+    def __init__(self, table: np.ndarray, mask: np.ndarray) -> None:
+        batch, n = mask.shape
+        self.weight = table.copy()
+        self.entry = np.broadcast_to(np.arange(n, dtype=np.int32)[:, None], table.shape).copy()
+        self.cluster = np.broadcast_to(np.arange(n, dtype=np.int32), (batch, n)).copy()
+        self.path = np.zeros((batch, n), dtype=np.int64)
+        self.place = np.full((batch, n), -1)
+        self.place[:, 0] = 0
+        self.last, self.first = np.zeros((2, batch), dtype=np.int64)
+        self.left = mask.sum(axis=1) - 1  # merges until all words are one cluster
+        self.choices: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
 
-def _expand(rounds: list[tuple[np.ndarray, np.ndarray, np.ndarray]]) -> np.ndarray:
-    """Undo the contractions, last first: a cluster already entered keeps that arc, any other takes the one it chose."""
-    batch, nodes = rounds[0][0].shape
-    heads = np.full((batch, nodes), -1)
-    for cluster, entry, head in reversed(rounds):
-        entered = np.zeros((batch, nodes), dtype=bool)
-        sentence, node = np.nonzero(heads >= 0)
-        entered[sentence, cluster[sentence, node]] = True
-        sentence, name = np.nonzero((entry < nodes) & ~entered)
-        heads[sentence, entry[sentence, name]] = head[sentence, name]
-    return heads[:, 1:]
+    def heads(self) -> np.ndarray:
+        """Heads ``[b, n]`` of the best trees."""
+        while (open_ := self.left > 0).any():
+            in_circle = self.last > self.first
+            self._choose(np.flatnonzero(open_ & ~in_circle))
+            self._merge(np.flatnonzero(open_ & in_circle))
+        return self._expand()
+
+    def _choose(self, rows: np.ndarray) -> None:
+        """Append the best head of the last cluster to the path, or find the circle that it closes."""
+        name = self.path[rows, self.last[rows]]
+        weight = self.weight[rows, name]
+        head = weight[:, 1:].argmax(axis=1) + 1
+        arc = np.arange(len(rows)), head
+        self.weight[rows, name] = weight - weight[arc][:, None]
+        members = self.cluster[rows] == name[:, None]
+        self.choices.append((rows, members, self.entry[rows, name, head], head))
+        other = self.cluster[rows, head - 1]
+        place = self.place[rows, other]
+        new = place < 0
+        self.last[rows] += new
+        self.first[rows] = np.where(new, self.last[rows], place)
+        rows, other = rows[new], other[new]
+        self.path[rows, self.last[rows]] = other
+        self.place[rows, other] = self.last[rows]
+
+    def _merge(self, rows: np.ndarray) -> None:
+        """Merge the last two clusters of the path into one with the name of the former."""
+        into, name = self.path[rows, self.last[rows] - 1], self.path[rows, self.last[rows]]
+        kept, added = self.weight[rows, into], self.weight[rows, name]
+        cluster = self.cluster[rows]
+        cluster = np.where(cluster == name[:, None], into[:, None], cluster)
+        better = added > kept
+        weight = np.where(better, added, kept)
+        weight[:, 1:][cluster == into[:, None]] = -np.inf
+        self.weight[rows, into] = weight
+        self.entry[rows, into] = np.where(better, self.entry[rows, name], self.entry[rows, into])
+        self.cluster[rows] = cluster
+        self.last[rows] -= 1
+        self.left[rows] -= 1
+
+    def _expand(self) -> np.ndarray:
+        """Undo the merges, last choice first: a cluster already entered keeps that arc, any other takes its choice."""
+        batch, n = self.cluster.shape
+        heads = np.full((batch, n), -1)
+        sentences = np.arange(batch)
+        heads[sentences, self.entry[sentences, self.path[:, 0], 0]] = 0
+        for rows, members, word, head in reversed(self.choices):
+            free = ~(members & (heads[rows] >= 0)).any(axis=1)
+            heads[rows[free], word[free]] = head[free]
+        return heads
 
 
 # --- Eisner -----------------------------------------------------------------------------------------------------------
 
 
-def _projective_tree(table: np.ndarray, mask: np.ndarray) -> np.ndarray:
+def _projective(table: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Best projective tree with one child of the root."""
     batch, n = mask.shape
     portion = max(8, CHART_CELLS // (n * n))

@@ -9,7 +9,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
 from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.inference import Inference, Update
@@ -70,24 +70,24 @@ class ProbabilisticEncoder(Encoder):
         self,
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
-        arcs: bool = False,
+        arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
     ) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also every ``Q_H^(t)``.
+        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also ``Q_H^(t)``.
 
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """
-        field = self._mean_field(unary, mask, dense=arcs)
-        states, root, history = field.run(at=at, history=arcs)
+        history = wanted(arcs, self.inference.iterations)
+        states, root, kept = self._mean_field(unary, mask, dense=bool(history)).run(at=at, history=history)
         if self.section.output == "probabilities":
             states = states.softmax(-1) * mask[:, :, None]
             root = None if root is None else root.softmax(-1)
-        marginals = torch.stack([state.heads for state in history[1:]], dim=1) if arcs else None
+        marginals = torch.stack([state.heads for state in kept], dim=1) if kept else None
         return Encoded(states, root, marginals)
 
     def infer(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"]) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
-        return self._mean_field(unary, mask, dense=True).run(history=True).history
+        return self._mean_field(unary, mask, dense=True).run(history=range(self.inference.iterations + 1)).history
 
     def energy(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], state: State) -> Float[Tensor, " b"]:
         """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.

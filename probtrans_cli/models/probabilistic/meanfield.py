@@ -26,6 +26,7 @@ Q_G      features     [w, h|1, m]        second heads of dep-split and single-sp
 
 from __future__ import annotations
 
+from collections.abc import Collection
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
@@ -63,8 +64,8 @@ class State(NamedTuple):
 
 
 class Result(NamedTuple):
-    """``states [b, n, d]``: ``M_Z^(T)``, zero on padding; ``root [b, d_root]``: ``M_root^(T)``; ``history``: the start
-    and every iteration, where asked for."""
+    """``states [b, n, d]``: ``M_Z^(T)``, zero on padding; ``root [b, d_root]``: ``M_root^(T)``; ``history``: after the
+    iterations asked for, in order."""
 
     states: Tensor
     root: Tensor | None
@@ -134,18 +135,18 @@ class MeanField:
             return FusedHeads(messages, *options, keep=method == "banded")
         return RecomputedHeads(messages, *options) if method == "linear" else StoredHeads(messages, *options)
 
-    def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: bool = False) -> Result:
+    def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: Collection[int] = ()) -> Result:
         """All iterations. ``at``: the only positions whose states are wanted, for which alone the last iteration's
-        labels are computed; ``history``: also keep every iteration's distributions (not with ``linear``), of all
-        positions whatever ``at``."""
+        labels are computed; ``history``: the iterations whose distributions are kept (not with ``linear``), of all
+        positions whatever ``at``; 0 is the start."""
         if history or torch.compiler.is_compiling():
             at = None  # a graph's shapes must not depend on values
         wanted = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
         words = self.unary.shape[0]
-        kept = [self._state()] if history else []
+        kept = [self._state()] if 0 in history else []
         for iteration in range(1, self.inference.iterations + 1):
             self._iterate(wanted if iteration == self.inference.iterations else None)
-            if history:
+            if iteration in history:
                 kept.append(self._state())
         scores = self.labels.message
         assert scores is not None, "labels have a message from the start"
