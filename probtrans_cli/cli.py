@@ -272,6 +272,9 @@ def parse(
     top: Annotated[
         int | None, typer.Option("--top", min=1, metavar="N", help="With --labels: how many of a word; default: 3.")
     ] = None,
+    longest: Annotated[
+        int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words; default: 5000.")
+    ] = 5000,
     output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of stdout.")] = None,
     threads: Threads = None,
 ) -> None:
@@ -283,7 +286,8 @@ def parse(
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     run(
         checkpoint, files or ["-"], form=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, labels=(top or 3) if labels else None, output=output, threads=threads,
+        decoder=decode, probability=probability, labels=(top or 3) if labels else None, longest=longest, output=output,
+        threads=threads,
     )  # fmt: skip
 
 

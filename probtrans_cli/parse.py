@@ -8,6 +8,8 @@ from contextlib import contextmanager
 from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
 from typing import TextIO
 
 import numpy as np
@@ -17,7 +19,7 @@ from probtrans_cli.data.readers import display_name, format_of, open_lines, read
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
-from probtrans_cli.errors import UsageError
+from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.labels import as_misc, as_notes, as_records, most_probable, require_labels
 from probtrans_cli.model import Model, Reading
 from probtrans_cli.trees import decode
@@ -25,6 +27,7 @@ from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
 
 
 @dataclass(frozen=True)
@@ -52,12 +55,13 @@ def parse(
     decoder: decode.Method | None,
     probability: bool,
     labels: int | None,
+    longest: int,
     output: Path | None,
     threads: int | None,
 ) -> None:
     """Parse files (`-` is stdin) and write the trees in a format to stdout or to ``output``.
 
-    ``labels``: also this many of every word's most probable latent labels.
+    ``labels``: also this many of every word's most probable latent labels. ``longest``: words a sentence may have.
 
     Raises:
         UsageError: options that do not go together.
@@ -75,7 +79,8 @@ def parse(
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last) if one.iteration == -1 else one for one in readings]
     sentences = (sentence for file in files for sentence in read(file, input_form))
-    portions = (parsed(model, chunk, readings, labels) for chunk in chunks(sentences))
+    patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
+    portions = (parsed(model, chunk, readings, labels) for chunk in chunks(not_too_long(sentences, longest), patience))
     if form == "svg":
         with writing(output):
             write_svg((tree for portion in portions for tree in portion), output, probability=probability)
@@ -147,17 +152,71 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
             yield Sentence(tokenize(line), where=f"{name}:{number}")
 
 
+def not_too_long(sentences: Iterable[Sentence], longest: int) -> Iterator[Sentence]:
+    """The same sentences.
+
+    Raises:
+        DataError: one is so long that it would exhaust memory or patience.
+    """
+    for sentence in sentences:
+        if len(sentence.words) > longest:
+            raise DataError(
+                f"{sentence.where}: a sentence of {len(sentence.words):,} words, more than {longest:,}",
+                hint=f"split it, or allow it with --longest {len(sentence.words)}; memory grows with the square, and "
+                "time, with --decode eisner, with the cube of its length",
+            )
+        yield sentence
+
+
 def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
     yield first
     yield from rest
 
 
-def chunks(sentences: Iterator[Sentence]) -> Iterator[list[Sentence]]:
-    """Portions of growing size."""
+def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:
+    """Portions of growing size, read ahead in a thread while the portion before is in use.
+
+    ``patience``: a portion also ends where no sentence comes for so many seconds; None waits. An error of the reader is
+    raised behind the sentences before it.
+    """
+    ahead: Queue[Sentence | Exception | None] = Queue(LARGEST_CHUNK)
+    stopped = Event()
+
+    def read_ahead() -> None:
+        try:
+            for sentence in sentences:
+                ahead.put(sentence)
+                if stopped.is_set():
+                    return
+            ahead.put(None)
+        except Exception as error:  # whatever it is, the main thread raises it
+            ahead.put(error)
+
+    Thread(target=read_ahead, daemon=True).start()
     size = FIRST_CHUNK
-    while chunk := list(islice(sentences, size)):
-        yield chunk
-        size = min(2 * size, LARGEST_CHUNK)
+    try:
+        while True:
+            chunk: list[Sentence] = []
+            end: Sentence | Exception | None = None
+            while len(chunk) < size:
+                try:
+                    end = ahead.get(timeout=patience if chunk else None)
+                except Empty:
+                    break
+                if not isinstance(end, Sentence):
+                    break
+                chunk.append(end)
+            if chunk:
+                yield chunk
+            if isinstance(end, Exception):
+                raise end
+            if end is None:
+                return
+            size = min(2 * size, LARGEST_CHUNK)
+    finally:
+        stopped.set()
+        while not ahead.empty():  # the reader may wait for room
+            ahead.get()
 
 
 def parsed(

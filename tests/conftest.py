@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import os
+import sys
 from collections.abc import Iterator
+from contextlib import ExitStack
+from io import TextIOWrapper
 from pathlib import Path
+from tempfile import TemporaryFile
 
 import pytest
 import torch
 from jaxtyping import install_import_hook
-from support import Invoke, Ran
+from support import Invoke, Ran, Stdin
 
 with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
     import probtrans_cli.models
@@ -40,6 +44,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
         for overrides in (["save.every_steps=4"], tagging):
             runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
     return folder
+
+
+@pytest.fixture
+def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stdin]:
+    """Give the program something on standard input, which is a file, as `<` makes it."""
+    with ExitStack() as files:
+
+        def give(content: bytes) -> None:
+            file = files.enter_context(TextIOWrapper(files.enter_context(TemporaryFile())))
+            file.buffer.write(content)
+            file.seek(0)
+            monkeypatch.setattr(sys, "stdin", file)
+
+        yield give
 
 
 @pytest.fixture

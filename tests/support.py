@@ -126,6 +126,7 @@ class Ran(NamedTuple):
 
 
 Invoke = Callable[..., Ran]
+Stdin = Callable[[bytes], None]
 
 
 @dataclass(frozen=True)

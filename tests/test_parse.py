@@ -2,20 +2,27 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
-from collections.abc import Callable
+import subprocess
+from collections.abc import Callable, Iterator
 from itertools import islice
 from pathlib import Path
+from threading import Event
 from xml.etree import ElementTree
 
+import numpy as np
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import COMMAND, Invoke, Stdin, environment
 
 from probtrans_cli import __main__
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.errors import DataError
+from probtrans_cli.model import Model
+from probtrans_cli.parse import chunks
 
 Parse = Callable[..., str]
 HOSTILE = [
@@ -36,17 +43,23 @@ HOSTILE = [
 
 
 @pytest.fixture
-def parse(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> Parse:
+def parse(
+    trained: Path,
+    tmp_path: Path,
+    stdin: Stdin,
+    monkeypatch: pytest.MonkeyPatch,
+    capsys: pytest.CaptureFixture[str],
+) -> Parse:
     """Parse a text with the tiny model, from a file or stdin; returns stdout."""
     monkeypatch.chdir(tmp_path)
 
-    def run(text: str | bytes, *options: str, name: str = "input.txt", code: int = 0, stdin: bool = False) -> str:
+    def run(text: str | bytes, *options: str, name: str = "input.txt", code: int = 0, piped: bool = False) -> str:
         raw = text.encode() if isinstance(text, str) else text
         (tmp_path / name).write_bytes(raw)
-        if stdin:
-            monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(raw), encoding="utf-8"))
+        if piped:
+            stdin(raw)
         capsys.readouterr()
-        ended = __main__.run(["parse", str(trained / "runs/tiny"), *([] if stdin else [name]), *options])
+        ended = __main__.run(["parse", str(trained / "runs/tiny"), *([] if piped else [name]), *options])
         out, err = capsys.readouterr()
         assert ended == code, err
         run.stderr = err  # type: ignore[attr-defined]
@@ -101,7 +114,7 @@ def test_conllu_comes_out_as_it_went_in(parse: Parse, trained: Path) -> None:
     out = parse(text, name="toy.conllu")
     assert_only_trees_changed(text, out)
     assert_trees(out)
-    assert parse(text, stdin=True) == out  # CoNLL-U is recognised by its look, too
+    assert parse(text, piped=True) == out  # CoNLL-U is recognised by its look, too
 
 
 def test_a_treebank_with_multiword_tokens_and_empty_nodes(parse: Parse, corpora: Path) -> None:
@@ -200,6 +213,88 @@ def test_faulty_input_names_the_line(parse: Parse) -> None:
     assert "input.txt:2" in parse.stderr  # type: ignore[attr-defined]
     parse("1\tgoat\t_\n", name="bad.conllu", code=3)
     assert "bad.conllu:1" in parse.stderr  # type: ignore[attr-defined]
+
+
+def test_what_is_before_a_fault_comes_out(parse: Parse) -> None:
+    out = parse(b"the goat sleeps\ngoats sleep\nthe \xff goat\n", "-f", "jsonl", code=3)
+    assert [json.loads(line)["words"] for line in out.splitlines()] == [["the", "goat", "sleeps"], ["goats", "sleep"]]
+
+
+def test_long_sentences(parse: Parse) -> None:
+    text = "goats sleep\n" + "goats " * 300 + "\n"
+    assert_trees(parse(text))
+    assert len(words_of(parse(text, "--longest", "299", code=3))) == 1
+    assert "input.txt:2: a sentence of 300 words" in parse.stderr  # type: ignore[attr-defined]
+    assert "--longest 300" in parse.stderr  # type: ignore[attr-defined]
+
+
+def test_an_answer_comes_before_the_end_of_the_input(trained: Path) -> None:
+    """The answer to each line comes before the next line is written; a reader that goes away ends it quietly."""
+    command = [*COMMAND, "parse", "runs/tiny", "-f", "jsonl"]
+    with subprocess.Popen(
+        command, cwd=trained, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
+    ) as process:
+        assert process.stdin is not None
+        assert process.stdout is not None
+        assert process.stderr is not None
+        for words in (["goats", "sleep"], ["the", "old", "farmers"]):
+            process.stdin.write(" ".join(words).encode() + b"\n")
+            process.stdin.flush()
+            assert json.loads(process.stdout.readline())["words"] == words
+        process.stdout.close()
+        process.stdin.write(b"goats sleep\n")
+        process.stdin.flush()  # and stays open
+        assert process.wait(60) == 141
+        assert process.stderr.read() == b""
+
+
+def test_portions() -> None:
+    """Sizes grow; a reader's error comes behind what it has read; a reader that is slow ends a portion early."""
+    sentences = [Sentence(["a"], where=str(number)) for number in range(30)]
+    found = list(chunks(iter(sentences)))
+    assert [len(portion) for portion in found] == [8, 16, 6]
+    assert [sentence for portion in found for sentence in portion] == sentences
+    assert list(chunks(iter([]))) == []
+
+    def faulty() -> Iterator[Sentence]:
+        yield from sentences[:10]
+        raise DataError("no more")
+
+    portions = chunks(faulty())
+    assert [len(next(portions)), len(next(portions))] == [8, 2]
+    with pytest.raises(DataError, match="no more"):
+        next(portions)
+
+    goes_on = Event()
+
+    def slow() -> Iterator[Sentence]:
+        yield from sentences[:3]
+        assert goes_on.wait(60)
+        yield sentences[3]
+
+    portions = chunks(slow(), patience=0.01)
+    assert [sentence for portion in islice(portions, 1) for sentence in portion] == sentences[:3]
+    goes_on.set()
+    assert list(portions) == [[sentences[3]]]
+
+
+def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Invoke) -> None:
+    """Its arcs have a column for the root, from which the probability of the root's arc comes."""
+    run = tmp_path / "rooted"
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(trained)
+        assert invoke("train", "tiny.yaml", "model.root={}", "train.epochs=2", "--run", str(run)).code == 0
+    (tmp_path / "words.txt").write_text("the old farmers feed the goats\n", encoding="utf-8")
+    ran = invoke("parse", str(run), str(tmp_path / "words.txt"), "-f", "jsonl", "--iteration", "-1", "--channel", "1")
+    tree = json.loads(ran.out)
+    model = Model.load(str(run))
+    assert model.rooted
+    corpus = Split.encode([Sentence(tree["words"])], model.vocabulary, model.labels)
+    ((batch, _),) = model.read_arcs(corpus, [model.read("1", -1, None)])
+    assert batch.arcs.shape == (1, 1, 2, 6, 7)
+    np.testing.assert_allclose(batch.arcs.sum(-1), 1.0, atol=1e-6)
+    columns = [head - 1 if head else 6 for head in tree["heads"]]
+    np.testing.assert_allclose(tree["probabilities"], batch.arcs[0, 0, 1, np.arange(6), columns], atol=1e-6)
 
 
 def test_raw_text_is_tokenised_and_tokens_are_not(parse: Parse) -> None:

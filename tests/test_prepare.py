@@ -15,6 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
+from support import Stdin
 
 from probtrans_cli import prepare as module
 from probtrans_cli.data.readers import find
@@ -156,13 +157,14 @@ def test_check_reads_everything_and_writes_nothing(corpus: Path) -> None:
         prepare(recipe(), check=True)
 
 
-def test_standard_input(corpus: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.usefixtures("corpus")
+def test_standard_input(stdin: Stdin) -> None:
     for fresh in (True, False):
-        monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(b"the dog\n\nbarks\n")))
+        stdin(b"the dog\n\nbarks\n")
         made = prepare(recipe(train="-", dev=None))
         assert made.fresh is fresh
         assert made.manifest["splits"]["train"]["words"] == 3
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(TRAIN.encode())))
+    stdin(TRAIN.encode())
     assert prepare(recipe(train="-", dev=None, format="conllu")).labels["upos"][0] == "DET"
 
 

@@ -4,27 +4,23 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import io
 import os
 import sys
 from pathlib import Path
 
 import pytest
+from support import Stdin
 
 from probtrans_cli.data.readers import find, find_sources, format_of, open_lines, read_corpus, read_text
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe_data import Data
 
 
-def stdin(monkeypatch: pytest.MonkeyPatch, content: bytes) -> None:
-    monkeypatch.setattr(sys, "stdin", io.TextIOWrapper(io.BytesIO(content)))
-
-
-def test_plain_compressed_and_standard_input_agree(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_plain_compressed_and_standard_input_agree(tmp_path: Path, stdin: Stdin) -> None:
     content = "\ufeffdas Haus\r\n\nzwei\u2028drei\x0cvier".encode()
     (tmp_path / "a.txt").write_bytes(content)
     (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
-    stdin(monkeypatch, content)
+    stdin(content)
     expected = ["das Haus\r", "", "zwei\u2028drei\x0cvier"]
     for path in (tmp_path / "a.txt", str(tmp_path / "a.txt.gz"), "-"):
         assert list(open_lines(path)) == expected
@@ -40,12 +36,12 @@ def test_text_is_split_at_white_space_but_not_at_no_break_space() -> None:
     assert [s.words for s in read_text(["a", "", "b"], "t", keep_empty=True)] == [["a"], [], ["b"]]
 
 
-def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, stdin: Stdin) -> None:
     path = tmp_path / "latin1.txt"
     path.write_bytes(b"fine\n\nf\xfcr\n")
     with pytest.raises(DataError, match=r"latin1.txt:3: not UTF-8 \(byte 0xfc at 2\)"):
         list(open_lines(path))
-    stdin(monkeypatch, gzip.compress(b"a"))
+    stdin(gzip.compress(b"a"))
     with pytest.raises(DataError, match=r"^<stdin>:1: not UTF-8") as caught:
         list(open_lines("-"))
     assert ".gz" in (caught.value.hint or "")
@@ -130,7 +126,7 @@ def test_what_is_not_there(name: str, hint: str, tmp_path: Path, monkeypatch: py
     assert hint in (caught.value.hint or "")
 
 
-def test_sources_are_fingerprinted_once(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin) -> None:
     path = tmp_path / "a.txt"
     path.write_bytes(b"a b\n")
     data = Data(train=[str(path), str(path)], dev=str(path))
@@ -139,10 +135,10 @@ def test_sources_are_fingerprinted_once(tmp_path: Path, monkeypatch: pytest.Monk
     assert first[0].sha256 == hashlib.sha256(b"a b\n").hexdigest()
     known = {(str(path), first[0].size, first[0].mtime_ns): "believed"}
     assert {source.sha256 for source in find_sources(data, known)} == {"believed"}
-    stdin(monkeypatch, b"a b\n")
+    stdin(b"a b\n")
     (piped,) = find_sources(Data(train="-"), {})
     assert piped.sha256 == first[0].sha256
-    stdin(monkeypatch, b"a b\n")
+    stdin(b"a b\n")
     with pytest.raises(DataError, match="twice"):
         find_sources(Data(train="-", dev="-"), {})
 

@@ -9,7 +9,6 @@ import re
 import sys
 import zlib
 from collections.abc import Iterable, Iterator, Mapping
-from contextlib import AbstractContextManager, nullcontext
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -76,9 +75,10 @@ def open_lines(path: str | Path) -> Iterator[str]:
         raise DataError(f"{name}: cannot be read: {error.strerror or error}", hint="check the path") from None
 
 
-def _open_bytes(path: str) -> AbstractContextManager[IO[bytes] | gzip.GzipFile]:
+def _open_bytes(path: str) -> IO[bytes] | gzip.GzipFile:
     if path == "-":
-        return nullcontext(sys.stdin.buffer)  # not ours to close
+        # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
+        return open(sys.stdin.fileno(), "rb", closefd=False)
     return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
 
 
