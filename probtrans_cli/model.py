@@ -238,21 +238,22 @@ class Model:
         of_pair = len(arcs) * self.recipe.model.channels
         for indices in chain.from_iterable(_cut(split, batch, of_pair) for batch in how.over(split)):
             ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
+            inputs = ids, ids != self.vocabulary.PAD, features(split, indices, how.device)
             with how.autocast():
-                of_words = features(split, indices, how.device)
-                encoded = self.network.encode(ids, ids != self.vocabulary.PAD, of_words, arcs=arcs)
+                encoded = self.network.encode(*inputs, arcs=arcs) if labels else None
+                looked = self.network.look(*inputs, arcs) if encoded is None else encoded.arcs
             batch = WordBatch(indices, split.padded("frequency", indices, -1) >= 0)
             first = split.padded("first", indices, 0) if split.has("first") else None  # piece that stands for the word
             if arcs:
-                assert encoded.arcs is not None, "an encoder returns arcs when asked"
+                assert looked is not None, "an encoder returns arcs when asked"
                 tokens = ids.shape[1]
-                found = encoded.arcs[..., : tokens + self.rooted].float().cpu().numpy()
+                found = looked[..., : tokens + self.rooted].float().cpu().numpy()
                 if first is not None:
                     found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
                     heads = np.pad(first, ((0, 0), (0, self.rooted)), constant_values=tokens)
                     found = np.take_along_axis(found, heads[:, None, None, None, :], axis=-1)
                 batch.arcs = found
-            if labels:
+            if encoded is not None:
                 states = encoded.states.float()
                 section = self.recipe.model
                 assert isinstance(section, ProbabilisticTransformer), "only its words have labels"
@@ -285,10 +286,6 @@ class Model:
         has_node = isinstance(section, ProbabilisticTransformer) and section.root is not None
         return has_node or self.network.start is not None
 
-    def heads(self, scores: np.ndarray, mask: np.ndarray, decoder: decode.Method) -> np.ndarray:
-        """Decoded heads [b, n] of ``decode.arc_scores``: 0 = root, 1..n, -1 = padding."""
-        return decode.decode(scores, mask, decoder, threads=torch.get_num_threads())
-
     def trees(self, split: Split, reading: Reading) -> list[np.ndarray]:
         """Decoded heads of every sentence: 0 = root, 1..n."""
         return self.trees_of(split, [reading])[0]
@@ -298,7 +295,7 @@ class Model:
         result = [[np.zeros(0, dtype=np.int64)] * len(split) for _ in readings]
         for batch, scores in self.read_arcs(split, readings):
             for heads, reading, of_arcs in zip(result, readings, scores, strict=True):
-                decoded = self.heads(of_arcs, batch.mask, reading.decoder)
+                decoded = decode.decode(of_arcs, batch.mask, reading.decoder)
                 for index, row, real in zip(batch.indices, decoded, batch.mask, strict=True):
                     heads[index] = row[real]
         return result

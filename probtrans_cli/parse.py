@@ -234,7 +234,7 @@ def parsed(
         indices, mask = batch.indices, batch.mask
         best = None if labels is None else most_probable(batch.labels, labels)
         for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
-            decoded = model.heads(scores, mask, reading.decoder)
+            decoded = decode.decode(scores, mask, reading.decoder)
             # Column -1 is the root's, of whose arcs a model without a root knows nothing.
             chosen = np.pad(np.exp(scores), ((0, 0), (0, 0), (0, 0 if model.rooted else 1)), constant_values=np.nan)
             for row, index in enumerate(indices):

@@ -8,15 +8,17 @@ import sys
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
-from bench import baseline, encoder
+from bench import baseline, encoder, parse
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
 from support import ROOT, environment
 
 from probtrans_cli.models import build
+from probtrans_cli.trees.decode import decode
 
 SETTINGS = {setting.name: setting for setting in settings()}
 TINY = {setting.name: setting for setting in settings(tiny=True)}
@@ -176,3 +178,22 @@ def test_an_unknown_name_is_refused(capsys: pytest.CaptureFixture[str]) -> None:
         encoder.main(["--only", "mlm-ptb,raged"])
     assert refused.value.code == 2
     assert "there is no raged" in capsys.readouterr().err
+
+
+def test_the_decoder_of_one_sentence_finds_trees_as_good() -> None:
+    random = np.random.default_rng(1)
+    for n in (1, 2, 5, 12):
+        scores = random.normal(size=(n, n))
+        ours = decode(scores[None], np.ones((1, n), dtype=bool), "eisner")[0]
+        of_trees = [
+            sum(scores[i, head - 1] for i, head in enumerate(heads) if head) for heads in (ours, parse.eisner(scores))
+        ]
+        assert of_trees[0] == pytest.approx(of_trees[1])
+
+
+def test_parsing_is_measured(trained: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    run = str(trained / "runs/tiny")
+    assert parse.main([run, "--sentences", "20", "--alone", "2", "--rounds", "1", "--threads", "1"]) == 0
+    assert "times as fast" in capfd.readouterr().out
+    assert parse.main([run, "--stream", "30", "--threads", "1"]) == 0
+    assert "30 sentences parsed" in capfd.readouterr().out

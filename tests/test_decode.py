@@ -249,13 +249,6 @@ def test_equal_scores_give_the_same_legal_tree_each_time(method: Method, value: 
 
 
 @pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
-def test_parts_side_by_side_change_nothing(method: Method) -> None:
-    random = np.random.default_rng(5)
-    scores, mask = random.normal(size=(150, 8, 9)), np.arange(8) < random.integers(0, 9, size=(150, 1))
-    np.testing.assert_array_equal(decode(scores, mask, method), decode(scores, mask, method, threads=3))
-
-
-@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
 def test_nan_is_refused(method: Method) -> None:
     scores = np.zeros((2, 3, 3))
     scores[1, 0, 2] = np.nan

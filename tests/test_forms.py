@@ -170,6 +170,22 @@ def test_states_of_wanted_positions(decomposition: dict[str, Any], options: dict
         assert_near(gradients(model, unary, some), gradients(model, unary, whole), 1e-12)
 
 
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("options", OPTIONS, ids=name)
+@pytest.mark.parametrize("wanted", [[1], [2], [1, 2]])
+def test_where_words_look(wanted: list[int], options: dict[str, Any]) -> None:
+    """The arcs of some iterations alone are those that come with the states."""
+    model = encoder(**options)
+    unary, mask = sentences(LENGTHS)
+    arcs = model(unary, mask, arcs=True).arcs
+    assert arcs is not None
+    rows = [iteration - 1 for iteration in wanted if iteration <= arcs.shape[1]]
+    assert_near([model.look(unary, mask, wanted[: len(rows)])], [arcs[:, rows]], 1e-12)
+    (some,) = (model(unary, mask, arcs=[1]).arcs,)
+    assert some is not None
+    assert_near([some], [arcs[:, :1]], 1e-12)
+
+
 @pytest.mark.parametrize("packed", [True, False])
 @pytest.mark.parametrize("messages", ["plain", *FAST])
 @pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])

@@ -72,3 +72,11 @@ class Encoder(nn.Module, ABC):
 
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """
+
+    def look(
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], iterations: Collection[int]
+    ) -> Float[Tensor, "b t c n m"]:
+        """Only where each word looks, after some iterations (at least one), counted from 1: ``arcs`` of forward."""
+        found: Encoded = self(unary, mask, arcs=iterations)
+        assert found.arcs is not None, "asked for"
+        return found.arcs

@@ -16,7 +16,7 @@ M_i      states      [m, d]   all that the sentence says about the label of word
 
 from __future__ import annotations
 
-from collections.abc import Callable
+from collections.abc import Callable, Collection
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -266,19 +266,37 @@ class Network(nn.Module):
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
         return encoded
 
+    def look(
+        self,
+        ids: Int[Tensor, "b n"],
+        mask: Bool[Tensor, "b n"],
+        features: Features | None,
+        iterations: Collection[int],
+    ) -> Float[Tensor, "b t c n m"]:
+        """Only the arcs of :meth:`encode`, after some iterations, counted from 1."""
+        unary = self.potentials(ids, features)
+        if self.start is None:
+            return self.encoder.look(unary, mask, iterations)
+        return self._from_words(self.encoder.look(*self._with_start(unary, mask), iterations))
+
     def _behind_start(self, unary: Tensor, mask: Tensor, arcs: Iterations, at: Tensor | None) -> Encoded:
-        """The same behind `<cls>`; attention to it is an arc to the root."""
-        assert self.start is not None, "asked where there is one"
-        b, n = mask.shape
-        here = mask.new_ones(b, 1)
-        unary = torch.cat([self.start.expand(b, 1, -1).to(unary.dtype), unary], dim=1)
-        at = None if at is None else torch.cat([here, at], dim=1)
-        found: Encoded = self.encoder(unary, torch.cat([here, mask], dim=1), arcs=arcs, at=at)
-        marginals = found.arcs
-        if marginals is not None:
-            to_words, to_others = marginals[..., 1:, 1 : n + 1], marginals[..., 1:, n + 1 :]
-            marginals = torch.cat([to_words, marginals[..., 1:, :1], to_others], dim=-1)
+        """The same behind `<cls>`."""
+        at = None if at is None else torch.cat([torch.ones_like(at[:, :1]), at], dim=1)
+        found: Encoded = self.encoder(*self._with_start(unary, mask), arcs=arcs, at=at)
+        marginals = None if found.arcs is None else self._from_words(found.arcs)
         return Encoded(found.states[:, 1:], self._of_first(found), marginals)
+
+    def _with_start(self, unary: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+        """Unary scores and mask with `<cls>` in front."""
+        assert self.start is not None, "asked where there is one"
+        first = self.start.expand(len(mask), 1, -1).to(unary.dtype)
+        return torch.cat([first, unary], dim=1), torch.cat([mask.new_ones(len(mask), 1), mask], dim=1)
+
+    @staticmethod
+    def _from_words(arcs: Tensor) -> Tensor:
+        """Arcs of the words alone; attention to `<cls>` is an arc to the root."""
+        n = arcs.shape[-2]
+        return torch.cat([arcs[..., 1:, 1:n], arcs[..., 1:, :1], arcs[..., 1:, n:]], dim=-1)
 
     def _of_first(self, found: Encoded) -> Tensor:
         """What represents a sentence by its first word."""

@@ -1,4 +1,4 @@
-"""From head scores to trees: best head per word, Chu-Liu-Edmonds, Eisner; all batched, all in numpy.
+"""From head scores to trees: best head per word, Chu-Liu-Edmonds, Eisner; all batched.
 
 Sources: Chu & Liu (1965) and Edmonds (1967) for the best spanning tree, Eisner (1996) for the best projective tree.
 
@@ -16,12 +16,13 @@ has more wanted arcs, then by the sum of its finite scores. So a legal tree come
 from __future__ import annotations
 
 from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
 from functools import partial
 from typing import Literal
 
 import numpy as np
+import torch
 from jaxtyping import Bool, Float, Int64
+from torch import Tensor
 
 from probtrans_cli.errors import NotFiniteError, UsageError
 
@@ -29,10 +30,8 @@ Method = Literal["argmax", "mst", "eisner"]
 
 # Marginals come from float32 softmaxes, where a hopeless head underflows to 0; below this they are all alike.
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
-# Eisner's charts of this many cells stay in the processor's cache; larger batches are cut.
-CHART_CELLS = 1 << 16
-# Below so many sentences a second thread only waits for the first.
-SMALLEST_PART = 32
+# Eisner's charts are filled for so many cells at once: large enough for every thread, small enough for the cache.
+CHART_CELLS = 1 << 18
 
 
 def arc_scores(
@@ -65,7 +64,7 @@ def arc_scores(
 
 
 def decode(
-    scores: Float[np.ndarray, "b n m"], mask: Bool[np.ndarray, "b n"], method: Method, threads: int = 1
+    scores: Float[np.ndarray, "b n m"], mask: Bool[np.ndarray, "b n"], method: Method
 ) -> Int64[np.ndarray, "b n"]:
     """Heads of every word: 0 = root, j + 1 = word j, -1 = padding.
 
@@ -74,7 +73,7 @@ def decode(
     and may draw circles; ``mst`` gives the best tree, ``eisner`` the best projective tree, both among trees with
     exactly one child of the root. Without the root's column all words are equally good roots for the two, and
     ``argmax`` picks the root for a one-word sentence only. Equal scores are always resolved the same way. Raises
-    NotFiniteError where a score that matters is NaN. ``threads``: large batches are decoded in so many parts at once.
+    NotFiniteError where a score that matters is NaN.
     """
     batch, n = mask.shape
     assert not (mask[:, 1:] & ~mask[:, :-1]).any(), "real words come first"
@@ -86,15 +85,7 @@ def decode(
         "mst": _spanning_tree,
         "eisner": _projective,
     }
-    heads_of = functions[method]
-    size = max(SMALLEST_PART, -(-batch // threads))
-    parts = [slice(start, start + size) for start in range(0, batch, size)]
-    if len(parts) == 1:
-        heads = heads_of(table, mask)
-    else:
-        with ThreadPoolExecutor(len(parts)) as pool:
-            heads = np.concatenate(list(pool.map(lambda part: heads_of(table[part], mask[part]), parts)))
-    return np.where(mask, heads, -1)
+    return np.where(mask, functions[method](table, mask), -1)
 
 
 def _floored_log(probability: np.ndarray) -> np.ndarray:
@@ -172,12 +163,13 @@ class _Contraction:
     the one before it. In a step the last cluster of the path *chooses* its best head among the words outside: a cluster
     that is not yet on the path is put at its end, one that is closes a circle, which becomes one cluster by *merging*
     its last two clusters until it is one. So all words end in one cluster. Only this one takes an arc from the root:
-    that there is exactly one is no matter of penalties. A choice is subtracted from all arcs that enter its cluster, so
-    that an arc's weight is what it costs to break the circle there.
+    that there is exactly one is no matter of penalties. Where clusters merge, what a cluster chose is subtracted from
+    all arcs that enter it, so that an arc's weight is what it costs to break the circle there.
 
         variable  shape        meaning
         weight    [b, n, n+1]  of the best arc from a node into a cluster (row: its name)
         entry     [b, n, n+1]  the word of the cluster that this arc enters
+        chosen    [b, n]       weight of the arc that a cluster chose
         cluster   [b, n]       name of the cluster of each word
         path      [b, n]       names of the clusters on the path
         place     [b, n]       where on the path a cluster is, -1: nowhere
@@ -187,13 +179,15 @@ class _Contraction:
 
     def __init__(self, table: np.ndarray, mask: np.ndarray) -> None:
         batch, n = mask.shape
+        small = np.int16 if n < 1 << 15 else np.int32
         self.weight = table.copy()
-        self.entry = np.broadcast_to(np.arange(n, dtype=np.int32)[:, None], table.shape).copy()
-        self.cluster = np.broadcast_to(np.arange(n, dtype=np.int32), (batch, n)).copy()
-        self.path = np.zeros((batch, n), dtype=np.int64)
-        self.place = np.full((batch, n), -1)
+        self.entry = np.broadcast_to(np.arange(n, dtype=small)[:, None], table.shape).copy()
+        self.cluster = np.broadcast_to(np.arange(n, dtype=small), (batch, n)).copy()
+        self.chosen = np.zeros((batch, n))
+        self.path = np.zeros((batch, n), dtype=small)
+        self.place = np.full((batch, n), -1, dtype=small)
         self.place[:, 0] = 0
-        self.last, self.first = np.zeros((2, batch), dtype=np.int64)
+        self.last, self.first = np.zeros((2, batch), dtype=small)
         self.left = mask.sum(axis=1) - 1  # merges until all words are one cluster
         self.choices: list[tuple[np.ndarray, np.ndarray, np.ndarray, np.ndarray]] = []
 
@@ -207,35 +201,38 @@ class _Contraction:
 
     def _choose(self, rows: np.ndarray) -> None:
         """Append the best head of the last cluster to the path, or find the circle that it closes."""
-        name = self.path[rows, self.last[rows]]
+        last = self.last[rows]
+        name = self.path[rows, last]
         weight = self.weight[rows, name]
         head = weight[:, 1:].argmax(axis=1) + 1
-        arc = np.arange(len(rows)), head
-        self.weight[rows, name] = weight - weight[arc][:, None]
-        members = self.cluster[rows] == name[:, None]
-        self.choices.append((rows, members, self.entry[rows, name, head], head))
-        other = self.cluster[rows, head - 1]
+        self.chosen[rows, name] = weight[np.arange(len(rows)), head]
+        cluster = self.cluster[rows]
+        self.choices.append((rows, cluster == name[:, None], self.entry[rows, name, head], head))
+        other = cluster[np.arange(len(rows)), head - 1]
         place = self.place[rows, other]
         new = place < 0
-        self.last[rows] += new
-        self.first[rows] = np.where(new, self.last[rows], place)
-        rows, other = rows[new], other[new]
-        self.path[rows, self.last[rows]] = other
-        self.place[rows, other] = self.last[rows]
+        self.first[rows] = np.where(new, last + 1, place)
+        rows, other, last = rows[new], other[new], last[new] + 1
+        self.last[rows] = last
+        self.path[rows, last] = other
+        self.place[rows, other] = last
 
     def _merge(self, rows: np.ndarray) -> None:
         """Merge the last two clusters of the path into one with the name of the former."""
-        into, name = self.path[rows, self.last[rows] - 1], self.path[rows, self.last[rows]]
-        kept, added = self.weight[rows, into], self.weight[rows, name]
+        last = self.last[rows]
+        into, name = self.path[rows, last - 1], self.path[rows, last]
+        kept = self.weight[rows, into] - self.chosen[rows, into][:, None]
+        added = self.weight[rows, name] - self.chosen[rows, name][:, None]
         cluster = self.cluster[rows]
         cluster = np.where(cluster == name[:, None], into[:, None], cluster)
         better = added > kept
-        weight = np.where(better, added, kept)
-        weight[:, 1:][cluster == into[:, None]] = -np.inf
+        weight = np.maximum(added, kept)
+        np.copyto(weight[:, 1:], -np.inf, where=cluster == into[:, None])
         self.weight[rows, into] = weight
+        self.chosen[rows, into] = 0.0
         self.entry[rows, into] = np.where(better, self.entry[rows, name], self.entry[rows, into])
         self.cluster[rows] = cluster
-        self.last[rows] -= 1
+        self.last[rows] = last - 1
         self.left[rows] -= 1
 
     def _expand(self) -> np.ndarray:
@@ -255,10 +252,7 @@ class _Contraction:
 
 def _projective(table: np.ndarray, mask: np.ndarray) -> np.ndarray:
     """Best projective tree with one child of the root."""
-    batch, n = mask.shape
-    portion = max(8, CHART_CELLS // (n * n))
-    parts = [slice(start, start + portion) for start in range(0, batch, portion)]
-    return np.concatenate([_Charts(table[part]).heads(table[part, :, 0], mask[part]) for part in parts])
+    return _Charts(table).heads(table[:, :, 0], mask)
 
 
 class _Charts:
@@ -271,22 +265,30 @@ class _Charts:
 
     def __init__(self, table: np.ndarray) -> None:
         batch, n = table.shape[:2]
-        arc = np.ascontiguousarray(table[:, :, 1:].transpose(1, 2, 0))
-        shape = (n, n, batch)
-        self.right_by_start, self.right_by_end = np.zeros(shape), np.zeros(shape)  # complete, head s
-        self.left_by_start, self.left_by_end = np.zeros(shape), np.zeros(shape)  # complete, head t
-        self.open_right = np.zeros(shape)  # arc s -> t, by start
-        self.open_left = np.zeros(shape)  # arc t -> s, by end
+        # complete, head s; complete, head t; each by start and by end. Then arcs s -> t by start, t -> s by end.
+        charts = np.zeros((6, n, n, batch))
+        portion = max(8, CHART_CELLS // (n * n))
+        for start in range(0, batch, portion):
+            part = slice(start, start + portion)
+            arcs = np.ascontiguousarray(table[part, :, 1:].transpose(2, 1, 0))
+            self._fill(torch.from_numpy(arcs), torch.from_numpy(charts)[..., part])
+        self.right_by_start, self.right_by_end, self.left_by_start, self.left_by_end, *rest = charts
+        self.open_right, self.open_left = rest
+
+    @staticmethod
+    def _fill(arcs: Tensor, charts: Tensor) -> None:
+        """Best sums of all spans, short ones first; ``arcs [n, n, b]`` from head to dependent. torch has threads."""
+        right_by_start, right_by_end, left_by_start, left_by_end, open_right, open_left = charts
+        n = len(arcs)
         for span in range(1, n):
-            starts, ends = np.arange(n - span), np.arange(span, n)
             here = n - 1 - span
-            halves = (self.right_by_start[: n - span, :span] + self.left_by_end[span:, here + 1 :]).max(axis=1)
-            self.open_right[: n - span, span] = halves + arc[ends, starts]
-            self.open_left[span:, here] = halves + arc[starts, ends]
-            right = (self.open_right[: n - span, 1 : span + 1] + self.right_by_end[span:, here + 1 :]).max(axis=1)
-            left = (self.left_by_start[: n - span, :span] + self.open_left[span:, here : n - 1]).max(axis=1)
-            self.right_by_start[: n - span, span] = self.right_by_end[span:, here] = right
-            self.left_by_start[: n - span, span] = self.left_by_end[span:, here] = left
+            halves = (right_by_start[: n - span, :span] + left_by_end[span:, here + 1 :]).amax(1)
+            open_right[: n - span, span] = halves + arcs.diagonal(span).T
+            open_left[span:, here] = halves + arcs.diagonal(-span).T
+            right = (open_right[: n - span, 1 : span + 1] + right_by_end[span:, here + 1 :]).amax(1)
+            left = (left_by_start[: n - span, :span] + open_left[span:, here : n - 1]).amax(1)
+            right_by_start[: n - span, span] = right_by_end[span:, here] = right
+            left_by_start[: n - span, span] = left_by_end[span:, here] = left
 
     def heads(self, root: np.ndarray, mask: np.ndarray) -> np.ndarray:
         """Read the best tree back, longest spans first; split points are found again only for the spans in the tree."""

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Collection, Sequence
 from typing import Literal
 
 import torch
@@ -84,6 +84,12 @@ class ProbabilisticEncoder(Encoder):
             root = None if root is None else root.softmax(-1)
         marginals = torch.stack([state.heads for state in kept], dim=1) if kept else None
         return Encoded(states, root, marginals)
+
+    def look(
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], iterations: Collection[int]
+    ) -> Float[Tensor, "b t c n m"]:
+        """See :meth:`Encoder.look`: no iteration after the last of these, and nothing that its heads do not need."""
+        return torch.stack(self._mean_field(unary, mask, dense=True).look(iterations), dim=1)
 
     def infer(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"]) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""

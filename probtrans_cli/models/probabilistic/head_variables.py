@@ -91,6 +91,14 @@ class StoredHeads(HeadVariables):
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        sides, used = self.update(labels, extra)
+        used = self.dropout(used)
+        at_extra = self.layout.from_channels(used[..., self.columns :]) if self.extra else extra
+        return self.messages.to_labels(sides, used[..., : self.columns], wanted), at_extra
+
+    def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> tuple[Any, Tensor]:
+        """The first half of an iteration: new distributions; returns the sides of the messages and the distributions
+        [l, c, n, m] that messages to the labels are computed with, before dropout."""
         sides = self.messages.sides(labels)
         scores = self.messages.to_heads(sides)
         if extra.shape[-1]:
@@ -104,9 +112,7 @@ class StoredHeads(HeadVariables):
             before = self.probabilities
             self._probabilities = self.how.distribution(new, before)
             used = self._probabilities if asynchronous else before
-        used = self.dropout(used)
-        at_extra = self.layout.from_channels(used[..., self.columns :]) if self.extra else extra
-        return self.messages.to_labels(sides, used[..., : self.columns], wanted), at_extra
+        return sides, used
 
     def _distribution(self, scores: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n m"]:
         if not self.inference.tree:

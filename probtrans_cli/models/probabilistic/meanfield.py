@@ -155,6 +155,20 @@ class MeanField:
         states = self.layout.grid(scores) * self.mask[:, :, None]
         return Result(states, None if self.root is None else self.root.message, kept)
 
+    def look(self, iterations: Collection[int]) -> list[Tensor]:
+        """Head distributions [b, h, n, m] after some iterations, in order; not after :meth:`run`, nor with `linear`."""
+        assert isinstance(self.heads, StoredHeads), "heads to look at are stored"
+        kept = []
+        for iteration in range(1, max(iterations) + 1):
+            if iteration < max(iterations):
+                self._iterate(None)
+            else:
+                labels = self.labels.probabilities
+                self.heads.update(labels, self._extra_scores(labels)[0])
+            if iteration in iterations:
+                kept.append(self.heads.arcs())
+        return kept
+
     def _iterate(self, wanted: Tensor | None) -> None:
         """One iteration of all variables; the labels of the rows ``wanted`` only, where given."""
         labels = self.labels.probabilities
