@@ -48,6 +48,7 @@ def tree_scores(model: Model, split: Split, reading: Reading, *, baselines: bool
     """Attachment scores of the decoded trees (``trees/score.py`` names the conventions), with the floors if asked."""
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
     scores: dict[str, Any] = dict(score.attachment(gold, model.trees(split, reading), punct))
+    scores["conventions"] = {name: text for name, text in score.CONVENTIONS.items() if name in scores}
     scores["reading"] = vars(reading)
     if baselines:
         scores["floors"] = score.floors(gold, punct, columns(split, "frequency"))

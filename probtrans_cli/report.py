@@ -10,7 +10,7 @@ from probtrans_cli.console import render
 from probtrans_cli.trees.layout import columns, visible
 
 SHARES = (
-    "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas",
+    "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas", "swapped",
     "f1", "precision", "recall", "exact", "labels", "form", "pair_accuracy",
 )  # fmt: skip
 SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
@@ -91,7 +91,7 @@ def channel_report(channels: dict[str, Any]) -> str:
 
 
 def tree_report(trees: dict[str, Any]) -> str:
-    """Attachment scores per convention and length, the floors below them."""
+    """Attachment scores per convention and length with the model's intervals, the floors below them."""
     reading = trees["reading"]
     iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
     chosen = f", chosen on {reading['chosen_on']}" if reading.get("chosen_on") else ""
@@ -105,15 +105,23 @@ def tree_report(trees: dict[str, Any]) -> str:
             name: trees["floors"][key][convention] for key, name in FLOORS.items() if key in trees.get("floors", {})
         }
         counts = trees[convention]["all"]
+        shares = [("all", "uas"), ("all", "uuas"), ("all", "swapped"), ("10", "uas"), ("10", "uuas")]
         rows = [
-            [line, *(shown(score, part[length][score]) for length in ("all", "10") for score in ("uas", "uuas"))]
-            for line, part in lines.items()
+            [line, *(shown(score, part[length][score]) for length, score in shares)] for line, part in lines.items()
         ]
+        model = trees[convention]
+        rows.insert(
+            1, ["  95 % interval", *(_range(model[length].get(f"{score}_interval")) for length, score in shares)]
+        )
         what = "no punctuation in them" if repeats(trees) else description
         text += f"{title}; {counts['sentences']:,} sentences, {counts['words']:,} words, {what}\n"
-        text += render(["", "UAS", "UUAS", "UAS ≤10", "UUAS ≤10"], rows)
+        text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
     return text
+
+
+def _range(interval: Sequence[float] | None) -> str:
+    return "" if interval is None else " to ".join(f"{100 * end:.1f}" for end in interval)
 
 
 def repeats(trees: dict[str, Any]) -> bool:

@@ -10,7 +10,11 @@ from pathlib import Path
 import numpy as np
 import pytest
 
-from probtrans_cli.trees.score import attachment, floors, nearest_rarer, random_trees, remove
+from probtrans_cli.trees.forest import Forest, nearest_rarer, random_trees
+from probtrans_cli.trees.score import attachment, floors
+
+SHARES = ("uas", "uuas", "directed", "swapped")
+NOTHING = dict.fromkeys((*SHARES, "uas_interval", "uuas_interval")) | {"sentences": 0, "words": 0, "arcs": 0}
 
 
 def heads(*values: int) -> np.ndarray:
@@ -21,15 +25,17 @@ def flags(text: str) -> np.ndarray:
     return np.array([letter == "x" for letter in text])
 
 
+def remove(tree: np.ndarray, punct: np.ndarray) -> np.ndarray:
+    return Forest.of([tree]).kept(~punct).heads
+
+
 def test_counts() -> None:
     gold, predicted = [heads(2, 0, 2, 3), heads(0)], [heads(2, 0, 4, 1), heads(0)]
     # arcs 1<-2 and the two roots are right; 3-4 is found in the other direction
-    assert attachment(gold, predicted, None) == {
-        "with_punct": {
-            "all": {"uas": 3 / 5, "uuas": 2 / 3, "sentences": 2, "words": 5},
-            "10": {"uas": 3 / 5, "uuas": 2 / 3, "sentences": 2, "words": 5},
-        }
-    }
+    expected = {"uas": 3 / 5, "uuas": 2 / 3, "directed": 1 / 3, "swapped": 1 / 3}
+    # a draw has both sentences, twice the first, or twice the second; only one of the two has an arc between words
+    expected |= {"uas_interval": [2 / 4, 2 / 2], "uuas_interval": None, "sentences": 2, "words": 5, "arcs": 3}
+    assert attachment(gold, predicted, None) == {"with_punct": {"all": expected, "10": expected}}
 
 
 def test_circle_of_two_words_counts_once() -> None:
@@ -41,16 +47,16 @@ def test_circle_of_two_words_counts_once() -> None:
 def test_lengths_are_counted_after_the_removal() -> None:
     chain = np.arange(12)
     scores = attachment([chain], [chain], [flags("..........xx")])
-    assert scores["no_punct"]["10"] == {"uas": 1.0, "uuas": 1.0, "sentences": 1, "words": 10}
-    assert scores["with_punct"]["10"] == {"uas": None, "uuas": None, "sentences": 0, "words": 0}
+    short = scores["no_punct"]["10"]
+    assert [short[name] for name in ("uas", "uuas", "sentences", "words", "arcs")] == [1.0, 1.0, 1, 10, 9]
+    assert scores["with_punct"]["10"] == NOTHING
 
 
 def test_nothing_to_count_is_none() -> None:
-    nothing = {"uas": None, "uuas": None, "sentences": 0, "words": 0}
-    assert attachment([], [], [])["no_punct"]["all"] == nothing
-    assert attachment([heads(0)], [heads(0)], [flags("x")])["no_punct"]["all"] == nothing
+    assert attachment([], [], [])["no_punct"]["all"] == NOTHING
+    assert attachment([heads(0)], [heads(0)], [flags("x")])["no_punct"]["all"] == NOTHING
     assert attachment([heads(0)], [heads(0)], None)["with_punct"]["all"]["uuas"] is None
-    assert floors([], [], [])["random_tree"]["no_punct"]["all"] == nothing
+    assert floors([], [], [])["random_tree"]["no_punct"]["all"] == NOTHING
 
 
 @pytest.mark.parametrize(

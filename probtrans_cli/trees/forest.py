@@ -1,0 +1,166 @@
+"""The trees of many sentences in one array, punctuation taken out of them, and trees that need no model.
+
+Word i of a sentence that starts at ``start`` is node ``start + i + 1``, node 0 is the root of every sentence.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass
+
+import numpy as np
+
+
+@dataclass(frozen=True)
+class Forest:
+    """Trees of many sentences: ``heads`` as nodes of the whole array, ``lengths`` in words of each sentence."""
+
+    heads: np.ndarray
+    lengths: np.ndarray
+
+    @classmethod
+    def of(cls, heads: Sequence[np.ndarray]) -> Forest:
+        """From one array a sentence: 0 = root, 1..n = word.
+
+        Raises:
+            ValueError: a head is not a word of its sentence.
+        """
+        lengths = np.array([len(h) for h in heads], dtype=np.int64)
+        local = np.concatenate([np.zeros(0, dtype=np.int64), *heads]).astype(np.int64)
+        forest = cls(local, lengths)
+        if ((local < 0) | (local > np.repeat(lengths, lengths))).any():
+            raise ValueError("a head is not a word of its sentence")
+        return forest.replaced(local)
+
+    @property
+    def start(self) -> np.ndarray:
+        """Number of words before the sentence of each word, ``[words]``."""
+        return np.repeat(np.cumsum(self.lengths) - self.lengths, self.lengths)
+
+    @property
+    def sentence(self) -> np.ndarray:
+        """Number of the sentence of each word, ``[words]``."""
+        return np.repeat(np.arange(len(self.lengths)), self.lengths)
+
+    def replaced(self, local: np.ndarray) -> Forest:
+        """The same sentences with other heads, given as 0..n within each sentence."""
+        return Forest(np.where(local == 0, 0, local + self.start), self.lengths)
+
+    def kept(self, keep: np.ndarray) -> Forest:
+        """The trees over the words that ``keep`` marks; a removed word's children climb to its nearest kept ancestor.
+
+        Raises:
+            ValueError: ``keep`` is of another number of words.
+        """
+        if keep.shape != self.heads.shape:
+            raise ValueError(f"{len(keep)} words in one list, {len(self.heads)} in the other")
+        if keep.all():
+            return self
+        stays = np.concatenate([[True], keep])
+        climb = np.where(stays, np.arange(len(stays)), np.concatenate([[0], self.heads]))
+        for _ in range(max(int(self.lengths.max()), 1).bit_length()):
+            climb = climb[climb]
+        climb = np.where(stays[climb], climb, 0)  # a circle of removed words leads nowhere
+        number = np.concatenate([[0], np.cumsum(keep)])
+        lengths = np.bincount(self.sentence[keep], minlength=len(self.lengths))
+        return Forest(number[climb[self.heads[keep]]], lengths)
+
+
+def compare(gold: Forest, predicted: Forest) -> tuple[np.ndarray, np.ndarray]:
+    """Which words have the right head, and which gold arcs are there with head and dependent swapped only; ``[words]``.
+
+    An arc of gold is named by its dependent. Of a circle of two words, one of whose arcs is gold, that one is right.
+
+    Raises:
+        ValueError: the two are of different sentences.
+    """
+    if not np.array_equal(gold.lengths, predicted.lengths):
+        raise ValueError("gold and predicted sentences differ in length")
+    right = gold.heads == predicted.heads
+    node = np.arange(1, len(gold.heads) + 1)
+    reverse = predicted.heads[np.maximum(gold.heads, 1) - 1] == node if len(node) else right
+    return right, (gold.heads != 0) & reverse & ~right
+
+
+def conventions(
+    gold: Sequence[np.ndarray], punct: Sequence[np.ndarray] | None
+) -> Iterator[tuple[str, np.ndarray, Forest]]:
+    """The ways of counting: name, which words are kept, gold trees over them; without ``punct`` there is but one."""
+    forest = Forest.of(gold)
+    if punct is not None:
+        keep = ~np.concatenate([np.zeros(0, dtype=bool), *punct]).astype(bool)
+        yield "no_punct", keep, forest.kept(keep)
+    yield "with_punct", np.ones(len(forest.heads), dtype=bool), forest
+
+
+# --- trees that need no model -----------------------------------------------------------------------------------------
+
+
+def rule_trees(forest: Forest, frequency: np.ndarray) -> dict[str, Forest]:
+    """The same sentences with heads by simple rules; ``frequency`` counts each word in the training file.
+
+    ``next_word``: a chain whose root is the last word; ``previous_word``: a chain whose root is the first;
+    ``nearest_rarer``: see :func:`nearest_rarer`.
+    """
+    return {
+        "next_word": forest.replaced(_next_word(forest)),
+        "previous_word": forest.replaced(_previous_word(forest)),
+        "nearest_rarer": forest.replaced(_per_sentence(forest, frequency, nearest_rarer)),
+    }
+
+
+def nearest_rarer(counts: np.ndarray) -> np.ndarray:
+    """Heads (0..n) of one sentence: each word hangs at the nearest word with a smaller count.
+
+    Ties in distance go to the right; of equal counts the later word's counts as smaller, so exactly one word, the last
+    of the rarest, is the root.
+    """
+    n = len(counts)
+    position = np.arange(n)
+    rank = np.empty(n, dtype=np.int64)
+    rank[np.lexsort((-position, counts))] = position
+    distance = 2 * np.abs(position[:, None] - position) + (position[:, None] > position)
+    distance = np.where(rank[:, None] > rank, distance, 4 * n)
+    return np.where(rank == 0, 0, distance.argmin(axis=1) + 1)
+
+
+def _next_word(forest: Forest) -> np.ndarray:
+    position = np.arange(len(forest.heads)) - forest.start
+    return np.where(position + 1 == np.repeat(forest.lengths, forest.lengths), 0, position + 2)
+
+
+def _previous_word(forest: Forest) -> np.ndarray:
+    return np.asarray(np.arange(len(forest.heads)) - forest.start)
+
+
+def _per_sentence(forest: Forest, values: np.ndarray, rule: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
+    parts = np.split(values, np.cumsum(forest.lengths)[:-1]) if len(forest.lengths) else []
+    return np.concatenate([np.zeros(0, dtype=np.int64), *[rule(part) for part in parts if len(part)]])
+
+
+def random_heads(lengths: np.ndarray, random: np.random.Generator) -> np.ndarray:
+    """Heads (0..n) of one uniform rooted tree a sentence, all sentences of a length at once."""
+    starts = np.cumsum(lengths) - lengths
+    heads = np.zeros(int(lengths.sum()), dtype=np.int64)
+    for n in np.unique(lengths[lengths > 0]).tolist():
+        rows = np.flatnonzero(lengths == n)
+        heads[starts[rows][:, None] + np.arange(n)] = random_trees(len(rows), n, random)
+    return heads
+
+
+def random_trees(count: int, n: int, random: np.random.Generator) -> np.ndarray:
+    """``count`` trees over n words, heads 0..n, uniform over all n^(n-1) labelled rooted trees (Pruefer codes, 1918).
+
+    A code of n - 1 numbers whose last one is the root: at each step the smallest leaf hangs at the next number.
+    """
+    heads = np.zeros((count, n), dtype=np.int64)
+    code = random.integers(0, n, size=(count, n - 1))
+    rows = np.arange(count)
+    remaining = np.zeros((count, n), dtype=np.int64)
+    np.add.at(remaining, (rows[:, None], code), 1)
+    for step in range(n - 1):
+        leaf = (remaining == 0).argmax(axis=1)
+        heads[rows, leaf] = code[:, step] + 1
+        remaining[rows, leaf] = -1
+        remaining[rows, code[:, step]] -= 1
+    return heads
