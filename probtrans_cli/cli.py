@@ -231,6 +231,12 @@ def evaluate(
         int | None,
         typer.Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
     ] = None,
+    relations: Annotated[
+        bool,
+        typer.Option(
+            "--relations", help="Also which channel finds which gold relation (DEPREL): recall and precision of each."
+        ),
+    ] = False,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -241,7 +247,8 @@ def evaluate(
     _top_needs_labels(labels, top)
     result, failed = run(
         checkpoint, files or [], split=split, require=require or [], baselines=baselines, channel=channel,
-        iteration=iteration, decoder=decode, masks=masks, choose=choose, labels=labels, top=top, threads=threads,
+        iteration=iteration, decoder=decode, masks=masks, choose=choose, labels=labels, top=top, relations=relations,
+        threads=threads,
     )  # fmt: skip
     console.result_json(result) if as_json or context.obj else console.result(evaluation_report(result))
     if failed is not None:

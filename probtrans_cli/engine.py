@@ -31,7 +31,7 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
-from probtrans_cli.evaluate import choose_reading, has_trees, task_scores, tree_scores
+from probtrans_cli.evaluate import task_scores
 from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
@@ -40,6 +40,7 @@ from probtrans_cli.recipe import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine
 from probtrans_cli.stopping import StopRequest, stop_signals
 from probtrans_cli.tracking import Metrics
+from probtrans_cli.tree_evaluation import choose_reading, has_trees, tree_scores
 
 
 @dataclass
@@ -264,7 +265,7 @@ class Trainer:
             if split is not None:
                 scores[name] = dict(task_scores(self.model, split, final=True))
                 if has_trees(split):
-                    scores[name]["trees"] = tree_scores(self.model, split, self.model.reading, baselines=True)
+                    scores[name] |= tree_scores(self.model, split, self.model.reading, baselines=True)
                 self._leave_if(stop)
         rest: dict[str, str | bytes] = {
             name: content

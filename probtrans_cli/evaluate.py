@@ -6,78 +6,30 @@ import json
 import operator
 import os
 import re
-from collections.abc import Sequence
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import Any
 
-import numpy as np
-
 from probtrans_cli.data.documents import encode_corpus
 from probtrans_cli.data.readers import find, read_corpus
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
 from probtrans_cli.labels import Types, describe, require_labels
-from probtrans_cli.model import Channel, Model, Reading
+from probtrans_cli.model import Model, Reading
 from probtrans_cli.recipe import Eval
 from probtrans_cli.recipe_task import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.pretraining import Pretraining
-from probtrans_cli.trees import decode, score
-
-CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
-
-
-def has_trees(split: Split) -> bool:
-    """Whether every sentence of the split has gold heads."""
-    return split.has("heads") and bool((split.column("heads") >= 0).all())
-
-
-def columns(split: Split, name: str) -> list[np.ndarray]:
-    """One array a sentence."""
-    return [split.row(name, index) for index in range(len(split))]
+from probtrans_cli.tree_evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trees import decode
 
 
 def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
     """The task's own scores."""
     model.network.eval()
     return model.task.evaluate(model.network, split, model.evaluation(), final=final)
-
-
-def tree_scores(model: Model, split: Split, reading: Reading, *, baselines: bool) -> dict[str, Any]:
-    """Attachment scores of the decoded trees (``trees/score.py`` names the conventions), with the floors if asked."""
-    gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
-    scores: dict[str, Any] = dict(score.attachment(gold, model.trees(split, reading), punct))
-    scores["conventions"] = {name: text for name, text in score.CONVENTIONS.items() if name in scores}
-    scores["reading"] = vars(reading)
-    if baselines:
-        scores["floors"] = score.floors(gold, punct, columns(split, "frequency"))
-    return scores
-
-
-def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> Reading:
-    """The channel (or the mean), iteration and decoder with the best UUAS, punctuation removed.
-
-    Only what ``wish`` calls `best` is chosen. ``argmax`` never is: it may draw circles. Of equals ``eisner``, then the
-    later iteration, then the lower channel, the mean last. Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread.
-    """
-    recipe = model.recipe.model
-    sample = dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
-    channels: list[Channel] = [*range(recipe.channels), "mean"] if wish.channel == "best" else [wish.channel]
-    iterations = [*range(recipe.iterations, 0, -1)] if wish.iteration == "best" else [wish.iteration]
-    decoders: list[decode.Method] = ["eisner", "mst"] if wish.decode == "best" else [wish.decode]
-    readings = [
-        Reading(channel, iteration, decoder, chosen_on=title)
-        for decoder in decoders
-        for iteration in iterations
-        for channel in channels
-    ]
-    gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
-    kind = "no_punct" if punct is not None else "with_punct"
-    found = [
-        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0 for heads in model.trees_of(sample, readings)
-    ]
-    return readings[int(np.argmax(found))]
 
 
 # --- the verb -------------------------------------------------------------------------------------------------------
@@ -100,6 +52,7 @@ def evaluate(
     choose: bool = False,
     labels: bool = False,
     top: int | None = None,
+    relations: bool = False,
     threads: int | None,
 ) -> tuple[dict[str, Any], RequirementNotMetError | None]:
     """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
@@ -107,6 +60,7 @@ def evaluate(
     ``choose``: first choose channel, iteration and decoder, what of them is not given, by the trees of what is scored,
     and store the choice in the checkpoint. ``labels``: also what the latent labels are about in what is scored, see
     :func:`probtrans_cli.labels.describe`; this part stands in the report only, not in the file beside the checkpoint.
+    ``relations``: also which channel finds which gold relation, as part of the scores of the trees.
 
     Raises:
         UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
@@ -127,17 +81,13 @@ def evaluate(
         if model.recipe.data.format == "documents":
             raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
     types = Types.of(model) if labels else None
-    title, corpus = _corpus(model, files, split, types)
+    of_words: list[str] | None = [] if relations else None
+    title, corpus = _corpus(model, files, split, types, of_words)
     if choose:
         reading = _choose(model, corpus, title, channel, iteration, decoder)
     scores: dict[str, Any] = dict(task_scores(model, corpus, final=True)) if _has_gold(model, corpus) else {}
     if has_trees(corpus):
-        scores["trees"] = tree_scores(model, corpus, reading, baselines=baselines)
-        if every:
-            scores["channels"] = {
-                one: tree_scores(model, corpus, model.read(one, reading.iteration, reading.decoder), baselines=False)
-                for one in [*map(str, range(model.recipe.model.channels)), "mean"]
-            }
+        scores |= tree_scores(model, corpus, reading, baselines=baselines, every=every, relations=of_words)
     if not scores and not labels:
         raise DataError(
             f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
@@ -198,10 +148,12 @@ def _unmet(
     return None
 
 
-def _corpus(model: Model, files: Sequence[str], split: str | None, types: Types | None = None) -> tuple[str, Split]:
+def _corpus(
+    model: Model, files: Sequence[str], split: str | None, types: Types | None, relations: list[str] | None
+) -> tuple[str, Split]:
     """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
 
-    ``types`` notes the sentences' words and tags.
+    ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word; some must have one.
     """
     if files and split:
         raise UsageError("give either files or --split, not both")
@@ -221,7 +173,20 @@ def _corpus(model: Model, files: Sequence[str], split: str | None, types: Types 
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     every = chain([first], sentences)
     passing = types.passing(every) if types else every
-    return title, Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    if relations is not None:
+        passing = _noting_relations(passing, relations)
+    corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    if relations is not None and not (has_trees(corpus) and set(relations) - {"_"}):
+        hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
+        raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
+    return title, corpus
+
+
+def _noting_relations(sentences: Iterable[Sentence], relations: list[str]) -> Iterator[Sentence]:
+    """The same sentences; the relations of their words are appended to ``relations`` as they pass."""
+    for sentence in sentences:
+        relations.extend(sentence.relations or ["_"] * len(sentence.words))
+        yield sentence
 
 
 def _has_gold(model: Model, corpus: Split) -> bool:

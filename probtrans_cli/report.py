@@ -11,7 +11,7 @@ from probtrans_cli.trees.layout import columns, visible
 
 SHARES = (
     "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas", "swapped",
-    "f1", "precision", "recall", "exact", "labels", "form", "pair_accuracy",
+    "f1", "precision", "recall", "undirected", "exact", "labels", "form", "pair_accuracy",
 )  # fmt: skip
 SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
@@ -117,7 +117,46 @@ def tree_report(trees: dict[str, Any]) -> str:
         text += f"{title}; {counts['sentences']:,} sentences, {counts['words']:,} words, {what}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
+    return text + (relation_report(trees) if "relations" in trees else "")
+
+
+def relation_report(trees: dict[str, Any]) -> str:
+    """What `eval --relations` found, in the first convention that was scored: a row a gold relation.
+
+    First the trees that were read beside the best channel and floor, then recall and precision of every channel.
+    """
+    convention = next(name for name in CONVENTIONS if name in trees["relations"])
+    relations = trees["relations"][convention]["relations"]
+    read = str(trees["reading"]["channel"])
+    rows = []
+    for relation, row in relations.items():
+        best = row["best"]
+        cells = [shown(share, row[share][read]) for share in ("recall", "undirected")]
+        cells += [f"channel {best['channel']}"]
+        cells += [shown(share, row[share][best["channel"]]) for share in ("recall", "precision")]
+        cells += [FLOORS[best["floor"]].removeprefix("floor: "), shown("recall", row["floors"][best["floor"]])]
+        cells += [f"{100 * best['above_floor']:+.1f}", _range(best["above_floor_interval"])]
+        rows.append([visible(relation), f"{row['words']:,}", *cells])
+    headings = ["", "words", f"channel {read}", "undirected", "best", "recall", "precision", "best floor", "recall"]
+    text = "gold relations: what the trees above recall, and what the best channel does beside the best floor\n"
+    text += render([*headings, "above it", "95 % interval"], rows)
+    for share, meaning in (
+        ("recall", "of the words with the relation, those with the right head, in percent; * the best channel"),
+        ("precision", "of all arcs of the channel, those that are right and of this relation, in percent"),
+    ):
+        text += f"{share}: {meaning}\n"
+        lines = [[visible(relation), *_percent(row, share)] for relation, row in relations.items()]
+        text += render(["channel", *(f"{channel} " for channel in next(iter(relations.values()))["recall"])], lines)
     return text
+
+
+def _percent(row: dict[str, Any], share: str) -> list[str]:
+    """A share by channel, that of the best one marked."""
+    digits = 0 if share == "recall" else 1
+    return [
+        f"{100 * value:.{digits}f}" + ("*" if channel == row["best"]["channel"] else " ")
+        for channel, value in row[share].items()
+    ]
 
 
 def _range(interval: Sequence[float] | None) -> str:

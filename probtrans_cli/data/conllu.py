@@ -127,6 +127,7 @@ class _Block:
         self.words: list[str] = []
         self.tags: dict[str, list[str]] = {"upos": [], "xpos": []}
         self.heads: list[int | None] = []
+        self.relations: list[str] = []
         self.rows: list[int] = []
         self.range_row = 0  # line and last word of the latest multiword token
         self.range_end = 0
@@ -149,6 +150,7 @@ class _Block:
             words=self.words,
             tags={column: tags for column, tags in self.tags.items() if any(tag != "_" for tag in tags)},
             heads=heads if len(heads) == len(self.words) else None,
+            relations=self.relations,
             lines=block,
             rows=self.rows,
             where=f"{self.name}:{self.first}",
@@ -200,6 +202,7 @@ class _Block:
         self.words.append(columns[_FORM])
         self.tags["upos"].append(columns[_UPOS])
         self.tags["xpos"].append(columns[_XPOS])
+        self.relations.append(columns[_DEPREL])
         self.rows.append(row)
         self.range_is_open = False
         self.empty_nodes = 0

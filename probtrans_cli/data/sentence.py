@@ -9,8 +9,8 @@ from dataclasses import dataclass, field
 class Sentence:
     """The words of a sentence and what its source says about them.
 
-    ``n`` is the number of words; ``words``, every column of ``tags``, ``heads``, ``parents`` and ``rows`` have that
-    length.
+    ``n`` is the number of words; ``words``, every column of ``tags``, ``heads``, ``relations``, ``parents`` and
+    ``rows`` have that length.
     """
 
     words: list[str]
@@ -21,6 +21,8 @@ class Sentence:
     """Labels of the whole sentence by column."""
     heads: list[int] | None = None
     """Head of every word: 0 for the root, otherwise 1..n; None when any HEAD is `_`."""
+    relations: list[str] | None = None
+    """What every word is to its head (the DEPREL column), `_` where nothing is said."""
     parents: list[int] | None = None
     """Position of every word's parent in a semantic graph, from 0; -1 = it has none."""
     form: str | None = None

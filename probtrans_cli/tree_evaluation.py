@@ -1,0 +1,93 @@
+"""Scores of a model's induced trees where a split has gold trees, and the reading of its arcs that dev chooses."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from typing import Any
+
+import numpy as np
+
+from probtrans_cli.data.store import Split
+from probtrans_cli.model import Channel, Model, Reading
+from probtrans_cli.recipe import Eval
+from probtrans_cli.trees import decode, score
+from probtrans_cli.trees.relations import relation_scores
+
+CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
+
+
+def has_trees(split: Split) -> bool:
+    """Whether every sentence of the split has gold heads."""
+    return split.has("heads") and bool((split.column("heads") >= 0).all())
+
+
+def columns(split: Split, name: str) -> list[np.ndarray]:
+    """One array a sentence."""
+    return [split.row(name, index) for index in range(len(split))]
+
+
+def tree_scores(
+    model: Model,
+    split: Split,
+    reading: Reading,
+    *,
+    baselines: bool,
+    every: bool = False,
+    relations: Sequence[str] | None = None,
+) -> dict[str, Any]:
+    """What a report says of the decoded trees; ``trees/score.py`` names the conventions.
+
+    ``baselines``: with the floors. ``every``: also of the trees of every channel and of their mean. ``relations``, the
+    gold label of every word of the split: also which channel finds which, see ``trees/relations.py``.
+    """
+    channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
+    readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
+    gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
+    trees, *of_channels = model.trees_of(split, readings)
+    scores = {"trees": _scores(gold, trees, punct, reading)}
+    if baselines:
+        scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))
+    if relations is not None:
+        named = {str(channel): heads for channel, heads in zip(channels, of_channels, strict=True)}
+        found = relation_scores(gold, relations, named, punct, columns(split, "frequency"))
+        scores["trees"]["relations"] = found
+    if every:
+        scores["channels"] = {
+            str(one.channel): _scores(gold, heads, punct, one)
+            for one, heads in zip(readings[1:], of_channels, strict=True)
+        }
+    return scores
+
+
+def _scores(
+    gold: Sequence[np.ndarray], trees: Sequence[np.ndarray], punct: Sequence[np.ndarray] | None, reading: Reading
+) -> dict[str, Any]:
+    scores: dict[str, Any] = dict(score.attachment(gold, trees, punct))
+    scores["conventions"] = {name: text for name, text in score.CONVENTIONS.items() if name in scores}
+    return scores | {"reading": vars(reading)}
+
+
+def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> Reading:
+    """The channel (or the mean), iteration and decoder with the best UUAS, punctuation removed.
+
+    Only what ``wish`` calls `best` is chosen. ``argmax`` never is: it may draw circles. Of equals ``eisner``, then the
+    later iteration, then the lower channel, the mean last. Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread.
+    """
+    recipe = model.recipe.model
+    sample = dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
+    channels: list[Channel] = [*range(recipe.channels), "mean"] if wish.channel == "best" else [wish.channel]
+    iterations = [*range(recipe.iterations, 0, -1)] if wish.iteration == "best" else [wish.iteration]
+    decoders: list[decode.Method] = ["eisner", "mst"] if wish.decode == "best" else [wish.decode]
+    readings = [
+        Reading(channel, iteration, decoder, chosen_on=title)
+        for decoder in decoders
+        for iteration in iterations
+        for channel in channels
+    ]
+    gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
+    kind = "no_punct" if punct is not None else "with_punct"
+    found = [
+        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0 for heads in model.trees_of(sample, readings)
+    ]
+    return readings[int(np.argmax(found))]
