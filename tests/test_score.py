@@ -9,7 +9,10 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as st
 
+from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.forest import Forest, nearest_rarer, random_trees
 from probtrans_cli.trees.score import attachment, floors
 
@@ -105,6 +108,128 @@ def test_sentences_do_not_mix() -> None:
         right += round((part["uas"] or 0.0) * int(part["words"] or 0))
     assert whole["words"] == words
     assert whole["uas"] == pytest.approx(right / words)
+
+
+@st.composite
+def forests(draw: st.DrawFn) -> tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]]:
+    """Gold trees, predicted heads (circles and all), and which words are punctuation."""
+    random = np.random.default_rng(draw(st.integers(0, 2**32)))
+    lengths = draw(st.lists(st.integers(1, 14), min_size=1, max_size=6))
+    gold = [random_trees(1, n, random)[0] for n in lengths]
+    predicted = [random.integers(0, n + 1, n) for n in lengths]
+    return gold, predicted, [random.random(n) < 0.3 for n in lengths]
+
+
+@settings(max_examples=50)
+@given(forests())
+def test_scores_agree_with_counting_arc_by_arc(
+    trees: tuple[list[np.ndarray], list[np.ndarray], list[np.ndarray]],
+) -> None:
+    gold, predicted, punct = trees
+    for convention, scores in attachment(gold, predicted, punct).items():
+        for name, longest in (("all", 99), ("10", 10)):
+            words = arcs = right = directed = swapped = sentences = 0
+            for one, other, removed in zip(gold, predicted, punct, strict=True):
+                dropped = removed if convention == "no_punct" else np.zeros(len(one), dtype=bool)
+                tree, found = remove(one, dropped).tolist(), remove(other, dropped).tolist()
+                if not 0 < len(tree) <= longest:
+                    continue
+                sentences += 1
+                for i, head in enumerate(tree):
+                    words += 1
+                    right += found[i] == head
+                    arcs += head > 0
+                    directed += found[i] == head > 0
+                    swapped += head > 0 and found[i] != head and found[head - 1] == i + 1
+            expected = {
+                "uas": right / words if words else None,
+                "uuas": (directed + swapped) / arcs if arcs else None,
+                "directed": directed / arcs if arcs else None,
+                "swapped": swapped / arcs if arcs else None,
+                "sentences": sentences,
+                "words": words,
+                "arcs": arcs,
+            }
+            assert {key: value for key, value in scores[name].items() if "interval" not in key} == expected
+
+
+def swap(tree: np.ndarray) -> np.ndarray:
+    """Every arc of a chain turned round."""
+    turned = np.zeros(len(tree), dtype=np.int64)
+    for dependent, head in enumerate(tree, start=1):
+        if head:
+            turned[head - 1] = dependent
+    return turned
+
+
+@given(st.lists(st.integers(1, 12), min_size=1, max_size=5))
+def test_chains_turned_round_keep_their_undirected_score(lengths: list[int]) -> None:
+    gold = [np.arange(n) for n in lengths]
+    scores = attachment(gold, [swap(tree) for tree in gold], None)["with_punct"]["all"]
+    if max(lengths) > 1:
+        assert (scores["uuas"], scores["directed"], scores["swapped"]) == (1.0, 0.0, 1.0)
+    assert scores["uas"] == pytest.approx(lengths.count(1) / sum(lengths))
+    straight = attachment(gold, gold, None)["with_punct"]["all"]
+    assert (straight["uas"], straight["swapped"]) == (1.0, 0.0 if max(lengths) > 1 else None)
+    assert straight["uas_interval"] == (None if len(lengths) == 1 else [1.0, 1.0])
+
+
+# --- intervals --------------------------------------------------------------------------------------------------------
+
+
+def test_intervals_agree_with_drawing_sentences_in_a_loop() -> None:
+    """With the same draws, each of which is scored as a file of its own."""
+    random = np.random.default_rng(5)
+    gold = [random_trees(1, int(n), random)[0] for n in random.integers(1, 16, 25)]
+    predicted = [np.where(random.random(len(tree)) < 0.5, tree, random_trees(1, len(tree), random)[0]) for tree in gold]
+    punct = [random.random(len(tree)) < 0.2 for tree in gold]
+    alone = [attachment([g], [p], [x]) for g, p, x in zip(gold, predicted, punct, strict=True)]
+    draws = [np.repeat(np.arange(len(gold)), row).tolist() for row in bootstrap.weights(len(gold))]
+    assert {len(draw) for draw in draws} == {len(gold)}
+    for convention, whole in attachment(gold, predicted, punct).items():
+        for length in ("all", "10"):
+            parts = [one[convention][length] for one in alone]
+            for score, counted in (("uas", "words"), ("uuas", "arcs")):
+                wholes = [int(part[counted]) for part in parts]
+                rights = [round((part[score] or 0.0) * part[counted]) for part in parts]
+                values = [sum(rights[i] for i in draw) / sum(wholes[i] for i in draw) for draw in draws]
+                expected = np.quantile(values, [0.025, 0.975]).tolist()
+                assert whole[length][f"{score}_interval"] == pytest.approx(expected, rel=1e-5)
+
+
+def test_an_interval_is_as_wide_as_the_binomial_says() -> None:
+    """Sentences of one arc that is right in 300 of 1,000: 1.96 standard errors of a proportion to either side."""
+    gold = [heads(2, 0)] * 1000
+    predicted = [heads(2, 0) if index % 10 < 3 else heads(0, 0) for index in range(1000)]
+    scores = attachment(gold, predicted, None)["with_punct"]["all"]
+    low, high = scores["uuas_interval"]
+    deviation = 1.96 * (0.3 * 0.7 / 1000) ** 0.5
+    assert scores["uuas"] == 0.3
+    assert low == pytest.approx(0.3 - deviation, abs=0.1 * deviation)
+    assert high == pytest.approx(0.3 + deviation, abs=0.1 * deviation)
+
+
+def test_words_of_a_sentence_are_not_drawn_one_by_one() -> None:
+    """Sentences that are right or wrong as a whole, 20 words each: the interval is that of as many sentences."""
+    chain = np.arange(20)
+    gold = [chain] * 200
+    predicted = [chain if index % 2 else np.full(20, 20) * (chain < 19) for index in range(200)]
+    low, high = attachment(gold, predicted, None)["with_punct"]["all"]["uuas_interval"]
+    assert high - low > 3 * 2 * 1.96 * (0.25 / 3800) ** 0.5
+
+
+def test_draws_are_the_same_every_time_and_as_expected() -> None:
+    first = bootstrap.weights(50).copy()
+    bootstrap.weights.cache_clear()
+    assert (bootstrap.weights(50) == first).all()
+    assert (bootstrap.weights(50, seed=1) != first).any()
+    assert first.mean() == 1.0
+    assert first.var() == pytest.approx(1 - 1 / 50, abs=0.02)  # of a multinomial's part
+
+
+def test_one_sentence_has_no_interval() -> None:
+    scores = attachment([heads(2, 0)], [heads(2, 0)], None)["with_punct"]["all"]
+    assert (scores["uas"], scores["uas_interval"]) == (1.0, None)
 
 
 def test_mismatch_is_refused() -> None:
