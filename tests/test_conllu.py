@@ -45,6 +45,7 @@ def test_reads_words_without_multiword_tokens_and_empty_nodes() -> None:
     assert sentence.tags["upos"] == ["PRON", "AUX", "DET", "NOUN", "PUNCT"]
     assert sentence.tags["xpos"] == ["PRP", "VBZ", "DT", "NN", "."]
     assert sentence.heads == [4, 4, 4, 0, 4]
+    assert sentence.relations == ["nsubj", "cop", "det", "root", "punct"]
     assert sentence.rows == [4, 5, 6, 7, 10]
     assert sentence.lines == BLOCK.splitlines()
     assert sentence.where == "x.conllu:3"
