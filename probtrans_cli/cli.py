@@ -260,7 +260,14 @@ def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
     form: Annotated[
-        Literal["conllu", "jsonl", "tree", "svg"], typer.Option("-f", "--format", help="Output format.")
+        Literal["conllu", "jsonl", "tree", "svg", "html", "latex", "displacy"],
+        typer.Option(
+            "-f",
+            "--format",
+            help="conllu; jsonl: a JSON object a line; tree: for a terminal; svg: one file, or a folder of them with -o; "
+            "html: one offline page to explore every channel and iteration; latex: a tikz-dependency document; "
+            "displacy: a line of spaCy's manual input a sentence.",
+        ),
     ] = "conllu",
     input_form: Annotated[
         Literal["auto", "text", "tokens", "conllu"],
@@ -273,6 +280,9 @@ def parse(
     iteration: Iteration = None,
     decode: Decoder = None,
     probability: Annotated[bool, typer.Option("--prob", help="Show the probability of every arc.")] = False,
+    gold: Annotated[
+        bool, typer.Option("--gold", help="Also show the trees that the input has; not with conllu.")
+    ] = False,
     labels: Annotated[
         bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,
@@ -293,7 +303,7 @@ def parse(
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     run(
         checkpoint, files or ["-"], form=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, labels=(top or 3) if labels else None, longest=longest, output=output,
+        decoder=decode, probability=probability, gold=gold, labels=(top or 3) if labels else None, longest=longest, output=output,
         threads=threads,
     )  # fmt: skip
 

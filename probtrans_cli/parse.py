@@ -3,57 +3,42 @@
 from __future__ import annotations
 
 import sys
-from collections.abc import Callable, Iterable, Iterator, Sequence
-from contextlib import contextmanager
-from dataclasses import dataclass, replace
-from itertools import islice
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager, nullcontext
+from dataclasses import replace
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TextIO
 
-import numpy as np
-
-from probtrans_cli.data.conllu import read_conllu, with_heads
+from probtrans_cli.data.conllu import read_conllu
 from probtrans_cli.data.readers import display_name, format_of, open_lines, read_text
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.labels import as_misc, as_notes, as_records, most_probable, require_labels
-from probtrans_cli.model import Model, Reading
+from probtrans_cli.formats import Form, Look, only_svg, pieces, svg_files
+from probtrans_cli.induced import Tree, analysed, parsed
+from probtrans_cli.labels import require_labels
+from probtrans_cli.model import Model
 from probtrans_cli.trees import decode
-from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
+from probtrans_cli.trees.html import page
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512
 PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
 
 
-@dataclass(frozen=True)
-class Tree:
-    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known.
-
-    ``labels``: numbers [n, k] and probabilities [n, k] of each word's most probable latent labels, where asked for.
-    """
-
-    sentence: Sentence
-    heads: np.ndarray
-    probabilities: np.ndarray
-    reading: Reading
-    labels: tuple[np.ndarray, np.ndarray] | None = None
-
-
 def parse(
     name: str,
     files: Sequence[str],
     *,
-    form: str,
+    form: Form,
     input_form: str,
     channel: str | None,
     iteration: int | None,
     decoder: decode.Method | None,
     probability: bool,
+    gold: bool,
     labels: int | None,
     longest: int,
     output: Path | None,
@@ -61,40 +46,49 @@ def parse(
 ) -> None:
     """Parse files (`-` is stdin) and write the trees in a format to stdout or to ``output``.
 
-    ``labels``: also this many of every word's most probable latent labels. ``longest``: words a sentence may have.
+    ``gold``: also the trees that the input has. ``labels``: also this many of every word's most probable latent labels.
+    ``longest``: words a sentence may have.
 
     Raises:
         UsageError: options that do not go together.
         DataError, CheckpointError: as their readers do.
     """
-    if channel == "all" and form == "conllu":
-        raise UsageError("CoNLL-U holds one tree a sentence", hint="give --channel K, or use -f jsonl or -f tree")
+    if form == "conllu" and (channel == "all" or gold):
+        hint = "give --channel K, or use -f jsonl or -f tree" if channel == "all" else "use another format"
+        raise UsageError("CoNLL-U holds one tree a sentence", hint=hint)
+    if form == "html" and labels is not None:
+        raise UsageError("--labels: the page has no room for them", hint="use another format")
     model = Model.load(name, threads=threads)
     if labels is not None:
         require_labels(model)
-    if channel == "all":
+    every = channel == "all" and form != "html"  # the page has all channels anyway
+    if every:
         readings = [model.read(str(one), iteration, decoder) for one in range(model.recipe.model.channels)]
     else:
-        readings = [model.read(channel, iteration, decoder)]
+        readings = [model.read(None if channel == "all" else channel, iteration, decoder)]
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last) if one.iteration == -1 else one for one in readings]
-    sentences = (sentence for file in files for sentence in read(file, input_form))
+    look = Look(probability=probability, gold=gold, several=every)
+    sentences = not_too_long((sentence for file in files for sentence in read(file, input_form)), longest)
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
-    portions = (parsed(model, chunk, readings, labels) for chunk in chunks(not_too_long(sentences, longest), patience))
-    if form == "svg":
-        with writing(output):
-            write_svg((tree for portion in portions for tree in portion), output, probability=probability)
-        return
-    write: Callable[[Tree], str] = {
-        "conllu": lambda tree: as_conllu(tree, probability=probability),
-        "jsonl": as_json,
-        "tree": lambda tree: as_picture(tree, probability=probability, several=len(readings) > 1),
-    }[form]
-    if output is None:
-        write_all(portions, write, sys.stdout)
-    else:
-        with writing(output), replacing(output) as file:
-            write_all(portions, write, file)
+    portions = chunks(sentences, patience)
+
+    def trees(portions: Iterable[Sequence[Sentence]]) -> Iterator[Tree]:
+        return (tree for portion in portions for tree in parsed(model, portion, readings, labels))
+
+    with writing(output):
+        if form == "svg" and output is not None and (output.is_dir() or output.suffix == ""):
+            svg_files(trees(portions), output, look)
+            return
+        with nullcontext(sys.stdout) if output is None else replacing(output) as file:
+            portions = flushing(portions, file)
+            if form == "svg":
+                file.write(only_svg(trees(portions), look))
+            elif form == "html":
+                of_words = (one for portion in portions for one in analysed(model, portion, readings[0], gold=gold))
+                file.writelines(page(of_words, title=f"Trees of {model.recipe.name}"))
+            else:
+                file.writelines(pieces(form, trees(portions), look))
 
 
 @contextmanager
@@ -125,10 +119,10 @@ def replacing(output: Path) -> Iterator[TextIO]:
         partial.unlink(missing_ok=True)
 
 
-def write_all(portions: Iterable[Iterable[Tree]], write: Callable[[Tree], str], file: TextIO) -> None:
-    """Write every portion of trees as soon as it is there."""
+def flushing(portions: Iterable[list[Sentence]], file: TextIO) -> Iterator[list[Sentence]]:
+    """The same portions; what was written of one is sent off before the next one is waited for."""
     for portion in portions:
-        file.write("".join(write(tree) for tree in portion))
+        yield portion
         file.flush()
 
 
@@ -217,98 +211,3 @@ def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iter
         stopped.set()
         while not ahead.empty():  # the reader may wait for room
             ahead.get()
-
-
-def parsed(
-    model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], labels: int | None = None
-) -> Iterator[Tree]:
-    """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word."""
-    corpus = Split.encode(sentences, model.vocabulary, model.labels)
-    empty = np.zeros(0, dtype=np.int64)
-    no_labels = None if labels is None else (empty[:, None], empty[:, None].astype(float))
-    trees = [
-        [Tree(sentence, empty, empty.astype(float), reading, no_labels) for reading in readings]
-        for sentence in sentences
-    ]
-    for batch, of_arcs in model.read_arcs(corpus, readings, labels=labels is not None):
-        indices, mask = batch.indices, batch.mask
-        best = None if labels is None else most_probable(batch.labels, labels)
-        for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
-            decoded = decode.decode(scores, mask, reading.decoder)
-            # Column -1 is the root's, of whose arcs a model without a root knows nothing.
-            chosen = np.pad(np.exp(scores), ((0, 0), (0, 0), (0, 0 if model.rooted else 1)), constant_values=np.nan)
-            for row, index in enumerate(indices):
-                heads = decoded[row][mask[row]]
-                probabilities = chosen[row, np.arange(len(heads)), heads - 1]
-                of_words = None if best is None else (best[0][row][mask[row]], best[1][row][mask[row]])
-                trees[index][number] = Tree(sentences[index], heads, probabilities, reading, of_words)
-    for sentence_trees in trees:
-        yield from sentence_trees
-
-
-def as_conllu(tree: Tree, *, probability: bool) -> str:
-    """The sentence's CoNLL-U with our HEAD and DEPREL; ``probability`` adds `Prob=` to MISC.
-
-    Labels, where the tree has them, stand in MISC as `Labels=`.
-    """
-    misc: list[list[str]] = [[] for _ in tree.heads]
-    if probability:
-        for entries, p in zip(misc, tree.probabilities, strict=True):
-            entries.extend([] if np.isnan(p) else [f"Prob={p:.4f}"])
-    if tree.labels is not None:
-        for entries, *best in zip(misc, *tree.labels, strict=True):
-            entries.append(as_misc(*best))
-    lines = with_heads(tree.sentence, tree.heads.tolist(), None, ["|".join(entries) for entries in misc])
-    return "\n".join([*lines, "", ""])
-
-
-def as_json(tree: Tree) -> str:
-    """One line of JSON."""
-    reading = tree.reading
-    line = json_line(
-        tree.sentence.words, tree.heads.tolist(), tree.probabilities,
-        channel=reading.channel, iteration=reading.iteration, decode=reading.decoder,
-        extra=None if tree.labels is None else {"labels": as_records(*tree.labels)},
-    )  # fmt: skip
-    return line if line.endswith("\n") else line + "\n"
-
-
-def drawing(tree: Tree, *, probability: bool, title: str = "") -> Drawing:
-    """The tree as something to draw."""
-    arcs = tuple(
-        Arc(number, int(head), float(p) if probability and not np.isnan(p) else None, tree.reading.channel)
-        for number, (head, p) in enumerate(zip(tree.heads, tree.probabilities, strict=True), start=1)
-    )
-    notes = () if tree.labels is None else as_notes(*tree.labels)
-    return Drawing(tuple(tree.sentence.words), arcs, title, notes)
-
-
-def as_picture(tree: Tree, *, probability: bool, several: bool) -> str:
-    """The tree for a terminal."""
-    title = f"channel {tree.reading.channel}\n" if several else ""
-    picture = terminal(drawing(tree, probability=probability)) if tree.sentence.words else ""
-    return title + picture.rstrip("\n") + "\n\n"
-
-
-def write_svg(trees: Iterator[Tree], output: Path | None, *, probability: bool) -> None:
-    """One SVG to stdout or a file, or one a tree into a folder."""
-    if output is not None and (output.is_dir() or output.suffix == ""):
-        output.mkdir(parents=True, exist_ok=True)
-        number, previous = 0, None
-        for tree in trees:
-            number += tree.sentence is not previous
-            previous = tree.sentence
-            path = output / f"{number:04d}-channel-{tree.reading.channel}.svg"
-            path.write_text(svg(drawing(tree, probability=probability), show_probability=probability), encoding="utf-8")
-        return
-    two = list(islice(trees, 2))
-    if len(two) != 1:
-        raise UsageError(
-            "an SVG file holds one tree; the input has " + ("none" if not two else "several"),
-            hint="write them into a folder: -o FOLDER" if two else "give a sentence",
-        )
-    text = svg(drawing(two[0], probability=probability), show_probability=probability)
-    if output is None:
-        sys.stdout.write(text)
-    else:
-        output.write_text(text, encoding="utf-8")

@@ -11,20 +11,24 @@ Sources: Chu & Liu (1965) and Edmonds (1967) for the best spanning tree, Eisner 
 
 Infinite scores: ``-inf`` forbids an arc, ``+inf`` wants it. A tree is better if it has fewer forbidden arcs, then if it
 has more wanted arcs, then by the sum of its finite scores. So a legal tree comes out even where every one is forbidden.
+
+Marginals over all trees, differentiable, are ``models.probabilistic.matrix_tree.tree_marginals``: a model may have them
+as its head distributions.
 """
 
 from __future__ import annotations
 
 from collections.abc import Callable
 from functools import partial
-from typing import Literal
+from typing import TYPE_CHECKING, Literal
 
 import numpy as np
-import torch
 from jaxtyping import Bool, Float, Int64
-from torch import Tensor
 
 from probtrans_cli.errors import NotFiniteError, UsageError
+
+if TYPE_CHECKING:
+    from torch import Tensor
 
 Method = Literal["argmax", "mst", "eisner"]
 
@@ -264,6 +268,8 @@ class _Charts:
     """
 
     def __init__(self, table: np.ndarray) -> None:
+        import torch  # noqa: PLC0415
+
         batch, n = table.shape[:2]
         # complete, head s; complete, head t; each by start and by end. Then arcs s -> t by start, t -> s by end.
         charts = np.zeros((6, n, n, batch))
@@ -277,7 +283,7 @@ class _Charts:
 
     @staticmethod
     def _fill(arcs: Tensor, charts: Tensor) -> None:
-        """Best sums of all spans, short ones first; ``arcs [n, n, b]`` from head to dependent. torch has threads."""
+        """Best sums of all spans, short ones first; ``arcs [n, n, b]`` from head to dependent."""
         right_by_start, right_by_end, left_by_start, left_by_end, open_right, open_left = charts
         n = len(arcs)
         for span in range(1, n):

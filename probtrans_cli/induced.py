@@ -1,0 +1,96 @@
+"""The trees that a model sees in sentences, and all that it says about their heads."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, replace
+
+import numpy as np
+
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Split
+from probtrans_cli.labels import most_probable
+from probtrans_cli.model import Channel, Model, Reading
+from probtrans_cli.trees import decode
+from probtrans_cli.trees.analysis import Analysis, arc_probabilities
+from probtrans_cli.trees.layout import reads_right_to_left
+
+
+@dataclass(frozen=True)
+class Tree:
+    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known.
+
+    ``labels``: numbers [n, k] and probabilities [n, k] of each word's most probable latent labels, where asked for.
+    """
+
+    sentence: Sentence
+    heads: np.ndarray
+    probabilities: np.ndarray
+    reading: Reading
+    labels: tuple[np.ndarray, np.ndarray] | None = None
+
+
+def parsed(
+    model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], labels: int | None = None
+) -> Iterator[Tree]:
+    """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word."""
+    corpus = Split.encode(sentences, model.vocabulary, model.labels)
+    empty = np.zeros(0, dtype=np.int64)
+    no_labels = None if labels is None else (empty[:, None], empty[:, None].astype(float))
+    trees = [
+        [Tree(sentence, empty, empty.astype(float), reading, no_labels) for reading in readings]
+        for sentence in sentences
+    ]
+    for batch, of_arcs in model.read_arcs(corpus, readings, labels=labels is not None):
+        indices, mask = batch.indices, batch.mask
+        best = None if labels is None else most_probable(batch.labels, labels)
+        for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
+            decoded = decode.decode(scores, mask, reading.decoder)
+            # Column -1 is the root's, of whose arcs a model without a root knows nothing.
+            chosen = np.pad(np.exp(scores), ((0, 0), (0, 0), (0, 0 if model.rooted else 1)), constant_values=np.nan)
+            for row, index in enumerate(indices):
+                heads = decoded[row][mask[row]]
+                probabilities = chosen[row, np.arange(len(heads)), heads - 1]
+                of_words = None if best is None else (best[0][row][mask[row]], best[1][row][mask[row]])
+                trees[index][number] = Tree(sentences[index], heads, probabilities, reading, of_words)
+    for sentence_trees in trees:
+        yield from sentence_trees
+
+
+def analysed(
+    model: Model, sentences: Sequence[Sentence], reading: Reading, *, gold: bool = False, title: str = ""
+) -> Iterator[Analysis]:
+    """The trees of every iteration and channel and of the channels' mean, in order, with their marginals.
+
+    ``reading`` names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees.
+    """
+    section = model.recipe.model
+    channels: list[Channel] = [*range(section.channels), "mean"]
+    iterations = range(1, section.iterations + 1)
+    readings = [replace(reading, channel=one, iteration=number) for number in iterations for one in channels]
+    shape = (len(iterations), len(channels))
+    corpus = Split.encode(sentences, model.vocabulary, model.labels)
+    marginals: dict[int, np.ndarray] = {}
+    heads: dict[int, np.ndarray] = {}
+    for batch, of_arcs in model.read_arcs(corpus, readings):
+        scores = np.stack(list(of_arcs), axis=1)
+        every = np.stack([decode.decode(scores[:, one], batch.mask, reading.decoder) for one in range(len(readings))], 1)
+        for row, index in enumerate(batch.indices):
+            n = int(batch.mask[row].sum())
+            columns = [*range(n), *([scores.shape[-1] - 1] if model.rooted else [])]
+            heads[index] = every[row, :, :n].reshape(*shape, n)
+            marginals[index] = np.exp(scores[row][:, :n][:, :, columns]).reshape(*shape, n, len(columns))
+    for index, sentence in enumerate(sentences):
+        nothing = np.zeros((*shape, 0), dtype=np.int64)
+        found, probable = heads.get(index, nothing), marginals.get(index, nothing[..., None].astype(float))
+        yield Analysis(
+            words=tuple(sentence.words),
+            heads=found,
+            probabilities=arc_probabilities(found, probable),
+            marginals=probable,
+            gold=tuple(sentence.heads) if gold and sentence.heads is not None else None,
+            channel=reading.channel,
+            iteration=reading.iteration,
+            title=title,
+            right_to_left=reads_right_to_left(sentence.words),
+        )
