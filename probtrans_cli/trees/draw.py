@@ -102,13 +102,13 @@ def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
     probabilities = [""] * count
     if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
         for arc in drawing.arcs:
-            probabilities[arc.dependent - 1] = _probability(arc.probability)
+            probabilities[arc.dependent - 1] = probability_text(arc.probability)
     notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
     rows = [probabilities, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
     return [row for row in rows if any(row)]
 
 
-def _probability(value: float | None) -> str:
+def probability_text(value: float | None) -> str:
     """Two decimals without the zero before the point."""
     if value is None or not math.isfinite(value):
         return ""
@@ -141,7 +141,7 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
             drawn.add(number)
             arc = arc_of.get(number)
             word = visible(drawing.words[number - 1], ascii_only=ascii_only)
-            tail = f"  {_probability(arc.probability)}" if arc else ""
+            tail = f"  {probability_text(arc.probability)}" if arc else ""
             lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
             numbers.append(number)
             below = [child for child in children.get(number, []) if child != top]
@@ -192,20 +192,19 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
     at = ends(drawing, heights)
     notes = [[visible(text) for text in texts] for texts in drawing.notes or [()] * len(words)]
     widths = [
-        max(_text_width(word) + 16, SLOT * len(at[i]) + 10, CELL, *(NOTE * _text_width(text) + 16 for text in notes[i]))
+        max(text_width(word) + 16, SLOT * len(at[i]) + 10, CELL, *(NOTE * text_width(text) + 16 for text in notes[i]))
         for i, word in enumerate(words)
     ]
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
-    channels = sorted({arc.channel for arc in drawing.arcs}, key=lambda c: (isinstance(c, str), str(c).zfill(9)))
-    legend = channels if len(channels) > 1 else []
+    legend = named_channels(drawing.arcs)
     title = visible(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
     width = max(
         2 * MARGIN + sum(widths),
         2 * MARGIN + 95.0 * len(legend),
-        2 * MARGIN + 0.8 * _text_width(title),
+        2 * MARGIN + 0.8 * text_width(title),
         2 * MARGIN + 40,
     )
-    rises = [_rise(drawing, heights, index) for index in range(len(drawing.arcs))]
+    rises = [rise(drawing, heights, index) for index in range(len(drawing.arcs))]
     base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
     height = base + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
 
@@ -220,23 +219,23 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
         end, peak = place(arc.dependent, index), base - STEP * rises[index]
         start = place(arc.head, index) if arc.head else end
         lines.append(_curve(arc, start, end, base, peak))
-        text = _probability(arc.probability) if show_probability else ""
+        text = probability_text(arc.probability) if show_probability else ""
         if arc.head == 0:
             labels.append(_label(end, peak - 4, f"root {text}".strip()))
         elif text:
             labels.append(_label((start + end) / 2, peak - 4, text))
     shown = [
-        f'<text x="{_number(width - x if right_to_left else x)}" y="{_number(base + 18)}" font-size="{WORD_SIZE}" '
+        f'<text x="{decimal(width - x if right_to_left else x)}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
         f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
         for x, word in zip(centres, words, strict=True)
     ]
     shown += [
-        f'<text x="{_number(width - x if right_to_left else x)}" y="{_number(base + 20 + NOTE_STEP * line)}" '
+        f'<text x="{decimal(width - x if right_to_left else x)}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
         f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
         for x, texts in zip(centres, notes, strict=True)
         for line, text in enumerate(texts, start=1)
     ]
-    size = f'width="{_number(width)}" height="{_number(height)}" viewBox="0 0 {_number(width)} {_number(height)}"'
+    size = f'width="{decimal(width)}" height="{decimal(height)}" viewBox="0 0 {decimal(width)} {decimal(height)}"'
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
         f"<title>{escape(title or ' '.join(words))}</title>",
@@ -246,12 +245,12 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
     if title:
         side, anchor = (width - MARGIN, "end") if right_to_left else (MARGIN, "start")
         style = f'font-size="12" text-anchor="{anchor}" fill="#555555"'
-        head.append(f'<text x="{_number(side)}" y="18" {style}>{escape(title)}</text>')
+        head.append(f'<text x="{decimal(side)}" y="18" {style}>{escape(title)}</text>')
     return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"
 
 
-def _rise(drawing: Drawing, heights: Sequence[int], index: int) -> float:
-    """Height of an arc in steps; a root's arrow starts above all arcs over its word."""
+def rise(drawing: Drawing, heights: Sequence[int], index: int) -> float:
+    """Height of an arc in steps; a root's arrow starts above all arcs over its word, and above an earlier one there."""
     arc = drawing.arcs[index]
     if arc.head:
         return float(heights[index])
@@ -260,7 +259,8 @@ def _rise(drawing: Drawing, heights: Sequence[int], index: int) -> float:
         for i, other in enumerate(drawing.arcs)
         if other.head and min(other.dependent, other.head) <= arc.dependent <= max(other.dependent, other.head)
     ]
-    return max(over, default=0) + 0.9
+    earlier = sum(other.head == 0 and other.dependent == arc.dependent for other in drawing.arcs[:index])
+    return max(over, default=0) + 0.9 + 0.6 * earlier
 
 
 def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
@@ -268,27 +268,27 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
 
     No marker: it would need an id, which clashes when several pictures stand in one page.
     """
-    colour, dash = _style(arc.channel)
+    colour, dash = channel_style(arc.channel)
     probability = 1.0 if arc.probability is None or not math.isfinite(arc.probability) else arc.probability
-    opacity = _number(0.3 + 0.7 * min(max(probability, 0.0), 1.0))
+    opacity = decimal(0.3 + 0.7 * min(max(probability, 0.0), 1.0))
     foot = base - ARROW
     if arc.head == 0:
-        path = f"M{_number(end)} {_number(peak)}V{_number(foot)}"
+        path = f"M{decimal(end)} {decimal(peak)}V{decimal(foot)}"
     else:
         side = 1.0 if end > start else -1.0
         bend = side * min(abs(end - start) / 2, 26.0)
         rise = base - peak
         # 0.5523: a cubic curve with these controls is a quarter of an ellipse
         path = (
-            f"M{_number(start)} {_number(base)}"
-            f"C{_number(start)} {_number(base - 0.5523 * rise)} {_number(start + 0.4477 * bend)} {_number(peak)} "
-            f"{_number(start + bend)} {_number(peak)}H{_number(end - bend)}"
-            f"C{_number(end - 0.4477 * bend)} {_number(peak)} {_number(end)} {_number(foot - 0.5523 * (foot - peak))} "
-            f"{_number(end)} {_number(foot)}"
+            f"M{decimal(start)} {decimal(base)}"
+            f"C{decimal(start)} {decimal(base - 0.5523 * rise)} {decimal(start + 0.4477 * bend)} {decimal(peak)} "
+            f"{decimal(start + bend)} {decimal(peak)}H{decimal(end - bend)}"
+            f"C{decimal(end - 0.4477 * bend)} {decimal(peak)} {decimal(end)} {decimal(foot - 0.5523 * (foot - peak))} "
+            f"{decimal(end)} {decimal(foot)}"
         )
     dashes = f' stroke-dasharray="{dash}"' if dash else ""
     triangle = (
-        f"M{_number(end)} {_number(base)}L{_number(end - 3.5)} {_number(foot)}L{_number(end + 3.5)} {_number(foot)}Z"
+        f"M{decimal(end)} {decimal(base)}L{decimal(end - 3.5)} {decimal(foot)}L{decimal(end + 3.5)} {decimal(foot)}Z"
     )
     return (
         f'<g opacity="{opacity}"><path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
@@ -301,11 +301,11 @@ def _label(x: float, y: float, text: str) -> str:
 
     A plate, not a white outline with ``paint-order``: several converters paint the outline over the letters.
     """
-    width = 0.5 * LABEL_SIZE + _text_width(text) * LABEL_SIZE / WORD_SIZE - 3
+    width = 0.5 * LABEL_SIZE + text_width(text) * LABEL_SIZE / WORD_SIZE - 3
     return (
-        f'<rect x="{_number(x - width / 2)}" y="{_number(y - 8.5)}" width="{_number(width)}" height="10" '
+        f'<rect x="{decimal(x - width / 2)}" y="{decimal(y - 8.5)}" width="{decimal(width)}" height="10" '
         'fill="#FFFFFF"/>'
-        f'<text x="{_number(x)}" y="{_number(y)}" font-size="{LABEL_SIZE}" text-anchor="middle" '
+        f'<text x="{decimal(x)}" y="{decimal(y)}" font-size="{LABEL_SIZE}" text-anchor="middle" '
         f'fill="{INK}">{escape(text)}</text>'
     )
 
@@ -313,17 +313,24 @@ def _label(x: float, y: float, text: str) -> str:
 def _legend(channels: Sequence[int | str], height: float) -> list[str]:
     result = []
     for order, channel in enumerate(channels):
-        colour, dash = _style(channel)
+        colour, dash = channel_style(channel)
         x, dashes = MARGIN + 95.0 * order, f' stroke-dasharray="{dash}"' if dash else ""
         name = visible(channel) if isinstance(channel, str) else f"channel {channel}"
         result.append(
-            f'<path d="M{_number(x)} {_number(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
-            f'<text x="{_number(x + 31)}" y="{_number(height - 10)}" font-size="11" fill="{INK}">{escape(name)}</text>'
+            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{escape(name)}</text>'
         )
     return result
 
 
-def _style(channel: int | str) -> tuple[str, str]:
+def named_channels(arcs: Sequence[Arc]) -> list[int | str]:
+    """The channels that a legend names: all of them where there are several, numbers first."""
+    channels = {arc.channel for arc in arcs}
+    return sorted(channels, key=lambda c: (isinstance(c, str), str(c).zfill(9))) if len(channels) > 1 else []
+
+
+def channel_style(channel: int | str) -> tuple[str, str]:
+    """Colour and dash pattern of a channel; the mean and other named ones are black and solid."""
     if isinstance(channel, str):
         return INK, ""
     return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
@@ -334,12 +341,12 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
     parts = []
     for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
-        text = _probability(arc.probability)
+        text = probability_text(arc.probability)
         parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
     return "; ".join(parts)
 
 
-def _text_width(text: str) -> float:
+def text_width(text: str) -> float:
     """Estimated pixels: the viewer's font is unknown, so rather a little too wide."""
     em = 0.0
     for index, character in enumerate(text):
@@ -349,9 +356,9 @@ def _text_width(text: str) -> float:
     return em * WORD_SIZE
 
 
-def _number(value: float) -> str:
+def decimal(value: float) -> str:
     """At most two decimals, and the same text on every machine."""
-    return f"{value:.2f}".rstrip("0").rstrip(".")
+    return f"{value + 0.0:.2f}".rstrip("0").rstrip(".")
 
 
 # --- JSON lines ---

@@ -1,0 +1,51 @@
+"""Trees as displaCy's manual input: `displacy.render([json.loads(line), ...], style="dep", manual=True)`.
+
+displaCy escapes markup in a word's `text` but in no label, tag or title, so those come escaped. It knows no arc from
+outside the sentence: the root's word says so in its tag.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Mapping
+from html import escape
+
+from probtrans_cli.trees.draw import named_channels, probability_text
+from probtrans_cli.trees.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, visible
+
+
+def displacy_line(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool = True) -> str:
+    """One sentence as one line of ASCII JSON without the newline: words, arcs, settings, and the title if it has one.
+
+    A label is the arc's probability, after the channel's name where there are several channels. A word's tag has
+    `root` with its probability and the word's notes. Words are shown as in every picture, not kept to the character.
+    """
+    several = bool(named_channels(drawing.arcs))
+
+    def label(arc: Arc) -> str:
+        name = f"channel {arc.channel}" if isinstance(arc.channel, int) else arc.channel
+        parts = ["root" if arc.head == 0 else "", name if several else ""]
+        parts.append(probability_text(arc.probability) if show_probability else "")
+        return _markup(" ".join(part for part in parts if part))
+
+    tags = [[_markup(text) for text in texts] for texts in drawing.notes] or [[] for _ in drawing.words]
+    arcs: list[dict[str, object]] = []
+    for arc in drawing.arcs:
+        if arc.head == 0:
+            tags[arc.dependent - 1].insert(0, label(arc))
+            continue
+        start, end = sorted((arc.dependent - 1, arc.head - 1))
+        side = "left" if arc.dependent < arc.head else "right"
+        arcs.append({"start": start, "end": end, "label": label(arc), "dir": side})
+    words = [{"text": visible(word), "tag": ", ".join(tag)} for word, tag in zip(drawing.words, tags, strict=True)]
+    record: Mapping[str, object] = {
+        "words": words,
+        "arcs": arcs,
+        "settings": {"direction": "rtl" if right_to_left else "ltr", "lang": "und"},
+        **({"title": _markup(drawing.title, longest=LONGEST_TITLE)} if drawing.title else {}),
+    }
+    return json.dumps(record)
+
+
+def _markup(text: str, *, longest: int = LONGEST_WORD) -> str:
+    return escape(visible(text, longest=longest)) if text else ""

@@ -1,0 +1,214 @@
+r"""Trees as one LaTeX document: a tikz-dependency picture a sentence, each on a page of its own size.
+
+Words are data from anywhere: every character that TeX reads as more than itself is written as a command for its shape,
+so `\write18{}`, `%` or `&` are only ever printed.
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Iterator, Sequence
+from itertools import groupby, zip_longest
+
+from probtrans_cli.trees.draw import (
+    COLOURS,
+    DASHES,
+    WORD_SIZE,
+    channel_style,
+    decimal,
+    named_channels,
+    probability_text,
+    rise,
+    text_width,
+)
+from probtrans_cli.trees.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, ends, levels, visible
+
+STEP, SLOT, NARROWEST, FONT_SIZE = 13.0, 6.0, 24.0, 10  # TeX points
+WIDEST = 12_000.0  # TeX has no length above 16383 points
+
+SPECIAL = {
+    "\\": r"\textbackslash{}",
+    "{": r"\{",
+    "}": r"\}",
+    "$": r"\$",
+    "&": r"\symbol{38}",  # \& parts the words of a deptext
+    "#": r"\#",
+    "%": r"\%",
+    "_": r"\_",
+    "^": r"\textasciicircum{}",
+    "~": r"\textasciitilde{}",
+    " ": r"\ ",
+    # No ligatures, and the quotation marks that the sentence has.
+    "-": "-{}",
+    ",": ",{}",
+    "?": "?{}",
+    "!": "!{}",
+    "<": r"\textless{}",
+    ">": r"\textgreater{}",
+    "|": r"\textbar{}",
+    '"': r"\textquotedbl{}",
+    "'": r"\textquotesingle{}",
+    "`": r"\textasciigrave{}",
+    "∅": r"$\emptyset$",
+}
+# What pdflatex's fonts have; anything else asks for lualatex and its other fonts.
+LATIN = frozenset(map(chr, [*range(0x20, 0x7F), *range(0xA0, 0x180)])) - set("ĦħĸſŦŧŀĿŉ") | set("–—‘’‚“”„†‡•…‰‹›€™∅")
+
+PREAMBLE = r"""% Compile with lualatex; where all words are Latin, pdflatex does as well.
+\documentclass[multi=dependency,border=6pt]{standalone}
+\usepackage{iftex,tikz-dependency}
+\ifluatex
+  \usepackage{fontspec}
+  \newcommand\rtl[1]{\bgroup\textdir TRT #1\egroup}
+  \newcommand\ltr[1]{\bgroup\textdir TLT #1\egroup}
+  % Fonts for what Latin Modern lacks, the first that has a character; of these, those that are installed.
+  \newcommand\otherfont[2]{\IfFontExistsTF{#1}{\directlua{table.insert(otherfonts, "name:#1:mode=harf;#2")}}{}}
+  \newcommand\otherscripts{%
+    \gdef\otherscripts{}%
+    \directlua{otherfonts = {}}%
+    \otherfont{Noto Sans}{}%
+    \otherfont{Noto Sans Hebrew}{script=hebr;}%
+    \otherfont{Noto Naskh Arabic}{script=arab;}%
+    \otherfont{Noto Sans Devanagari}{script=dev2;}%
+    \otherfont{Noto Sans CJK SC}{}%
+    \otherfont{Noto Color Emoji}{}%
+    \otherfont{DejaVu Sans}{}%
+    \directlua{luaotfload.add_fallback("otherfonts", otherfonts)}%
+    \setmainfont{Latin Modern Roman}[RawFeature={fallback=otherfonts}]}
+\else
+  \usepackage[T1]{fontenc}
+  \usepackage{textcomp}
+  \newcommand\otherscripts{\PackageError{probtrans}{These words are not all Latin: compile with lualatex}{}}
+\fi
+% word, offset, height, style, label
+\newcommand\rootarc[5]{\draw[/depgraph/.cd, edge style={#4}, reserved/edge style]
+  ([xshift=#2, yshift=#3]\wordref{1}{#1}.north) node[above, black, opacity=1, scale=.7, inner sep=1pt] {#5}
+  -- ([xshift=#2]\wordref{1}{#1}.north);}
+\depkeys{edge horizontal padding=0pt, edge slant=2pt, label style={draw=none, inner sep=1pt}}
+"""
+
+
+def latex(drawings: Iterable[Drawing], *, right_to_left: bool = False, show_probability: bool = True) -> Iterator[str]:
+    """One compilable document, in pieces: a picture a sentence, of the same arcs and heights as in :func:`draw.svg`.
+
+    Every channel has its colour and its dashes, named below the picture where there are several; arcs are the fainter
+    the less probable. ``right_to_left`` puts word 1 at the right. The first line names the engine that is needed. In
+    place of a sentence that is too wide for TeX stands a line that says so.
+    """
+    styles = [f"\\definecolor{{colour{i}}}{{HTML}}{{{colour[1:]}}}" for i, colour in enumerate(COLOURS)]
+    styles += [f"\\tikzset{{dash{i}/.style={{{_dash_pattern(dashes)}}}}}" for i, dashes in enumerate(DASHES)]
+    yield PREAMBLE + "\n".join([*styles, "\\begin{document}"]) + "\n"
+    for drawing in drawings:
+        yield _picture(drawing, right_to_left=right_to_left, show_probability=show_probability)
+    yield "\\end{document}\n"
+
+
+def _picture(drawing: Drawing, *, right_to_left: bool, show_probability: bool) -> str:
+    words = [_shown(word) for word in drawing.words]
+    notes = list(zip_longest(*([_shown(text) for text in texts] for texts in drawing.notes), fillvalue=""))
+    heights = levels(drawing.arcs)
+    at = ends(drawing, heights)
+    rows = [words, *(list(row) for row in notes)]
+    title = _shown(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
+    legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
+    lines = ["\\begin{dependency}"]
+    if not set("".join([title, *legend, *(text for row in rows for text in row)])) <= LATIN:
+        lines.insert(0, "\\otherscripts")
+    widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in at]
+    count = len(words)
+    if not words:
+        lines.append("\\node {(empty sentence)};")
+    elif sum(widths) + sum(map(text_width, words)) * FONT_SIZE / WORD_SIZE > WIDEST:
+        lines.append(f"\\node {{(a sentence of {count} words is too wide for \\TeX)}};")
+    else:
+        order = range(count - 1, -1, -1) if right_to_left else range(count)
+        columns = [count - word if right_to_left else word + 1 for word in range(count)]
+        lines += _words(rows, widths, order)
+        slots = {  # offset of each end from the middle of its word: (word, arc)
+            (word + 1, arc): SLOT * (place - (len(at[word]) - 1) / 2) * (-1 if right_to_left else 1)
+            for word in range(count)
+            for place, arc in enumerate(at[word])
+        }
+        for index, arc in enumerate(drawing.arcs):
+            height = STEP * rise(drawing, heights, index)
+            label = probability_text(arc.probability) if show_probability else ""
+            lines.append(_edge(arc, columns, slots[arc.dependent, index], slots.get((arc.head, index)), height, label))
+        lines += _legend(drawing.arcs, legend)
+    if title:
+        side = "east" if right_to_left else "west"
+        corner = f"current bounding box.north {side}"
+        lines.append(f"\\node[anchor=south {side}, scale=.8, text=black!65] at ({corner}) {{{_escaped(title)}}};")
+    return "\n".join([*lines, "\\end{dependency}"]) + "\n"
+
+
+def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequence[int]) -> list[str]:
+    """The words and below them, small and grey, their notes."""
+    lines = ["\\begin{deptext}[column sep=4pt]"]
+    for number, row in enumerate(rows):
+        small = "scale=.7, text=black!65" if number else ""
+        cells = [f"|[{small or f'minimum width={decimal(widths[word])}pt'}]| {_escaped(row[word])}" for word in order]
+        lines.append(" \\&\n".join(cells) + " \\\\")
+    return [*lines, "\\end{deptext}"]
+
+
+def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, height: float, label: str) -> str:
+    probability = 1.0 if arc.probability is None or not math.isfinite(arc.probability) else arc.probability
+    style = f"{_style(arc.channel)}, opacity={decimal(0.3 + 0.7 * min(max(probability, 0.0), 1.0))}"
+    column = columns[arc.dependent - 1]
+    if start is None:
+        return (
+            f"\\rootarc{{{column}}}{{{decimal(end)}pt}}{{{decimal(height)}pt}}{{{style}}}{{{f'root {label}'.strip()}}}"
+        )
+    options = [
+        f"edge height={decimal(height)}pt",
+        f"edge start x offset={decimal(start)}pt",
+        f"edge end x offset={decimal(end)}pt",
+        f"edge style={{{style}}}",
+        *([] if label else ["hide label"]),
+    ]
+    return f"\\depedge[{', '.join(options)}]{{{columns[arc.head - 1]}}}{{{column}}}{{{label}}}"
+
+
+def _legend(arcs: Sequence[Arc], names: Sequence[str]) -> list[str]:
+    if not names:
+        return []
+    lines = ["\\coordinate (legend) at ([yshift=-8pt]current bounding box.south west);"]
+    for place, (channel, name) in enumerate(zip(named_channels(arcs), names, strict=True)):
+        lines.append(
+            f"\\draw[{_style(channel)}] ([xshift={70 * place}pt]legend) -- +(20pt, 0) "
+            f"node[right, black, scale=.7] {{{_escaped(name)}}};"
+        )
+    return lines
+
+
+def _style(channel: int | str) -> str:
+    colour, dashes = channel_style(channel)
+    return f"colour{COLOURS.index(colour)}, dash{DASHES.index(dashes)}" if colour in COLOURS else "black, solid"
+
+
+def _dash_pattern(dashes: str) -> str:
+    """An SVG dash pattern as TikZ writes it."""
+    lengths = dashes.split()
+    parts = [f"{word} {float(length) / 2:g}pt" for word, length in zip(["on", "off"] * 4, lengths, strict=False)]
+    return f"dash pattern={' '.join(parts)}" if parts else "solid"
+
+
+def _shown(text: str, *, longest: int = LONGEST_WORD) -> str:
+    return unicodedata.normalize("NFC", visible(text, longest=longest))
+
+
+def _escaped(text: str) -> str:
+    """Text that TeX prints as it is; in words written from right to left, numbers and Latin letters stay as they are.
+
+    TeX is told the direction, as it does not find it out by itself.
+    """
+    if not any(unicodedata.bidirectional(character) in ("R", "AL") for character in text):
+        return _printed(text)
+    runs = groupby(text, key=lambda character: unicodedata.bidirectional(character) in ("L", "EN", "AN"))
+    parts = [f"\\ltr{{{_printed(run)}}}" if left_to_right else _printed(run) for left_to_right, run in runs]
+    return f"\\rtl{{{''.join(parts)}}}"
+
+
+def _printed(text: Iterable[str]) -> str:
+    return "".join(SPECIAL.get(character, character) for character in text)
