@@ -1,0 +1,102 @@
+"""Hostile words through every output format: what comes out is well-formed, and no word is more than a word."""
+
+from __future__ import annotations
+
+import json
+import re
+import xml.etree.ElementTree as ElementTree
+from collections.abc import Callable
+from html.parser import HTMLParser
+from pathlib import Path
+
+import pytest
+from hostile import HOSTILE
+from test_latex import compiled
+from test_page import analysis
+
+from probtrans_cli.data.conllu import read_conllu, with_heads
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.trees.displacy import displacy_line
+from probtrans_cli.trees.draw import json_line, svg, terminal
+from probtrans_cli.trees.html import page
+from probtrans_cli.trees.latex import latex
+from probtrans_cli.trees.layout import Arc, Drawing
+
+HEADS = [0, *range(1, len(HOSTILE))]
+DRAWING = Drawing(
+    HOSTILE,
+    tuple(Arc(word, head, 0.5, word % 3) for word, head in enumerate(HEADS, start=1)),
+    " ".join(HOSTILE[:5]),
+    tuple((word,) for word in HOSTILE),
+)
+
+PICTURES: dict[str, Callable[[], str]] = {
+    "terminal": lambda: terminal(DRAWING, width=100),
+    "wide terminal": lambda: terminal(DRAWING, width=10**9),
+    "ascii": lambda: terminal(DRAWING, ascii_only=True, width=100),
+    "svg": lambda: svg(DRAWING),
+    "latex": lambda: "".join(latex([DRAWING])),
+    "displacy": lambda: displacy_line(DRAWING),
+    "html": lambda: "".join(page([analysis(HOSTILE, title=DRAWING.title)], title=DRAWING.title)),
+}
+
+
+@pytest.mark.parametrize("form", PICTURES)
+def test_pictures_are_short_and_hide_nothing(form: str) -> None:
+    """No control character, none that reorders or hides text, nothing that cannot be encoded."""
+    text = PICTURES[form]()
+    text.encode("utf-8")
+    assert len(text) < 100_000
+    assert not re.search("[\x00-\x09\x0b-\x1f\x7f-\x9f\u200b\u2028-\u202e\u2066-\u2069\ufeff\ufffe\uffff]", text)
+
+
+def test_the_terminal_has_a_line_a_word() -> None:
+    lines = terminal(DRAWING, width=10).split("\n")
+    assert len(lines) == len(HOSTILE) + 1  # and the title
+    assert terminal(DRAWING, ascii_only=True, width=10).isascii()
+
+
+def test_svg_parses_and_has_no_script() -> None:
+    tree = ElementTree.fromstring(svg(DRAWING))
+    names = {element.tag.split("}")[1] for element in tree.iter()}
+    assert names == {"svg", "title", "desc", "rect", "g", "path", "text"}
+    attributes = {name for element in tree.iter() for name in element.attrib}
+    assert not any(name.startswith("on") or "href" in name for name in attributes)
+
+
+def test_html_has_the_elements_of_its_template_alone() -> None:
+    class Tags(HTMLParser):
+        def __init__(self) -> None:
+            super().__init__()
+            self.found: list[str] = []
+
+        def handle_starttag(self, tag: str, attrs: list[tuple[str, str | None]]) -> None:
+            self.found.append(tag)
+            assert not any(name.startswith("on") or name in ("src", "href", "style") for name, _ in attrs)
+
+    tags = []
+    for words in (HOSTILE, ("plain",) * len(HOSTILE)):
+        parser = Tags()
+        parser.feed("".join(page([analysis(words, title=words[0])], title=words[1])))
+        tags.append(parser.found)
+    assert tags[0] == tags[1]
+
+
+def test_latex_compiles(tmp_path: Path) -> None:
+    assert "(1 page" in compiled("lualatex", "".join(latex([DRAWING])), tmp_path)
+
+
+def test_json_has_the_words_to_the_character() -> None:
+    line = json_line(HOSTILE, HEADS, None, channel=0, iteration=1, decode="mst")
+    line.encode("utf-8")
+    assert len(line.splitlines()) == 1
+    assert json.loads(line)["words"] == list(HOSTILE)
+    assert len(json.loads(displacy_line(DRAWING))["words"]) == len(HOSTILE)
+
+
+def test_conllu_has_a_line_a_word() -> None:
+    lines = with_heads(Sentence(list(HOSTILE)), HEADS, None, [f"Prob={0.5}"] * len(HOSTILE))
+    (back,) = read_conllu([*lines, ""], "hostile")
+    assert back.heads == HEADS
+    for word, read in zip(HOSTILE, back.words, strict=True):
+        assert read == word or re.search(r"\s|\x1c", word) or word == ""
