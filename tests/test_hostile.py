@@ -1,4 +1,7 @@
-"""Hostile words through every output format: what comes out is well-formed, and no word is more than a word."""
+"""Hostile words through every output format: what comes out is well-formed, and no word is more than a word.
+
+What TeX, displaCy and a browser make of them is in the tests of these formats.
+"""
 
 from __future__ import annotations
 
@@ -7,11 +10,9 @@ import re
 import xml.etree.ElementTree as ElementTree
 from collections.abc import Callable
 from html.parser import HTMLParser
-from pathlib import Path
 
 import pytest
 from hostile import HOSTILE
-from test_latex import compiled
 from test_page import analysis
 
 from probtrans_cli.data.conllu import read_conllu, with_heads
@@ -80,10 +81,6 @@ def test_html_has_the_elements_of_its_template_alone() -> None:
         parser.feed("".join(page([analysis(words, title=words[0])], title=words[1])))
         tags.append(parser.found)
     assert tags[0] == tags[1]
-
-
-def test_latex_compiles(tmp_path: Path) -> None:
-    assert "(1 page" in compiled("lualatex", "".join(latex([DRAWING])), tmp_path)
 
 
 def test_json_has_the_words_to_the_character() -> None:

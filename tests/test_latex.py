@@ -85,7 +85,8 @@ def test_latin_compiles_with_pdflatex(tmp_path: Path) -> None:
 
 def test_everything_compiles_with_lualatex(tmp_path: Path) -> None:
     others = drawing("שלום 2024ב مرحبا 日本語 हिन्दी cafe\u0301 Ελληνικά", [2, 0, 2, 3, 4, 5, 6])
-    hostile = drawing(HOSTILE, [0, *range(1, len(HOSTILE))])
+    arcs = tuple(Arc(word, word - 1, 0.5, word % 3) for word in range(1, len(HOSTILE) + 1))
+    hostile = Drawing(HOSTILE, arcs, " ".join(HOSTILE[:16]), tuple((word,) for word in HOSTILE))
     pictures = [*LATIN_PICTURES, others, hostile]
     log = compiled("lualatex", "".join(latex(pictures, right_to_left=True)), tmp_path)
     assert f"({len(pictures)} pages" in log

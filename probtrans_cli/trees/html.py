@@ -87,7 +87,7 @@ def _percent(probabilities: np.ndarray) -> np.ndarray:
 
 def _packed(marginals: np.ndarray) -> str:
     """One byte a percent, all in the array's order, deflated, in base 64."""
-    return base64.b64encode(zlib.compress(_percent(marginals).tobytes(), 9)).decode("ascii")
+    return base64.b64encode(zlib.compress(_percent(marginals).tobytes())).decode("ascii")
 
 
 def _json(value: object) -> str:

@@ -95,10 +95,12 @@ async function show(index) {
   byId("sentence-title").textContent = sentence.title || `Sentence ${index + 1}`;
   byId("tree").dir = byId("heat").dir = sentence.rightToLeft ? "rtl" : "ltr";
   draw();
+  if (sentence.marginals === null) return;
   const marginals = await inflated(sentence.marginals);
   if (state.sentence !== sentence) return; // another one was chosen meanwhile
   state.marginals = marginals;
-  draw();
+  if (marginals === null) byId("heat-note").textContent = "This browser cannot read the compressed numbers.";
+  else draw();
 }
 
 const KEYS = {

@@ -218,9 +218,9 @@ function drawHeat() {
   point(state.word);
 }
 
-/** The marginals of a sentence, one byte a percent; null where there are none or the browser cannot inflate them. */
+/** The marginals of a sentence, one byte a percent; null where the browser cannot inflate them. */
 async function inflated(text) {
-  if (text === null || typeof DecompressionStream === "undefined") return null;
+  if (typeof DecompressionStream === "undefined") return null;
   const packed = Uint8Array.from(atob(text), (character) => character.charCodeAt(0));
   const stream = new Blob([packed]).stream().pipeThrough(new DecompressionStream("deflate"));
   return new Uint8Array(await new Response(stream).arrayBuffer());
