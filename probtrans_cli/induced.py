@@ -74,7 +74,9 @@ def analysed(
     heads: dict[int, np.ndarray] = {}
     for batch, of_arcs in model.read_arcs(corpus, readings):
         scores = np.stack(list(of_arcs), axis=1)
-        every = np.stack([decode.decode(scores[:, one], batch.mask, reading.decoder) for one in range(len(readings))], 1)
+        every = np.stack(
+            [decode.decode(scores[:, one], batch.mask, reading.decoder) for one in range(len(readings))], 1
+        )
         for row, index in enumerate(batch.indices):
             n = int(batch.mask[row].sum())
             columns = [*range(n), *([scores.shape[-1] - 1] if model.rooted else [])]

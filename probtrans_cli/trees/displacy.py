@@ -14,7 +14,7 @@ from probtrans_cli.trees.draw import named_channels, probability_text
 from probtrans_cli.trees.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, visible
 
 
-def displacy_line(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool = True) -> str:
+def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
     """One sentence as one line of ASCII JSON without the newline: words, arcs, settings, and the title if it has one.
 
     A label is the arc's probability, after the channel's name where there are several channels. A word's tag has
@@ -41,7 +41,7 @@ def displacy_line(drawing: Drawing, *, right_to_left: bool = False, show_probabi
     record: Mapping[str, object] = {
         "words": words,
         "arcs": arcs,
-        "settings": {"direction": "rtl" if right_to_left else "ltr", "lang": "und"},
+        "settings": {"direction": "rtl" if drawing.right_to_left else "ltr", "lang": "und"},
         **({"title": _markup(drawing.title, longest=LONGEST_TITLE)} if drawing.title else {}),
     }
     return json.dumps(record)

@@ -181,11 +181,11 @@ NOTE, NOTE_STEP = LABEL_SIZE / WORD_SIZE, 13.0
 NARROW, BROAD = frozenset("iljtfrI.,;:'|!()[]{} "), frozenset("mwMW@%")
 
 
-def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool = True) -> str:
+def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     """A stand-alone SVG picture, the same to the byte for the same input; no script, no link, no id.
 
     Arcs rise by nesting, end in an arrow at the dependent, and are the fainter the less probable. Every channel has its
-    colour and its dashes, named below the picture where there are several. ``right_to_left`` puts word 1 at the right.
+    colour and its dashes, named below the picture where there are several.
     """
     words = [visible(word) for word in drawing.words]
     heights = levels(drawing.arcs)
@@ -211,7 +211,7 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
     def place(word: int, index: int) -> float:
         order = at[word - 1].index(index) - (len(at[word - 1]) - 1) / 2
         x = centres[word - 1] + SLOT * order
-        return width - x if right_to_left else x
+        return width - x if drawing.right_to_left else x
 
     lines, labels = [], []
     for index in sorted(range(len(drawing.arcs)), key=lambda i: -heights[i]):
@@ -225,12 +225,12 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
         elif text:
             labels.append(_label((start + end) / 2, peak - 4, text))
     shown = [
-        f'<text x="{decimal(width - x if right_to_left else x)}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
+        f'<text x="{decimal(width - x if drawing.right_to_left else x)}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
         f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
         for x, word in zip(centres, words, strict=True)
     ]
     shown += [
-        f'<text x="{decimal(width - x if right_to_left else x)}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
+        f'<text x="{decimal(width - x if drawing.right_to_left else x)}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
         f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
         for x, texts in zip(centres, notes, strict=True)
         for line, text in enumerate(texts, start=1)
@@ -243,7 +243,7 @@ def svg(drawing: Drawing, *, right_to_left: bool = False, show_probability: bool
         '<rect width="100%" height="100%" fill="#FFFFFF"/>',
     ]
     if title:
-        side, anchor = (width - MARGIN, "end") if right_to_left else (MARGIN, "start")
+        side, anchor = (width - MARGIN, "end") if drawing.right_to_left else (MARGIN, "start")
         style = f'font-size="12" text-anchor="{anchor}" fill="#555555"'
         head.append(f'<text x="{decimal(side)}" y="18" {style}>{escape(title)}</text>')
     return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"

@@ -89,22 +89,22 @@ PREAMBLE = r"""% Compile with lualatex; where all words are Latin, pdflatex does
 """
 
 
-def latex(drawings: Iterable[Drawing], *, right_to_left: bool = False, show_probability: bool = True) -> Iterator[str]:
+def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iterator[str]:
     """One compilable document, in pieces: a picture a sentence, of the same arcs and heights as in :func:`draw.svg`.
 
     Every channel has its colour and its dashes, named below the picture where there are several; arcs are the fainter
-    the less probable. ``right_to_left`` puts word 1 at the right. The first line names the engine that is needed. In
+    the less probable. The first line names the engine that is needed. In
     place of a sentence that is too wide for TeX stands a line that says so.
     """
     styles = [f"\\definecolor{{colour{i}}}{{HTML}}{{{colour[1:]}}}" for i, colour in enumerate(COLOURS)]
     styles += [f"\\tikzset{{dash{i}/.style={{{_dash_pattern(dashes)}}}}}" for i, dashes in enumerate(DASHES)]
     yield PREAMBLE + "\n".join([*styles, "\\begin{document}"]) + "\n"
     for drawing in drawings:
-        yield _picture(drawing, right_to_left=right_to_left, show_probability=show_probability)
+        yield _picture(drawing, show_probability=show_probability)
     yield "\\end{document}\n"
 
 
-def _picture(drawing: Drawing, *, right_to_left: bool, show_probability: bool) -> str:
+def _picture(drawing: Drawing, *, show_probability: bool) -> str:
     words = [_shown(word) for word in drawing.words]
     notes = list(zip_longest(*([_shown(text) for text in texts] for texts in drawing.notes), fillvalue=""))
     heights = levels(drawing.arcs)
@@ -122,11 +122,11 @@ def _picture(drawing: Drawing, *, right_to_left: bool, show_probability: bool) -
     elif sum(widths) + sum(map(text_width, words)) * FONT_SIZE / WORD_SIZE > WIDEST:
         lines.append(f"\\node {{(a sentence of {count} words is too wide for \\TeX)}};")
     else:
-        order = range(count - 1, -1, -1) if right_to_left else range(count)
-        columns = [count - word if right_to_left else word + 1 for word in range(count)]
+        order = range(count - 1, -1, -1) if drawing.right_to_left else range(count)
+        columns = [count - word if drawing.right_to_left else word + 1 for word in range(count)]
         lines += _words(rows, widths, order)
         slots = {  # offset of each end from the middle of its word: (word, arc)
-            (word + 1, arc): SLOT * (place - (len(at[word]) - 1) / 2) * (-1 if right_to_left else 1)
+            (word + 1, arc): SLOT * (place - (len(at[word]) - 1) / 2) * (-1 if drawing.right_to_left else 1)
             for word in range(count)
             for place, arc in enumerate(at[word])
         }
@@ -136,7 +136,7 @@ def _picture(drawing: Drawing, *, right_to_left: bool, show_probability: bool) -
             lines.append(_edge(arc, columns, slots[arc.dependent, index], slots.get((arc.head, index)), height, label))
         lines += _legend(drawing.arcs, legend)
     if title:
-        side = "east" if right_to_left else "west"
+        side = "east" if drawing.right_to_left else "west"
         corner = f"current bounding box.north {side}"
         lines.append(f"\\node[anchor=south {side}, scale=.8, text=black!65] at ({corner}) {{{_escaped(title)}}};")
     return "\n".join([*lines, "\\end{dependency}"]) + "\n"

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
 
 LONGEST_WORD = 40  # columns
@@ -25,13 +25,14 @@ class Arc:
 class Drawing:
     """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc.
 
-    ``notes``: for every word lines that stand below it; or none at all.
+    ``notes``: for every word lines that stand below it; or none at all. ``right_to_left``: word 1 is at the right.
     """
 
     words: tuple[str, ...]
     arcs: tuple[Arc, ...]
     title: str = ""
     notes: tuple[tuple[str, ...], ...] = ()
+    right_to_left: bool = False
 
     def __post_init__(self) -> None:
         if self.notes and len(self.notes) != len(self.words):
@@ -41,6 +42,12 @@ class Drawing:
                 raise ValueError(f"{arc} is outside a sentence of {len(self.words)} words")
             if arc.dependent == arc.head:
                 raise ValueError(f"{arc} joins a word to itself")
+
+
+def reads_right_to_left(words: Iterable[str]) -> bool:
+    """Whether most letters with a direction of their own are of a script that is written from right to left."""
+    directions = [unicodedata.bidirectional(character) for word in words for character in word[:LONGEST_WORD]]
+    return sum(one in ("R", "AL") for one in directions) > directions.count("L")
 
 
 def levels(arcs: Sequence[Arc]) -> list[int]:
