@@ -264,8 +264,8 @@ def parse(
         typer.Option(
             "-f",
             "--format",
-            help="conllu; jsonl: a JSON object a line; tree: for a terminal; svg: one file, or a folder of them with -o; "
-            "html: one offline page to explore every channel and iteration; latex: a tikz-dependency document; "
+            help="conllu; jsonl: an object a line; tree: for a terminal; svg: a picture, or a folder of them with -o; "
+            "html: an offline page to explore every channel and iteration; latex: a tikz-dependency document; "
             "displacy: a line of spaCy's manual input a sentence.",
         ),
     ] = "conllu",
@@ -303,8 +303,8 @@ def parse(
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     run(
         checkpoint, files or ["-"], form=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, gold=gold, labels=(top or 3) if labels else None, longest=longest, output=output,
-        threads=threads,
+        decoder=decode, probability=probability, gold=gold, labels=(top or 3) if labels else None, longest=longest,
+        output=output, threads=threads,
     )  # fmt: skip
 
 

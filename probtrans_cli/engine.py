@@ -32,6 +32,7 @@ from probtrans_cli.errors import (
     StoppedError,
 )
 from probtrans_cli.evaluate import task_scores
+from probtrans_cli.gallery import write_gallery
 from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
@@ -247,7 +248,8 @@ class Trainer:
             state.finished = True
 
     def _finish(self, stop: StopRequest) -> dict[str, Any]:
-        """Choose how trees are read on dev, score dev and test once with the best weights, and store both with them.
+        """Choose how trees are read on dev, score dev and test once with the best weights, store both with them, and
+        draw a few trees.
 
         The training is saved already: a request to stop is granted between two scores, and resuming begins here.
         """
@@ -273,6 +275,7 @@ class Trainer:
             if name not in ("model.safetensors", checkpoint.SUMS)
         }
         checkpoint.write(best, rest | self.model.texts(scores), {"model.safetensors": weights_of(self.network)})
+        write_gallery(self.model, self.run / "trees")
         return scores
 
     # --- saving and resuming ----------------------------------------------------------------------------------------

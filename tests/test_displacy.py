@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import pytest
 from hostile import HOSTILE
@@ -26,7 +27,7 @@ def test_a_sentence() -> None:
 
 def test_channels_notes_title_and_direction() -> None:
     both = Drawing(("a", "b"), (Arc(1, 2, 0.5, 0), Arc(2, 1, 0.4, "mean"), Arc(1, 0, None, 0)), "<t>", (("x<y",), ()))
-    record = json.loads(displacy_line(both, right_to_left=True))
+    record = json.loads(displacy_line(replace(both, right_to_left=True)))
     assert [arc["label"] for arc in record["arcs"]] == ["channel 0 .50", "mean .40"]
     assert [word["tag"] for word in record["words"]] == ["root channel 0, x&lt;y", ""]
     assert record["title"] == "&lt;t&gt;"

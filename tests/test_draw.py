@@ -6,6 +6,7 @@ import itertools
 import json
 import math
 import xml.etree.ElementTree as ElementTree
+from dataclasses import replace
 
 import numpy as np
 import pytest
@@ -198,7 +199,7 @@ def test_svg_is_the_same_to_the_byte() -> None:
 
 def test_svg_of_hostile_words() -> None:
     heads = [0, *range(1, len(HOSTILE))]
-    for text in (svg(drawing(HOSTILE, heads)), svg(Drawing(HOSTILE, (), HOSTILE[0]), right_to_left=True)):
+    for text in (svg(drawing(HOSTILE, heads)), svg(Drawing(HOSTILE, (), HOSTILE[0], right_to_left=True))):
         text.encode("utf-8")
         tree = ElementTree.fromstring(text)
         assert {element.tag.split("}")[1] for element in tree.iter()} <= {
@@ -229,7 +230,7 @@ def test_svg_right_to_left_mirrors_the_words() -> None:
 
     plain, mirrored = (
         places(svg(drawing("it rains", [2, 0]))),
-        places(svg(drawing("it rains", [2, 0]), right_to_left=True)),
+        places(svg(replace(drawing("it rains", [2, 0]), right_to_left=True))),
     )
     assert plain[0] < plain[1]
     assert mirrored[0] > mirrored[1]

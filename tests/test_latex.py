@@ -6,6 +6,7 @@ import re
 import shutil
 import subprocess
 from collections.abc import Iterator
+from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
@@ -88,7 +89,7 @@ def test_everything_compiles_with_lualatex(tmp_path: Path) -> None:
     arcs = tuple(Arc(word, word - 1, 0.5, word % 3) for word in range(1, len(HOSTILE) + 1))
     hostile = Drawing(HOSTILE, arcs, " ".join(HOSTILE[:16]), tuple((word,) for word in HOSTILE))
     pictures = [*LATIN_PICTURES, others, hostile]
-    log = compiled("lualatex", "".join(latex(pictures, right_to_left=True)), tmp_path)
+    log = compiled("lualatex", "".join(latex([replace(one, right_to_left=True) for one in pictures])), tmp_path)
     assert f"({len(pictures)} pages" in log
     assert not set(re.findall("There is no (.) ", log)) & LATIN
 
@@ -132,6 +133,6 @@ def test_channels_probabilities_and_direction() -> None:
     bare = body(CHANNELS, show_probability=False)
     assert ".90" not in bare
     assert "hide label" in bare
-    mirrored = body(CHANNELS, right_to_left=True)
+    mirrored = body(replace(CHANNELS, right_to_left=True))
     assert mirrored.index("it \\&") < mirrored.index("she")
     assert "]{2}{3}{.90}" in mirrored

@@ -9,6 +9,7 @@ import shutil
 import xml.etree.ElementTree as ElementTree
 import zlib
 from collections.abc import Iterator
+from dataclasses import replace
 from typing import Any
 
 import numpy as np
@@ -347,7 +348,7 @@ def test_the_paths_are_those_of_the_svg(opened: Opened) -> None:
         mine = opened.run("return [...document.querySelectorAll('#tree path')].map(p => p.getAttribute('d'))")
         arcs = tuple(Arc(word, head, None) for word, head in expected(index, 2, channel))
         drawing = Drawing(SENTENCES[index].words, arcs)
-        tree = ElementTree.fromstring(svg(drawing, right_to_left=SENTENCES[index].right_to_left))
+        tree = ElementTree.fromstring(svg(replace(drawing, right_to_left=SENTENCES[index].right_to_left)))
         drawn = [element.get("d", "") for element in tree.iter() if element.tag.endswith("path")]
         assert [re.sub("[-.0-9]+", "#", path) for path in mine] == [re.sub("[-.0-9]+", "#", path) for path in drawn]
         numbers = [[float(n) for path in paths for n in re.findall("[-.0-9]+", path)] for paths in (mine, drawn)]

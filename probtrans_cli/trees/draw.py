@@ -208,10 +208,13 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
     height = base + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
 
+    def mirrored(x: float) -> float:
+        return width - x if drawing.right_to_left else x
+
     def place(word: int, index: int) -> float:
         order = at[word - 1].index(index) - (len(at[word - 1]) - 1) / 2
         x = centres[word - 1] + SLOT * order
-        return width - x if drawing.right_to_left else x
+        return mirrored(x)
 
     lines, labels = [], []
     for index in sorted(range(len(drawing.arcs)), key=lambda i: -heights[i]):
@@ -225,12 +228,12 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         elif text:
             labels.append(_label((start + end) / 2, peak - 4, text))
     shown = [
-        f'<text x="{decimal(width - x if drawing.right_to_left else x)}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
+        f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
         f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
         for x, word in zip(centres, words, strict=True)
     ]
     shown += [
-        f'<text x="{decimal(width - x if drawing.right_to_left else x)}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
+        f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
         f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
         for x, texts in zip(centres, notes, strict=True)
         for line, text in enumerate(texts, start=1)

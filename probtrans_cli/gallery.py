@@ -1,0 +1,58 @@
+"""Pictures of the trees that a model sees in a few sentences of dev: what `train` leaves in `trees/` of a run folder.
+
+For every sentence one SVG a channel, as in Fig. 10 of the paper, and ``index.html``, a page of all of them with every
+iteration, the channels' mean and, where dev has trees, the gold ones.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from dataclasses import replace
+from itertools import islice
+from pathlib import Path
+
+from probtrans_cli import console
+from probtrans_cli.data.readers import find, read_corpus
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+from probtrans_cli.formats import Look, svg_files
+from probtrans_cli.induced import analysed, parsed
+from probtrans_cli.model import Model
+from probtrans_cli.recipe_data import Data
+from probtrans_cli.trees.html import page
+
+SENTENCES = 5
+SHORTEST, LONGEST = 5, 15  # words that a picture should have
+SEARCHED = 1000  # sentences at the beginning of dev
+
+
+def write_gallery(model: Model, folder: Path) -> None:
+    """Draw the trees of some sentences of dev into a folder; nothing where there is no dev file to read again.
+
+    The training is over and saved: what goes wrong here is told and no more.
+    """
+    try:
+        if chosen := examples(model.recipe.data):
+            folder.mkdir(exist_ok=True)
+            _draw(model, chosen, folder)
+    except (OSError, DataError) as error:
+        console.log(f"no pictures in {folder}: {error}")
+
+
+def _draw(model: Model, chosen: Sequence[Sentence], folder: Path) -> None:
+    readings = [
+        replace(model.reading, channel=channel, chosen_on=None) for channel in range(model.recipe.model.channels)
+    ]
+    svg_files(parsed(model, chosen, readings), folder, Look(probability=True, several=True))
+    of_words = analysed(model, chosen, model.reading, gold=True)
+    with (folder / "index.html").open("w", encoding="utf-8") as file:
+        file.writelines(page(of_words, title=f"Trees of {model.recipe.name}, step {model.step}"))
+
+
+def examples(data: Data) -> Sequence[Sentence]:
+    """Some sentences of dev of a length that can be drawn, evenly spread over its beginning; always the same ones."""
+    paths = [data.dev] if isinstance(data.dev, str) else data.dev or []
+    every = (one for path in paths if path != "-" for one in read_corpus(find(path), data.format, data=data))
+    fitting = [one for one in islice(every, SEARCHED) if SHORTEST <= len(one.words) <= LONGEST]
+    step = max(1, len(fitting) // SENTENCES)
+    return fitting[::step][:SENTENCES]

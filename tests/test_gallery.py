@@ -1,0 +1,56 @@
+"""The pictures that a training leaves: which sentences, which files, and that nothing there can end a training."""
+
+from __future__ import annotations
+
+import json
+import xml.etree.ElementTree as ElementTree
+from pathlib import Path
+
+import pytest
+from support import Invoke, workplace
+
+from probtrans_cli.gallery import LONGEST, SENTENCES, SHORTEST, examples
+from probtrans_cli.model import Model
+
+
+def test_a_training_leaves_pictures_of_every_channel(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(trained)
+    run = trained / "runs/tiny"
+    model = Model.load(str(run))
+    chosen = examples(model.recipe.data)
+    assert [one.words for one in chosen] == [one.words for one in examples(model.recipe.data)]
+    assert 0 < len(chosen) <= SENTENCES
+    assert all(SHORTEST <= len(one.words) <= LONGEST for one in chosen)
+    pictures = sorted((run / "trees").glob("*.svg"))
+    assert [path.name for path in pictures] == [
+        f"{number:04d}-channel-{channel}.svg" for number in range(1, len(chosen) + 1) for channel in range(2)
+    ]
+    for path, words in zip(pictures[::2], (one.words for one in chosen), strict=True):
+        assert set(words) <= {text.text for text in ElementTree.parse(path).iter() if text.tag.endswith("text")}
+    page = (run / "trees/index.html").read_text(encoding="utf-8")
+    records = [json.loads(part.split("</script>")[0]) for part in page.split('class="sentence">')[1:]]
+    assert [record["words"] for record in records] == [one.words for one in chosen]
+    assert [record["gold"] for record in records] == [one.heads for one in chosen]
+
+
+@pytest.fixture
+def fresh(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+def test_without_dev_there_are_none(fresh: Path, invoke: Invoke) -> None:
+    assert invoke("train", "tiny.yaml", "data.dev=null", "data.test=null", "train.epochs=1").code == 0
+    assert not (fresh / "runs/tiny/trees").exists()
+
+
+@pytest.mark.usefixtures("fresh")
+def test_what_goes_wrong_is_told_and_no_more(invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def full(*_: object) -> None:
+        raise OSError(28, "No space left on device")
+
+    monkeypatch.setattr("probtrans_cli.gallery.svg_files", full)
+    ran = invoke("train", "tiny.yaml", "train.epochs=1", "--json")
+    assert ran.code == 0
+    assert "dev" in ran.json
+    assert "No space left" in ran.err
