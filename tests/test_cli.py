@@ -463,6 +463,31 @@ def test_output_file_may_be_the_input(copied: Path, invoke: Invoke) -> None:
     assert "farmers" in text.read_text(encoding="utf-8")
 
 
+def test_choosing_how_trees_are_read(copied: Path, invoke: Invoke) -> None:
+    """The choice is the best of all; it is stored, and what is given is kept. The test set chooses nothing."""
+    refused(invoke("eval", "runs/tiny", "--choose"), 2, "--split dev --choose")
+    refused(invoke("eval", "runs/tiny", "--split", "dev", "--choose", "--channel", "all"), 2, "--channel all")
+    (copied / "words.txt").write_text("goats sleep\n", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "words.txt", "--choose"), 3, "no gold trees")
+
+    def uuas(*options: str) -> float:
+        found = invoke("eval", "runs/tiny", "--split", "dev", "--json", *options).json["scores"]["dev"]["trees"]
+        return float(found["no_punct"]["all"]["uuas"])
+
+    best = max(
+        uuas("--channel", channel, "--iteration", iteration, "--decode", decoder)
+        for channel in ("0", "1", "mean")
+        for iteration in ("1", "2")
+        for decoder in ("mst", "eisner")
+    )
+    assert uuas("--choose") == uuas() == best
+    given = invoke("eval", "runs/tiny", "--split", "dev", "--choose", "--channel", "1", "--decode", "mst", "--json")
+    stored = json.loads((copied / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))["trees"]
+    assert stored == given.json["scores"]["dev"]["trees"]["reading"]
+    assert (stored["channel"], stored["decoder"], stored["chosen_on"]) == (1, "mst", "dev")
+    assert invoke("parse", "runs/tiny", "words.txt").code == 0  # the checksums are right
+
+
 def test_scoring_an_empty_file_is_a_data_error(copied: Path, invoke: Invoke) -> None:
     (copied / "empty.conllu").write_text("", encoding="utf-8")
     refused(invoke("eval", "runs/tiny", "empty.conllu"), 3, "no sentence")

@@ -208,6 +208,42 @@ def test_output_to_files(parse: Parse, tmp_path: Path) -> None:
     assert parse(text, "-f", "svg", "-o", "input.txt/x", code=2) == ""
 
 
+def test_pictures_for_other_programs(parse: Parse) -> None:
+    text = "the old farmers feed the goats\ngoats sleep\n"
+    document = parse(text, "-f", "latex", "--prob")
+    assert document.startswith("%")
+    assert document.rstrip().endswith("\\end{document}")
+    assert document.count("\\begin{dependency}") == 2
+    lines = [json.loads(line) for line in parse(text, "-f", "displacy").splitlines()]
+    assert [[word["text"] for word in line["words"]] for line in lines] == [line.split() for line in text.splitlines()]
+    page = parse(text, "-f", "html")
+    assert page == parse(text, "-f", "html", "--channel", "all")
+    records = [json.loads(part.split("</script>")[0]) for part in page.split('class="sentence">')[1:]]
+    assert [record["words"] for record in records] == [line.split() for line in text.splitlines()]
+    tree = json.loads(parse(text, "-f", "jsonl").splitlines()[0])
+    seen = records[0]
+    assert seen["heads"][seen["iteration"]][seen["channel"]] == tree["heads"]
+    parse(text, "-f", "html", "--labels", code=2)
+
+
+def test_gold_trees_beside_the_models(parse: Parse, trained: Path) -> None:
+    treebank = (trained / "test.conllu").read_text("utf-8")
+    trees = [json.loads(line) for line in parse(treebank, "-f", "jsonl", "--gold", name="gold.conllu").splitlines()]
+    alone = [json.loads(line) for line in parse(treebank, "-f", "jsonl", name="gold.conllu").splitlines()]
+    gold = [
+        [int(line.split("\t")[6]) for line in block.splitlines() if line[0].isdigit()]
+        for block in treebank.strip().split("\n\n")
+    ]
+    assert [tree.pop("gold") for tree in trees] == gold
+    assert trees == alone
+    first = treebank.split("\n\n")[0] + "\n\n"
+    assert ">gold<" in parse(first, "-f", "svg", "--gold", name="gold.conllu")
+    assert ">gold<" not in parse(first, "-f", "svg", name="gold.conllu")
+    parse(treebank, "--gold", name="gold.conllu", code=2)
+    parse("goats sleep\n", "-f", "tree", "--gold", code=3)
+    assert "input.txt:1: has no gold tree" in parse.stderr  # type: ignore[attr-defined]
+
+
 def test_faulty_input_names_the_line(parse: Parse) -> None:
     parse(b"the goat\nthe \xff goat\n", code=3)
     assert "input.txt:2" in parse.stderr  # type: ignore[attr-defined]
