@@ -10,7 +10,7 @@ import numpy as np
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.labels import most_probable
-from probtrans_cli.model import Channel, Model, Reading
+from probtrans_cli.model import Channel, Model, Reading, unseen
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.analysis import Analysis, arc_probabilities
 from probtrans_cli.trees.layout import reads_right_to_left
@@ -35,26 +35,31 @@ def parsed(
 ) -> Iterator[Tree]:
     """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word."""
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
-    empty = np.zeros(0, dtype=np.int64)
-    no_labels = None if labels is None else (empty[:, None], empty[:, None].astype(float))
-    trees = [
-        [Tree(sentence, empty, empty.astype(float), reading, no_labels) for reading in readings]
-        for sentence in sentences
-    ]
+    trees = [[_unseen(sentence, reading, labels) for reading in readings] for sentence in sentences]
     for batch, of_arcs in model.read_arcs(corpus, readings, labels=labels is not None):
         indices, mask = batch.indices, batch.mask
         best = None if labels is None else most_probable(batch.labels, labels)
         for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
             decoded = decode.decode(scores, mask, reading.decoder)
-            # Column -1 is the root's, of whose arcs a model without a root knows nothing.
-            chosen = np.pad(np.exp(scores), ((0, 0), (0, 0), (0, 0 if model.rooted else 1)), constant_values=np.nan)
+            chosen = np.exp(scores)
+            if not model.rooted:  # which knows nothing of the root's arcs, column -1
+                chosen = np.pad(chosen[:, :, : mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
             for row, index in enumerate(indices):
                 heads = decoded[row][mask[row]]
                 probabilities = chosen[row, np.arange(len(heads)), heads - 1]
+                if batch.host is not None:
+                    probabilities = np.where(batch.host[row][mask[row]] < 0, probabilities, np.nan)
                 of_words = None if best is None else (best[0][row][mask[row]], best[1][row][mask[row]])
                 trees[index][number] = Tree(sentences[index], heads, probabilities, reading, of_words)
     for sentence_trees in trees:
         yield from sentence_trees
+
+
+def _unseen(sentence: Sentence, reading: Reading, labels: int | None) -> Tree:
+    """What stands for the tree of a sentence without a word to read."""
+    n = len(sentence.words)
+    none = None if labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
+    return Tree(sentence, unseen(n), np.full(n, np.nan), reading, none)
 
 
 def analysed(
@@ -83,8 +88,9 @@ def analysed(
             heads[index] = every[row, :, :n].reshape(*shape, n)
             marginals[index] = np.exp(scores[row][:, :n][:, :, columns]).reshape(*shape, n, len(columns))
     for index, sentence in enumerate(sentences):
-        nothing = np.zeros((*shape, 0), dtype=np.int64)
-        found, probable = heads.get(index, nothing), marginals.get(index, nothing[..., None].astype(float))
+        n = len(sentence.words)
+        found = heads.get(index, np.broadcast_to(unseen(n), (*shape, n)))
+        probable = marginals.get(index, np.zeros((*shape, n, n)))
         yield Analysis(
             words=tuple(sentence.words),
             heads=found,

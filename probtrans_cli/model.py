@@ -56,12 +56,14 @@ class WordBatch:
 
     ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
     ``labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty where not asked for.
+    ``host [b, n]``: where some words are not read, the word at which such a one hangs, -1 for words that are read.
     """
 
     indices: np.ndarray
     mask: np.ndarray
     arcs: np.ndarray = field(default_factory=lambda: np.zeros(0))
     labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    host: np.ndarray | None = None
 
 
 @dataclass
@@ -243,6 +245,8 @@ class Model:
                 encoded = self.network.encode(*inputs, arcs=arcs) if labels else None
                 looked = self.network.look(*inputs, arcs) if encoded is None else encoded.arcs
             batch = WordBatch(indices, split.padded("frequency", indices, -1) >= 0)
+            if split.has("read"):
+                batch.host = _hosts(split.padded("read", indices, True))
             first = split.padded("first", indices, 0) if split.has("first") else None  # piece that stands for the word
             if arcs:
                 assert looked is not None, "an encoder returns arcs when asked"
@@ -266,7 +270,10 @@ class Model:
     def read_arcs(
         self, split: Split, readings: Sequence[Reading], *, labels: bool = False
     ) -> Iterator[tuple[WordBatch, Iterator[np.ndarray]]]:
-        """The batches of a split, each with the scores [b, n, n (+1)] of its arcs in every reading, in order."""
+        """The batches of a split, each with the scores [b, n, n (+1)] of its arcs in every reading, in order.
+
+        A word that is not read is nobody's head and hangs at its host, whatever the decoder.
+        """
         last = self.recipe.model.iterations
         numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
         iterations = sorted(set(numbers))
@@ -274,7 +281,7 @@ class Model:
             yield (
                 batch,
                 (
-                    decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number))
+                    _with_unread(decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number)), batch)
                     for reading, number in zip(readings, numbers, strict=True)
                 ),
             )
@@ -292,7 +299,7 @@ class Model:
 
     def trees_of(self, split: Split, readings: Sequence[Reading]) -> list[list[np.ndarray]]:
         """Decoded heads of every sentence, for each of several readings."""
-        result = [[np.zeros(0, dtype=np.int64)] * len(split) for _ in readings]
+        result = [[unseen(int(words)) for words in split.words] for _ in readings]
         for batch, scores in self.read_arcs(split, readings):
             for heads, reading, of_arcs in zip(result, readings, scores, strict=True):
                 decoded = decode.decode(of_arcs, batch.mask, reading.decoder)
@@ -305,6 +312,32 @@ def _cut(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
     """A batch in parts whose arcs fit: there are ``of_pair`` numbers for every pair of words."""
     cells = of_pair * int(split.lengths[indices].max(initial=1)) ** 2
     return np.array_split(indices, -(-len(indices) // max(1, ARC_CELLS // max(cells, 1))))
+
+
+def unseen(words: int) -> np.ndarray:
+    """The tree of a sentence of which nothing is read: a chain from left to right."""
+    return np.arange(words, dtype=np.int64)
+
+
+def _hosts(read: np.ndarray) -> np.ndarray:
+    """For every word that is not read the word that it hangs at: the nearest one before it that is read, or else the
+    first one that is; -1 for all others. [b, n]."""
+    before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
+    return np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
+
+
+def _with_unread(scores: np.ndarray, batch: WordBatch) -> np.ndarray:
+    """Arc scores [b, n, n (+1)] in which words that are not read hang at their hosts, and nothing hangs at them."""
+    if batch.host is None:
+        return scores
+    n = scores.shape[1]
+    rooted = scores if scores.shape[2] > n else np.pad(scores, ((0, 0), (0, 0), (0, 1)))
+    unread = batch.host >= 0
+    scores = np.where(unread[:, :, None], -np.inf, rooted)
+    scores[:, :, :n] = np.where(unread[:, None, :], -np.inf, scores[:, :, :n])
+    sentence, word = unread.nonzero()
+    scores[sentence, word, batch.host[sentence, word]] = 0.0
+    return scores
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:

@@ -21,7 +21,7 @@ from probtrans_cli.recipe_base import (
     PositiveInt,
     Section,
 )
-from probtrans_cli.recipe_data import Data, WordPieceVocabulary
+from probtrans_cli.recipe_data import Data, WordPieceVocabulary, WordVocabulary
 from probtrans_cli.recipe_model import AbsolutePositions, Model, ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe_task import FORMATS, Classification, MaskedLanguageModel, Pretraining, Task
 
@@ -235,6 +235,9 @@ class Recipe(Section):
             for name in ("size", "lowercase"):
                 if getattr(vocabulary, name) != WordPieceVocabulary.model_fields[name].default:
                     faults.append((("data", "vocabulary", name), "for a trained vocabulary only: leave it out"))
+        if isinstance(vocabulary, WordVocabulary) and not vocabulary.punctuation and kind != "mlm":
+            reason = f"`kind: {kind}` has something to say of every token: leave this out"
+            faults.append((("data", "vocabulary", "punctuation"), reason))
         if kind == "ner" and self.data.columns.entities is None and form == "columns":
             reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
             faults.append((("data", "columns", "entities"), reason))

@@ -36,6 +36,9 @@ class WordVocabulary(Section):
     """Lower-case words before look-up."""
     digits: bool = False
     """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
+    punctuation: bool = True
+    """false (`kind: mlm` only): tokens without a letter or digit are not read. In trees they hang at the word before
+    them, or, at the beginning, at the first word that is read."""
     features: WordFeatures | None = None
     """Features of the word as it is written (before `lowercase` and `digits`), so that unknown words are not all alike;
     a word hidden by `task.kind: mlm` has none; null = no features."""

@@ -29,6 +29,7 @@ class Enclosed:
     features: None = None
     divides: bool = True
     begins: bool = True
+    omits: bool = False
 
     def __init__(self, inner: Vocabulary) -> None:
         self.inner = inner

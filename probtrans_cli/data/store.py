@@ -2,7 +2,9 @@
 
 column     one value per  type   content
 ids        token          int32  vocabulary ids
-first      word           int32  position of the word's first token (subwords only; otherwise it is 0..n-1)
+first      word           int32  position of the word's first token (subwords, and words of which some are not read;
+                                 otherwise it is 0..n-1)
+read       word           bool   it has a token of its own (vocabularies that leave out punctuation only)
 frequency  word           int32  count of the word in the training file
 heads      word           int16  0 = root, 1..n; -1 = the sentence has no tree
 segments   token          int8   0 = the first of two texts, 1 = the second (instances of documents only)
@@ -22,7 +24,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, compress
 from pathlib import Path
 from typing import Any
 
@@ -31,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.vocabulary import Vocabulary, Words
 from probtrans_cli.errors import DataError
 
 Labels = Mapping[str, Sequence[str]]
@@ -40,6 +42,7 @@ Row = Mapping[str, Sequence[int] | None]
 _TYPES: dict[str, tuple[str, Any]] = {
     "ids": ("i", pa.int32()),
     "first": ("i", pa.int32()),
+    "read": ("b", pa.bool_()),
     "segments": ("b", pa.int8()),
     "frequency": ("i", pa.int32()),
     "heads": ("h", pa.int16()),
@@ -86,10 +89,14 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
         "frequency": [vocabulary.frequency(word) for word in sentence.words],
         "heads": sentence.heads,
     }
+    read = sentence.words
     if vocabulary.divides:
         row["first"] = first
+    if isinstance(vocabulary, Words) and vocabulary.omits:
+        row["read"] = kept = [vocabulary.reads(word) for word in sentence.words]
+        read = list(compress(sentence.words, kept))
     if vocabulary.features is not None:
-        of_words = [vocabulary.features.rows(word) for word in sentence.words]
+        of_words = [vocabulary.features.rows(word) for word in read]
         row["widths"] = [len(rows) for rows in of_words]
         row["features"] = list(chain.from_iterable(of_words))
     for column, known in ids.items():
@@ -136,7 +143,7 @@ def table_of_rows(rows: Iterable[Row]) -> pa.Table:
 def _list_column(name: str, values: array[int], lengths: array[int]) -> Any:
     flat = np.frombuffer(values, dtype=values.typecode) if len(values) else np.zeros(0, dtype=values.typecode)
     offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, dtype=np.int64))])
-    if name == "punct":
+    if _TYPES.get(name, _OF_LABELS)[1] == pa.bool_():
         flat = flat.astype(bool)
     large = offsets[-1] > _LARGE
     kind = pa.LargeListArray if large else pa.ListArray

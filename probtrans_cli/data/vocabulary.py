@@ -11,7 +11,8 @@ import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, Protocol
 
@@ -44,6 +45,8 @@ class Vocabulary(Protocol):
     """Whether a word may have several ids, of which the first represents it."""
     begins: bool
     """Whether every sentence begins with a special, whose state represents it."""
+    omits: bool
+    """Whether some words have no id; another word's then stands for them, which knows nothing of them."""
 
     @property
     def features(self) -> HashedFeatures | None:
@@ -76,7 +79,6 @@ class Words:
     UNKNOWN: int = UNKNOWN
     MASK: int = MASK
     specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
-    divides: bool = False
     begins: bool = False
 
     def __init__(
@@ -87,13 +89,19 @@ class Words:
         lowercase: bool,
         digits: bool,
         features: WordFeatures | None = None,
+        omitted: Mapping[str, int] | None = None,
     ) -> None:
-        """``words`` are normalised, without the specials; ``counts`` are their training counts."""
+        """``words`` are normalised, without the specials; ``counts`` are their training counts.
+
+        ``omitted``: punctuation is not read, and these are its training counts.
+        """
         self.words = list(words)
         self.counts = list(counts)
         self.lowercase = lowercase
         self.digits = digits
         self.features = None if features is None else HashedFeatures(features)
+        self.omitted = None if omitted is None else dict(omitted)
+        self.divides = self.omits = omitted is not None
         self._ids = {word: id for id, word in enumerate(self.words, start=len(SPECIALS))}
 
     @property
@@ -102,9 +110,16 @@ class Words:
         return len(SPECIALS) + len(self.words)
 
     def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return one id for each word, and the positions 0..n-1."""
+        """Return one id for each word that is read, and for each word the position of its own, or of what it hangs at:
+        the word before it that is read, or else the first one."""
         look_up = self._ids.get
-        return [look_up(self.normalise(word), UNKNOWN) for word in words], list(range(len(words)))
+        read = [self.reads(word) for word in words] if self.omits else [True] * len(words)
+        ids = [look_up(self.normalise(word), UNKNOWN) for word in compress(words, read)]
+        return ids, [max(position - 1, 0) for position in accumulate(read)]
+
+    def reads(self, word: str) -> bool:
+        """Whether a word has an id, known or not."""
+        return not self.omits or is_word(word)
 
     def decode(self, id: int) -> str:
         """Return the word of an id (0 <= id < size)."""
@@ -112,14 +127,17 @@ class Words:
 
     def frequency(self, word: str) -> int:
         """Return the training count of the word after normalisation; 0 for a word that is not in the vocabulary."""
-        id = self._ids.get(self.normalise(word))
-        return 0 if id is None else self.counts[id - len(SPECIALS)]
+        normal = self.normalise(word)
+        id = self._ids.get(normal)
+        return (self.omitted or {}).get(normal, 0) if id is None else self.counts[id - len(SPECIALS)]
 
     def save(self, folder: Path) -> None:
         """Write ``vocabulary.json``."""
         options: dict[str, Any] = {"lowercase": self.lowercase, "digits": self.digits}
         if self.features is not None:
             options["features"] = self.features.section.model_dump(mode="json")
+        if self.omitted is not None:
+            options["omitted"] = self.omitted
         write_counts(folder, {"kind": "words", "options": options, "words": self.words, "counts": self.counts})
 
     def normalise(self, word: str) -> str:
@@ -136,6 +154,7 @@ class Subwords:
     specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
     divides: bool = True
     begins: bool = False
+    omits: bool = False
     features: None = None
 
     def __init__(self, model: bytes, counts: dict[str, int], *, lowercase: bool) -> None:
@@ -188,6 +207,11 @@ class Subwords:
         return pieces
 
 
+def is_word(token: str) -> bool:
+    """Whether a token has a letter or a digit, so that it is more than punctuation."""
+    return any(character.isalnum() for character in token)
+
+
 def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> str:
     """Apply the options of a vocabulary to a word: lower case, and every number to `N` (1,234.5 -> N; 3rd -> Nrd)."""
     if lowercase:
@@ -221,12 +245,17 @@ def _build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) ->
     counts: Counter[str] = Counter()
     for word, count in raw.items():
         counts[normalise(word, lowercase=section.lowercase, digits=section.digits)] += count
+    omitted: dict[str, int] | None = None
+    if not section.punctuation:
+        omitted = {word: count for word, count in _ordered(counts) if not is_word(word)}
+        counts -= Counter(omitted)
     kept = [(word, count) for word, count in _ordered(counts) if count >= section.min_count][: section.max_size]
     if not kept:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
     words, kept_counts = zip(*kept, strict=True)
-    return Words(words, kept_counts, lowercase=section.lowercase, digits=section.digits, features=section.features)
+    options = {"lowercase": section.lowercase, "digits": section.digits}
+    return Words(words, kept_counts, **options, features=section.features, omitted=omitted)
 
 
 def _build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]]) -> Subwords:

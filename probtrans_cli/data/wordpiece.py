@@ -83,6 +83,7 @@ class WordPieces:
     features: None = None
     divides: bool = True
     begins: bool = True
+    omits: bool = False
 
     def __init__(
         self,

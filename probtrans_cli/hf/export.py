@@ -131,6 +131,7 @@ def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mappin
     pieces = [vocabulary.decode(id) for id in range(vocabulary.size)]
     files = {PIECES_FILE: "".join(f"{piece}\n" for piece in pieces)}
     changed = [name for name in ("lowercase", "digits") if getattr(vocabulary, name)]
+    changed += ["punctuation"] if vocabulary.omits else []
     if changed:
         options = ", ".join(f"data.vocabulary.{name}" for name in changed)
         return files, [f"no tokenizer.json is written, only vocab.txt: {options} have no exact form there"]
