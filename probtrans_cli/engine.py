@@ -38,7 +38,7 @@ from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
 from probtrans_cli.pretrained import start_from
 from probtrans_cli.recipe import PlateauSchedule, Recipe
-from probtrans_cli.runtime import Machine
+from probtrans_cli.runtime import Machine, mixed_seed
 from probtrans_cli.stopping import StopRequest, stop_signals
 from probtrans_cli.tracking import Metrics
 from probtrans_cli.tree_evaluation import choose_reading, has_trees, tree_scores
@@ -420,8 +420,3 @@ class Trainer:
             f"{counts['output']:,} output), {len(self.train_split):,} sentences, {words:,} tokens, "
             f"{self.model.machine.describe()}"
         )
-
-
-def mixed_seed(seed: int, step: int) -> int:
-    """Seed of one update: well apart for neighbouring seeds and steps."""
-    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))

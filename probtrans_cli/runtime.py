@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import numpy as np
 import torch
 
 from probtrans_cli.errors import UsageError
@@ -31,3 +32,8 @@ class Machine:
         """For logs: device, threads, precision."""
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
+
+
+def mixed_seed(seed: int, step: int) -> int:
+    """Seed of one update: well apart for neighbouring seeds and steps."""
+    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))

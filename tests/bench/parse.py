@@ -168,7 +168,7 @@ def stream(run: str, lines: Iterator[str], threads: int) -> None:
         assert process.stdin is not None
         for sent, line in enumerate(lines, start=1):
             process.stdin.write(line.encode())
-            if sent % 50_000 == 0:
+            if sent % 20_000 == 0:
                 rate = sent / (time.perf_counter() - began)
                 print(f"{sent:10,} sentences sent, {rate:,.0f}/s, memory {memory(process.pid):,.0f} MB", flush=True)
         process.stdin.close()
