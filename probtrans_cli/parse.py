@@ -2,10 +2,12 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import contextmanager, nullcontext
 from dataclasses import replace
+from itertools import chain, islice
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -25,6 +27,9 @@ from probtrans_cli.trees.html import page
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+LOOKED_AT = 100  # lines, to tell CoNLL-U from text
+COLUMN_TABS = 9  # between the columns of CoNLL-U
+_COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
 PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
 
 
@@ -130,12 +135,8 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
     """The sentences of a file; an empty line of text is an empty sentence."""
     lines = open_lines(path)
     if input_form == "auto":
-        first = next(lines, None)
-        if first is None:
-            return
-        lines = _again(first, lines)
-        looks = first.startswith("#") or first.count("\t") == 9
-        input_form = "conllu" if format_of(path) == "conllu" or looks else "text"
+        looks, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
+        input_form = "conllu" if looks else "text"
     name = display_name(path)
     if input_form == "conllu":
         yield from read_conllu(lines, name)
@@ -162,9 +163,19 @@ def not_too_long(sentences: Iterable[Sentence], longest: int) -> Iterator[Senten
         yield sentence
 
 
-def _again(first: str, rest: Iterator[str]) -> Iterator[str]:
-    yield first
-    yield from rest
+def look_ahead(lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
+    """Whether lines look like CoNLL-U, and all of them.
+
+    A comment that UD knows says so; behind blank lines and any other `#`, which text may begin with, the first line's
+    columns do.
+    """
+    seen: list[str] = []
+    for line in islice(lines, LOOKED_AT):
+        seen.append(line)
+        if _COMMENT.match(line) or (line.strip() and line[0] != "#"):
+            break
+    looks = bool(seen) and (seen[-1].count("\t") == COLUMN_TABS or _COMMENT.match(seen[-1]) is not None)
+    return looks, chain(seen, lines)
 
 
 def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:
