@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import islice
 from pathlib import Path
 from typing import Literal
@@ -76,9 +76,15 @@ def as_json(tree: Tree, look: Look) -> str:
 
 
 def as_picture(tree: Tree, look: Look) -> str:
-    """The tree for a terminal."""
-    shown = drawing(tree, look)
-    return (terminal(shown) if tree.sentence.words else shown.title).rstrip("\n") + "\n\n"
+    """The tree for a terminal; the gold tree is a picture of its own below it, as arcs have no colours there."""
+    shown = drawing(tree, replace(look, gold=False))
+    pictures = [shown]
+    if look.gold:
+        gold = tuple(Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(tree), start=1))
+        title = shown.title or f"channel {tree.reading.channel}"
+        pictures = [replace(shown, title=title), replace(shown, title=GOLD, arcs=gold, notes=())]
+    texts = [(terminal(one) if tree.sentence.words else one.title).rstrip("\n") for one in pictures]
+    return "\n".join(texts) + "\n\n"
 
 
 def as_displacy(tree: Tree, look: Look) -> str:

@@ -370,3 +370,36 @@ def test_tokenising_loses_nothing_and_ends(text: str) -> None:
     tokens = tokenize(text)
     assert "".join(tokens) == "".join(text.split())
     assert all(tokens)
+
+
+def test_gold_in_a_terminal_is_a_picture_of_its_own(parse: Parse) -> None:
+    """Also where the tree is too wide to be drawn with arcs; the probabilities stay."""
+    for copies in (1, 40):
+        rows = [f"{i}\tgoats\t_\t_\t_\t_\t{i - 1}\t_\t_\t_\n" for i in range(1, 3 * copies + 1)]
+        text = parse("".join(rows) + "\n", "-f", "tree", "--gold", "--prob", "--channel", "1", name="gold.conllu")
+        ours, gold = text.split("gold\n")
+        plain = parse("".join(rows) + "\n", "-f", "tree", "--prob", "--channel", "1", name="gold.conllu")
+        assert ours == "channel 1\n" + plain.rstrip("\n") + "\n"
+        assert gold.count("goats") == 3 * copies
+        assert gold.endswith("\n\n")
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("#goats sleep\ngoats eat\n", ["#goats", "sleep"]),
+        ("# Goats\n\ngoats eat\n", ["#", "Goats"]),
+        ("# made by hand\n1\tgoats" + "\t_" * 8 + "\n\n", ["goats"]),
+        ("\n\n1\tgoats" + "\t_" * 8 + "\n\n", ["goats"]),
+        ("# text =\n\n", []),
+        ("#goats\n" * 300, ["#goats"]),
+    ],
+)
+def test_text_may_begin_with_a_hash_and_conllu_with_anything(parse: Parse, text: str, words: list[str]) -> None:
+    first = json.loads(parse(text, "-f", "jsonl", name="unnamed").splitlines()[0])
+    assert "".join(first["words"]) == "".join(words)
+
+
+def test_broken_conllu_is_not_taken_for_text(parse: Parse) -> None:
+    parse("# sent_id = 1\n1 goats\n", name="unnamed", code=3)
+    assert "unnamed:2: 1 column instead of 10" in parse.stderr  # type: ignore[attr-defined]
