@@ -292,7 +292,14 @@ def parse(
     longest: Annotated[
         int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words; default: 5000.")
     ] = 5000,
-    output: Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file instead of stdout.")] = None,
+    output: Annotated[
+        Path | None,
+        typer.Option(
+            "-o",
+            "--output",
+            help="Write to this file; with svg and a name without an ending: into a folder.",
+        ),
+    ] = None,
     threads: Threads = None,
 ) -> None:
     """Print the dependency trees that a model sees in text or CoNLL-U, in input order, as they are done."""

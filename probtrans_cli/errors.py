@@ -36,6 +36,10 @@ class DataError(ProbtransError):
     exit_code = 3
 
 
+class NothingToScoreError(DataError):
+    """A corpus holds nothing that the task is scored by."""
+
+
 class CheckpointError(ProbtransError):
     """A checkpoint is missing, damaged, or of another model."""
 

@@ -7,14 +7,17 @@ import operator
 import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
 from itertools import chain
+from pathlib import Path
 from typing import Any
 
+from probtrans_cli import console
 from probtrans_cli.data.documents import encode_corpus
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
-from probtrans_cli.errors import DataError, RequirementNotMetError, UsageError
+from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.labels import Types, describe, require_labels
 from probtrans_cli.model import Model, Reading
 from probtrans_cli.recipe import Eval
@@ -84,8 +87,8 @@ def evaluate(
     of_words: list[str] | None = [] if relations else None
     title, corpus = _corpus(model, files, split, types, of_words)
     if choose:
-        reading = _choose(model, corpus, title, channel, iteration, decoder)
-    scores: dict[str, Any] = dict(task_scores(model, corpus, final=True)) if _has_gold(model, corpus) else {}
+        reading = _choose(model, corpus, title, files, channel, iteration, decoder)
+    scores = _task_scores_if_any(model, corpus)
     if has_trees(corpus):
         scores |= tree_scores(model, corpus, reading, baselines=baselines, every=every, relations=of_words)
     if not scores and not labels:
@@ -102,16 +105,30 @@ def evaluate(
     return result, _unmet(require, requirements, flattened(scores))
 
 
+def _task_scores_if_any(model: Model, corpus: Split) -> dict[str, Any]:
+    """The task's scores; none, said on stderr, where only the trees of a corpus can be scored."""
+    if not _has_gold(model, corpus):
+        return {}
+    try:
+        return dict(task_scores(model, corpus, final=True))
+    except NothingToScoreError as error:
+        if not has_trees(corpus):
+            raise
+        console.log(f"no {model.task.metric}: {error.message}")
+        return {}
+
+
 def _choose(
     model: Model,
     corpus: Split,
     title: str,
+    files: Sequence[str],
     channel: str | None,
     iteration: int | None,
     decoder: decode.Method | None,
 ) -> Reading:
     """Choose by the gold trees of a corpus how this model's trees are read from now on."""
-    if title == "test":
+    if title == "test" or _same_files(files, model.recipe.data.test):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
     if not has_trees(corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
@@ -121,9 +138,20 @@ def _choose(
         iteration="best" if iteration is None else named.iteration,
         decode=decoder or "best",
     )
-    model.reading = choose_reading(model, corpus, wish, title)
+    if "best" not in (wish.channel, wish.iteration, wish.decode):
+        raise UsageError("--choose has nothing to choose", hint="leave out one of --channel, --iteration and --decode")
+    model.reading = choose_reading(model, corpus, wish, ", ".join(Path(one).name for one in files) or title)
     model.store_reading()
     return model.reading
+
+
+def _same_files(files: Sequence[str], others: Sequence[str] | str | None) -> bool:
+    """Whether one of some files is among others, links and relative names notwithstanding."""
+    known = set()
+    for name in [others] if isinstance(others, str) else others or []:
+        with suppress(DataError):  # it is no longer there
+            known.add(find(name).resolve())
+    return any(find(name).resolve() in known for name in files if name != "-")
 
 
 def _requirement(text: str) -> tuple[str, str, float]:

@@ -11,8 +11,8 @@ from typing import Literal
 import numpy as np
 
 from probtrans_cli.data.conllu import with_heads
-from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.induced import Tree
+from probtrans_cli.errors import UsageError
+from probtrans_cli.induced import Tree, no_gold
 from probtrans_cli.labels import as_misc, as_notes, as_records
 from probtrans_cli.trees.displacy import displacy_line
 from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
@@ -118,7 +118,7 @@ def gold_heads(tree: Tree) -> list[int]:
         DataError: it gives none, or not for every word.
     """
     if tree.sentence.heads is None:
-        raise DataError(f"{tree.sentence.where}: has no gold tree", hint="leave out --gold")
+        raise no_gold(tree.sentence)
     return tree.sentence.heads
 
 

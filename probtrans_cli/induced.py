@@ -9,6 +9,7 @@ import numpy as np
 
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
+from probtrans_cli.errors import DataError
 from probtrans_cli.labels import most_probable
 from probtrans_cli.model import Channel, Model, Reading, unseen
 from probtrans_cli.trees import decode
@@ -40,7 +41,7 @@ def parsed(
         indices, mask = batch.indices, batch.mask
         best = None if labels is None else most_probable(batch.labels, labels)
         for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
-            decoded = decode.decode(scores, mask, reading.decoder)
+            decoded = decode.decode(decode.levelled(scores), mask, reading.decoder)
             chosen = np.exp(scores)
             if not model.rooted:  # which knows nothing of the root's arcs, column -1
                 chosen = np.pad(chosen[:, :, : mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
@@ -62,12 +63,21 @@ def _unseen(sentence: Sentence, reading: Reading, labels: int | None) -> Tree:
     return Tree(sentence, unseen(n), np.full(n, np.nan), reading, none)
 
 
+def no_gold(sentence: Sentence) -> DataError:
+    """What to say of a sentence whose gold tree is to be shown."""
+    return DataError(f"{sentence.where}: has no gold tree", hint="leave out --gold")
+
+
 def analysed(
-    model: Model, sentences: Sequence[Sentence], reading: Reading, *, gold: bool = False, title: str = ""
+    model: Model, sentences: Sequence[Sentence], reading: Reading, *, gold: bool = False, strict: bool = False
 ) -> Iterator[Analysis]:
     """The trees of every iteration and channel and of the channels' mean, in order, with their marginals.
 
-    ``reading`` names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees.
+    ``reading`` names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees, if they
+    have some; ``strict``: all must.
+
+    Raises:
+        DataError: a sentence has no tree that must have one.
     """
     section = model.recipe.model
     channels: list[Channel] = [*range(section.channels), "mean"]
@@ -80,7 +90,11 @@ def analysed(
     for batch, of_arcs in model.read_arcs(corpus, readings):
         scores = np.stack(list(of_arcs), axis=1)
         every = np.stack(
-            [decode.decode(scores[:, one], batch.mask, reading.decoder) for one in range(len(readings))], 1
+            [
+                decode.decode(decode.levelled(scores[:, one]), batch.mask, reading.decoder)
+                for one in range(len(readings))
+            ],
+            1,
         )
         for row, index in enumerate(batch.indices):
             n = int(batch.mask[row].sum())
@@ -88,6 +102,8 @@ def analysed(
             heads[index] = every[row, :, :n].reshape(*shape, n)
             marginals[index] = np.exp(scores[row][:, :n][:, :, columns]).reshape(*shape, n, len(columns))
     for index, sentence in enumerate(sentences):
+        if gold and strict and sentence.heads is None:
+            raise no_gold(sentence)
         n = len(sentence.words)
         found = heads.get(index, np.broadcast_to(unseen(n), (*shape, n)))
         probable = marginals.get(index, np.zeros((*shape, n, n)))
@@ -99,6 +115,5 @@ def analysed(
             gold=tuple(sentence.heads) if gold and sentence.heads is not None else None,
             channel=reading.channel,
             iteration=reading.iteration,
-            title=title,
             right_to_left=reads_right_to_left(sentence.words),
         )

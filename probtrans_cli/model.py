@@ -302,7 +302,7 @@ class Model:
         result = [[unseen(int(words)) for words in split.words] for _ in readings]
         for batch, scores in self.read_arcs(split, readings):
             for heads, reading, of_arcs in zip(result, readings, scores, strict=True):
-                decoded = decode.decode(of_arcs, batch.mask, reading.decoder)
+                decoded = decode.decode(decode.levelled(of_arcs), batch.mask, reading.decoder)
                 for index, row, real in zip(batch.indices, decoded, batch.mask, strict=True):
                     heads[index] = row[real]
         return result

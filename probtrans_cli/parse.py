@@ -30,6 +30,7 @@ FIRST_CHUNK, LARGEST_CHUNK = 8, 512
 LOOKED_AT = 100  # lines, to tell CoNLL-U from text
 COLUMN_TABS = 9  # between the columns of CoNLL-U
 _COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
+PARTIAL = ".partial"  # end of the name of a file that is being written
 PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
 
 
@@ -90,8 +91,8 @@ def parse(
             if form == "svg":
                 file.write(only_svg(trees(portions), look))
             elif form == "html":
-                of_words = (one for portion in portions for one in analysed(model, portion, readings[0], gold=gold))
-                file.writelines(page(of_words, title=f"Trees of {model.recipe.name}"))
+                seen = (analysed(model, portion, readings[0], gold=gold, strict=True) for portion in portions)
+                file.writelines(page(chain.from_iterable(seen), title=f"Trees of {model.recipe.name}"))
             else:
                 file.writelines(pieces(form, trees(portions), look))
 
@@ -104,7 +105,7 @@ def writing(output: Path | None) -> Iterator[None]:
     except OSError as error:
         if output is None:
             raise
-        name = error.filename or output
+        name = output if str(error.filename or "").endswith(PARTIAL) else error.filename or output
         raise UsageError(f"{name}: cannot be written: {error.strerror}", hint="choose another -o") from None
 
 
@@ -115,7 +116,7 @@ def replacing(output: Path) -> Iterator[TextIO]:
         with output.open("w", encoding="utf-8") as file:
             yield file
         return
-    partial = output.with_name(f".{output.name}.partial")
+    partial = output.with_name(f".{output.name}{PARTIAL}")
     try:
         with partial.open("w", encoding="utf-8") as file:
             yield file

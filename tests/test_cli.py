@@ -463,12 +463,24 @@ def test_output_file_may_be_the_input(copied: Path, invoke: Invoke) -> None:
     assert "farmers" in text.read_text(encoding="utf-8")
 
 
+def test_trees_are_scored_where_nothing_can_be_hidden(copied: Path, invoke: Invoke) -> None:
+    rows = "1\tqwx\t_\tX\t_\t_\t2\t_\t_\t_\n2\tzzx\t_\tX\t_\t_\t0\t_\t_\t_\n\n"
+    (copied / "strange.conllu").write_text(rows, encoding="utf-8")
+    ran = invoke("eval", "runs/tiny", "strange.conllu", "--json")
+    assert ran.json["scores"]["strange.conllu"].keys() == {"trees"}
+    assert "no perplexity: there is no word to hide" in ran.err
+
+
 def test_choosing_how_trees_are_read(copied: Path, invoke: Invoke) -> None:
     """The choice is the best of all; it is stored, and what is given is kept. The test set chooses nothing."""
     refused(invoke("eval", "runs/tiny", "--choose"), 2, "--split dev --choose")
     refused(invoke("eval", "runs/tiny", "--split", "dev", "--choose", "--channel", "all"), 2, "--channel all")
     (copied / "words.txt").write_text("goats sleep\n", encoding="utf-8")
     refused(invoke("eval", "runs/tiny", "words.txt", "--choose"), 3, "no gold trees")
+
+    refused(invoke("eval", "runs/tiny", "./test.conllu", "--choose"), 2, "test set")
+    all_named = ["--channel", "0", "--iteration", "1", "--decode", "mst"]
+    refused(invoke("eval", "runs/tiny", "--split", "dev", "--choose", *all_named), 2, "nothing to choose")
 
     def uuas(*options: str) -> float:
         found = invoke("eval", "runs/tiny", "--split", "dev", "--json", *options).json["scores"]["dev"]["trees"]

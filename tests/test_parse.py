@@ -21,6 +21,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError
+from probtrans_cli.induced import parsed
 from probtrans_cli.model import Model
 from probtrans_cli.parse import chunks
 
@@ -159,6 +160,21 @@ def test_batch_mates_do_not_change_a_tree(parse: Parse) -> None:
     assert together == "".join(parse(line + "\n", "-f", "jsonl") for line in lines)
 
 
+@pytest.mark.parametrize("decoder", ["argmax", "mst", "eisner"])
+@pytest.mark.parametrize("channel", ["0", "mean"])
+def test_portions_do_not_change_a_tree(trained: Path, channel: str, decoder: str) -> None:
+    """Unknown words are all alike, but for the last digits of their marginals, which depend on the batch."""
+    random = np.random.default_rng(0)
+    words = ["goats", "sleep", *(f"unknown{number}" for number in range(20))]
+    sentences = [Sentence(random.choice(words, random.integers(2, 15)).tolist()) for _ in range(60)]
+    model = Model.load(str(trained / "runs/tiny"))
+    readings = [model.read(channel, -1, decoder)]  # type: ignore[arg-type]
+    together = [tree.heads.tolist() for tree in parsed(model, sentences, readings)]
+    for size in (1, 7):
+        parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
+        assert [tree.heads.tolist() for part in parts for tree in parsed(model, part, readings)] == together
+
+
 def test_a_line_has_the_probability_of_its_arcs(parse: Parse) -> None:
     (line,) = parse("the old farmers feed the goats\n", "-f", "jsonl").splitlines()
     tree = json.loads(line)
@@ -224,6 +240,10 @@ def test_pictures_for_other_programs(parse: Parse) -> None:
     seen = records[0]
     assert seen["heads"][seen["iteration"]][seen["channel"]] == tree["heads"]
     parse(text, "-f", "html", "--labels", code=2)
+    parse(text, "-f", "html", "--gold", code=3)
+    assert "input.txt:1: has no gold tree" in parse.stderr  # type: ignore[attr-defined]
+    parse(text, "-o", "no/such/file", code=2)
+    assert "error: no/such/file: cannot be written" in parse.stderr  # type: ignore[attr-defined]
 
 
 def test_gold_trees_beside_the_models(parse: Parse, trained: Path) -> None:

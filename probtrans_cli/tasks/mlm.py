@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
-from probtrans_cli.errors import DataError
+from probtrans_cli.errors import NothingToScoreError
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, TiedOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder
@@ -72,7 +72,7 @@ class MaskedLanguageModelling(Task):
         sums = np.array([self._sums(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
         total, count = sums.sum(0)
         if count == 0:
-            raise DataError(
+            raise NothingToScoreError(
                 "there is no word to hide: every word is unknown, or the sentences are too few for a mask",
                 hint="score more text, of words that the model knows",
             )

@@ -12,7 +12,7 @@ from torch.nn import functional
 from probtrans_cli.data.documents import PAIR
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
-from probtrans_cli.errors import DataError
+from probtrans_cli.errors import NothingToScoreError
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, PairOutput, PretrainingOutput, Sentence
 from probtrans_cli.models.transformer import TransformerEncoder
@@ -92,7 +92,7 @@ class Pretraining(Task):
         sums = np.array([self._sums(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
         total = Outcome(*sums.sum(0))
         if total.words == 0:
-            raise DataError(
+            raise NothingToScoreError(
                 "there is no word to hide: every word is unknown, or the documents are too short for a mask",
                 hint="score more text, of words that the model knows",
             )

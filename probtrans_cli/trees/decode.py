@@ -34,6 +34,8 @@ Method = Literal["argmax", "mst", "eisner"]
 
 # Marginals come from float32 softmaxes, where a hopeless head underflows to 0; below this they are all alike.
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
+# Log probabilities closer than this are taken for equal where trees are read: a ten-thousandth of a probability.
+LEVEL = 2.0**-13
 # Eisner's charts are filled for so many cells at once: large enough for every thread, small enough for the cache.
 CHART_CELLS = 1 << 18
 
@@ -90,6 +92,15 @@ def decode(
         "eisner": _projective,
     }
     return np.where(mask, functions[method](table, mask), -1)
+
+
+def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:
+    """The same log probabilities, in steps of ``LEVEL``.
+
+    Marginals of the same sentence differ in the seventh digit from batch to batch; words that are all alike, as unknown
+    ones are, have the same scores but for that, and their trees must not depend on it.
+    """
+    return np.asarray(np.rint(scores / LEVEL) * LEVEL)
 
 
 def _floored_log(probability: np.ndarray) -> np.ndarray:
