@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probtrans_cli.errors import NotFiniteError, UsageError
-from probtrans_cli.trees.decode import Method, arc_scores, decode
+from probtrans_cli.trees.decode import Method, arc_scores, decode, levelled
 
 TREE_METHODS: tuple[Method, ...] = ("mst", "eisner")
 
@@ -246,6 +246,18 @@ def test_equal_scores_give_the_same_legal_tree_each_time(method: Method, value: 
         assert_single_root_trees(heads)
         assert (heads == heads[0]).all()
         np.testing.assert_array_equal(heads, decode(*arrays))
+
+
+@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
+def test_rounding_of_marginals_changes_no_tree(method: Method) -> None:
+    """Words that are all alike have equal marginals but for the seventh digit, which depends on the batch."""
+    random = np.random.default_rng(4)
+    marginals = random.dirichlet(np.ones(4), size=(200, 8))[:, :, random.integers(0, 4, size=8)]
+    noise = 1.0 + 1e-7 * random.normal(size=(2, *marginals.shape))
+    one, other = (np.log(marginals * factor) for factor in noise)
+    mask = np.ones((200, 8), dtype=bool)
+    assert (decode(one, mask, method) != decode(other, mask, method)).any(axis=1).sum() > 100
+    assert (decode(levelled(one), mask, method) != decode(levelled(other), mask, method)).any(axis=1).sum() < 5
 
 
 @pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
