@@ -155,7 +155,9 @@ def _canonical(data: Data) -> dict[str, Any]:
 def _not_given(data: Data) -> dict[str, Any]:
     """Keys that are younger than the format: left out where they ask for nothing."""
     without: dict[str, Any] = {name: True for name in OPTIONS if getattr(data, name) == Data.model_fields[name].default}
-    return without | ({"vocabulary": {"features"}} if getattr(data.vocabulary, "features", None) is None else {})
+    later = {"features": None, "punctuation": True}
+    absent = {name for name, default in later.items() if getattr(data.vocabulary, name, default) == default}
+    return without | {"vocabulary": absent}
 
 
 def _folder_of(recipe: Recipe) -> Path:
