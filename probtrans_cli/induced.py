@@ -14,6 +14,7 @@ from probtrans_cli.labels import most_probable
 from probtrans_cli.model import Channel, Model, Reading, unseen
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.analysis import Analysis, arc_probabilities
+from probtrans_cli.trees.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.layout import reads_right_to_left
 
 
@@ -85,33 +86,30 @@ def analysed(
     readings = [replace(reading, channel=one, iteration=number) for number in iterations for one in channels]
     shape = (len(iterations), len(channels))
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
-    marginals: dict[int, np.ndarray] = {}
-    heads: dict[int, np.ndarray] = {}
+    heads = {index: np.tile(unseen(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
+    probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
+    marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
     for batch, of_arcs in model.read_arcs(corpus, readings):
-        scores = np.stack(list(of_arcs), axis=1)
-        every = np.stack(
-            [
-                decode.decode(decode.levelled(scores[:, one]), batch.mask, reading.decoder)
-                for one in range(len(readings))
-            ],
-            1,
-        )
-        for row, index in enumerate(batch.indices):
-            n = int(batch.mask[row].sum())
-            columns = [*range(n), *([scores.shape[-1] - 1] if model.rooted else [])]
-            heads[index] = every[row, :, :n].reshape(*shape, n)
-            marginals[index] = np.exp(scores[row][:, :n][:, :, columns]).reshape(*shape, n, len(columns))
+        n = batch.mask.shape[1]
+        for number, scores in enumerate(of_arcs):
+            decoded = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
+            known = np.exp(scores[:, :, : n + model.rooted])
+            for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
+                heads[index][number] = decoded[row][real]
+                of_words = known[row][real][:, np.pad(real, (0, model.rooted), constant_values=True)]
+                probabilities[index][number] = arc_probabilities(heads[index][None, None, number], of_words[None, None])
+                if len(of_words) <= LONGEST_WITH_MARGINALS:
+                    kept = marginals.setdefault(index, np.zeros((len(readings), *of_words.shape), dtype=np.float32))
+                    kept[number] = of_words
     for index, sentence in enumerate(sentences):
         if gold and strict and sentence.heads is None:
             raise no_gold(sentence)
-        n = len(sentence.words)
-        found = heads.get(index, np.broadcast_to(unseen(n), (*shape, n)))
-        probable = marginals.get(index, np.zeros((*shape, n, n)))
+        of_pairs = marginals.get(index)
         yield Analysis(
             words=tuple(sentence.words),
-            heads=found,
-            probabilities=arc_probabilities(found, probable),
-            marginals=probable,
+            heads=heads[index].reshape(*shape, len(sentence.words)),
+            probabilities=probabilities[index].reshape(*shape, len(sentence.words)),
+            marginals=None if of_pairs is None else of_pairs.reshape(*shape, *of_pairs.shape[1:]),
             gold=tuple(sentence.heads) if gold and sentence.heads is not None else None,
             channel=reading.channel,
             iteration=reading.iteration,
