@@ -12,7 +12,6 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError
 from probtrans_cli.labels import most_probable
 from probtrans_cli.model import Channel, Model, Reading, unseen
-from probtrans_cli.trees import decode
 from probtrans_cli.trees.analysis import Analysis, arc_probabilities
 from probtrans_cli.trees.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.layout import reads_right_to_left
@@ -38,11 +37,10 @@ def parsed(
     """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word."""
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
     trees = [[_unseen(sentence, reading, labels) for reading in readings] for sentence in sentences]
-    for batch, of_arcs in model.read_arcs(corpus, readings, labels=labels is not None):
+    for batch, found in model.read_arcs(corpus, readings, labels=labels is not None):
         indices, mask = batch.indices, batch.mask
         best = None if labels is None else most_probable(batch.labels, labels)
-        for number, (reading, scores) in enumerate(zip(readings, of_arcs, strict=True)):
-            decoded = decode.decode(decode.levelled(scores), mask, reading.decoder)
+        for number, (reading, (decoded, scores)) in enumerate(zip(readings, found, strict=True)):
             chosen = np.exp(scores)
             if not model.rooted:  # which knows nothing of the root's arcs, column -1
                 chosen = np.pad(chosen[:, :, : mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
@@ -89,10 +87,9 @@ def analysed(
     heads = {index: np.tile(unseen(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
     probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
     marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
-    for batch, of_arcs in model.read_arcs(corpus, readings):
+    for batch, found in model.read_arcs(corpus, readings):
         n = batch.mask.shape[1]
-        for number, scores in enumerate(of_arcs):
-            decoded = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
+        for number, (decoded, scores) in enumerate(found):
             known = np.exp(scores[:, :, : n + model.rooted])
             for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                 heads[index][number] = decoded[row][real]

@@ -269,22 +269,24 @@ class Model:
 
     def read_arcs(
         self, split: Split, readings: Sequence[Reading], *, labels: bool = False
-    ) -> Iterator[tuple[WordBatch, Iterator[np.ndarray]]]:
-        """The batches of a split, each with the scores [b, n, n (+1)] of its arcs in every reading, in order.
+    ) -> Iterator[tuple[WordBatch, Iterator[tuple[np.ndarray, np.ndarray]]]]:
+        """The batches of a split, each with its heads [b, n] (0 = root, 1..n, -1 = padding) and the scores of its arcs
+        [b, n, n (+1)] in every reading, in order; a reading's are computed when their turn comes.
 
         A word that is not read is nobody's head and hangs at its host, whatever the decoder.
         """
         last = self.recipe.model.iterations
         numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
         iterations = sorted(set(numbers))
+
+        def read(batch: WordBatch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+            for reading, number in zip(readings, numbers, strict=True):
+                scores = decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number))
+                scores = _with_unread(scores, batch)
+                yield decode.decode(decode.levelled(scores), batch.mask, reading.decoder), scores
+
         for batch in self.words(split, arcs=iterations, labels=labels):
-            yield (
-                batch,
-                (
-                    _with_unread(decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number)), batch)
-                    for reading, number in zip(readings, numbers, strict=True)
-                ),
-            )
+            yield batch, read(batch)
 
     @property
     def rooted(self) -> bool:
@@ -300,9 +302,8 @@ class Model:
     def trees_of(self, split: Split, readings: Sequence[Reading]) -> list[list[np.ndarray]]:
         """Decoded heads of every sentence, for each of several readings."""
         result = [[unseen(int(words)) for words in split.words] for _ in readings]
-        for batch, scores in self.read_arcs(split, readings):
-            for heads, reading, of_arcs in zip(result, readings, scores, strict=True):
-                decoded = decode.decode(decode.levelled(of_arcs), batch.mask, reading.decoder)
+        for batch, found in self.read_arcs(split, readings):
+            for heads, (decoded, _) in zip(result, found, strict=True):
                 for index, row, real in zip(batch.indices, decoded, batch.mask, strict=True):
                     heads[index] = row[real]
         return result
