@@ -290,7 +290,7 @@ def parse(
         int | None, typer.Option("--top", min=1, metavar="N", help="With --labels: how many of a word; default: 3.")
     ] = None,
     longest: Annotated[
-        int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words; default: 5000.")
+        int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words.")
     ] = 5000,
     output: Annotated[
         Path | None,
