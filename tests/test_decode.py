@@ -3,13 +3,17 @@
 from __future__ import annotations
 
 import itertools
+from collections.abc import Callable
 from functools import cache
 
 import numpy as np
 import pytest
+import torch
 
 from probtrans_cli.errors import NotFiniteError, UsageError
+from probtrans_cli.trees import search
 from probtrans_cli.trees.decode import Method, arc_scores, decode, levelled
+from probtrans_cli.trees.search import Loops
 
 TREE_METHODS: tuple[Method, ...] = ("mst", "eisner")
 
@@ -226,6 +230,53 @@ def test_padding_and_batch_mates_change_nothing(method: Method, with_root: bool)
         alone = decode(one, np.ones((1, n), dtype=bool), method)
         np.testing.assert_array_equal(heads[row, :n], alone[0])
     assert heads[1, 0] == 0
+
+
+@pytest.mark.parametrize("loops", [search.spanning_trees, search.projective_trees])
+def test_compiled_loops_are_the_same_loops(loops: search.Search) -> None:
+    """Ties included; with room for padding around every sentence."""
+    random = np.random.default_rng(6)
+    tables = np.rint(random.normal(size=(200, 9, 10)) * 2)
+    tables[:, np.arange(9), np.arange(9) + 1] = -np.inf
+    lengths = random.integers(0, 10, size=200)
+    plain, compiled = np.full((2, 200, 9), -1)
+    loops.function(tables, lengths, plain)
+    loops.compiled(tables, lengths, compiled)
+    np.testing.assert_array_equal(plain, compiled)
+    assert ((plain >= 0).sum(axis=1) == lengths).all()
+
+
+def test_loops_are_compiled_once_it_is_worth_it() -> None:
+    loops = search.Search(search.spanning_trees.function, lambda n: n**2)
+    loops.patience = 30.0
+    lengths = np.array([3, 4])
+    assert loops.ready(lengths) is loops.function
+    assert loops.ready(lengths) is loops.compiled
+    assert loops.ready(lengths[:1]) is loops.compiled
+
+
+def test_loops_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+    def njit(*, nogil: bool, cache: bool = False) -> Callable[[Loops], Loops]:
+        if cache:
+            raise RuntimeError("cannot cache function: no locator available")
+        return lambda function: function
+
+    monkeypatch.setattr("numba.njit", njit)
+    loops = search.Search(search.spanning_trees.function, lambda n: n**2)
+    heads = np.zeros((1, 2), dtype=np.int64)
+    loops.compiled(np.array([[[0.0, -np.inf, 1.0], [1.0, 0.0, -np.inf]]]), np.array([2]), heads)
+    assert heads.tolist() == [[2, 0]]
+
+
+@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
+def test_a_batch_shared_out_to_threads_gives_the_same_heads(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
+    random = np.random.default_rng(5)
+    scores = random.normal(size=(7, 6, 6))
+    mask = np.arange(6) < random.integers(1, 7, size=7)[:, None]
+    alone = decode(scores, mask, method)
+    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
+    monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
+    np.testing.assert_array_equal(decode(scores, mask, method), alone)
 
 
 def test_argmax() -> None:

@@ -29,7 +29,7 @@ from .settings import sentence_lengths
 if TYPE_CHECKING:
     from probtrans_cli.model import Model
 
-WORDS, MATRICES = 25, 1024
+WORDS, MATRICES = 25, 4096
 COMMAND = (sys.executable, "-m", "probtrans_cli", "parse")
 
 
