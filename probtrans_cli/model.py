@@ -25,7 +25,7 @@ from probtrans_cli.recipe import Recipe, Runtime
 from probtrans_cli.recipe_model import ProbabilisticTransformer
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
 from probtrans_cli.runtime import Machine
-from probtrans_cli.tasks.base import Evaluation, Task, entry_features, features, tensor
+from probtrans_cli.tasks.base import Evaluation, Task, commonness_of, entry_features, features, tensor
 from probtrans_cli.trees import decode
 
 Channel = int | Literal["mean"]
@@ -94,6 +94,7 @@ class Model:
             entries=entry_features(vocabulary) if task.tied else None,
             sentence=task.representation(recipe.model),
             begins=vocabulary.begins,
+            common=None if getattr(recipe.model, "head_bias", None) is None else commonness_of(vocabulary),
             padding=vocabulary.PAD,
             hidden=vocabulary.MASK,
         ).to(machine.device)

@@ -252,6 +252,10 @@ class Recipe(Section):
                 faults.append((("task", "output"), reason))
             if not self.task.tie_decoder and self.task.output != "bert":
                 faults.append((("task", "tie_decoder"), "for `task.output: bert` only: leave it out"))
+        biased = isinstance(self.model, ProbabilisticTransformer) and self.model.head_bias is not None
+        if biased and not isinstance(self.data.vocabulary, WordVocabulary):
+            reason = f"it counts words: data.vocabulary.kind is {self.data.vocabulary.kind}, choose words"
+            faults.append((("model", "head_bias"), reason))
         rooted = isinstance(self.model, ProbabilisticTransformer) and self.model.root is not None
         if isinstance(self.task, Classification) and self.task.representation == "root" and not rooted:
             reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"

@@ -10,7 +10,15 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from probtrans_cli.recipe_base import File, Fraction, NonNegativeInt, PositiveFloat, PositiveInt, Section
+from probtrans_cli.recipe_base import (
+    File,
+    Fraction,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
 
 StepSize = Annotated[float, Field(gt=0.0, le=1.0)]
 # A key's path within the section, and why its value does not go together with others.
@@ -85,6 +93,20 @@ class Globals(Section):
     """direct: `B[c,k,a]` itself; neural (all-dep only): `B[c,k,a] = sum_g P(F_k = g) T''[c,a,g]`."""
 
 
+class HeadBias(Section):
+    """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
+    - frequency (ln n_j)^2` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the training count of word j."""
+
+    distance: NonNegativeFloat = 1.0
+    """What a head loses by being far away, times the logarithm of the number of words."""
+    right: float = 0.0
+    """What a head to the right gains."""
+    frequency: NonNegativeFloat = 0.0
+    """What a head loses by being frequent: function words are leaves."""
+    root: NonNegativeFloat = 0.0
+    """What a word loses at the root by being frequent."""
+
+
 class MessageWeight(Section):
     """Weights of the entropies in the mean-field energy (2.3.3); messages are divided by them."""
 
@@ -136,6 +158,9 @@ class ProbabilisticTransformer(Section):
     """A root node, whose label scores represent the sentence; null = none."""
     globals: Globals | None = None
     """Global features; null = none."""
+    head_bias: HeadBias | None = None
+    """Scores of heads by distance, direction and frequency alone, in every channel; null = none. Messages are then
+    computed for all pairs of words."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
@@ -188,6 +213,8 @@ class ProbabilisticTransformer(Section):
             if self.globals.kind == "all-dep" and self.heads == "tree":
                 reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
                 faults.append((("globals", "kind"), reason))
+        if self.head_bias is not None and self.head_bias.root and self.root is None:
+            faults.append((("head_bias", "root"), "the model has no root node: set model.root='{}', or leave it out"))
         return faults
 
 

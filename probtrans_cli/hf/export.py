@@ -84,6 +84,8 @@ def _require_plain_words(model: Model) -> None:
     hint = "choose --format safetensors"
     if model.network.features is not None:
         raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
+    if model.network.common is not None:
+        raise UsageError("not expressible in transformers: model.head_bias", hint=hint)
     if model.network.start is not None:
         hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
         raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)

@@ -182,11 +182,13 @@ class Network(nn.Module):
     ``entries`` has the features of the vocabulary's own entries, which a tied output reads. ``S`` is standard normal
     where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``sentence``: what represents a sentence: the
     encoder's root, a word `<cls>` in front of every sentence, which nobody else sees, or the mean of the words.
-    ``begins``: the ids of a sentence begin with such a word. ``padding``, ``hidden``: ids of the vocabulary.
+    ``begins``: the ids of a sentence begin with such a word. ``common``: how common every entry of the vocabulary is,
+    for an encoder with a `head_bias`. ``padding``, ``hidden``: ids of the vocabulary.
     """
 
     entry_rows: Tensor | None
     entry_offsets: Tensor | None
+    common: Tensor | None
 
     def __init__(
         self,
@@ -198,11 +200,13 @@ class Network(nn.Module):
         entries: Features | None = None,
         sentence: Sentence | None = None,
         begins: bool = False,
+        common: Float[Tensor, " v"] | None = None,
         padding: int = PADDING,
         hidden: int = HIDDEN,
     ) -> None:
         super().__init__()
         self.padding, self.hidden = padding, hidden
+        self.register_buffer("common", common, persistent=False)  # follows from the vocabulary
         self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=padding)
         self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
         self.encoder = encoder
@@ -254,10 +258,10 @@ class Network(nn.Module):
         """
         unary = self.potentials(ids, features)
         if self.start is not None:
-            return self._behind_start(unary, mask, arcs, at)
+            return self._behind_start(ids, unary, mask, arcs, at)
         if at is not None and self.sentence == "cls":
             at = torch.cat([torch.ones_like(at[:, :1]), at[:, 1:]], dim=1)
-        of_words = {} if segments is None else {"segments": segments}
+        of_words = self._of_words(ids) | ({} if segments is None else {"segments": segments})
         encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=at, **of_words)
         if self.sentence == "cls":
             return replace(encoded, sentence=self._of_first(encoded))
@@ -276,13 +280,21 @@ class Network(nn.Module):
         """Only the arcs of :meth:`encode`, after some iterations, counted from 1."""
         unary = self.potentials(ids, features)
         if self.start is None:
-            return self.encoder.look(unary, mask, iterations)
-        return self._from_words(self.encoder.look(*self._with_start(unary, mask), iterations))
+            return self.encoder.look(unary, mask, iterations, **self._of_words(ids))
+        words = self._of_words(ids)
+        return self._from_words(self.encoder.look(*self._with_start(unary, mask), iterations, **words))
 
-    def _behind_start(self, unary: Tensor, mask: Tensor, arcs: Iterations, at: Tensor | None) -> Encoded:
+    def _of_words(self, ids: Int[Tensor, "b n"]) -> dict[str, Tensor]:
+        """What an encoder with a `head_bias` reads of the words beside their unary scores; `<cls>` is a rare word."""
+        if self.common is None:
+            return {}
+        common = self.common[ids]
+        return {"common": common if self.start is None else nn.functional.pad(common, (1, 0))}
+
+    def _behind_start(self, ids: Tensor, unary: Tensor, mask: Tensor, arcs: Iterations, at: Tensor | None) -> Encoded:
         """The same behind `<cls>`."""
         at = None if at is None else torch.cat([torch.ones_like(at[:, :1]), at], dim=1)
-        found: Encoded = self.encoder(*self._with_start(unary, mask), arcs=arcs, at=at)
+        found: Encoded = self.encoder(*self._with_start(unary, mask), arcs=arcs, at=at, **self._of_words(ids))
         marginals = None if found.arcs is None else self._from_words(found.arcs)
         return Encoded(found.states[:, 1:], self._of_first(found), marginals)
 

@@ -9,12 +9,14 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor, nn
 
 from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.vocabulary import Vocabulary, Words
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, Sentence
+from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe_model import Model
 
 PADDING = -2  # in place of a label
@@ -126,6 +128,12 @@ def features(split: Split, indices: np.ndarray, device: torch.device) -> Feature
         return None
     rows, widths = split.features(indices)
     return Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))
+
+
+def commonness_of(vocabulary: Vocabulary) -> Float[Tensor, " v"]:
+    """How common every entry of the vocabulary is, see :func:`commonness`; a recipe has word vocabularies only here."""
+    assert isinstance(vocabulary, Words), "a recipe with another vocabulary is refused"
+    return commonness(vocabulary.counts, unread=len(vocabulary.specials))
 
 
 def entry_features(vocabulary: Vocabulary) -> Features | None:

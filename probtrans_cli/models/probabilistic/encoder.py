@@ -12,6 +12,7 @@ from torch import Tensor, nn
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
 from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.meanfield import MeanField, Method, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
@@ -72,13 +73,16 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
+        common: Float[Tensor, "b n"] | None = None,
     ) -> Encoded:
         """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also ``Q_H^(t)``.
 
-        ``at``: the only positions whose states are wanted; the others may then be zero.
+        ``at``: the only positions whose states are wanted; the others may then be zero. ``common``: of each word, for a
+        `head_bias`, see :func:`head_bias.commonness`; None: 0.
         """
         history = wanted(arcs, self.inference.iterations)
-        states, root, kept = self._mean_field(unary, mask, dense=bool(history)).run(at=at, history=history)
+        inference = self._mean_field(unary, mask, dense=bool(history), common=common)
+        states, root, kept = inference.run(at=at, history=history)
         if self.section.output == "probabilities":
             states = states.softmax(-1) * mask[:, :, None]
             root = None if root is None else root.softmax(-1)
@@ -86,16 +90,29 @@ class ProbabilisticEncoder(Encoder):
         return Encoded(states, root, marginals)
 
     def look(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], iterations: Collection[int]
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        iterations: Collection[int],
+        common: Float[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.look`: no iteration after the last of these, and nothing that its heads do not need."""
-        return torch.stack(self._mean_field(unary, mask, dense=True).look(iterations), dim=1)
+        return torch.stack(self._mean_field(unary, mask, dense=True, common=common).look(iterations), dim=1)
 
-    def infer(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"]) -> list[State]:
+    def infer(
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], common: Float[Tensor, "b n"] | None = None
+    ) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
-        return self._mean_field(unary, mask, dense=True).run(history=range(self.inference.iterations + 1)).history
+        inference = self._mean_field(unary, mask, dense=True, common=common)
+        return inference.run(history=range(self.inference.iterations + 1)).history
 
-    def energy(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], state: State) -> Float[Tensor, " b"]:
+    def energy(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        state: State,
+        common: Float[Tensor, "b n"] | None = None,
+    ) -> Float[Tensor, " b"]:
         """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
 
         Raises:
@@ -103,16 +120,24 @@ class ProbabilisticEncoder(Encoder):
         """
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
-        scored = energy.expected_score(self, unary, mask, state)
+        scored = energy.expected_score(self, unary, mask, state, self._bias(unary, common))
         return -scored - energy.entropy(state, self.inference.labels.weight, self.inference.heads.weight)
 
-    def _mean_field(self, unary: Tensor, mask: Tensor, *, dense: bool) -> MeanField:
+    def _bias(self, unary: Tensor, common: Tensor | None) -> tuple[Tensor, Tensor] | None:
+        section = self.section.head_bias
+        if section is None:
+            return None
+        return head_bias(section, unary.new_zeros(unary.shape[:2]) if common is None else common.to(unary.dtype))
+
+    def _mean_field(self, unary: Tensor, mask: Tensor, *, dense: bool, common: Tensor | None) -> MeanField:
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
             )
         potentials = (self.ternary, self.root, self.globals)
-        return MeanField(unary, mask, potentials, self.inference, self.dropout, self._method(mask, dense=dense))
+        method = self._method(mask, dense=dense or self.section.head_bias is not None)
+        bias = self._bias(unary, common)
+        return MeanField(unary, mask, potentials, self.inference, self.dropout, method, bias)
 
     def _method(self, mask: Tensor, *, dense: bool) -> Method:
         """How messages are computed for a batch; ``dense``: all pairs of words are wanted anyway."""

@@ -25,9 +25,13 @@ if TYPE_CHECKING:
 
 
 def expected_score(
-    encoder: ProbabilisticEncoder, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], state: State
+    encoder: ProbabilisticEncoder,
+    unary: Float[Tensor, "b n d"],
+    mask: Bool[Tensor, "b n"],
+    state: State,
+    bias: tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]] | None,
 ) -> Float[Tensor, " b"]:
-    """``-E(Q)``: the expected score of every sentence's assignments."""
+    """``-E(Q)``: the expected score of every sentence's assignments; ``bias``: what is added to ``F``."""
     n = mask.shape[1]
     layout = Layout.of(mask, packed=False)
     messages = PlainMessages(encoder.ternary, layout, encoder.section.distance)
@@ -35,6 +39,10 @@ def expected_score(
     score = torch.einsum("bia,bia->b", state.labels, unary.masked_fill(~mask[:, :, None], 0.0))
     score = score + torch.einsum("bcij,bcij->b", state.heads[..., :n], between)
     others = state.heads[..., n:]
+    if bias is not None:
+        score = score + torch.einsum("bcij,bij->b", state.heads[..., :n], bias[0])
+        if encoder.root is not None:
+            score = score + torch.einsum("bci,bi->b", others[..., 0], bias[1])
     root, features = encoder.root_scores(), encoder.global_scores()
     if root is not None:
         at_root, others = others[..., 0], others[..., 1:]

@@ -42,6 +42,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from probtrans_cli.models import build
+from probtrans_cli.models.probabilistic.head_bias import head_bias
 
 LARGEST = 2_000_000
 """Label assignments of a sentence that are enumerated at most."""
@@ -200,7 +201,11 @@ def pair_scores(encoder: MeanField, n: int) -> Float[Tensor, "n n h d d"]:
     """The ternary scores of every child ``i`` and head ``j`` of a sentence of ``n`` words."""
     of_distance = encoder.ternary_scores(range(1 - n, n))
     word = torch.arange(n)
-    return of_distance[word[:, None] - word + n - 1]
+    scores = of_distance[word[:, None] - word + n - 1]
+    section = encoder.section.head_bias
+    if section is None:
+        return scores
+    return scores + head_bias(section, scores.new_zeros(1, n))[0][0, :, :, None, None, None]
 
 
 @torch.no_grad()

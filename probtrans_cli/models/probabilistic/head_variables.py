@@ -62,6 +62,8 @@ class HeadVariables(ABC):
 class StoredHeads(HeadVariables):
     """Distributions over all pairs are kept."""
 
+    bias: Tensor | None = None
+    """Scores of the candidates [l, 1, n, m] beside those of the labels, see :meth:`lean`."""
     message: Tensor | None = None
     _probabilities: Tensor | None = None
     _allowed: Tensor | None = None
@@ -88,6 +90,13 @@ class StoredHeads(HeadVariables):
             self._probabilities = self._distribution(zeros)
         return self._probabilities
 
+    def lean(self, words: Float[Tensor, "l n n"], root: Float[Tensor, "l n"]) -> None:
+        """Let every channel lean towards some heads: add these scores of pairs of words, and of the root."""
+        extra = root.new_zeros(*root.shape, self.extra)
+        if self.inference.root:
+            extra[..., 0] = root
+        self.bias = torch.cat([self.messages.columns(words[:, None]), extra[:, None]], dim=-1)
+
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
@@ -103,6 +112,8 @@ class StoredHeads(HeadVariables):
         scores = self.messages.to_heads(sides)
         if extra.shape[-1]:
             scores = torch.cat([scores, self.layout.to_channels(extra).to(scores.dtype)], dim=-1)
+        if self.bias is not None:
+            scores = scores + self.bias
         self.message = self.how.message(scores, self.message)
         new = self._distribution(self.message)
         asynchronous = self.inference.asynchronous

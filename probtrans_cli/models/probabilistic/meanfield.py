@@ -102,7 +102,9 @@ class MeanField:
         inference: Inference,
         dropout: Dropout,
         method: Method,
+        bias: tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]] | None = None,
     ) -> None:
+        """``bias``: added to the scores of words and root as heads (`plain` and `dense` only)."""
         self.inference, self.dropout = inference, dropout
         ternary, root, features = potentials
         packed = False if method == "plain" else None
@@ -124,6 +126,9 @@ class MeanField:
             self.features = Variable(inference.heads, None, start.softmax(-1))
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         self.heads = self._heads(ternary, (root is not None) + all_dep, method)
+        if bias is not None:
+            assert isinstance(self.heads, StoredHeads), "a bias is one of all pairs of words"
+            self.heads.lean(*bias)
 
     def _heads(self, ternary: Ternary, extra: int, method: Method) -> HeadVariables:
         factors = (ternary, self.layout, self.inference.distance)

@@ -1,0 +1,37 @@
+"""Scores of heads in which no label has a say: distance, direction, frequency (not in the paper).
+
+    F_ic(j)    += ρ [j > i] - δ ln|i - j| - φ g(j)
+    F_ic(root) -= κ g(i),                                g(w) = (ln n_w)^2, n_w the training count of the word
+
+They say what is known of dependency trees of any language before a word is read: arcs are short (Klein & Manning's
+harmonic start, 2004), they lean to one side, and function words, of which the most frequent words are, have no
+dependents. Unlike a start of the learned scores, they stay.
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Sequence
+
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from probtrans_cli.recipe_model import HeadBias
+
+
+def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:
+    """``g`` of every entry of a vocabulary: ``unread`` special ones, of which the last stands for a hidden word and is
+    as common as a training word is on average, then the words with these counts. An unknown word counts as one."""
+    of_words = [math.log(max(count, 1)) ** 2 for count in counts]
+    mean = sum(count * g for count, g in zip(counts, of_words, strict=True)) / max(sum(counts), 1)
+    return torch.tensor([0.0] * (unread - 1) + [mean] + of_words)
+
+
+def head_bias(section: HeadBias, common: Float[Tensor, "b n"]) -> tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]]:
+    """What is added to the scores of the words as heads, ``[b, i, j]``, and to those of the root."""
+    n = common.shape[1]
+    word = torch.arange(n, device=common.device)
+    x = word[None, :] - word[:, None]
+    near = section.right * (x > 0) - section.distance * x.abs().clamp(min=1).to(common.dtype).log()
+    return near - section.frequency * common[:, None, :], -section.root * common

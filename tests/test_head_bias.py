@@ -1,0 +1,154 @@
+"""Scores of heads by distance, direction and frequency: against loops, in every form, and through a model's words."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from support import Invoke
+from torch import Tensor
+
+from probtrans_cli import models
+from probtrans_cli.model import Model
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.exact import gap, pair_scores
+from probtrans_cli.models.probabilistic.head_bias import commonness
+from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
+from probtrans_cli.recipe_model import HeadBias
+
+BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2}
+
+
+def encoder_of(**options: Any) -> ProbabilisticEncoder:
+    section = {"kind": "probabilistic", "labels": 3, "channels": 2, "iterations": 2, "dropout": 0.0, "distance": 1}
+    section |= {"decomposition": {"kind": "none"}, "message_weight": {"heads": 0.6}, "head_bias": BIAS, **options}
+    encoder = models.build(section).double()
+    assert isinstance(encoder, ProbabilisticEncoder)
+    return encoder
+
+
+def sentence(n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
+    generator = torch.Generator().manual_seed(seed)
+    unary = torch.randn(1, n, 3, generator=generator, dtype=torch.float64)
+    common = 50 * torch.rand(1, n, generator=generator, dtype=torch.float64)
+    return unary, torch.ones(1, n, dtype=torch.bool), common
+
+
+def test_commonness_of_a_vocabulary() -> None:
+    table = commonness([9, 2, 1], unread=3)
+    nine, two = math.log(9) ** 2, math.log(2) ** 2
+    torch.testing.assert_close(table, torch.tensor([0.0, 0.0, (9 * nine + 2 * two) / 12, nine, two, 0.0]))
+
+
+@pytest.mark.parametrize("heads", ["independent", "tree"])
+@pytest.mark.parametrize("root", [None, {"labels": 2}])
+def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] | None) -> None:
+    """F of the first iteration by loops over words, with the bias inside the division by λ_H."""
+    n, bias = 5, BIAS if root else {**BIAS, "root": 0.0}
+    encoder = encoder_of(heads=heads, root=root, head_bias=bias)
+    unary, mask, common = sentence(n)
+    q = unary[0].softmax(-1)
+    plain = encoder_of(heads=heads, root=root, head_bias=None)
+    plain.load_state_dict(encoder.state_dict())
+    ternary, at_root = pair_scores(plain, n), plain.root_scores()
+    expected = torch.full((2, n, n + 1), -math.inf, dtype=torch.float64)
+    for c in range(2):
+        for i in range(n):
+            for j in range(n):
+                if i != j:
+                    of_words = 1.3 * (j > i) - 0.7 * math.log(abs(i - j)) - 0.04 * common[0, j]
+                    expected[c, i, j] = (q[i] @ ternary[i, j, c] @ q[j] + of_words) / 0.6
+            if at_root is not None:
+                expected[c, i, n] = ((q[i] @ at_root[c]).mean() - 0.2 * common[0, i]) / 0.6
+    if heads == "tree":
+        scores = expected if root else torch.cat([expected[..., :n], torch.zeros(2, n, 1)], -1)
+        found = tree_marginals(scores, mask.expand(2, n))
+        found = found if root else found[..., :n]
+    else:
+        found = expected.softmax(-1) if root else expected[..., :n].softmax(-1)
+    torch.testing.assert_close(encoder.look(unary, mask, [1], common)[0, 0], found)
+
+
+@pytest.mark.parametrize("options", [{}, {"root": {"labels": 2}}, {"heads": "tree", "root": {"labels": 2}}])
+def test_forms_and_batches_agree(options: dict[str, Any]) -> None:
+    """Plain and fast, alone and padded, with and without arcs; what stands at padding has no say."""
+    options = options if "root" in options else {**options, "head_bias": {**BIAS, "root": 0.0}}
+    encoder = encoder_of(distance=2, **options)
+    long, short = sentence(7), sentence(4, seed=1)
+    unary = torch.cat([long[0], torch.nn.functional.pad(short[0], (0, 0, 0, 3), value=torch.nan)])
+    common = torch.cat([long[2], torch.nn.functional.pad(short[2], (0, 3), value=1e6)])
+    mask = torch.arange(7) < torch.tensor([[7], [4]])
+    together = encoder(unary, mask, arcs=True, common=common)
+    assert together.arcs is not None
+    for row, (one, its_mask, its_common) in enumerate([long, short]):
+        alone = encoder(one, its_mask, common=its_common)
+        n = one.shape[1]
+        torch.testing.assert_close(together.states[row, :n], alone.states[0])
+    encoder.messages = "plain"
+    plain = encoder(unary, mask, arcs=True, common=common)
+    torch.testing.assert_close(plain.states, together.states)
+    torch.testing.assert_close(plain.arcs, together.arcs)
+    at = torch.zeros_like(mask)
+    at[0, 3] = True
+    torch.testing.assert_close(encoder(unary, mask, at=at, common=common).states[at], plain.states[at])
+
+
+def test_energy_and_log_partition_have_it() -> None:
+    """Mean field is exact where labels and heads have nothing to do with each other, otherwise a lower bound."""
+    section = HeadBias.model_validate({**BIAS, "root": 0.0})
+    encoder = encoder_of(channels=1, iterations=20, message_weight={"heads": 1.0}, head_bias=section)
+    unary = sentence(4)[0][0]
+    assert gap(encoder, unary).log_partition > 0.0
+    with torch.no_grad():
+        for parameter in encoder.parameters():
+            parameter.zero_()
+    found = gap(encoder, unary)
+    assert found.log_partition == pytest.approx(0.0, abs=1e-12)
+    assert found.heads == pytest.approx(0.0, abs=1e-12)
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key", "message"),
+    [
+        (["model.head_bias={root: 0.1}"], "model.head_bias.root", "the model has no root node"),
+        (
+            ["model.head_bias={}", "data.vocabulary={kind: sentencepiece, size: 50}"],
+            "model.head_bias",
+            "it counts words: data.vocabulary.kind is sentencepiece",
+        ),
+    ],
+)
+def test_what_does_not_go_together_is_named(
+    overrides: list[str], key: str, message: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    ran = invoke("train", "quickstart", *overrides, "--print")
+    assert ran.code == 2
+    assert f"{key}: {message}" in ran.err.replace("\n", " "), ran.err
+
+
+def test_a_model_reads_how_common_its_words_are(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+) -> None:
+    """Trained, loaded and read like any other; a hidden word is as common as words are; transformers has no such."""
+    monkeypatch.chdir(tmp_path)
+    (tmp_path / "text.txt").write_text("the dog saw the cat\nthe cat saw a dog\n" * 4)
+    small = ["model.labels=4", "model.channels=1", "model.root={labels: 2}", "model.heads=tree", "train.epochs=1"]
+    bias = "model.head_bias={distance: 1, right: 9, frequency: 9, root: 9}"
+    data = ["data.train=text.txt", "data.dev=text.txt", "data.format=text", "data.vocabulary.min_count=1"]
+    ran = invoke("train", "quickstart", "--run", "run", *data, *small, bias, "runtime.threads=1")
+    assert ran.code == 0, ran.err
+    model = Model.load("run")
+    common = model.network.common
+    assert common is not None
+    ids = [model.vocabulary.encode([word])[0][0] for word in ("the", "a", "dog")]
+    the, a, dog = (math.log(count) ** 2 for count in (12, 4, 8))
+    assert common[ids].tolist() == pytest.approx([the, a, dog])
+    assert common[model.vocabulary.MASK].item() == pytest.approx((12 * the + 4 * a + 3 * 8 * dog) / 40)
+    ran = invoke("parse", "run", "text.txt", "-f", "conllu", "--decode", "mst")
+    heads = [line.split("\t")[6] for line in ran.out.split("\n\n")[1].splitlines() if not line.startswith("#")]
+    assert heads[3] == "0"  # `a`, the rarest word, by weights this large
+    assert invoke("export", "run", "--format", "hf", "-o", "hf").code != 0
