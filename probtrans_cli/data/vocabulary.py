@@ -12,6 +12,7 @@ import json
 import re
 from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from functools import lru_cache
 from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, Protocol
@@ -212,6 +213,7 @@ def is_word(token: str) -> bool:
     return any(character.isalnum() for character in token)
 
 
+@lru_cache(maxsize=1 << 14)
 def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> str:
     """Apply the options of a vocabulary to a word: lower case, and every number to `N` (1,234.5 -> N; 3rd -> Nrd)."""
     if lowercase:

@@ -9,8 +9,8 @@ a core's own cache are several times as fast as vectors over a batch, which are 
     lengths   [b]          words of each sentence
     heads     [b, n]       written: 0 = root, j + 1 = word j; exactly one of a sentence is 0
 
-Of equal scores the leftmost wins. :class:`Search` has Python run the loops while there is little to do, a second's
-worth, and numba from then on, whose own start takes as long. Compiled code is kept beside this file or in the user's
+Of equal scores the leftmost wins. :class:`Search` has Python run the loops while there is little to do, a moment's
+work, and numba from then on, whose own start takes a second. Compiled code is kept beside this file or in the user's
 cache; where neither can be written to, every process compiles anew, some seconds.
 """
 
@@ -24,8 +24,8 @@ import numpy as np
 
 Loops = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
 
-# Steps of an innermost loop that Python does in about a second.
-PATIENCE = 1_000_000
+# Steps of an innermost loop that Python does in a third of a second: forty sentences of 25 words with Eisner.
+PATIENCE = 300_000
 
 
 class Search:

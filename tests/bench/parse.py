@@ -61,11 +61,13 @@ def main(arguments: Sequence[str] | None = None) -> int:
         whole = command(options.run, path, options.threads)
     loading = seconds_of(lambda: Model.load(options.run, threads=options.threads))
     alone = one_at_a_time(model, list(text(model, options.alone)))
-    rate, rate_alone = options.sentences / whole, options.alone / alone
+    count, work = options.sentences, whole - start
+    alone_for_all = alone * count / options.alone
     print(f"start   {start:9.2f} s, of which {loading:.2f} s to load the model, the rest to import torch")
-    print(f"command {rate:9,.0f} sentences/s, start included; {options.sentences / (whole - start):,.0f} without")
+    print(f"command {count / work:9,.0f} sentences/s after it, {count / whole:,.0f} with it")
     print(
-        f"alone   {rate_alone:9,.0f} sentences/s, one at a time; the command is {rate / rate_alone:.1f} times as fast"
+        f"alone   {options.alone / alone:9,.0f} sentences/s, one at a time: the command is {alone_for_all / work:.1f} times as "
+        f"fast, {(start + alone_for_all) / whole:.1f} times if each has to start for {count:,} sentences"
     )
     return 0
 
