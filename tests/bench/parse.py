@@ -66,8 +66,8 @@ def main(arguments: Sequence[str] | None = None) -> int:
     print(f"start   {start:9.2f} s, of which {loading:.2f} s to load the model, the rest to import torch")
     print(f"command {count / work:9,.0f} sentences/s after it, {count / whole:,.0f} with it")
     print(
-        f"alone   {options.alone / alone:9,.0f} sentences/s, one at a time: the command is {alone_for_all / work:.1f} times as "
-        f"fast, {(start + alone_for_all) / whole:.1f} times if each has to start for {count:,} sentences"
+        f"alone   {options.alone / alone:9,.0f} sentences/s, one at a time: the command is {alone_for_all / work:.1f} "
+        f"times as fast, {(start + alone_for_all) / whole:.1f} times if each has to start for {count:,} sentences"
     )
     return 0
 
