@@ -29,7 +29,7 @@ def expected_score(
     unary: Float[Tensor, "b n d"],
     mask: Bool[Tensor, "b n"],
     state: State,
-    bias: tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]] | None,
+    bias: tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]] | None = None,
 ) -> Float[Tensor, " b"]:
     """``-E(Q)``: the expected score of every sentence's assignments; ``bias``: what is added to ``F``."""
     n = mask.shape[1]
