@@ -95,7 +95,9 @@ class Globals(Section):
 
 class HeadBias(Section):
     """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
-    - frequency (ln n_j)^2` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the training count of word j."""
+    - frequency (ln n_j)^2` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in the training file of
+    this recipe (also with `init_from`). Like every score of heads it is divided by `message_weight.heads`, which is 1/d
+    unless set: such a bias is d times as strong."""
 
     distance: NonNegativeFloat = 1.0
     """What a head loses by being far away, times the logarithm of the number of words."""

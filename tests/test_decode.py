@@ -255,11 +255,17 @@ def test_loops_are_compiled_once_it_is_worth_it() -> None:
     assert loops.ready(lengths[:1]) is loops.compiled
 
 
-def test_loops_are_compiled_where_nothing_can_be_kept(monkeypatch: pytest.MonkeyPatch) -> None:
+@pytest.mark.parametrize("late", [False, True])
+def test_loops_are_compiled_where_nothing_can_be_kept(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither where there is no place for it, nor where the disk is full or what is there is damaged."""
+
     def njit(*, nogil: bool, cache: bool = False) -> Callable[[Loops], Loops]:
-        if cache:
+        def damaged(*_: np.ndarray) -> None:
+            raise EOFError("Ran out of input")
+
+        if cache and not late:
             raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: function
+        return lambda function: damaged if cache else function
 
     monkeypatch.setattr("numba.njit", njit)
     loops = search.Search(search.spanning_trees.function, lambda n: n**2)

@@ -13,6 +13,7 @@ from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.model import Model
+from probtrans_cli.models.heads import Network, linear
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness
@@ -152,3 +153,15 @@ def test_a_model_reads_how_common_its_words_are(
     heads = [line.split("\t")[6] for line in ran.out.split("\n\n")[1].splitlines() if not line.startswith("#")]
     assert heads[3] == "0"  # `a`, the rarest word, by weights this large
     assert invoke("export", "run", "--format", "hf", "-o", "hf").code != 0
+
+
+@pytest.mark.parametrize("heads", ["independent", "tree"])
+def test_root_node_and_cls_are_one_root(heads: str) -> None:
+    """What goes to either is an arc to the root: a word's probabilities sum to 1."""
+    encoder = encoder_of(heads=heads, root={"labels": 2}).float()
+    network = Network(9, encoder, linear(2), sentence="cls", common=torch.arange(9.0)).eval()
+    ids, mask = torch.tensor([[3, 4, 5]]), torch.ones(1, 3, dtype=torch.bool)
+    arcs = network.look(ids, mask, None, [2])
+    assert arcs.shape[-1] == 4
+    torch.testing.assert_close(arcs.sum(-1), torch.ones(1, 1, 2, 3))
+    assert (arcs.diagonal(dim1=-2, dim2=-1) == 0).all()

@@ -304,11 +304,13 @@ class Network(nn.Module):
         first = self.start.expand(len(mask), 1, -1).to(unary.dtype)
         return torch.cat([first, unary], dim=1), torch.cat([mask.new_ones(len(mask), 1), mask], dim=1)
 
-    @staticmethod
-    def _from_words(arcs: Tensor) -> Tensor:
-        """Arcs of the words alone; attention to `<cls>` is an arc to the root."""
+    def _from_words(self, arcs: Tensor) -> Tensor:
+        """Arcs of the words alone; attention to `<cls>` is an arc to the root, beside those to a root node."""
         n = arcs.shape[-2]
-        return torch.cat([arcs[..., 1:, 1:n], arcs[..., 1:, :1], arcs[..., 1:, n:]], dim=-1)
+        words, root, others = arcs[..., 1:, 1:n], arcs[..., 1:, :1], arcs[..., 1:, n:]
+        if isinstance(self.encoder, ProbabilisticEncoder) and self.encoder.root is not None:
+            root, others = root + others[..., :1], others[..., 1:]
+        return torch.cat([words, root, others], dim=-1)
 
     def _of_first(self, found: Encoded) -> Tensor:
         """What represents a sentence by its first word."""

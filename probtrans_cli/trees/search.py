@@ -11,7 +11,7 @@ a core's own cache are several times as fast as vectors over a batch, which are 
 
 Of equal scores the leftmost wins. :class:`Search` has Python run the loops while there is little to do, a moment's
 work, and numba from then on, whose own start takes a second. Compiled code is kept beside this file or in the user's
-cache; where neither can be written to, every process compiles anew, some seconds.
+cache; where that cannot be, or what is kept is damaged, every process compiles anew, some seconds.
 """
 
 from __future__ import annotations
@@ -48,11 +48,14 @@ class Search:
         import numba  # noqa: PLC0415
 
         plain = inspect.unwrap(self.function)  # without what checks the types of arguments in tests
+        nothing = np.zeros((0, 1, 2)), np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
         try:
-            compiled: Loops = numba.njit(cache=True, nogil=True)(plain)
-        except RuntimeError:  # nowhere to keep it
-            compiled = numba.njit(nogil=True)(plain)
-        return compiled
+            kept: Loops = numba.njit(cache=True, nogil=True)(plain)
+            kept(*nothing)  # compiles, or reads what is kept
+        except Exception:  # nowhere to keep it, a full disk, a damaged file: whatever it is, it only saves time
+            anew: Loops = numba.njit(nogil=True)(plain)
+            return anew
+        return kept
 
 
 def _spanning_trees(tables: np.ndarray, lengths: np.ndarray, heads: np.ndarray) -> None:  # noqa: PLR0912, PLR0915
