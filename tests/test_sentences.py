@@ -119,7 +119,7 @@ def test_every_part_that_a_sentence_rests_on_has_a_gradient(name: str) -> None:
 
 @pytest.mark.parametrize("name", WITH_START)
 def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> None:
-    """Against the encoder itself, which has `<cls>` as its first word."""
+    """Against the encoder itself, which has `<cls>` as its first word; a root node beside it is the same root."""
     made, (ids, mask) = network(name), batch(5, 1, 3)
     n = mask.shape[1]
     assert made.start is not None
@@ -127,7 +127,8 @@ def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> N
     beside = made.encoder(unary, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], dim=1), arcs=True).arcs
     found = made.encode(ids, mask, arcs=True).arcs
     assert found is not None
-    others = beside.shape[-1] - n - 1
+    node = name == "cls-beside-a-root"
+    others = beside.shape[-1] - n - 1 - node
     assert found.shape == (3, 2, 2, n, n + 1 + others)
     for b, length in enumerate(mask.sum(1).tolist()):
         for i in range(length):
@@ -137,10 +138,10 @@ def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> N
             for j in range(n):
                 assert torch.equal(row[..., j], wanted[..., j + 1])
                 assert j < length or not row[..., j].any()
-            assert torch.equal(row[..., n], wanted[..., 0])
+            assert torch.equal(row[..., n], wanted[..., 0] + wanted[..., n + 1] if node else wanted[..., 0])
             assert bool((row[..., n] > 0).all())
             for k in range(others):
-                assert torch.equal(row[..., n + 1 + k], wanted[..., n + 1 + k])
+                assert torch.equal(row[..., n + 1 + k], wanted[..., n + 1 + node + k])
         assert not found[b, :, :, length:, :n].any()
     heads = decode.decode(decode.arc_scores(found.detach().numpy(), "mean", -1), mask.numpy(), "eisner")
     assert [sorted(row[real].tolist()).count(0) for row, real in zip(heads, mask.numpy(), strict=True)] == [1, 1, 1]
