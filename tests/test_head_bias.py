@@ -152,7 +152,10 @@ def test_a_model_reads_how_common_its_words_are(
     ran = invoke("parse", "run", "text.txt", "-f", "conllu", "--decode", "mst")
     heads = [line.split("\t")[6] for line in ran.out.split("\n\n")[1].splitlines() if not line.startswith("#")]
     assert heads[3] == "0"  # `a`, the rarest word, by weights this large
-    assert invoke("export", "run", "--format", "hf", "-o", "hf").code != 0
+    ran = invoke("export", "run", "hf", "--format", "hf")
+    assert ran.code == 2
+    assert "not expressible in transformers: model.head_bias" in ran.err
+    assert not (tmp_path / "hf").exists()
 
 
 @pytest.mark.parametrize("heads", ["independent", "tree"])

@@ -3,9 +3,9 @@
     F_ic(j)    += ρ [j > i] - δ ln|i - j| - φ g(j)
     F_ic(root) -= κ g(i),                                g(w) = (ln n_w)^2, n_w the training count of the word
 
-They say what is known of dependency trees of any language before a word is read: arcs are short (Klein & Manning's
-harmonic start, 2004), they lean to one side, and function words, of which the most frequent words are, have no
-dependents. Unlike a start of the learned scores, they stay.
+They say what is expected of dependency trees before a word is read: arcs are short (Klein & Manning's harmonic start,
+2004), they lean to one side, which is the language's, and function words, of which the most frequent words are, have
+no dependents (so in Universal Dependencies). Unlike a start of the learned scores, they stay.
 """
 
 from __future__ import annotations
