@@ -24,9 +24,9 @@ def run(arguments: list[str]) -> int:
     """Run the command line and return its exit code."""
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
-    from probtrans_cli.cli import application  # noqa: PLC0415
-
     try:
+        from probtrans_cli.cli import application  # noqa: PLC0415
+
         code = application(arguments)
         sys.stdout.flush()
     except ProbtransError as error:

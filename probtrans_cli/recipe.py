@@ -159,7 +159,8 @@ class Runtime(Section):
     """Run the encoder through torch.compile (for the GPU)."""
     messages: Literal["auto", "plain", "banded", "linear"] = "auto"
     """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
-    product), linear (banded, in blocks of rows: memory linear in the sentence's length); auto: by length."""
+    product), linear (banded, in blocks of rows: memory linear in the sentence's length), auto (by length). Tree-shaped
+    heads and a head_bias are of all pairs of words: no linear there."""
 
 
 class Recipe(Section):
@@ -307,6 +308,9 @@ class Recipe(Section):
         faults: list[tuple[tuple[str, ...], str]] = []
         if self.model.heads == "tree":
             reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
+            faults.append((("runtime", "messages"), reason))
+        elif self.model.head_bias is not None:
+            reason = "`model.head_bias` is one of all pairs of words: choose plain, banded or auto"
             faults.append((("runtime", "messages"), reason))
         if self.runtime.compile:
             faults.append((("runtime", "compile"), "`runtime.messages: linear` cannot be compiled: set this to false"))

@@ -7,6 +7,7 @@ What counts as YAML is told in :mod:`probtrans_cli.recipe_yaml`. Imports no torc
 from __future__ import annotations
 
 import difflib
+import math
 import re
 import sys
 from collections.abc import Sequence
@@ -358,6 +359,8 @@ def _meant(node: Node, schema: Schema) -> str:
     if node.value is None:
         words = "; give it keys, or delete the line for the default" if "default" in schema else "; give it keys"
         return words if kinds(schema) else ""
+    if isinstance(node.value, float) and not math.isfinite(node.value):
+        return "; it must be finite" if types & {"integer", "number"} else ""
     if not isinstance(node.value, str):
         return "; put it in quotes" if "string" in types and not choices(schema) else ""
     text = node.value.strip()

@@ -3,8 +3,11 @@
 from __future__ import annotations
 
 import itertools
+import os
+import signal
 from collections.abc import Callable
 from functools import cache
+from threading import Event
 
 import numpy as np
 import pytest
@@ -283,6 +286,30 @@ def test_a_batch_shared_out_to_threads_gives_the_same_heads(method: Method, monk
     monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
     monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
     np.testing.assert_array_equal(decode(scores, mask, method), alone)
+
+
+def test_ctrl_c_does_not_wait_for_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
+    done = Event()
+
+    def endless(*_: np.ndarray) -> None:
+        os.kill(os.getpid(), signal.SIGINT)
+        done.wait()
+
+    monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
+    monkeypatch.setattr(search.Search, "ready", lambda *_: endless)
+    with pytest.raises(KeyboardInterrupt):
+        decode(np.zeros((1, 3, 3)), np.ones((1, 3), dtype=bool), "mst")
+    done.set()
+
+
+def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
+    def wrong(*_: np.ndarray) -> None:
+        raise MemoryError
+
+    monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
+    monkeypatch.setattr(search.Search, "ready", lambda *_: wrong)
+    with pytest.raises(MemoryError):
+        decode(np.zeros((1, 3, 3)), np.ones((1, 3), dtype=bool), "mst")
 
 
 def test_argmax() -> None:

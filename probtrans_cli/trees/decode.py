@@ -18,9 +18,9 @@ as its head distributions.
 
 from __future__ import annotations
 
-from collections.abc import Callable
-from concurrent.futures import ThreadPoolExecutor
-from functools import cache, partial
+from collections.abc import Callable, Sequence
+from functools import partial
+from threading import Thread
 from typing import Literal
 
 import numpy as np
@@ -35,7 +35,7 @@ Method = Literal["argmax", "mst", "eisner"]
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 # Log probabilities closer than this are taken for equal where trees are read: a ten-thousandth of a probability.
 LEVEL = 2.0**-13
-# Of the score tables; a share of a batch smaller than this (some milliseconds) is not worth a thread of its own.
+# Of the score tables; less than this (some milliseconds of work) is not worth a thread of its own.
 CELLS_OF_A_THREAD = 1 << 16
 
 
@@ -143,18 +143,32 @@ def _trees(table: np.ndarray, mask: np.ndarray, *, projective: bool) -> np.ndarr
 
     lengths, heads = mask.sum(axis=1), np.zeros(mask.shape, dtype=np.int64)
     function = (search.projective_trees if projective else search.spanning_trees).ready(lengths)
-    workers = min(torch.get_num_threads(), len(table), table.size // CELLS_OF_A_THREAD)
-    if workers < 2:
+    shares = min(torch.get_num_threads(), len(table), table.size // CELLS_OF_A_THREAD)
+    if table.size < CELLS_OF_A_THREAD:
         function(table, lengths, heads)
     else:
-        shares = [np.array_split(each, workers) for each in (table, lengths, heads)]
-        list(_threads(workers).map(function, *shares))
+        parts = [np.array_split(each, max(shares, 1)) for each in (table, lengths, heads)]
+        _side_by_side([partial(function, *part) for part in zip(*parts, strict=True)])
     return heads
 
 
-@cache
-def _threads(count: int) -> ThreadPoolExecutor:
-    return ThreadPoolExecutor(count, thread_name_prefix="decode")
+def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
+    """Each in a thread of its own. This one only waits, so that Ctrl-C need not: compiled loops see no signal."""
+    failures: list[Exception] = []
+
+    def run(one: Callable[[], None]) -> None:
+        try:
+            one()
+        except Exception as error:  # whatever it is, the waiting thread raises it
+            failures.append(error)
+
+    threads = [Thread(target=run, args=(one,), daemon=True) for one in work]
+    for thread in threads:
+        thread.start()
+    for thread in threads:
+        thread.join()
+    if failures:
+        raise failures[0]
 
 
 def _argmax(table: np.ndarray, mask: np.ndarray, *, rooted: bool) -> np.ndarray:
