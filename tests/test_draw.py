@@ -102,6 +102,11 @@ def test_terminal_without_arcs_or_words() -> None:
     assert terminal(Drawing(("a", "b"), ()), width=1) == "1  a  (no arc)\n2  b  (no arc)"
 
 
+def test_a_picture_without_arcs_or_words_says_so() -> None:
+    assert "<title>(empty sentence)</title>\n<desc>no arcs</desc>" in svg(Drawing((), ()))
+    assert "<title>a b</title>\n<desc>no arcs</desc>" in svg(Drawing(("a", "b"), ()))
+
+
 def test_long_chains_do_not_recurse() -> None:
     assert len(terminal(drawing(("w",) * 3000, list(range(3000))), width=80).split("\n")) == 3000
 

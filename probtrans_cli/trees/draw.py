@@ -241,7 +241,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     size = f'width="{decimal(width)}" height="{decimal(height)}" viewBox="0 0 {decimal(width)} {decimal(height)}"'
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
-        f"<title>{escape(title or ' '.join(words))}</title>",
+        f"<title>{escape(title or ' '.join(words) or '(empty sentence)')}</title>",
         f"<desc>{escape(_description(drawing, words))}</desc>",
         '<rect width="100%" height="100%" fill="#FFFFFF"/>',
     ]
@@ -346,7 +346,7 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
         text = probability_text(arc.probability)
         parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
-    return "; ".join(parts)
+    return "; ".join(parts) or "no arcs"
 
 
 def text_width(text: str) -> float:
