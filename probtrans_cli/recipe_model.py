@@ -310,6 +310,8 @@ class Transformer(Section):
     (the paper), which drowns the words for long: on the quick start it stays near the unigram."""
     std: PositiveFloat = 0.02
     """Standard deviation of `initialization: normal`."""
+    word_std: PositiveFloat | None = None
+    """Standard deviation of the words' vectors at the start; null = as `initialization` says."""
     init_from: File | None = None
     """What the weights start with: a run folder or checkpoint of the same encoder, or a BERT folder of Hugging Face's;
     words are found by their spelling. null = drawn at random."""

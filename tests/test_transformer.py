@@ -345,6 +345,17 @@ def test_the_start_of_the_paper() -> None:
     assert float(layer.output.weight.detach().std()) == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.parametrize(("initialization", "usual"), [("normal", 0.02), ("xavier", math.sqrt(2.0 / (500 + 64)))])
+def test_words_may_start_larger_than_the_rest(initialization: str, usual: float) -> None:
+    encoders = []
+    for options, std in [({}, usual), ({"word_std": 0.5}, 0.5)]:
+        torch.manual_seed(0)
+        encoders.append(build({**SMALL, "width": 64, "initialization": initialization, **options}))
+        words = Network(500, encoders[-1], linear(2)).unary.weight[1:]
+        assert float(words.detach().std()) == pytest.approx(std, rel=0.02)
+    assert all(map(torch.equal, *(encoder.parameters() for encoder in encoders)))
+
+
 # --- mistakes ---------------------------------------------------------------------------------------------------------
 
 

@@ -66,8 +66,10 @@ class TransformerEncoder(Encoder):
         return None if self.positions is None else self.positions.shape[0]
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        if self.section.initialization == "normal":
-            nn.init.normal_(table, std=self.section.std)
+        normal = self.section.std if self.section.initialization == "normal" else None
+        std = self.section.word_std or normal
+        if std is not None:
+            nn.init.normal_(table, std=std)
         else:
             super().start_words(table)
 
