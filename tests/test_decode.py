@@ -293,13 +293,18 @@ def test_ctrl_c_does_not_wait_for_the_loops(monkeypatch: pytest.MonkeyPatch) -> 
 
     def endless(*_: np.ndarray) -> None:
         os.kill(os.getpid(), signal.SIGINT)
-        done.wait()
+        done.wait(timeout=60)
 
     monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
     monkeypatch.setattr(search.Search, "ready", lambda *_: endless)
-    with pytest.raises(KeyboardInterrupt):
-        decode(np.zeros((1, 3, 3)), np.ones((1, 3), dtype=bool), "mst")
-    done.set()
+    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started without
+    try:
+        with pytest.raises(KeyboardInterrupt):
+            decode(np.zeros((1, 3, 3)), np.ones((1, 3), dtype=bool), "mst")
+        assert not done.is_set()
+    finally:
+        signal.signal(signal.SIGINT, before)
+        done.set()
 
 
 def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:

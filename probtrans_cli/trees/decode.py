@@ -153,7 +153,10 @@ def _trees(table: np.ndarray, mask: np.ndarray, *, projective: bool) -> np.ndarr
 
 
 def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
-    """Each in a thread of its own. This one only waits, so that Ctrl-C need not: compiled loops see no signal."""
+    """Each in a thread of its own. This one only waits, so that Ctrl-C need not: compiled loops see no signal.
+
+    It waits in short turns: a signal between its last look and a wait without end would not be seen until that ends.
+    """
     failures: list[Exception] = []
 
     def run(one: Callable[[], None]) -> None:
@@ -166,7 +169,8 @@ def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
     for thread in threads:
         thread.start()
     for thread in threads:
-        thread.join()
+        while thread.is_alive():
+            thread.join(timeout=0.1)
     if failures:
         raise failures[0]
 
