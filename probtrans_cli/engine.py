@@ -77,7 +77,7 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.network = self.model.network
-        self.model.require_positions({"train": self.train_split, "dev": self.dev, "test": self.test})
+        self.model.require_positions({f"data.{name}": split for name, split in prepared.splits.items()})
         self.model.task.start(self.network, self.train_split)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)

@@ -14,6 +14,7 @@ from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.data.documents import encode_corpus
+from probtrans_cli.data.lengths import Shortened
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
@@ -199,11 +200,14 @@ def _corpus(
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
-    every = chain([first], sentences)
+    every = Shortened(chain([first], sentences), model.vocabulary, data)
     passing = types.passing(every) if types else every
     if relations is not None:
         passing = _noting_relations(passing, relations)
     corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    model.require_positions({title: corpus})
+    if report := every.report(title):
+        console.log(report)
     if relations is not None and not (has_trees(corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)

@@ -12,8 +12,10 @@ from itertools import islice
 from pathlib import Path
 
 from probtrans_cli import console
+from probtrans_cli.data.lengths import Shortened
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.formats import Look, svg_files
 from probtrans_cli.induced import analysed, parsed
@@ -32,7 +34,7 @@ def write_gallery(model: Model, folder: Path) -> None:
     The training is over and saved: what goes wrong here is told and no more.
     """
     try:
-        if chosen := examples(model.recipe.data):
+        if chosen := examples(model.recipe.data, model.vocabulary):
             folder.mkdir(exist_ok=True)
             _draw(model, chosen, folder)
     except (OSError, DataError) as error:
@@ -49,10 +51,12 @@ def _draw(model: Model, chosen: Sequence[Sentence], folder: Path) -> None:
         file.writelines(page(of_words, title=f"Trees of {model.recipe.name}, step {model.step}"))
 
 
-def examples(data: Data) -> Sequence[Sentence]:
+def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
     """Some sentences of dev of a length that can be drawn, evenly spread over its beginning; always the same ones."""
     paths = [data.dev] if isinstance(data.dev, str) else data.dev or []
     every = (one for path in paths if path != "-" for one in read_corpus(find(path), data.format, data=data))
-    fitting = [one for one in islice(every, SEARCHED) if SHORTEST <= len(one.words) <= LONGEST]
+    fitting = [
+        one for one in islice(Shortened(every, vocabulary, data), SEARCHED) if SHORTEST <= len(one.words) <= LONGEST
+    ]
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]

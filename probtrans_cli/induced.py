@@ -34,8 +34,16 @@ class Tree:
 def parsed(
     model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], labels: int | None = None
 ) -> Iterator[Tree]:
-    """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word."""
+    """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word.
+
+    Raises:
+        DataError: after the trees of those before it: a sentence has more tokens than the encoder has positions.
+    """
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
+    if fault := model.too_long(sentences, corpus):
+        if fault[0]:
+            yield from parsed(model, sentences[: fault[0]], readings, labels)
+        raise fault[1]
     trees = [[_unseen(sentence, reading, labels) for reading in readings] for sentence in sentences]
     for batch, found in model.read_arcs(corpus, readings, labels=labels is not None):
         indices, mask = batch.indices, batch.mask
@@ -76,7 +84,7 @@ def analysed(
     have some; ``strict``: all must.
 
     Raises:
-        DataError: a sentence has no tree that must have one.
+        DataError: a sentence has no tree that must have one, or more tokens than the encoder has positions.
     """
     section = model.recipe.model
     channels: list[Channel] = [*range(section.channels), "mean"]
@@ -84,6 +92,8 @@ def analysed(
     readings = [replace(reading, channel=one, iteration=number) for number in iterations for one in channels]
     shape = (len(iterations), len(channels))
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
+    if fault := model.too_long(sentences, corpus):
+        raise fault[1]
     heads = {index: np.tile(unseen(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
     probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
     marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square

@@ -17,6 +17,7 @@ from torch import nn
 
 from probtrans_cli import __version__, checkpoint, models, tasks
 from probtrans_cli.data.batches import plan
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError
@@ -217,9 +218,18 @@ class Model:
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
                 others = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
                 raise DataError(
-                    f"data.{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
-                    hint=f"set model.positions.rows={most + others}, or choose positions of another kind",
+                    f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
+                    hint=f"train with model.positions.rows={most + others}, or data.longest={limit} data.too_long=cut",
                 )
+
+    def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
+        """Which of these sentences is the first that the encoder cannot read, and what to say of it; None: none is."""
+        limit = self.network.longest
+        if limit is None or not (over := split.lengths > limit).any():
+            return None
+        first = int(over.argmax())
+        what = f"a sentence of {int(split.lengths[first])} tokens, and the model has {limit} positions for them"
+        return first, DataError(f"{sentences[first].where}: {what}", hint="split it")
 
     def evaluation(self) -> Evaluation:
         """How this model's evaluations run."""

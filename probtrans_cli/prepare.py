@@ -31,6 +31,7 @@ from probtrans_cli import __version__
 from probtrans_cli.data.annotated import CASES
 from probtrans_cli.data.documents import PAIR, encode_corpus, labels_of
 from probtrans_cli.data.enclosed import enclosing
+from probtrans_cli.data.lengths import Shortened
 from probtrans_cli.data.readers import (
     ABSENT,
     COLUMNS,
@@ -154,7 +155,8 @@ def _canonical(data: Data) -> dict[str, Any]:
 
 def _not_given(data: Data) -> dict[str, Any]:
     """Keys that are younger than the format: left out where they ask for nothing."""
-    without: dict[str, Any] = {name: True for name in OPTIONS if getattr(data, name) == Data.model_fields[name].default}
+    names = (*OPTIONS, "longest", "too_long")
+    without: dict[str, Any] = {name: True for name in names if getattr(data, name) == Data.model_fields[name].default}
     later = {"features": None, "punctuation": True}
     absent = {name for name, default in later.items() if getattr(data.vocabulary, name, default) == default}
     return without | {"vocabulary": absent}
@@ -301,10 +303,12 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
     if data.format == "documents":
         vocabulary, labels = enclosing(vocabulary), labels_of(data.documents)
     there = [split for split in SPLITS if any(source.split == split for source in sources)]
-    tables = {
-        name: encode_corpus(data, _sentences(sources, name, data), vocabulary, labels, training=name == "train")
-        for name in there
-    }
+    tables, notes = {}, []
+    for name in there:
+        sentences = Shortened(_sentences(sources, name, data), vocabulary, data)
+        tables[name] = encode_corpus(data, sentences, vocabulary, labels, training=name == "train")
+        if report := sentences.report(f"data.{name}"):
+            notes.append(report)
     splits = {name: Split(table) for name, table in tables.items()}
     if data.format == "documents" and splits["train"].has(PAIR):
         counts[PAIR].update(labels[PAIR][label] for label in splits["train"].column(PAIR))
@@ -317,6 +321,7 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
         "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size, "special": len(vocabulary.specials)},
         "labels": {column: {label: counts[column][label] for label in names} for column, names in labels.items()},
         "splits": {name: _statistics(split, labels, vocabulary) for name, split in splits.items()},
+        "notes": notes,
     }
     return Prepared(folder, vocabulary, labels, splits, manifest, fresh=True), tables
 
@@ -410,4 +415,5 @@ def report(prepared: Prepared, state: str) -> Group:
             more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""
             lines.append(f"{column}  {len(counts)} labels: {shown}{more}")
     # Text, not str: labels are the user's and must not be read as markup.
+    lines += manifest.get("notes", [])
     return Group(table, *(Text(line) for line in lines), Text(f"{state}: {prepared.folder}"))

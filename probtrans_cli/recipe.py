@@ -50,13 +50,23 @@ class CosineSchedule(Section):
     """Rate at the end, as a multiple of `lr`."""
 
 
+class LinearSchedule(Section):
+    """Linear warm-up, then a straight line down to `final` times the rate (BERT's way)."""
+
+    kind: Literal["linear"]
+    warmup: Fraction = 0.1
+    """Share of all steps."""
+    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Rate at the end, as a multiple of `lr`."""
+
+
 class ConstantSchedule(Section):
     """The same rate throughout."""
 
     kind: Literal["constant"]
 
 
-Schedule = Annotated[PlateauSchedule | CosineSchedule | ConstantSchedule, Field(discriminator="kind")]
+Schedule = Annotated[PlateauSchedule | CosineSchedule | LinearSchedule | ConstantSchedule, Field(discriminator="kind")]
 
 
 class TernaryPenalty(Section):
@@ -81,12 +91,14 @@ class Optim(Section):
     """Adam's epsilon."""
     weight_decay: NonNegativeFloat = 0.0
     """Coefficient of the L2 decay."""
+    decayed: Literal["all", "matrices"] = "all"
+    """What decays: all parameters, or none with a single index: no biases, no layer norms (BERT's way)."""
     ternary_penalty: TernaryPenalty = TernaryPenalty()
     """Penalty on the ternary scores."""
     clip: PositiveFloat | None = 5.0
     """Largest norm of the gradient; null = unlimited."""
     schedule: Schedule = CosineSchedule()
-    """How the learning rate changes: cosine | plateau | constant."""
+    """How the learning rate changes: cosine | linear | plateau | constant."""
     ema: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Decay of an exponential moving average of the weights, which is then what is evaluated and saved as the model."""
 
@@ -239,10 +251,26 @@ class Recipe(Section):
         if isinstance(vocabulary, WordVocabulary) and not vocabulary.punctuation and kind != "mlm":
             reason = f"`kind: {kind}` has something to say of every token: leave this out"
             faults.append((("data", "vocabulary", "punctuation"), reason))
+        faults += self._faults_of_lengths()
         if kind == "ner" and self.data.columns.entities is None and form == "columns":
             reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
             faults.append((("data", "columns", "entities"), reason))
         return faults
+
+    def _faults_of_lengths(self) -> list[tuple[tuple[str, ...], str]]:
+        """Sentences that may not be divided, or have a way of their own."""
+        if self.data.format == "documents" and self.data.longest is not None:
+            return [(("data", "longest"), "documents have data.documents.max_length: leave this out")]
+        if self.data.too_long == "error":
+            return []
+        path = "data", "too_long"
+        if self.data.longest is None:
+            return [(path, "too long for what? Set data.longest, too")]
+        if self.task.kind == "cogs":
+            return [(path, "`kind: cogs` is scored by whole sentences: choose error")]
+        if self.task.kind == "classification" and self.data.too_long == "window":
+            return [(path, "a label is one of a whole text: choose cut or error")]
+        return []
 
     def _faults_of_task(self) -> list[tuple[tuple[str, ...], str]]:
         """A task and a model that does not have what it asks for."""

@@ -154,5 +154,10 @@ class Data(Section):
         WordVocabulary()
     )
     """What the model reads: `kind: words`, `kind: sentencepiece` or `kind: wordpiece`."""
+    longest: Annotated[int, Field(ge=3)] | None = None
+    """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
+    too_long: Literal["error", "cut", "window"] = "error"
+    """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
+    read in portions, each a sentence of its own. A divided sentence has no gold tree."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""

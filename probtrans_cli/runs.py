@@ -67,6 +67,8 @@ def train_one(
     try:
         prepared = prepare(recipe)
         console.log(f"{'prepared' if prepared.fresh else 'up to date'}: {prepared.folder}")
+        for note in prepared.manifest.get("notes", []):
+            console.log(note)
         from probtrans_cli.engine import Trainer  # noqa: PLC0415
 
         # A link whose checkpoint is gone is an error of Trainer's, not a reason to begin again in silence.

@@ -17,8 +17,8 @@ def test_a_training_leaves_pictures_of_every_channel(trained: Path, monkeypatch:
     monkeypatch.chdir(trained)
     run = trained / "runs/tiny"
     model = Model.load(str(run))
-    chosen = examples(model.recipe.data)
-    assert [one.words for one in chosen] == [one.words for one in examples(model.recipe.data)]
+    chosen = examples(model.recipe.data, model.vocabulary)
+    assert [one.words for one in chosen] == [one.words for one in examples(model.recipe.data, model.vocabulary)]
     assert 0 < len(chosen) <= SENTENCES
     assert all(SHORTEST <= len(one.words) <= LONGEST for one in chosen)
     pictures = sorted((run / "trees").glob("*.svg"))

@@ -1,0 +1,83 @@
+"""Sentences of more tokens than `data.longest`: refused, cut, or read in portions."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator
+from dataclasses import replace
+from itertools import accumulate, pairwise
+
+from probtrans_cli.data.annotated import TAG_END
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabulary import Vocabulary, Words
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import Data
+
+
+class Shortened:
+    """The sentences of an iterable, none of more tokens than `data.longest`; and how many had more.
+
+    A sentence is divided between words. With `too_long: cut` its first portion stands for it, with `window` every
+    portion is a sentence of its own. No portion has a tree: a part of one is none.
+
+    Raises:
+        DataError: while it is read: a sentence or, when it may be divided, one word of it is too long.
+    """
+
+    def __init__(self, sentences: Iterable[Sentence], vocabulary: Vocabulary, data: Data) -> None:
+        self.sentences, self.vocabulary, self.data = sentences, vocabulary, data
+        self.divided = self.left_out = 0
+        """Sentences that were too long; words that are in no portion of them."""
+
+    def __iter__(self) -> Iterator[Sentence]:
+        longest = self.data.longest
+        if longest is None:
+            yield from self.sentences
+            return
+        around = len(self.vocabulary.encode([])[0])  # what encloses every sentence
+        for sentence in self.sentences:
+            ids, first = self.vocabulary.encode(sentence.words)
+            if len(ids) <= longest:
+                yield sentence
+                continue
+            hint = "split it, raise data.longest, or set data.too_long to cut or window"
+            if self.data.too_long == "error":
+                raise DataError(f"{sentence.where}: a sentence of {len(ids)} tokens, more than {longest}", hint=hint)
+            if isinstance(self.vocabulary, Words) and self.vocabulary.omits:
+                sizes = [int(self.vocabulary.reads(word)) for word in sentence.words]
+            else:
+                sizes = [later - one for one, later in pairwise([*first, len(ids) - around + first[0]])]
+            if max(sizes) > longest - around:
+                word = f"{sentence.where}: word {sizes.index(max(sizes)) + 1} alone has {max(sizes)} tokens"
+                raise DataError(f"{word}, more than {longest - around}", hint="leave it out, or raise data.longest")
+            self.divided += 1
+            ends = _ends(sizes, longest - around)
+            if self.data.too_long == "cut":
+                self.left_out += len(sentence.words) - ends[0]
+                ends = ends[:1]
+            for start, end in pairwise([0, *ends]):
+                yield _portion(sentence, start, end)
+
+    def report(self, name: str) -> str | None:
+        """What to tell of the file that the sentences are of; None: all was short enough."""
+        if not self.divided:
+            return None
+        how = f"cut, without {self.left_out:,} words" if self.data.too_long == "cut" else "read in portions"
+        return f"{name}: {self.divided:,} sentences of more than {self.data.longest} tokens were {how}"
+
+
+def _ends(sizes: list[int], room: int) -> list[int]:
+    """Where portions end that are as long as they can be, the last word's included."""
+    ends, before = [], 0
+    for word, total in enumerate(accumulate(sizes)):
+        if total - before > room:
+            ends.append(word)
+            before = total - sizes[word]
+    return [*ends, len(sizes)]
+
+
+def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
+    """Some words of a sentence with all that is said of them one by one; of entities, `form` is the tags."""
+    tags = {column: labels[start:end] for column, labels in sentence.tags.items()}
+    form = None if sentence.form is None else TAG_END.join(sentence.form.split(TAG_END)[start:end])
+    without = replace(sentence, heads=None, relations=None, lines=None, rows=None)
+    return replace(without, words=sentence.words[start:end], tags=tags, form=form, begins=sentence.begins and not start)
