@@ -170,8 +170,11 @@ def locate(name: str) -> Path:
         base, which = name, ""
     checkpoints = Path(base) / "checkpoints"
     if path.is_dir() and (path / "config.json").exists():
-        if b'"model_type"' in (path / "config.json").read_bytes() and not (path / "recipe.yaml").exists():
+        config = (path / "config.json").read_bytes()
+        if b'"model_type"' in config and not (path / "recipe.yaml").exists():
             hint = f"start a training with it: probtrans train RECIPE --init-from {path}"
+            if b'"model_type": "probtrans"' in config:
+                hint = "give the run that it was exported from; it is for AutoModel, after probtrans_cli.hf.register()"
             raise CheckpointError(f"{path}: a model in the form of Hugging Face's transformers", hint=hint)
         return path
     if not Path(base or name).is_dir():

@@ -3,20 +3,23 @@
 from __future__ import annotations
 
 import math
+from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from probtrans_cli.recipe import CosineSchedule, Optim, PlateauSchedule
+from probtrans_cli.recipe import ConstantSchedule, LinearSchedule, Optim, PlateauSchedule
 
 
 def optimizer(section: Optim, parameters: list[nn.Parameter]) -> torch.optim.Adam:
     """Adam with decay in the gradient, or AdamW; one fused kernel for all parameters."""
     kind = torch.optim.AdamW if section.kind == "adamw" else torch.optim.Adam
-    return kind(
-        parameters, lr=section.lr, betas=section.betas, eps=section.eps, weight_decay=section.weight_decay, fused=True
-    )
+    groups: list[dict[str, Any]] = [{"params": parameters, "weight_decay": section.weight_decay}]
+    if section.decayed == "matrices":
+        groups[0]["params"] = [parameter for parameter in parameters if parameter.ndim > 1]
+        groups.append({"params": [parameter for parameter in parameters if parameter.ndim <= 1], "weight_decay": 0.0})
+    return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
 
 
 def learning_rate(section: Optim, progress: float, drops: int) -> float:
@@ -24,12 +27,13 @@ def learning_rate(section: Optim, progress: float, drops: int) -> float:
     schedule = section.schedule
     if isinstance(schedule, PlateauSchedule):
         return section.lr * schedule.factor**drops
-    if not isinstance(schedule, CosineSchedule):
+    if isinstance(schedule, ConstantSchedule):
         return section.lr
     if progress < schedule.warmup:
         return section.lr * progress / schedule.warmup
-    rest = min((progress - schedule.warmup) / (1.0 - schedule.warmup), 1.0)
-    return section.lr * (schedule.final + (1.0 - schedule.final) * 0.5 * (1.0 + math.cos(math.pi * rest)))
+    done = min((progress - schedule.warmup) / (1.0 - schedule.warmup), 1.0)
+    left = 1.0 - done if isinstance(schedule, LinearSchedule) else 0.5 * (1.0 + math.cos(math.pi * done))
+    return section.lr * (schedule.final + (1.0 - schedule.final) * left)
 
 
 def average(section: Optim, network: nn.Module) -> AveragedModel | None:

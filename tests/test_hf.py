@@ -294,7 +294,7 @@ def test_a_decoder_of_its_own(tmp_path: Path, tied_config: bool) -> None:
 
     bert = read_bert(rewritten(tmp_path, change))
     assert not bert.tied
-    assert any("read untied" in note for note in bert.notes)
+    assert any("the decoder is not tied" in note for note in bert.notes)
     model = transformers.BertForMaskedLM.from_pretrained(tmp_path).eval()
     ids, mask, segments = batch([5, 3], 30)
     expected = model(ids, attention_mask=mask, token_type_ids=segments).logits[mask.bool()]
@@ -599,7 +599,7 @@ def test_configs_that_are_refused(tmp_path: Path, change: dict[str, Any], messag
 def test_an_epsilon_of_0(tmp_path: Path) -> None:
     bert = read_bert(saved(tmp_path, layer_norm_eps=0.0))
     assert bert.section.norm_eps == 1e-12
-    assert bert.notes == ["layer_norm_eps is 0, read as 1e-12"]
+    assert bert.notes == ["warning: layer_norm_eps is 0, read as 1e-12"]
 
 
 def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> None:
@@ -611,6 +611,7 @@ def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> Non
         tensors["bert.pooler.dense.bias"] = torch.zeros(9)
         tensors["bert.embeddings.word_embeddings.weight"] = torch.zeros(31, 8)
         tensors["bert.encoder.layer.0.output.dense.bias"] = torch.zeros(8, dtype=torch.int64)
+        tensors["bert.encoder.layer.2.output.dense.bias"] = torch.zeros(8)
 
     with pytest.raises(CheckpointError) as caught:
         read_bert(rewritten(tmp_path, change))
@@ -620,6 +621,7 @@ def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> Non
         "encoder.layer.1.intermediate.dense.bias: missing",
         "pooler.dense.bias: has shape [9], wanted [8]",
         "cls.predictions.transform.dense.weight: missing",
+        "encoder.layer.2.output.dense.bias: not known",
     ]
 
 

@@ -373,6 +373,8 @@ def test_a_segment_type_that_there_is_not_is_refused() -> None:
     model = encoder(segments=2)
     with pytest.raises(ValueError, match="segment type 2, but the model has 2, from 0"):
         model(unary, mask, segments=torch.tensor([[0, 1, 2], [0, 0, 0]]))
+    with pytest.raises(ValueError, match="segment type -1, but the model has 2, from 0"):
+        model(unary, mask, segments=torch.tensor([[0, 1, -1], [0, 0, 0]]))
 
 
 def test_wrong_sizes_are_refused() -> None:

@@ -88,7 +88,8 @@ class Config(BaseModel):
     def unsupported(self) -> Iterator[str]:
         """Key and value of what no encoder of ours computes."""
         if self.model_type != "bert":
-            yield f"model_type: {self.model_type!r} is unsupported; only 'bert' is read"
+            own = "; give the run that it was exported from" if self.model_type == "probtrans" else ""
+            yield f"model_type: {self.model_type!r} is unsupported; only 'bert' is read{own}"
         if self.hidden_act not in ACTIVATIONS:
             yield f"hidden_act: {self.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
         if self.position_embedding_type not in ("absolute", None):
@@ -201,7 +202,7 @@ def read_bert(folder: Path) -> Bert:
     config = read_shape(given, folder / CONFIG)
     found, notes = _by_plain_names(read_tensors(folder), folder)
     if config.layer_norm_eps == 0.0:
-        notes.append(f"layer_norm_eps is 0, read as {SMALLEST_EPS}")
+        notes.append(f"warning: layer_norm_eps is 0, read as {SMALLEST_EPS}")
     required = config.shapes()
     classes = found["classifier.weight"].shape[0] if "classifier.weight" in found else 1
     parts = config.shapes_of_parts(classes)
@@ -211,7 +212,7 @@ def read_bert(folder: Path) -> Bert:
     if decoder is not None and "words" in there:
         shapes["cls.predictions.decoder.weight"] = (config.vocab_size, config.hidden_size)
     if faults := _faults(found, shapes):
-        lines = "\n".join(faults)
+        lines = "\n".join([*faults, *(f"{name}: not known" for name in sorted(found.keys() - shapes))])
         raise CheckpointError(f"{folder}: the weights are not those of its {CONFIG}:\n{lines}", hint="copy it again")
     kept = {name: found.pop(name) for name in shapes}
     section = config.section(pooler="pooler" in there)
@@ -270,7 +271,7 @@ def _untied(found: dict[str, Tensor], config: Config, notes: list[str]) -> Tenso
     if config.tie_word_embeddings and words is not None and torch.equal(decoder, words):
         del found["cls.predictions.decoder.weight"]
         return None
-    notes.append("the decoder is not tied to the word vectors: it is read untied")
+    notes.append("the decoder is not tied to the word vectors")
     return decoder
 
 

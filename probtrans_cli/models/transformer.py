@@ -137,9 +137,9 @@ class TransformerEncoder(Encoder):
         """Refuse segment types that there are not; on a GPU looking costs a wait, and its own look-up refuses them."""
         number = self.section.segments
         if segments.device.type == "cpu" and segments.numel() and not torch.compiler.is_compiling():
-            most = int(segments.max())
-            if most >= number:
-                raise ValueError(f"segment type {most}, but the model has {number}, from 0")
+            for type_ in (int(segments.min()), int(segments.max())):
+                if not 0 <= type_ < number:
+                    raise ValueError(f"segment type {type_}, but the model has {number}, from 0")
 
     def _allowed(self, mask: Tensor) -> Bool[Tensor, "b 1 1 n"] | None:
         """Which words may be looked at; None where all may, which lets faster kernels serve."""

@@ -1,0 +1,48 @@
+"""The learning rate as a function of progress, and what decays."""
+
+from __future__ import annotations
+
+from itertools import pairwise
+
+import pytest
+import torch
+from torch import nn
+
+from probtrans_cli import optim
+from probtrans_cli.recipe import Optim
+
+
+def rates(schedule: dict[str, object]) -> list[float]:
+    section = Optim.model_validate({"lr": 2.0, "schedule": schedule})
+    return [optim.learning_rate(section, step / 10, 0) for step in range(11)]
+
+
+def test_linear_is_bert_s() -> None:
+    """Up over the warm-up, then by equal steps down to `final`."""
+    assert rates({"kind": "linear", "warmup": 0.2}) == pytest.approx([0, 1, 2, *(2 - k / 4 for k in range(1, 9))])
+    assert rates({"kind": "linear", "warmup": 0.0, "final": 0.5}) == pytest.approx([2 - k / 10 for k in range(11)])
+
+
+def test_cosine_and_constant() -> None:
+    cosine = rates({"kind": "cosine", "warmup": 0.2, "final": 0.1})
+    assert cosine[:3] == pytest.approx([0.0, 1.0, 2.0])
+    assert all(later < one for one, later in pairwise(cosine[2:]))
+    assert cosine[6] == pytest.approx(1.1)
+    assert cosine[-1] == pytest.approx(0.2)
+    assert rates({"kind": "constant"}) == [2.0] * 11
+
+
+@pytest.mark.parametrize(("decayed", "kept"), [("all", False), ("matrices", True)])
+def test_what_decays(decayed: str, kept: bool) -> None:
+    """Without a gradient decay alone moves a parameter."""
+    network = nn.Sequential(nn.Linear(3, 2), nn.LayerNorm(2))
+    before = {name: value.clone() for name, value in network.state_dict().items()}
+    section = Optim.model_validate({"kind": "adamw", "lr": 0.1, "weight_decay": 0.5, "decayed": decayed})
+    for parameter in network.parameters():
+        nn.init.constant_(parameter, 1.0)
+        parameter.grad = torch.zeros_like(parameter)
+    optim.optimizer(section, list(network.parameters())).step()
+    after = {name: float(value.min()) for name, value in network.state_dict().items()}
+    assert before.keys() == after.keys()
+    assert after.pop("0.weight") == pytest.approx(0.95)
+    assert list(after.values()) == pytest.approx([1.0 if kept else 0.95] * 3)
