@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import errno
+import json
 import pickle
 import re
 import shutil
@@ -185,3 +186,11 @@ def test_pruning_keeps_best_last_and_the_newest(tmp_path: Path, monkeypatch: pyt
     checkpoint.prune(tmp_path, 1)
     assert [step for step, _ in checkpoint.steps(tmp_path)] == [2, 5, 6]
     assert not list(tmp_path.glob(".*"))
+
+
+@pytest.mark.parametrize(("kind", "hint"), [("bert", "--init-from"), ("probtrans", "exported from")])
+def test_a_folder_of_transformers_is_no_checkpoint(kind: str, hint: str, tmp_path: Path) -> None:
+    (tmp_path / "config.json").write_text(json.dumps({"model_type": kind}, indent=2), encoding="utf-8")
+    with pytest.raises(CheckpointError, match="form of Hugging Face's") as caught:
+        checkpoint.locate(str(tmp_path))
+    assert hint in (caught.value.hint or "")
