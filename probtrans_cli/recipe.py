@@ -281,6 +281,7 @@ class Recipe(Section):
                 faults.append((("task", "output"), reason))
             if not self.task.tie_decoder and self.task.output != "bert":
                 faults.append((("task", "tie_decoder"), "for `task.output: bert` only: leave it out"))
+            faults += self._faults_of_masking(self.task)
         biased = isinstance(self.model, ProbabilisticTransformer) and self.model.head_bias is not None
         if biased and not isinstance(self.data.vocabulary, WordVocabulary):
             reason = f"it counts words: data.vocabulary.kind is {self.data.vocabulary.kind}, choose words"
@@ -291,15 +292,25 @@ class Recipe(Section):
             faults.append((("task", "representation"), reason))
         return faults
 
+    def _faults_of_masking(self, task: MaskedLanguageModel | Pretraining) -> list[tuple[tuple[str, ...], str]]:
+        """Shares that are no whole, and what cannot be shown."""
+        faults: list[tuple[tuple[str, ...], str]] = []
+        masking = task.mlm
+        total = masking.mask + masking.random + masking.keep
+        if abs(total - 1.0) > 1e-6:
+            faults.append((("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"))
+        featured = getattr(self.data.vocabulary, "features", None) is not None
+        if isinstance(task, MaskedLanguageModel) and featured and masking.random > 0.0:
+            reason = "a word in another's place would have its features: set this to 0, and mask or keep to more"
+            faults.append((("task", "mlm", "random"), reason))
+        return faults
+
     def _faults_of_pretraining(self) -> list[tuple[tuple[str, ...], str]]:
         """Values of the task, the data and the model that do not go together when documents are read."""
         if not isinstance(self.task, Pretraining):
             return []
         faults: list[tuple[tuple[str, ...], str]] = []
         task, documents, model = self.task, self.data.documents, self.model
-        total = task.mlm.mask + task.mlm.random + task.mlm.keep
-        if abs(total - 1.0) > 1e-6:
-            faults.append((("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"))
         if documents.pairs == "none" and task.pair_weight != Pretraining.model_fields["pair_weight"].default:
             faults.append((("task", "pair_weight"), "`data.documents.pairs` is none: leave it out"))
         if getattr(self.data.vocabulary, "features", None) is not None:

@@ -6,15 +6,61 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe_base import NonNegativeFloat, PositiveInt, Section, Share
+from probtrans_cli.recipe_base import NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
+
+
+class Masking(Section):
+    """Which tokens are hidden, and what is shown in their place; the shares `mask`, `random` and `keep` are 1 together.
+    `[CLS]` and `[SEP]` are never hidden."""
+
+    rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
+    """Share of an instance's tokens."""
+    count: Literal["exact", "bernoulli"] = "exact"
+    """exact: as many as `rate` says, but at least one; bernoulli: each with probability `rate`."""
+    max_per_seq: PositiveInt | None = 20
+    """Of an exact count, the most in an instance; null = any number."""
+    whole_word: bool = False
+    """All pieces of a word together; of an exact count, words that no longer fit into it are left."""
+    never: list[Annotated[str, Field(min_length=1)]] = Field(default=["<unk>"])
+    """Entries of the vocabulary that are never hidden; `<unk>` = unknown words, however the vocabulary calls them."""
+    mask: Share = 0.8
+    """Share of the hidden tokens that are shown as `<mask>`."""
+    random: Share = 0.1
+    """Share of those that are shown as any other entry of the vocabulary."""
+    keep: Share = 0.1
+    """Share of those that are shown as they are."""
+    dynamic: bool = True
+    """Fresh masks every epoch; false = every instance keeps its masks."""
+    loss_positions: Literal["masked", "all"] = "masked"
+    """masked: the loss is that of hidden tokens; all: of every token, seen ones too. Scores are of hidden ones only."""
+    eval_seed: NonNegativeInt | None = None
+    """Draw k of the evaluation's masks takes the numbers of Python's `random.Random(eval_seed + k)`, one a token in the
+    order of the corpus (313: the paper's code); null = others, likewise fixed."""
+
+
+class PlainMasking(Masking):
+    """The same with the defaults of Wu & Tu (2023): every known word with a probability, always behind `<mask>`."""
+
+    rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
+    """Share of a sentence's tokens."""
+    count: Literal["exact", "bernoulli"] = "bernoulli"
+    """exact: as many as `rate` says, but at least one; bernoulli: each with probability `rate`."""
+    max_per_seq: PositiveInt | None = None
+    """Of an exact count, the most in a sentence; null = any number."""
+    mask: Share = 1.0
+    """Share of the hidden tokens that are shown as `<mask>`."""
+    random: Share = 0.0
+    """Share of those that are shown as any other entry of the vocabulary."""
+    keep: Share = 0.0
+    """Share of those that are shown as they are."""
 
 
 class MaskedLanguageModel(Section):
-    """Predict words hidden behind `<mask>`; unknown words, `[CLS]` and `[SEP]` are never hidden."""
+    """Predict hidden words. A linear or tied output has no probability for `<pad>` and `<mask>`, which no word is."""
 
     kind: Literal["mlm"]
-    mask_rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
-    """Probability that a word is hidden; fresh masks every epoch."""
+    mlm: PlainMasking = PlainMasking()
+    """What is hidden."""
     output: Literal["linear", "tied", "bert"] = "linear"
     """How states become words: a linear layer of its own; or the unary scores once more, the hidden word being one
     more latent variable (of a transformer: the word vectors once more), with a bias for every word; or, of a
@@ -72,32 +118,10 @@ class SemanticParsing(Section):
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
 
 
-class Masking(Section):
-    """Which tokens are hidden, and what is shown in their place; the shares `mask`, `random` and `keep` are 1 together.
-    `[CLS]` and `[SEP]` are never hidden."""
-
-    rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
-    """Share of an instance's tokens."""
-    count: Literal["exact", "bernoulli"] = "exact"
-    """exact: as many as `rate` says, but at least one; bernoulli: each with probability `rate` (Wu & Tu 2023)."""
-    max_per_seq: PositiveInt | None = 20
-    """Of an exact count, the most in an instance; null = any number."""
-    whole_word: bool = False
-    """All pieces of a word together; of an exact count, words that no longer fit into it are left."""
-    unknown: bool = False
-    """Unknown words are hidden, too."""
-    mask: Share = 0.8
-    """Share of the hidden tokens that are shown as `<mask>`."""
-    random: Share = 0.1
-    """Share of those that are shown as any other entry of the vocabulary."""
-    keep: Share = 0.1
-    """Share of those that are shown as they are."""
-
-
 class Pretraining(Section):
     """Predict hidden words, and what the second of two texts is to the first, from `data.format: documents` (BERT).
     The loss is the mean over hidden words plus the mean over pairs. A probabilistic transformer, and a transformer with
-    `segments: 0`, tells the two by what stands between them alone. Fresh masks every epoch."""
+    `segments: 0`, tells the two by what stands between them alone."""
 
     kind: Literal["pretrain"]
     pair_weight: NonNegativeFloat = 1.0

@@ -27,7 +27,7 @@ from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe_data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe_task import Pretraining as Section
 from probtrans_cli.tasks.base import Evaluation
-from probtrans_cli.tasks.mlm import EVALUATION_SEED
+from probtrans_cli.tasks.masking import EVALUATION_SEED
 from probtrans_cli.tasks.pretraining import Pretraining
 
 CPU = torch.device("cpu")
@@ -211,8 +211,9 @@ def test_what_is_never_hidden() -> None:
     special = torch.isin(ids, torch.tensor(corpus.vocabulary.specials))
     assert unknown.any()
     every = {"rate": 0.99, "max_per_seq": None}
-    for options, forbidden in (({}, special), ({"unknown": True}, special & ~unknown), ({"whole_word": True}, special)):
-        hidden = corpus.task(mlm={**every, **options})._hidden(corpus.split, indices, ids, torch.rand(ids.shape))
+    for options, forbidden in (({}, special), ({"never": []}, special & ~unknown), ({"whole_word": True}, special)):
+        masks = corpus.task(mlm={**every, **options}).masks
+        hidden = masks.hidden(corpus.split, indices, ids, masks.draw(corpus.split, indices, CPU))
         assert not (hidden & forbidden).any()
         assert torch.equal(hidden | forbidden, torch.ones_like(hidden))
 

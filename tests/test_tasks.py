@@ -22,7 +22,8 @@ from probtrans_cli.models.heads import Features, Network, linear
 from probtrans_cli.recipe_data import SubwordVocabulary, WordPieceVocabulary, WordVocabulary
 from probtrans_cli.recipe_task import MaskedLanguageModel, Tagging
 from probtrans_cli.tasks.base import Evaluation, without_some_words
-from probtrans_cli.tasks.mlm import EVALUATION_SEED, MaskedLanguageModelling
+from probtrans_cli.tasks.masking import EVALUATION_SEED
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.tagging import WordTagging
 
 CPU = torch.device("cpu")
@@ -98,7 +99,7 @@ def masks(corpus: Corpus, seed: int, **options: Any) -> tuple[torch.Tensor, torc
 
 
 def test_unknown_words_and_padding_are_never_hidden(corpus: Corpus) -> None:
-    ids, given, hidden = masks(corpus, 1, mask_rate=0.99)
+    ids, given, hidden = masks(corpus, 1, mlm={"rate": 0.99})
     assert (ids == UNKNOWN).any()
     assert (ids == PAD).any()
     assert not (hidden & ((ids == UNKNOWN) | (ids == PAD))).any()
@@ -111,7 +112,7 @@ def test_what_begins_and_ends_a_sentence_is_never_hidden(corpus: Corpus) -> None
     train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
     vocabulary = build_vocabulary(WordPieceVocabulary(kind="wordpiece", size=100), (one.words for one in train[:5]))
     split, indices, spy = Split.encode(train, vocabulary, {}), np.arange(60), Spy(vocabulary.size)
-    task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", mask_rate=0.99), vocabulary, {})
+    task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", mlm={"rate": 0.99}), vocabulary, {})
     task.loss(spy, split, indices, CPU)  # type: ignore[arg-type]
     ids, (given, hidden) = torch.from_numpy(split.padded("ids", indices, vocabulary.PAD)), spy.seen[0]
     fixed = torch.isin(ids, torch.tensor(vocabulary.specials))
@@ -123,7 +124,7 @@ def test_what_begins_and_ends_a_sentence_is_never_hidden(corpus: Corpus) -> None
 
 def test_a_batch_without_a_hidden_word_has_a_loss_of_0(corpus: Corpus) -> None:
     network = corpus.network(corpus.vocabulary.size)
-    loss = mlm(corpus, mask_rate=1e-9).loss(network, corpus.train, np.arange(3), CPU)
+    loss = mlm(corpus, mlm={"rate": 1e-9}).loss(network, corpus.train, np.arange(3), CPU)
     assert (float(loss.total.detach()), int(loss.number)) == (0.0, 0)
     loss.total.backward()
     assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
@@ -140,7 +141,7 @@ def test_an_id_that_is_not_in_the_vocabulary_is_named(corpus: Corpus) -> None:
 def test_the_mask_rate(corpus: Corpus) -> None:
     total = hidden_words = 0
     for seed in range(20):
-        ids, _, hidden = masks(corpus, seed, mask_rate=0.3)
+        ids, _, hidden = masks(corpus, seed, mlm={"rate": 0.3})
         total += int((ids > UNKNOWN).sum())
         hidden_words += int(hidden.sum())
     assert hidden_words / total == pytest.approx(0.3, abs=4 * math.sqrt(0.3 * 0.7 / total))

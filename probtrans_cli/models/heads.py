@@ -16,7 +16,7 @@ M_i      states      [m, d]   all that the sentence says about the label of word
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
+from collections.abc import Callable, Collection, Sequence
 from dataclasses import replace
 from typing import Literal, NamedTuple
 
@@ -52,6 +52,27 @@ class FeatureScores(nn.Module):
         return functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
 
 
+def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
+    """What is added to the scores of words: -inf to those of the ids ``never``, 0 to others."""
+    added = torch.zeros(words)
+    added[list(never)] = -torch.inf
+    return added
+
+
+class WordOutput(nn.Linear):
+    """Word scores by a linear layer; the ids ``never`` have no probability."""
+
+    impossible: Tensor
+
+    def __init__(self, width: int, words: int, *, never: Sequence[int] = ()) -> None:
+        super().__init__(width, words)
+        self.register_buffer("impossible", _impossible(words, never), persistent=False)
+
+    def forward(self, states: Float[Tensor, "m d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words."""
+        return functional.linear(states, self.weight, self.bias + self.impossible)
+
+
 class TiedOutput(nn.Module):
     """Word scores by the unary scores themselves: the hidden word ``W_i`` is one more latent variable.
 
@@ -64,10 +85,14 @@ class TiedOutput(nn.Module):
     sets some of them to 0, would make them decide a word's label.
     """
 
-    def __init__(self, words: int, probabilities: bool) -> None:
-        """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant."""
+    impossible: Tensor
+
+    def __init__(self, words: int, probabilities: bool, *, never: Sequence[int] = ()) -> None:
+        """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant.
+        ``never``: ids without a probability."""
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(words))
+        self.register_buffer("impossible", _impossible(words, never), persistent=False)
         self.probabilities = probabilities
 
     def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
@@ -82,19 +107,23 @@ class TiedOutput(nn.Module):
             reached = states + highest
             best = reached.detach().amax(1, keepdim=True)
             shares = (reached - best).exp() @ (table - highest).exp().T
-            return (shares + _LEAST).log() + best + self.bias
+            return (shares + _LEAST).log() + best + (self.bias + self.impossible)
 
 
 class TiedLinear(nn.Module):
-    """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter."""
+    """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter. The ids ``never``
+    have no probability."""
 
-    def __init__(self, words: int) -> None:
+    impossible: Tensor
+
+    def __init__(self, words: int, *, never: Sequence[int] = ()) -> None:
         super().__init__()
         self.bias = nn.Parameter(torch.zeros(words))
+        self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
     def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
         """Scores of all words."""
-        return functional.linear(states, table, self.bias)
+        return functional.linear(states, table, self.bias + self.impossible)
 
 
 class BertWordOutput(nn.Module):
@@ -151,13 +180,13 @@ def linear(outputs: int) -> Output:
     return lambda encoder: nn.Linear(encoder.width, outputs)
 
 
-def tied(words: int) -> Output:
+def tied(words: int, never: Sequence[int] = ()) -> Output:
     """Scores of words by the unary scores: :class:`TiedOutput`, or :class:`TiedLinear` of a transformer."""
 
     def output(encoder: Encoder) -> nn.Module:
         if isinstance(encoder, ProbabilisticEncoder):
-            return TiedOutput(words, probabilities=encoder.section.output == "probabilities")
-        return TiedLinear(words)
+            return TiedOutput(words, probabilities=encoder.section.output == "probabilities", never=never)
+        return TiedLinear(words, never=never)
 
     return output
 

@@ -8,18 +8,103 @@ nothing but its draws. Of a sentence with ``n`` tokens, special ones included (g
     bernoulli   every candidate, or every whole word, whose draw is below the rate
 
 and of the hidden tokens a share ``mask`` is shown as `<mask>`, a share ``random`` as any ordinary entry of the
-vocabulary, and the rest as they are.
+vocabulary, and the rest as they are. :class:`Masks` are those of a recipe.
 """
 
 from __future__ import annotations
 
-from typing import Literal
+from typing import Any, Literal
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import SPECIALS, UNKNOWN, Vocabulary
+from probtrans_cli.errors import RecipeError
+from probtrans_cli.recipe_task import Masking
+from probtrans_cli.tasks.base import tensor
+
+# Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
+EVALUATION_SEED = 20_230_000
+STATIC_SEED = 20_190_000  # of masks that instances keep in training
 _NEVER = 2.0  # larger than every draw
+
+
+class Masks:
+    """What a recipe hides, and what it shows instead."""
+
+    def __init__(self, section: Masking, vocabulary: Vocabulary) -> None:
+        """Raises RecipeError where an entry that is never to be hidden is not in the vocabulary."""
+        self.section = section
+        self.vocabulary = vocabulary
+        self.numbers = 2 if section.mask < 1.0 else 1  # uniform draws a token: whether it is hidden, and behind what
+        names = [vocabulary.decode(id) for id in range(vocabulary.size)] if section.random or section.never else []
+        specials = set(vocabulary.specials)
+        self.ordinary = torch.tensor(
+            [id for id, name in enumerate(names) if id not in specials and name] or [vocabulary.UNKNOWN]
+        )
+        ids = {name: id for id, name in enumerate(names)} | {SPECIALS[UNKNOWN]: vocabulary.UNKNOWN}
+        for name in section.never:
+            if name not in ids:
+                hint = "write it as the vocabulary does (lower case, pieces with their mark), or leave it out"
+                raise RecipeError(f"task.mlm.never: {name!r} is no entry of the vocabulary", hint=hint)
+        never = specials - {vocabulary.UNKNOWN} | {ids[name] for name in section.never}
+        self.never = torch.tensor(sorted(never))
+        self._kept: tuple[Split, np.ndarray] | None = None
+
+    def draw(self, split: Split, indices: np.ndarray, device: torch.device) -> Float[Tensor, "k b n"]:
+        """Uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
+        if self.section.dynamic:
+            longest = int(split.lengths[indices].max(initial=0))
+            return torch.rand(self.numbers, len(indices), longest).to(device)
+        if self._kept is None or self._kept[0] is not split:
+            uniform = np.random.default_rng(STATIC_SEED).random(self._shape(split), dtype=np.float32)
+            self._kept = split, uniform
+        return self.batch(split, indices, self._kept[1], device)
+
+    def evaluation(self, split: Split, draw: int) -> Float[np.ndarray, "k tokens"]:
+        """Uniform numbers for all tokens of a split, a function of corpus and ``draw``, not of batches."""
+        shape, seed = self._shape(split), self.section.eval_seed
+        if seed is None:
+            return np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32)
+        # numpy's old generator, seeded with a list, is Python's own.
+        return np.random.RandomState([seed + draw]).random_sample(shape)
+
+    def batch(self, split: Split, indices: np.ndarray, uniform: np.ndarray, device: torch.device) -> Tensor:
+        """Those of a batch ``[k, b, n]``; 1 where it is padded."""
+        return torch.stack([tensor(split.padded_values(values, indices, 1.0), device) for values in uniform])
+
+    def hidden(self, split: Split, indices: np.ndarray, ids: Tensor, draw: Tensor) -> Bool[Tensor, "b n"]:
+        """Which tokens are hidden."""
+        section = self.section
+        # Where some words have no id, each of the others has one, which is the first of several words.
+        whole = section.whole_word and split.has("first") and not self.vocabulary.omits
+        return chosen(
+            ~torch.isin(ids, self.never.to(ids.device)),
+            tensor(split.lengths[indices], ids.device),
+            draw[0],
+            rate=section.rate,
+            count=section.count,
+            largest=section.max_per_seq,
+            first=tensor(split.padded("first", indices, ids.shape[1]), ids.device) if whole else None,
+        )
+
+    def shown(self, ids: Tensor, hidden: Tensor, draw: Tensor) -> Int[Tensor, "b n"]:
+        """What the model reads."""
+        section = self.section
+        return replaced(
+            ids, hidden, draw[-1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
+            ordinary=self.ordinary.to(ids.device),
+        )  # fmt: skip
+
+    def scored(self, ids: Tensor, hidden: Tensor) -> Bool[Tensor, "b n"]:
+        """The tokens whose loss is that of training."""
+        return hidden if self.section.loss_positions == "masked" else ids != self.vocabulary.PAD
+
+    def _shape(self, split: Split) -> Any:
+        return self.numbers, int(split.lengths.sum())
 
 
 def chosen(

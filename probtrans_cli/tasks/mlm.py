@@ -1,4 +1,4 @@
-"""Masked language modelling (Wu & Tu 2023, D.1): hide 30 % of the words, predict them, never `<unk>`."""
+"""Masked language modelling (Wu & Tu 2023, D.1): hide words, 30 % of them and never `<unk>`, and predict them."""
 
 from __future__ import annotations
 
@@ -13,13 +13,12 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import NothingToScoreError
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Features, Network, TiedOutput, bert_words, tied
+from probtrans_cli.models.heads import Network, TiedOutput, WordOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_task import MaskedLanguageModel, Pretraining
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, special, tensor
+from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
+from probtrans_cli.tasks.masking import Masks
 
-# Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
-EVALUATION_SEED = 20_230_000
 LARGEST_LOSS = 300.0  # so that a perplexity, and the variance of several, stays a finite number
 
 
@@ -32,13 +31,13 @@ class MaskedLanguageModelling(Task):
     def __init__(self, section: MaskedLanguageModel, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
         del labels
         self.section = section
-        self.vocabulary, self.size = vocabulary, vocabulary.size
-        self.pad, self.mask = vocabulary.PAD, vocabulary.MASK
+        self.vocabulary = vocabulary
+        self.masks = Masks(section.mlm, vocabulary)
 
     @property
     def outputs(self) -> int:
         """One score per vocabulary entry."""
-        return self.size
+        return self.vocabulary.size
 
     @property
     def tied(self) -> bool:
@@ -47,29 +46,31 @@ class MaskedLanguageModelling(Task):
 
     def output(self, encoder: Encoder) -> nn.Module:
         """A linear layer, the unary scores, or BERT's own."""
-        return word_output(self.section, self.size, encoder)
+        return word_output(self.section, self.vocabulary, encoder)
 
     def start(self, network: Network, split: Split) -> None:
         """Let tied scores begin at the frequencies of the words that can be hidden."""
         start_at_frequencies(network.words, split, self.vocabulary)
 
-    def _hidden_loss(self, network: Network, ids: Tensor, draw: Tensor, of_words: Features | None) -> Loss:
-        """Cross entropy at the words hidden by a uniform ``draw [b, n]``; ``of_words``: features before hiding."""
-        hidden = (draw < self.section.mask_rate) & ~special(ids, self.vocabulary)
-        scores = network(ids.masked_fill(hidden, self.mask), ids != self.pad, hidden, of_words)
-        return Loss(functional.cross_entropy(scores.float(), ids[hidden], reduction="sum"), hidden.sum())
-
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss with masks drawn afresh."""
-        ids = tensor(split.padded("ids", indices, self.pad), device)
-        of_words = features(split, indices, device)
-        return self._hidden_loss(network, ids, torch.rand(ids.shape).to(device), of_words)
+        """Training loss under masks drawn afresh, or kept."""
+        draw = self.masks.draw(split, indices, device)
+        return self._loss(network, split, indices, draw, training=True)
+
+    def _loss(self, network: Network, split: Split, indices: np.ndarray, draw: Tensor, *, training: bool) -> Loss:
+        """Cross entropy at the words hidden by ``draw [k, b, n]``, or at all that the training scores."""
+        ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), draw.device)
+        hidden = self.masks.hidden(split, indices, ids, draw)
+        at = self.masks.scored(ids, hidden) if training else hidden
+        shown = self.masks.shown(ids, hidden, draw)
+        scores = network(shown, ids != self.vocabulary.PAD, at, features(split, indices, ids.device))
+        return Loss(functional.cross_entropy(scores.float(), ids[at], reduction="sum"), at.sum())
 
     @torch.no_grad()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
-        sums = np.array([self._sums(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
+        sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
         total, count = sums.sum(0)
         if count == 0:
             raise NothingToScoreError(
@@ -78,15 +79,14 @@ class MaskedLanguageModelling(Task):
             )
         return {**perplexities(sums), "loss": float(total / count)}
 
-    def _sums(self, network: Network, split: Split, how: Evaluation, seed: int) -> tuple[float, float]:
-        """Summed loss and number of hidden words under one mask draw, a function of corpus and seed, not of batches."""
-        uniform = np.random.default_rng(seed).random(int(split.lengths.sum()), dtype=np.float32)
+    def _sums(self, network: Network, split: Split, how: Evaluation, draw: int) -> tuple[float, float]:
+        """Summed loss and number of hidden words under one mask draw, a function of corpus and draw, not of batches."""
+        uniform = self.masks.evaluation(split, draw)
         total = count = 0.0
         for indices in how.over(split):
-            ids = tensor(split.padded("ids", indices, self.pad), how.device)
-            draw = tensor(split.padded_values(uniform, indices, 1.0), how.device)
+            of_batch = self.masks.batch(split, indices, uniform, how.device)
             with how.autocast():
-                loss = self._hidden_loss(network, ids, draw, features(split, indices, how.device))
+                loss = self._loss(network, split, indices, of_batch, training=False)
             total += float(loss.total)
             count += float(loss.number)
         return total, count
@@ -97,12 +97,14 @@ def is_tied(section: MaskedLanguageModel | Pretraining) -> bool:
     return section.output == "tied" or (section.output == "bert" and section.tie_decoder)
 
 
-def word_output(section: MaskedLanguageModel | Pretraining, words: int, encoder: Encoder) -> nn.Module:
-    """The output layer of words that a recipe asks for."""
+def word_output(section: MaskedLanguageModel | Pretraining, vocabulary: Vocabulary, encoder: Encoder) -> nn.Module:
+    """The output layer of words that a recipe asks for. Of a linear and a tied one padding and `<mask>` have no
+    probability; BERT's is as `transformers` has it."""
+    words, never = vocabulary.size, (vocabulary.PAD, vocabulary.MASK)
     if section.output == "bert":
         assert isinstance(encoder, TransformerEncoder), "the recipe was checked"
         return bert_words(words, encoder, tied=is_tied(section))
-    return tied(words)(encoder) if is_tied(section) else nn.Linear(encoder.width, words)
+    return tied(words, never)(encoder) if is_tied(section) else WordOutput(encoder.width, words, never=never)
 
 
 @torch.no_grad()

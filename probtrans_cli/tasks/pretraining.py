@@ -18,11 +18,9 @@ from probtrans_cli.models.heads import Network, PairOutput, PretrainingOutput, S
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
 from probtrans_cli.recipe_task import Pretraining as Section
-from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, special, tensor
-from probtrans_cli.tasks.masking import chosen, replaced
-from probtrans_cli.tasks.mlm import EVALUATION_SEED, is_tied, perplexities, start_at_frequencies, word_output
-
-_DRAWS = 2  # uniform numbers a token: whether it is hidden, and behind what
+from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, tensor
+from probtrans_cli.tasks.masking import Masks
+from probtrans_cli.tasks.mlm import is_tied, perplexities, start_at_frequencies, word_output
 
 
 class Outcome(NamedTuple):
@@ -46,9 +44,7 @@ class Pretraining(Task):
         self.section = section
         self.vocabulary = vocabulary
         self.pairs = len(labels.get(PAIR, ()))
-        specials = set(vocabulary.specials)
-        words = [id for id in range(vocabulary.size) if id not in specials and vocabulary.decode(id)]
-        self.ordinary = torch.tensor(words or [vocabulary.UNKNOWN])
+        self.masks = Masks(section.mlm, vocabulary)
 
     @property
     def outputs(self) -> int:
@@ -62,7 +58,7 @@ class Pretraining(Task):
 
     def output(self, encoder: Encoder) -> nn.Module:
         """The output layers of words and, where there are some, of pairs."""
-        words = word_output(self.section, self.vocabulary.size, encoder)
+        words = word_output(self.section, self.vocabulary, encoder)
         if not self.pairs:
             return PretrainingOutput(words, None)
         return PretrainingOutput(words, PairOutput(encoder.sentence_width, self.pairs))
@@ -79,9 +75,8 @@ class Pretraining(Task):
         start_at_frequencies(network.words, split, self.vocabulary)
 
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss with masks drawn afresh: its mean over the hidden words is the sum of both means."""
-        ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), device)
-        found = self._outcome(network, split, indices, ids, torch.rand(_DRAWS, *ids.shape).to(device))
+        """Training loss under masks drawn afresh, or kept: its mean over words is the sum of both means."""
+        found = self._outcome(network, split, indices, self.masks.draw(split, indices, device), training=True)
         of_pairs = found.pair_loss / found.pairs.clamp(min=1) * found.words.clamp(min=1)
         return Loss(found.word_loss + self.section.pair_weight * of_pairs, found.words)
 
@@ -89,7 +84,7 @@ class Pretraining(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
-        sums = np.array([self._sums(network, split, how, EVALUATION_SEED + draw) for draw in range(draws)])
+        sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
         total = Outcome(*sums.sum(0))
         if total.words == 0:
             raise NothingToScoreError(
@@ -104,48 +99,34 @@ class Pretraining(Task):
             scores["loss"] += self.section.pair_weight * float(total.pair_loss / total.pairs)
         return scores
 
-    def _sums(self, network: Network, split: Split, how: Evaluation, seed: int) -> list[float]:
-        """The outcome of a split under one draw of masks, a function of corpus and seed, not of batches."""
-        tokens = int(split.lengths.sum())
-        uniform = np.random.default_rng(seed).random((_DRAWS, tokens), dtype=np.float32)
+    def _sums(self, network: Network, split: Split, how: Evaluation, draw: int) -> list[float]:
+        """The outcome of a split under one draw of masks, a function of corpus and draw, not of batches."""
+        uniform = self.masks.evaluation(split, draw)
         sums = np.zeros(len(Outcome._fields))
         for indices in how.over(split):
-            ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
-            draw = [tensor(split.padded_values(values, indices, 1.0), how.device) for values in uniform]
+            of_batch = self.masks.batch(split, indices, uniform, how.device)
             with how.autocast():
-                found = self._outcome(network, split, indices, ids, torch.stack(draw))
+                found = self._outcome(network, split, indices, of_batch, training=False)
             sums += [float(value) for value in found]
         return sums.tolist()
 
-    def _outcome(self, network: Network, split: Split, indices: np.ndarray, ids: Tensor, draw: Tensor) -> Outcome:
-        """Losses and hits of a batch whose masks are a function of ``draw [2, b, n]``."""
-        hidden = self._hidden(split, indices, ids, draw[0])
-        section, device = self.section.mlm, ids.device
-        shown = replaced(
-            ids, hidden, draw[1], mask=section.mask, random=section.random, symbol=self.vocabulary.MASK,
-            ordinary=self.ordinary.to(device),
-        )  # fmt: skip
+    def _outcome(self, network: Network, split: Split, indices: np.ndarray, draw: Tensor, *, training: bool) -> Outcome:
+        """Losses and hits of a batch whose masks are a function of ``draw [k, b, n]``; in training at all words that
+        it scores, else at the hidden ones."""
+        device = draw.device
+        ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), device)
+        hidden = self.masks.hidden(split, indices, ids, draw)
+        at = self.masks.scored(ids, hidden) if training else hidden
+        shown = self.masks.shown(ids, hidden, draw)
         segments = None
         if self.pairs and isinstance(network.encoder, TransformerEncoder) and network.encoder.segments is not None:
             segments = tensor(split.padded("segments", indices, 0), device)
-        words, pairs = network.pretrain(shown, ids != self.vocabulary.PAD, hidden, segments)
-        of_words = _scored(words, ids[hidden])
+        words, pairs = network.pretrain(shown, ids != self.vocabulary.PAD, at, segments)
+        of_words = _scored(words, ids[at])
         if pairs is None:
             nothing = torch.zeros((), device=device)
             return Outcome(*of_words, nothing, nothing, nothing)
         return Outcome(*of_words, *_scored(pairs, tensor(split.padded(PAIR, indices, UNSEEN), device)[:, 0]))
-
-    def _hidden(self, split: Split, indices: np.ndarray, ids: Tensor, draw: Tensor) -> Tensor:
-        """Which tokens are hidden ``[b, n]``."""
-        section = self.section.mlm
-        candidates = ~special(ids, self.vocabulary)
-        if section.unknown:
-            candidates |= ids == self.vocabulary.UNKNOWN
-        first = tensor(split.padded("first", indices, ids.shape[1]), ids.device) if section.whole_word else None
-        return chosen(
-            candidates, tensor(split.lengths[indices], ids.device), draw, rate=section.rate, count=section.count,
-            largest=section.max_per_seq, first=first,
-        )  # fmt: skip
 
 
 def _scored(scores: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:

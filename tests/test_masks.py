@@ -1,0 +1,180 @@
+"""The masks of a recipe: what is hidden, what is shown, what is scored, and by which draws."""
+
+from __future__ import annotations
+
+import random
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from torch.nn import functional
+
+from probtrans_cli import models
+from probtrans_cli.data.conllu import read_conllu
+from probtrans_cli.data.store import Split
+from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
+from probtrans_cli.errors import RecipeError
+from probtrans_cli.models.heads import Network
+from probtrans_cli.recipe_data import WordVocabulary
+from probtrans_cli.recipe_task import MaskedLanguageModel
+from probtrans_cli.tasks.masking import Masks
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling, word_output
+from tests.support import sentences
+from tests.test_tasks import evaluation
+
+CPU = torch.device("cpu")
+BERT = {"mask": 0.8, "random": 0.1, "keep": 0.1}
+ENCODERS = {
+    "probabilistic": {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0},
+    "transformer": {"kind": "transformer", "width": 8, "inner": 8, "heads": 2, "layers": 1, "dropout": 0.0},
+}
+
+
+class Corpus:
+    """The toy treebank's words; rare ones are unknown."""
+
+    def __init__(self) -> None:
+        train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))
+        found = build_vocabulary(WordVocabulary(min_count=3), (one.words for one in train))
+        assert isinstance(found, Words)
+        self.vocabulary = found
+        self.split = Split.encode(train, found, {})
+        self.all = np.arange(len(train))
+        self.ids = torch.from_numpy(self.split.padded("ids", self.all, PAD))
+
+    def task(self, **options: Any) -> MaskedLanguageModelling:
+        return MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", **options), self.vocabulary, {})
+
+    def network(self, task: MaskedLanguageModelling, kind: str = "probabilistic") -> Network:
+        torch.manual_seed(3)
+        return Network(self.vocabulary.size, models.build(ENCODERS[kind]), task.output).eval()
+
+    def masked(self, masks: Masks, draw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
+        """(hidden, shown) of all sentences."""
+        hidden = masks.hidden(self.split, self.all, self.ids, draw)
+        return hidden, masks.shown(self.ids, hidden, draw)
+
+
+@pytest.fixture(scope="module")
+def corpus() -> Corpus:
+    return Corpus()
+
+
+def test_the_reference_s_masks_are_those_of_python_s_generator(corpus: Corpus) -> None:
+    """One number a token in the order of the corpus, for unknown words, too; a word is hidden below 0.3."""
+    masks = corpus.task(mlm={"eval_seed": 313}).masks
+    for draw in (0, 1):
+        uniform = masks.evaluation(corpus.split, draw)
+        generator = random.Random(313 + draw)
+        hidden, shown = corpus.masked(masks, masks.batch(corpus.split, corpus.all, uniform, CPU))
+        for index in range(len(corpus.split)):
+            words = corpus.split.row("ids", index).tolist()
+            expected = [generator.random() < 0.3 and word != UNKNOWN for word in words]
+            assert hidden[index, : len(words)].tolist() == expected
+            of_shown = [MASK if hide else word for hide, word in zip(expected, words, strict=True)]
+            assert shown[index, : len(words)].tolist() == of_shown
+        assert hidden.any()
+
+
+def test_the_paper_s_masking_is_the_default(corpus: Corpus) -> None:
+    section = corpus.task().section.mlm
+    assert (section.rate, section.count, section.mask, section.never) == (0.3, "bernoulli", 1.0, ["<unk>"])
+
+
+def test_words_are_shown_as_bert_shows_them(corpus: Corpus) -> None:
+    masks = corpus.task(mlm={"rate": 0.5} | BERT).masks
+    torch.manual_seed(4)
+    counts = np.zeros(3)
+    for _ in range(30):
+        hidden, shown = corpus.masked(masks, masks.draw(corpus.split, corpus.all, CPU))
+        assert torch.equal(shown[~hidden], corpus.ids[~hidden])
+        assert not torch.isin(shown[hidden], torch.tensor([PAD, UNKNOWN])).any()
+        masked, kept = shown[hidden] == MASK, shown[hidden] == corpus.ids[hidden]
+        counts += [int(masked.sum()), int((~masked & ~kept).sum()), int(kept.sum())]
+    others = 0.1 / (corpus.vocabulary.size - 3)  # a word drawn at random may be the one that is hidden
+    expected = np.array([0.8, 0.1 - others, 0.1 + others])
+    deviation = np.sqrt(expected * (1 - expected) / counts.sum())
+    assert (np.abs(counts / counts.sum() - expected) < 4.5 * deviation).all()
+
+
+def test_an_exact_count_is_one_of_the_sentence(corpus: Corpus) -> None:
+    masks = corpus.task(mlm={"count": "exact", "max_per_seq": 3}).masks
+    hidden, _ = corpus.masked(masks, masks.draw(corpus.split, corpus.all, CPU))
+    free = (corpus.ids > UNKNOWN).sum(1)
+    wanted = torch.tensor([min(max(round(0.3 * int(length)), 1), 3) for length in corpus.split.lengths])
+    assert torch.equal(hidden.sum(1), torch.minimum(wanted, free))
+
+
+def test_masks_are_fresh_or_kept(corpus: Corpus) -> None:
+    few = corpus.all[3:9]
+    for dynamic in (True, False):
+        masks = corpus.task(mlm={"dynamic": dynamic}).masks
+        first, again = (masks.draw(corpus.split, few, CPU) for _ in range(2))
+        assert torch.equal(first, again) is not dynamic
+        inside = torch.arange(first.shape[2]) < torch.from_numpy(corpus.split.lengths[few])[:, None]
+        if not dynamic:
+            alone = masks.draw(corpus.split, few[2:3], CPU)[:, 0]
+            assert torch.equal(first[:, 2, : alone.shape[1]], alone)
+            assert (first[:, ~inside] == 1.0).all()
+        assert ((first[:, inside] >= 0.0) & (first[:, inside] < 1.0)).all()
+
+
+def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> None:
+    everywhere, hidden_only = (
+        corpus.task(mlm={"loss_positions": positions, "dynamic": False} | BERT) for positions in ("all", "masked")
+    )
+    network, few = corpus.network(everywhere), corpus.all[:5]
+    found = everywhere.loss(network, corpus.split, few, CPU)
+    ids = torch.from_numpy(corpus.split.padded("ids", few, PAD))
+    draw = everywhere.masks.draw(corpus.split, few, CPU)
+    shown = everywhere.masks.shown(ids, everywhere.masks.hidden(corpus.split, few, ids, draw), draw)
+    scores = network(shown, ids != PAD, ids != PAD)
+    assert int(found.number) == int((ids != PAD).sum())
+    expected = functional.cross_entropy(scores, ids[ids != PAD], reduction="sum")
+    assert float(found.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
+    assert int(hidden_only.loss(network, corpus.split, few, CPU).number) < int(found.number)
+    how = evaluation()
+    one, other = (task.evaluate(network, corpus.split, how, final=False) for task in (everywhere, hidden_only))
+    assert one == other
+
+
+def test_words_that_are_never_hidden(corpus: Corpus) -> None:
+    name = corpus.vocabulary.decode(5)
+    everything = {"rate": 0.999999}
+    for never, kept in ((["<unk>"], [UNKNOWN]), ([], []), (["<unk>", name], [UNKNOWN, 5]), ([name], [5])):
+        masks = corpus.task(mlm=everything | {"never": never}).masks
+        torch.manual_seed(0)
+        hidden, _ = corpus.masked(masks, masks.draw(corpus.split, corpus.all, CPU))
+        for id in (UNKNOWN, 5):
+            assert bool(hidden[corpus.ids == id].any()) is (id not in kept)
+        assert not hidden[corpus.ids == PAD].any()
+    with pytest.raises(RecipeError, match="'colourless' is no entry of the vocabulary"):
+        corpus.task(mlm={"never": ["colourless"]})
+
+
+@pytest.mark.parametrize("kind", ENCODERS)
+@pytest.mark.parametrize("output", ["linear", "tied"])
+def test_padding_and_mask_have_no_probability(corpus: Corpus, kind: str, output: str) -> None:
+    task = corpus.task(output=output)
+    network = corpus.network(task, kind)
+    task.start(network, corpus.split)
+    ids = corpus.ids[:4]
+    scores = network(ids, ids != PAD, ids != PAD)
+    assert (scores[:, [PAD, MASK]] == -torch.inf).all()
+    others = scores[:, [id for id in range(scores.shape[1]) if id not in (PAD, MASK)]]
+    assert others.isfinite().all()
+    functional.cross_entropy(scores, ids[ids != PAD]).backward()
+    for name, parameter in network.named_parameters():
+        assert parameter.grad is not None, name
+        assert parameter.grad.isfinite().all(), name
+    bias = network.words.bias.grad
+    assert isinstance(bias, torch.Tensor)
+    assert (bias[[PAD, MASK]] == 0.0).all()
+    assert not any("impossible" in name for name in network.state_dict())
+
+
+def test_bert_s_output_scores_the_whole_vocabulary(corpus: Corpus) -> None:
+    encoder = models.build(ENCODERS["transformer"])
+    output = word_output(MaskedLanguageModel(kind="mlm", output="bert"), corpus.vocabulary, encoder)
+    assert output(torch.randn(3, 8), torch.randn(corpus.vocabulary.size, 8)).isfinite().all()
