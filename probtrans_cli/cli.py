@@ -195,7 +195,7 @@ def evaluate(
     checkpoint: CheckpointArgument,
     files: Files = None,
     split: Annotated[
-        Literal["dev", "test"] | None,
+        Literal["dev", "test", "extra"] | None,
         typer.Option("--split", help="Score this split of the recipe; default: test, or dev where there is none."),
     ] = None,
     require: Annotated[

@@ -72,7 +72,8 @@ class Trainer:
         self.run = run
         self.checkpoints = run / "checkpoints"
         self.train_split = prepared.splits["train"]
-        self.dev, self.test = prepared.splits.get("dev"), prepared.splits.get("test")
+        self.dev = prepared.splits.get("dev")
+        self.tests = {name: prepared.splits[name] for name in ("test", "extra") if name in prepared.splits}
         machine = Machine(recipe.runtime)
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
@@ -248,8 +249,8 @@ class Trainer:
             state.finished = True
 
     def _finish(self, stop: StopRequest) -> dict[str, Any]:
-        """Choose how trees are read on dev, score dev and test once with the best weights, store both with them, and
-        draw a few trees.
+        """Choose how trees are read on dev, score dev and the test sets once with the best weights, store both with
+        them, and draw a few trees.
 
         The training is saved already: a request to stop is granted between two scores, and resuming begins here.
         """
@@ -260,10 +261,10 @@ class Trainer:
         if self.dev is not None and has_trees(self.dev):
             self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
         scores: dict[str, Any] = {}
-        if self.dev is None and self.test is None and self.loss is not None:
+        if self.dev is None and not self.tests and self.loss is not None:
             scores["train"] = {"loss": float(self.loss)}
         self._leave_if(stop)
-        for name, split in (("dev", self.dev), ("test", self.test)):
+        for name, split in {"dev": self.dev, **self.tests}.items():
             if split is not None:
                 scores[name] = dict(task_scores(self.model, split, final=True))
                 if has_trees(split):

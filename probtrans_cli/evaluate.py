@@ -129,7 +129,8 @@ def _choose(
     decoder: decode.Method | None,
 ) -> Reading:
     """Choose by the gold trees of a corpus how this model's trees are read from now on."""
-    if title == "test" or _same_files(files, model.recipe.data.test):
+    data = model.recipe.data
+    if title in ("test", "extra") or any(_same_files(files, names) for names in (data.test, data.extra)):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
     if not has_trees(corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
@@ -191,7 +192,7 @@ def _corpus(
         title, paths = ", ".join(files), list(files)
     else:
         title = split or ("test" if data.test is not None else "dev")
-        named = data.test if title == "test" else data.dev
+        named = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]
         if named is None:
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
         paths = [named] if isinstance(named, str) else list(named)

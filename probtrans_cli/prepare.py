@@ -4,7 +4,7 @@
       manifest.json                 sources with sha256, counts, the data section: what the folder was made from
       vocabulary.json [spm.model]   from the training file only
       labels.json                   from the training file only
-      train.arrow [dev.arrow test.arrow]
+      train.arrow [dev.arrow test.arrow extra.arrow]
 
 The folder is written under another name, synced and renamed: it is whole or not there.
 """
@@ -81,7 +81,7 @@ class Prepared:
     labels: dict[str, list[str]]
     """Labels of every column in the training file, by falling count; the index is the label id."""
     splits: dict[str, Split]
-    """`train` and, where the recipe names them, `dev` and `test`."""
+    """`train` and, where the recipe names them, `dev`, `test` and `extra`."""
     manifest: dict[str, Any]
     """The content of manifest.json."""
     fresh: bool
@@ -155,7 +155,7 @@ def _canonical(data: Data) -> dict[str, Any]:
 
 def _not_given(data: Data) -> dict[str, Any]:
     """Keys that are younger than the format: left out where they ask for nothing."""
-    names = (*OPTIONS, "longest", "too_long")
+    names = (*OPTIONS, "longest", "too_long", "extra")
     without: dict[str, Any] = {name: True for name in names if getattr(data, name) == Data.model_fields[name].default}
     later = {"features": None, "punctuation": True}
     absent = {name for name, default in later.items() if getattr(data.vocabulary, name, default) == default}

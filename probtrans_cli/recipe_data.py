@@ -137,6 +137,9 @@ class Data(Section):
     """Development file or files: model selection and early stopping."""
     test: Files | None = None
     """Test file or files: read by `eval --split test` and at the end of `train` only."""
+    extra: Files | None = None
+    """One more test set, of which scores are told beside those of `test`, in the same way: another domain, say, or the
+    same sentences with other labels."""
     format: Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs", "documents"] = "auto"
     """conllu; text: one sentence a line; columns: one word a line with its tag, blank lines between sentences; table:
     one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;

@@ -46,8 +46,15 @@ def flattened(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation of every score over runs, on test where there is one, else on dev."""
+    """Mean and sample standard deviation of every score over runs, on test where there is one, else on dev; and those
+    of ``extra``."""
     split = "test" if all("test" in run for run in runs) else "dev"
+    extra = mean_and_sd(runs, "extra") if all("extra" in run for run in runs) else None
+    return {"split": split, **mean_and_sd(runs, split), **({} if extra is None else {"extra": extra})}
+
+
+def mean_and_sd(runs: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
+    """Mean and sample standard deviation of every score of a split over runs; None of a single one."""
     flat = [flattened(run.get(split, {})) for run in runs]
     names = [name for name in flat[0] if all(name in scores for scores in flat)]
     mean = {name: sum(scores[name] for scores in flat) / len(flat) for name in names}
@@ -56,7 +63,7 @@ def over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
         name: math.sqrt(sum((scores[name] - mean[name]) ** 2 for scores in flat) / (len(flat) - 1)) if several else None
         for name in names
     }
-    return {"split": split, "mean": mean, "sd": spread}
+    return {"mean": mean, "sd": spread}
 
 
 def split_report(name: str, scores: dict[str, Any]) -> str:
@@ -175,19 +182,24 @@ def training_report(result: dict[str, Any]) -> str:
     if "seeds" in result and "mean" not in result:
         return "".join(training_report(run) for run in result["runs"])
     if "seeds" in result:
-        rows = [
-            [name, shown(name, mean), "" if result["sd"][name] is None else shown(name, result["sd"][name])]
-            for name, mean in result["mean"].items()
-        ]
-        seeds = ",".join(map(str, result["seeds"]))
-        return render([result["split"], "mean", "s.d."], rows, title=f"{result['name']}, seeds {seeds}")
-    text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test") if split in result)
+        title = f"{result['name']}, seeds {','.join(map(str, result['seeds']))}"
+        tables = {result["split"]: result, **({"extra": result["extra"]} if "extra" in result else {})}
+        return "".join(_table_over_seeds(split, over, title) for split, over in tables.items())
+    text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test", "extra") if split in result)
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
     # Every word of it is known to the quick start, and to most English vocabularies.
     if result["name"] == "quickstart":
         example = "the three farmers near the river fold a dark shirt on the table"
         return text + f'next: echo "{example}" | probtrans parse {result["run"]} -f tree\n'
     return text + f"next: probtrans parse {result['run']} YOUR-TEXT.txt -f tree\n"
+
+
+def _table_over_seeds(split: str, over: dict[str, Any], title: str) -> str:
+    rows = [
+        [name, shown(name, mean), "" if over["sd"][name] is None else shown(name, over["sd"][name])]
+        for name, mean in over["mean"].items()
+    ]
+    return render([split, "mean", "s.d."], rows, title=title)
 
 
 def evaluation_report(result: dict[str, Any]) -> str:

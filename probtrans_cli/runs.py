@@ -55,7 +55,7 @@ def train(
 def train_one(
     recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool, dry_run: bool
 ) -> dict[str, Any]:
-    """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``."""
+    """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
     from probtrans_cli.prepare import prepare  # noqa: PLC0415
 
     if not dry_run:

@@ -21,7 +21,7 @@ from probtrans_cli.published import TASKS, Published, published, task_of
 from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_source import load_recipe
 from probtrans_cli.recipe_task import Tagging
-from probtrans_cli.report import flattened, is_share, over_seeds
+from probtrans_cli.report import flattened, is_share, mean_and_sd
 from probtrans_cli.trees.layout import columns, visible
 
 
@@ -132,9 +132,9 @@ def read_run(folder: str) -> Finished:
     except ProbtransError as error:
         raise CheckpointError(f"{where}: its recipe cannot be read: {error.message.splitlines()[0]}") from None
     metric = METRICS[recipe.task.kind].name
-    splits = [split for split in ("dev", "test") if getattr(recipe.data, split) is not None]
+    splits = [split for split in ("dev", "test", "extra") if getattr(recipe.data, split) is not None]
     if not splits:
-        raise CheckpointError(f"{where}: its recipe names neither dev nor test data: there are no scores")
+        raise CheckpointError(f"{where}: its recipe names no data but those for training: there are no scores")
     stored = _read(checkpoint / "eval.json")
     if missing := [split for split in splits if not stored.get(split)]:
         raise CheckpointError(f"{where}: its eval.json has no scores of {' and '.join(missing)}")
@@ -225,7 +225,8 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "metric": metric.name, "larger_is_better": metric.larger_is_better,
         "seeds": [run.recipe.seed for run in runs],
         "runs": [run.folder.encode(errors="backslashreplace").decode() for run in runs],
-        "dev": scores.get("dev"), "test": scores.get("test"), "encoder_parameters": first.parameters,
+        "dev": scores.get("dev"), "test": scores.get("test"), "extra": scores.get("extra"),
+        "encoder_parameters": first.parameters,
         "words_per_second": statistics.median(speeds) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
         "paper": _compared(cell, scores["test"][metric.name]["mean"], metric) if cell and "test" in scores else None,
@@ -233,7 +234,7 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
 
 
 def _over_seeds(runs: Sequence[Finished], split: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
-    over = over_seeds([{split: run.scores[split]} for run in runs])
+    over = mean_and_sd([run.scores for run in runs], split)
     return {name: {"mean": over["mean"][name], "sd": over["sd"][name]} for name in names if name in over["mean"]}
 
 
@@ -277,7 +278,7 @@ def markdown(result: dict[str, Any]) -> str:
 def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
     """The text of each column; a row that is not ``alone`` with its name is told apart by its run folder."""
     metric, paper = row["metric"], row["paper"]
-    dev, test = row["dev"] or {}, row["test"] or {}
+    dev, test, extra = row["dev"] or {}, row["test"] or {}, row["extra"] or {}
     seeds, folders = row["seeds"], row["runs"]
     base = folders[0].removesuffix(f"-seed{seeds[0]}")
     together = len(seeds) > 1 and folders == [f"{base}-seed{seed}" for seed in seeds]
@@ -289,6 +290,7 @@ def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
         "seeds": str(len(seeds)),
         "dev": _score(metric, dev.get(metric)),
         "test": _score(metric, test.get(metric)),
+        "extra": _score(metric, extra.get(metric)),
         "dev UUAS": _score("uuas", dev.get("uuas")),
         "test UUAS": _score("uuas", test.get("uuas")),
         "encoder": f"{row['encoder_parameters']:,}",

@@ -376,6 +376,38 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     assert invoke("eval", "runs/forms", "--require", "exact>=1.5").code == 7
 
 
+def test_corrected_and_original_rows_are_told_side_by_side(here: Path, invoke: Invoke) -> None:
+    """`data.extra`: the same sentences, of one of which a role was another."""
+    lines = as_labels(LINES).splitlines()
+    record = json.loads(lines[0])
+    record["role"] = ["theme" if role == "agent" else role for role in record["role"]]
+    assert json.dumps(record) != lines[0]
+    learn = ["train.steps=150", "data.extra=original.jsonl", "data.test=train.tsv"]
+    learn += ["model={labels: 32, channels: 2, iterations: 2, dropout: 0.0, word_std: 1.0}", "optim.lr=0.02"]
+    Path("original.jsonl").write_text("\n".join([json.dumps(record), *lines[1:]]) + "\n")
+    ran = invoke("train", "r.yaml", *learn, "--seeds", "0,1", "--json")
+    assert ran.code == 0, ran.err
+    for one in ran.json["runs"]:
+        assert one["test"]["exact"] - one["extra"]["exact"] == pytest.approx(1 / len(LINES))
+    assert ran.json["extra"]["mean"]["exact"] < ran.json["mean"]["exact"]
+    assert "form" not in ran.json["extra"]["mean"]
+    shown = invoke("eval", "runs/forms-seed0", "--split", "extra", "--json")
+    assert shown.json["scores"]["extra"] == ran.json["runs"][0]["extra"]
+    table = invoke("table", "runs/forms-seed0", "runs/forms-seed1")
+    assert "extra" in table.out.splitlines()[0]
+    chosen = invoke("eval", "runs/forms-seed0", "--split", "extra", "--choose")
+    assert "the test set chooses nothing" in chosen.err
+    without = invoke("eval", "runs/forms-seed0", "--split", "dev")
+    assert without.code == 0
+
+
+def test_a_split_that_the_recipe_does_not_name(here: Path, invoke: Invoke) -> None:
+    assert invoke("train", "r.yaml").code == 0
+    ran = invoke("eval", "runs/forms", "--split", "extra")
+    assert ran.code != 0
+    assert "names no extra file" in ran.err
+
+
 def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
     for ending in ("tsv", "jsonl"):
         files = f"data={{train: train.{ending}, dev: dev.{ending}, format: cogs, prepared: {ending}}}"

@@ -258,7 +258,7 @@ def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, inv
         "twin": "the same recipe, data and seed", "stopped": r"exit code 75: stopped by SIGTERM \x1b",
         "failed": "no corpus", "running": "no exit.json", "unscored": "no scores of test", "another": "no perplexity",
         "broken": "JSON", "list": "JSON", "infinite": "finite", "words": "not one of ours",
-        "recipe": "recipe cannot be read", "unmeasured": "neither dev nor test", "folder": "not a run folder",
+        "recipe": "recipe cannot be read", "unmeasured": "no data but those for training", "folder": "not a run folder",
         "file.txt": "not a folder", "nowhere": "no such run folder",
     }  # fmt: skip
     code, out, err = invoke(tmp_path / "good", *(tmp_path / name for name in reasons))
@@ -338,7 +338,7 @@ def test_the_markdown_is_a_table(tmp_path: Path) -> None:
 def test_any_name_is_shown_as_it_is(folders: list[str]) -> None:
     row = {
         "recipe": "a", "model": "b", "task": "c", "column": None, "metric": "accuracy", "dev": None, "test": None,
-        "encoder_parameters": 1, "words_per_second": None, "seconds": None, "paper": None, "seeds": [0],
+        "extra": None, "encoder_parameters": 1, "words_per_second": None, "seconds": None, "paper": None, "seeds": [0],
     }  # fmt: skip
     names = [f"x{folder}x" for folder in folders]
     lines = cells(markdown({"rows": [row | {"runs": ["first"]}, *(row | {"runs": [name]} for name in names)]}))

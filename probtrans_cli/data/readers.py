@@ -23,7 +23,7 @@ from probtrans_cli.recipe_data import Data, Documents
 
 Format = Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs", "documents"]
 EMBEDDED = "embedded:"
-SPLITS = ("train", "dev", "test")
+SPLITS = ("train", "dev", "test", "extra")
 OPTIONS = ("columns", "table", "jsonl", "documents")  # sections of `data` that say what stands where
 # The columns of labels that a format may have.
 _TAGS = ("upos", "xpos")
@@ -173,7 +173,9 @@ def _places(path: str) -> list[Path]:
             raise DataError(f"{path!r} is not inside the package", hint="for example embedded:toy/train.conllu")
         return [place]
     if not path or path.endswith("/"):
-        raise DataError(f"{path!r} does not name a file", hint="data.train, data.dev and data.test name files")
+        raise DataError(
+            f"{path!r} does not name a file", hint="data.train, data.dev, data.test and data.extra name files"
+        )
     given = expand_home(path)
     if given.is_absolute():
         return [given]
