@@ -264,7 +264,7 @@ class Trainer:
         if self.dev is None and not self.tests and self.loss is not None:
             scores["train"] = {"loss": float(self.loss)}
         self._leave_if(stop)
-        for name, split in {"dev": self.dev, **self.tests}.items():
+        for name, split in (("dev", self.dev), *self.tests.items()):
             if split is not None:
                 scores[name] = dict(task_scores(self.model, split, final=True))
                 if has_trees(split):

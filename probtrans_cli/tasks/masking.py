@@ -68,9 +68,9 @@ class Masks:
         """Uniform numbers for all tokens of a split, a function of corpus and ``draw``, not of batches."""
         shape, seed = self._shape(split), self.section.eval_seed
         if seed is None:
-            return np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32)
+            return np.asarray(np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32))
         # numpy's old generator, seeded with a list, is Python's own.
-        return np.random.RandomState([seed + draw]).random_sample(shape)
+        return np.asarray(np.random.RandomState([seed + draw]).random_sample(shape))
 
     def batch(self, split: Split, indices: np.ndarray, uniform: np.ndarray, device: torch.device) -> Tensor:
         """Those of a batch ``[k, b, n]``; 1 where it is padded."""
