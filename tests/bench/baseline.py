@@ -1,11 +1,11 @@
-"""The transformer encoder against ``torch.nn.TransformerEncoder`` of the same size: ``python -m tests.bench.baseline``.
+"""The transformer against those of torch and of Hugging Face, of the same size: ``python -m tests.bench.baseline``.
 
-Same layers (post-norm, GELU, biases everywhere, dropout 0.1), same batches, every state read. A step is that of
-``measure.py``; rounds interleaved, medians, the ratio round by round.
+First the encoder against ``torch.nn.TransformerEncoder``: same layers (post-norm, GELU, biases everywhere, dropout
+0.1), same batches, every state read. A step is that of ``measure.py``; rounds interleaved, medians, the ratio round by
+round.
 
-With ``--mlm``: BERT's masked language model of the same size against ``BertForMaskedLM`` of transformers, 30,522
-pieces, 15 % of the words hidden. A step is forward and backward of the loss as each computes it: theirs scores all
-words, ours the hidden ones.
+Then BERT's masked language model against ``BertForMaskedLM`` of transformers: 30,522 pieces, 15 % of the words hidden.
+A step is forward and backward of the loss as each computes it: theirs scores all words, ours the hidden ones.
 """
 
 from __future__ import annotations
@@ -14,6 +14,7 @@ import argparse
 import os
 import sys
 from collections.abc import Callable, Sequence
+from importlib.util import find_spec
 from statistics import median
 from typing import TYPE_CHECKING, Any
 
@@ -34,7 +35,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=7, help="rounds after the warm-up (default 7)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--device", choices=("cpu", "cuda"), default="cpu", help="cuda: bfloat16 autocast")
-    parser.add_argument("--mlm", action="store_true", help="against transformers' BertForMaskedLM")
+    parser.add_argument("--only", choices=("torch", "transformers"), help="one of the two comparisons")
     options = parser.parse_args(arguments)
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")  # as the command: read by torch when it is imported
     from .measure import ProductRate, prepare_machine, rounds_of
@@ -44,17 +45,23 @@ def main(arguments: Sequence[str] | None = None) -> int:
     lengths, source = sentence_lengths()
     print(f"{LAYERS} layers of width {WIDTH}, {device.type}, lengths of EWT's training sentences, {source}")
     every = batches(lengths, 4)
-    other = "Hugging Face" if options.mlm else "torch"
-    for kind in ("ragged", "bucketed", "1x512"):
-        made = language_models(every[kind], device) if options.mlm else competitors(every[kind], device)
-        taken = rounds_of(made, options.rounds, device, rate)
-        ours, theirs = ([seconds for seconds, _ in taken[name]] for name in ("ours", "theirs"))
-        ratios = [one / another for one, another in zip(ours, theirs, strict=True)]
-        words = sum(map(sum, every[kind]))
-        print(
-            f"{kind:9} ours {words / median(ours):8,.0f} words/s, {other} {words / median(theirs):8,.0f}; "
-            f"time ours / theirs {median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
-        )
+    comparisons = {"torch": ("encoder", competitors), "transformers": ("masked language model", language_models)}
+    for other, (what, steps) in comparisons.items():
+        if options.only not in (None, other):
+            continue
+        if find_spec(other) is None:
+            print(f"{what}: {other} is not installed")
+            continue
+        print(f"{what}, a training step:")
+        for kind in ("ragged", "bucketed", "1x512"):
+            taken = rounds_of(steps(every[kind], device), options.rounds, device, rate)
+            ours, theirs = ([seconds for seconds, _ in taken[name]] for name in ("ours", "theirs"))
+            ratios = [one / another for one, another in zip(ours, theirs, strict=True)]
+            words = sum(map(sum, every[kind]))
+            print(
+                f"{kind:9} ours {words / median(ours):8,.0f} words/s, {other} {words / median(theirs):8,.0f}; "
+                f"time ours / theirs {median(ratios):.2f} ({min(ratios):.2f} - {max(ratios):.2f})"
+            )
     return 0
 
 
