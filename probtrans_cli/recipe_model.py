@@ -95,9 +95,9 @@ class Globals(Section):
 
 class HeadBias(Section):
     """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
-    - frequency (ln n_j)^2` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in the training file of
-    this recipe (also with `init_from`). Like every score of heads it is divided by `message_weight.heads`, which is 1/d
-    unless set: such a bias is d times as strong."""
+    - frequency (ln n_j)^2 + rarer [n_j < n_i]` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in
+    the training file of this recipe (also with `init_from`). Like every score of heads it is divided by
+    `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong."""
 
     distance: NonNegativeFloat = 1.0
     """What a head loses by being far away, times the logarithm of the number of words."""
@@ -107,6 +107,8 @@ class HeadBias(Section):
     """What a head loses by being frequent: function words are leaves."""
     root: NonNegativeFloat = 0.0
     """What a word loses at the root by being frequent."""
+    rarer: NonNegativeFloat = 0.0
+    """What a head gains that is rarer than the word: with a large one, heads are rarer words wherever they can be."""
 
 
 class MessageWeight(Section):

@@ -20,7 +20,7 @@ from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
 from probtrans_cli.recipe_model import HeadBias
 
-BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2}
+BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9}
 
 
 def encoder_of(**options: Any) -> ProbabilisticEncoder:
@@ -61,6 +61,7 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
             for j in range(n):
                 if i != j:
                     of_words = 1.3 * (j > i) - 0.7 * math.log(abs(i - j)) - 0.04 * common[0, j]
+                    of_words += 0.9 * (common[0, j] < common[0, i])
                     expected[c, i, j] = (q[i] @ ternary[i, j, c] @ q[j] + of_words) / 0.6
             if at_root is not None:
                 expected[c, i, n] = ((q[i] @ at_root[c]).mean() - 0.2 * common[0, i]) / 0.6

@@ -1,11 +1,12 @@
 """Scores of heads in which no label has a say: distance, direction, frequency (not in the paper).
 
-    F_ic(j)    += ρ [j > i] - δ ln|i - j| - φ g(j)
+    F_ic(j)    += ρ [j > i] - δ ln|i - j| - φ g(j) + η [g(j) < g(i)]
     F_ic(root) -= κ g(i),                                g(w) = (ln n_w)^2, n_w the training count of the word
 
 They say what is expected of dependency trees before a word is read: arcs are short (Klein & Manning's harmonic start,
 2004), they lean to one side, which is the language's, and function words, of which the most frequent words are, have
-no dependents (so in Universal Dependencies). Unlike a start of the learned scores, they stay.
+no dependents (so in Universal Dependencies); a large η says this without a scale. Unlike a start of the learned
+scores, they stay.
 """
 
 from __future__ import annotations
@@ -34,4 +35,5 @@ def head_bias(section: HeadBias, common: Float[Tensor, "b n"]) -> tuple[Float[Te
     word = torch.arange(n, device=common.device)
     x = word[None, :] - word[:, None]
     near = section.right * (x > 0) - section.distance * x.abs().clamp(min=1).to(common.dtype).log()
+    near = near + section.rarer * (common[:, None, :] < common[:, :, None])
     return near - section.frequency * common[:, None, :], -section.root * common
