@@ -331,7 +331,7 @@ def test_corpora_that_do_not_do(command: Command) -> None:
     assert "one.txt: 1 document where two are needed" in command("train", "pairs.yaml", "data.train=one.txt", code=3)
     assert "1 document" in command("train", "pairs.yaml", "data.dev=one.txt", code=3)
     Path("alone.txt").write_text("a1 b1\n\nb2 a1\n\nc3\n", "utf-8")
-    assert "none is next" in command("train", "pairs.yaml", "data.train=alone.txt", code=3)
+    assert "alone.txt: of " in command("train", "pairs.yaml", "data.train=alone.txt", code=3)
     assert "two sentences" in command("train", "pairs.yaml", "data.train=alone.txt", "data.documents.pairs=sop", code=3)
     Path("empty.txt").write_text("\n\n", "utf-8")
     assert "no sentence in it" in command("train", "pairs.yaml", "data.train=empty.txt", code=3)

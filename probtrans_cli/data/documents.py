@@ -44,14 +44,12 @@ def encode_corpus(
     text = _Text(enclosing(vocabulary), sentences)
     options = data.documents
     made = _made(text, options, training)
-    if training and options.pairs != "none":
-        require_both([one.label for one in made if one.label is not None], options.pairs)
     return table_of_rows(map(text.row, made))
 
 
 def _made(text: _Text, options: Documents, training: bool) -> list[Instance]:
     try:
-        made = instances(
+        found = instances(
             text.corpus,
             np.random.default_rng(options.seed),
             kind=options.pairs,
@@ -59,9 +57,12 @@ def _made(text: _Text, options: Documents, training: bool) -> list[Instance]:
             short=options.short,
             copies=options.copies if training else 1,
         )
-        return list(made)
+        made = list(found)
+        if training and options.pairs != "none":
+            require_both([one.label for one in made if one.label is not None], options.pairs)
     except DataError as error:
         raise DataError(f"{text.where}: {error.message}", hint=error.hint) from None
+    return made
 
 
 def labels_of(options: Documents) -> dict[str, list[str]]:
