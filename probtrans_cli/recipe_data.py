@@ -161,6 +161,7 @@ class Data(Section):
     """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
     too_long: Literal["error", "cut", "window"] = "error"
     """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
-    read in portions, each a sentence of its own. A divided sentence has no gold tree, and no entity across a border."""
+    read in portions, each a sentence of its own. A divided sentence has no gold tree. No entity is divided, unless it
+    is longer than that itself."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""

@@ -76,7 +76,25 @@ def test_words_are_not_divided() -> None:
     assert words(shortened(pieces(), longest=6, too_long="window")) == ["the fox", "the un unable", "fox ran"]
     assert words(shortened(pieces(), longest=8)) == ["the fox", "the un unable fox ran"]
     with pytest.raises(DataError, match=r"a\.txt:2: word 3 alone has 2 tokens, more than 1"):
-        list(shortened(pieces(), longest=3, too_long="cut"))
+        list(shortened(pieces(), longest=3, too_long="window"))
+    assert words(shortened(pieces(), longest=3, too_long="cut"))[-1] == "the"
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_entities_are_not_divided_unless_one_is_too_long(scheme: str) -> None:
+    """Of six words the entities are 2-3 and 4-6."""
+    tags = {"iob2": "O B-a I-a B-b I-b I-b", "bioes": "O B-a E-a B-b I-b E-b"}[scheme].split()
+    sentence = Sentence(list("uvwxyz"), {"tag": tags}, form="\n".join(tags), where="a.txt:1")
+
+    def portions(longest: int, too_long: str) -> list[str]:
+        data = Data(train="a.txt", longest=longest, too_long=too_long)  # type: ignore[arg-type]
+        return ["".join(one.words) for one in Shortened([sentence], WORDS, data)]
+
+    assert [portions(longest, "window") for longest in (5, 4, 3)] == [["uvw", "xyz"], ["uvw", "xyz"], ["uvw", "xyz"]]
+    assert [portions(longest, "cut") for longest in (5, 4, 3)] == [["uvw"], ["uvw"], ["uvw"]]
+    tags[1:] = ["B-a", *["I-a"] * 4] if scheme == "iob2" else ["B-a", *["I-a"] * 3, "E-a"]
+    sentence.form = "\n".join(tags)
+    assert portions(3, "window") == ["u", "vwx", "yz"]
 
 
 def test_punctuation_that_is_not_read() -> None:

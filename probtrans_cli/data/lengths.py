@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
@@ -17,7 +18,8 @@ class Shortened:
     """The sentences of an iterable, none of more tokens than `data.longest`; and how many had more.
 
     A sentence is divided between words. With `too_long: cut` its first portion stands for it, with `window` every
-    portion is a sentence of its own. No portion has a tree: a part of one is none.
+    portion is a sentence of its own. No portion has a tree: a part of one is none. Portions end between entities, but
+    where one is longer than a portion may be.
 
     Raises:
         DataError: while it is read: a sentence or, when it may be divided, one word of it is too long.
@@ -46,16 +48,18 @@ class Shortened:
                 sizes = [int(self.vocabulary.reads(word)) for word in sentence.words]
             else:
                 sizes = [later - one for one, later in pairwise([*first, len(ids) - around + first[0]])]
-            if max(sizes) > longest - around:
-                word = f"{sentence.where}: word {sizes.index(max(sizes)) + 1} alone has {max(sizes)} tokens"
-                raise DataError(f"{word}, more than {longest - around}", hint="leave it out, or raise data.longest")
             self.divided += 1
-            ends = _ends(sizes, longest - around)
-            if self.data.too_long == "cut":
-                self.left_out += len(sentence.words) - ends[0]
-                ends = ends[:1]
-            for start, end in pairwise([0, *ends]):
+            start, room = 0, longest - around
+            totals = [0, *accumulate(sizes)]
+            while start < len(sizes) and not (start and self.data.too_long == "cut"):
+                end = bisect_right(totals, totals[start] + room) - 1
+                if end == start:
+                    word = f"{sentence.where}: word {start + 1} alone has {sizes[start]} tokens"
+                    raise DataError(f"{word}, more than {room}", hint="leave it out, or raise data.longest")
+                end = _between_entities(sentence, start, end)
                 yield _portion(sentence, start, end)
+                start = end
+            self.left_out += len(sizes) - start
 
     def report(self, name: str) -> str | None:
         """What to tell of the file that the sentences are of; None: all was short enough."""
@@ -65,14 +69,15 @@ class Shortened:
         return f"{name}: {self.divided:,} sentences of more than {self.data.longest} tokens were {how}"
 
 
-def _ends(sizes: list[int], room: int) -> list[int]:
-    """Where portions end that are as long as they can be, the last word's included."""
-    ends, before = [], 0
-    for word, total in enumerate(accumulate(sizes)):
-        if total - before > room:
-            ends.append(word)
-            before = total - sizes[word]
-    return [*ends, len(sizes)]
+def _between_entities(sentence: Sentence, start: int, end: int) -> int:
+    """The end of a portion, or the one before it that divides no entity; the same where an entity fills it."""
+    if sentence.form is None or "tag" not in sentence.tags:
+        return end
+    tags = sentence.tags["tag"]
+    earlier = end
+    while start < earlier < len(tags) and tags[earlier].startswith(("I-", "E-")):
+        earlier -= 1
+    return end if earlier == start else earlier
 
 
 def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
