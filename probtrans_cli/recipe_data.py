@@ -69,6 +69,20 @@ class WordPieceVocabulary(Section):
     """Lower-case words and strip their accents, in a trained one."""
 
 
+class CharacterVocabulary(Section):
+    """Every character of the training file that is frequent enough; all others are `<unk>`. The first represents the
+    word: a character at the beginning of a word is another entry than the same one within."""
+
+    kind: Literal["char"]
+    min_count: PositiveInt = 1
+    """Characters rarer than this in the training file are unknown."""
+    lowercase: bool = False
+    """Lower-case words before they are divided."""
+
+
+VocabularySection = WordVocabulary | SubwordVocabulary | WordPieceVocabulary | CharacterVocabulary
+
+
 class Columns(Section):
     """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
 
@@ -153,10 +167,8 @@ class Data(Section):
     """What stands where in a file of `format: jsonl`."""
     documents: Documents = Documents()
     """How a file of `format: documents` is read, and the instances that are made of it."""
-    vocabulary: Annotated[WordVocabulary | SubwordVocabulary | WordPieceVocabulary, Field(discriminator="kind")] = (
-        WordVocabulary()
-    )
-    """What the model reads: `kind: words`, `kind: sentencepiece` or `kind: wordpiece`."""
+    vocabulary: Annotated[VocabularySection, Field(discriminator="kind")] = WordVocabulary()
+    """What the model reads: `kind: words`, `kind: sentencepiece`, `kind: wordpiece` or `kind: char`."""
     longest: Annotated[int, Field(ge=3)] | None = None
     """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
     too_long: Literal["error", "cut", "window"] = "error"

@@ -17,6 +17,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe_data import (
+    CharacterVocabulary,
     Data,
     Documents,
     SubwordVocabulary,
@@ -43,13 +44,17 @@ def read(lines: list[str], **options: Any) -> list[Sentence]:
 
 def vocabularies() -> list[Vocabulary]:
     sentences = [sentence.words for sentence in read(text())]
-    sections = (WordVocabulary(), SubwordVocabulary(kind="sentencepiece", size=30))
+    sections = (
+        WordVocabulary(),
+        SubwordVocabulary(kind="sentencepiece", size=30),
+        CharacterVocabulary(kind="char"),
+    )
     return [build_vocabulary(section, sentences) for section in sections]
 
 
-@pytest.fixture(scope="module", params=[0, 1, 2], ids=["words", "sentencepiece", "wordpiece"])
+@pytest.fixture(scope="module", params=[0, 1, 2, 3], ids=["words", "sentencepiece", "char", "wordpiece"])
 def vocabulary(request: pytest.FixtureRequest) -> EnclosingVocabulary:
-    if request.param < 2:
+    if request.param < 3:
         return enclosing(vocabularies()[request.param])
     pytest.importorskip("tokenizers")
     section = WordPieceVocabulary(kind="wordpiece", size=60)
@@ -89,19 +94,19 @@ def test_a_vocabulary_gets_two_entries_behind_its_own(tmp_path: Path) -> None:
         assert outer.size == inner.size + 2
         assert [outer.decode(id) for id in range(outer.size)] == [*map(inner.decode, range(inner.size)), *ENDS]
         assert outer.specials == (*inner.specials, outer.FIRST, outer.LAST)
-        ids, first = inner.encode(["rye", "bread"])
-        assert outer.encode(["rye", "bread"]) == ([outer.FIRST, *ids, outer.LAST], [one + 1 for one in first])
-        assert outer.encode([]) == ([outer.FIRST, outer.LAST], [])
+        ids, first, *_ = inner.encode_words(["rye", "bread"])
+        assert outer.encode_words(["rye", "bread"])[:2] == ([outer.FIRST, *ids, outer.LAST], [one + 1 for one in first])
+        assert outer.encode_words([])[:2] == ([outer.FIRST, outer.LAST], [])
         assert outer.frequency("rye") == inner.frequency("rye") > 0
         outer.save(tmp_path)
         again = load_vocabulary(tmp_path)
         assert isinstance(again, Enclosed)
-        assert again.encode(WORDS) == outer.encode(WORDS)
+        assert again.encode_words(WORDS) == outer.encode_words(WORDS)
 
 
 def test_words_of_a_corpus_are_never_what_stands_around() -> None:
     vocabulary = enclosing(build_vocabulary(WordVocabulary(), [["<cls>", "<sep>", "a"]]))
-    ids, _ = vocabulary.encode_words(["<cls>", "<sep>"])
+    ids = vocabulary.encode_part(["<cls>", "<sep>"]).ids
     assert not set(ids) & set(vocabulary.specials)
 
 
@@ -117,7 +122,7 @@ def test_rows_are_instances(vocabulary: EnclosingVocabulary, pairs: str) -> None
     for sentence in sentences:
         if sentence.begins:
             documents.append([])
-        documents[-1] += vocabulary.encode_words(sentence.words)[0]
+        documents[-1] += vocabulary.encode_part(sentence.words).ids
     assert len(split) >= 12
     assert split.has(PAIR) == (pairs != "none")
     for index in range(len(split)):
@@ -141,7 +146,7 @@ def inside(piece: list[int], document: list[int]) -> bool:
 def test_words_and_their_frequencies(vocabulary: EnclosingVocabulary) -> None:
     """``first`` marks every word in a row; of one that was cut, at the end of a text, what is left of it."""
     split = encoded(read(text()), vocabulary, max_length=17)
-    pieces = {word: vocabulary.encode_words([word])[0] for word in WORDS}
+    pieces = {word: vocabulary.encode_part([word]).ids for word in WORDS}
     for index in range(len(split)):
         ids, first = split.row("ids", index).tolist(), split.row("first", index).tolist()
         assert first[0] == 1

@@ -127,6 +127,11 @@ def test_energy_and_log_partition_have_it() -> None:
             "model.head_bias",
             "it counts words: data.vocabulary.kind is sentencepiece",
         ),
+        (
+            ["model.head_bias={}", "data.vocabulary={kind: char}"],
+            "model.head_bias",
+            "it counts words: data.vocabulary.kind is char",
+        ),
     ],
 )
 def test_what_does_not_go_together_is_named(
@@ -152,7 +157,7 @@ def test_a_model_reads_how_common_its_words_are(
     model = Model.load("run")
     common = model.network.common
     assert common is not None
-    ids = [model.vocabulary.encode([word])[0][0] for word in ("the", "a", "dog")]
+    ids = [model.vocabulary.encode_words([word]).ids[0] for word in ("the", "a", "dog")]
     the, a, dog = (math.log(count) ** 2 for count in (12, 4, 8))
     assert common[ids].tolist() == pytest.approx([the, a, dog])
     assert common[model.vocabulary.MASK].item() == pytest.approx((12 * the + 4 * a + 3 * 8 * dog) / 40)

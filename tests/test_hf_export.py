@@ -79,7 +79,7 @@ def test_a_transformer_opens_in_transformers(
     sentence = "Two cheap farmers fold every shirt"
     given = tokenizer(sentence, return_tensors="pt")
     ids = ours.vocabulary.encode_text(sentence).ids
-    assert given["input_ids"][0].tolist() == ids == ours.vocabulary.encode(sentence.split())[0]
+    assert given["input_ids"][0].tolist() == ids == ours.vocabulary.encode_words(sentence.split()).ids
     assert tokenizer.model_max_length == 512
     base = getattr(theirs.eval(), "bert", theirs)
     mask = torch.ones(1, len(ids), dtype=torch.bool)
@@ -139,7 +139,7 @@ def test_a_probabilistic_transformer(place: Path, capfd: pytest.CaptureFixture[s
     ours = Model.load("run")
     sentence = "two cheap <mask> fold every xyzzy"
     given = tokenizer(sentence, return_tensors="pt")
-    words, _ = ours.vocabulary.encode(sentence.split())
+    words = ours.vocabulary.encode_words(sentence.split()).ids
     words[2] = ours.vocabulary.MASK
     assert given["input_ids"][0].tolist() == words
     assert words[-1] == tokenizer.unk_token_id == ours.vocabulary.UNKNOWN
@@ -158,9 +158,11 @@ def test_vocabularies_without_an_exact_tokenizer(place: Path, capfd: pytest.Capt
     pieces = Path("out/vocab.txt").read_text("utf-8").split("\n")
     assert pieces[:3] == ["<pad>", "<unk>", "<mask>"]
     Path("out").rename("words")
-    report = exported(capfd, "data.vocabulary={kind: sentencepiece, size: 60}")
-    assert "no tokenizer is written" in report["notes"][0]
-    assert not Path("out/vocab.txt").exists()
+    for vocabulary in ("{kind: sentencepiece, size: 60}", "{kind: char}"):
+        report = exported(capfd, f"data.vocabulary={vocabulary}")
+        assert "no tokenizer is written" in report["notes"][0]
+        assert not Path("out/vocab.txt").exists()
+        Path("out").rename(vocabulary[7:11])
 
 
 def test_what_has_no_form_there(place: Path, capfd: pytest.CaptureFixture[str]) -> None:

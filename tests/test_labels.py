@@ -65,7 +65,7 @@ def others(trained: Path) -> Iterator[Path]:
 
 def distributions(model: Model, words: list[str]) -> np.ndarray:
     """The label distributions of a sentence by itself, without anything of the code under test."""
-    ids, first = model.vocabulary.encode(words)
+    ids, first, *_ = model.vocabulary.encode_words(words)
     batch = torch.tensor([ids])
     with torch.no_grad():
         states = model.network.encode(batch, batch != 0).states[0].double()
@@ -272,7 +272,7 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     assert sum(entry["count"] for entry in found["labels"]) == pytest.approx(corpus.words.sum(), abs=0.01)
     sentences = list(read_corpus(Path("test.conllu"), "auto"))
     tokens = [(w, t) for s in sentences for w, t in zip(s.words, s.tags.get("upos", ()), strict=True)]
-    label_of = {word: model.vocabulary.encode([word])[0][0] % 8 for word, _ in tokens}
+    label_of = {word: model.vocabulary.encode_words([word]).ids[0] % 8 for word, _ in tokens}
     for entry in found["labels"]:
         mine = [(word, tag) for word, tag in tokens if label_of[word] == entry["label"]]
         assert {one["word"]: round(one["count"]) for one in entry["words"] if one["count"] > 0.5} == {

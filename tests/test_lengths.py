@@ -8,6 +8,7 @@ from typing import Any
 import pytest
 from support import Invoke, workplace
 
+from probtrans_cli.data.characters import Characters
 from probtrans_cli.data.lengths import Shortened
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabulary import Words
@@ -97,12 +98,19 @@ def test_entities_are_not_divided_unless_one_is_too_long(scheme: str) -> None:
     assert portions(3, "window") == ["u", "vwx", "yz"]
 
 
+def test_characters_are_tokens() -> None:
+    vocabulary = Characters("abfhlnortux", {}, lowercase=False)
+    assert words(shortened(vocabulary, longest=9, too_long="window")) == ["the fox", "the un", "unable fox", "ran"]
+    with pytest.raises(DataError, match=r"a\.txt:2: word 3 alone has 6 tokens, more than 5"):
+        list(shortened(vocabulary, longest=5, too_long="window"))
+
+
 def test_punctuation_that_is_not_read() -> None:
     vocabulary = Words(["the", "fox"], [2, 1], lowercase=True, digits=False, omitted={",": 1})
     text = Sentence([",", "the", ",", ",", "fox", "ran", "on", "."], where="a.txt:1")
     sentences = Shortened([text], vocabulary, Data(train="a.txt", longest=3, too_long="window"))
     assert sorted(word for one in sentences for word in one.words) == sorted(text.words)
-    assert all(len(vocabulary.encode(one.words)[0]) <= 3 for one in sentences)
+    assert all(len(vocabulary.encode_words(one.words).ids) <= 3 for one in sentences)
 
 
 @pytest.mark.parametrize(

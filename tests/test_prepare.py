@@ -140,11 +140,23 @@ def test_subwords(corpus: Path) -> None:
     assert "spm.model" in names(made.folder)
     assert train.words[0] == 3
     assert train.lengths[0] >= train.words[0]
-    assert train.row("first", 0).tolist() == made.vocabulary.encode(["the", "dog", "barks"])[1]
+    assert train.row("first", 0).tolist() == made.vocabulary.encode_words(["the", "dog", "barks"]).word_start
     assert not train.has("upos")
     assert "pieces" in shown(made)
     again = prepare(recipe(train="many.txt", dev=None, test="many.txt", vocabulary=vocabulary), force=True)
     assert again.manifest["fingerprint"] == made.manifest["fingerprint"]
+
+
+def test_characters(corpus: Path) -> None:
+    made = prepare(recipe(vocabulary={"kind": "char"}))
+    assert {"vocabulary.json", "train.arrow"} <= set(names(made.folder))
+    assert "spm.model" not in names(made.folder)
+    train, words = made.splits["train"], ["the", "dog", "barks", "."]
+    assert train.row("first", 0).tolist() == made.vocabulary.encode_words(words).word_start == [0, 3, 6, 11]
+    assert train.lengths[0] == 12
+    assert made.manifest["vocabulary"]["kind"] == "char"
+    assert made.folder != prepare(recipe(vocabulary={"kind": "char", "min_count": 2})).folder
+    assert not prepare(recipe(vocabulary={"kind": "char"})).fresh
 
 
 def test_check_reads_everything_and_writes_nothing(corpus: Path) -> None:

@@ -100,7 +100,7 @@ def test_words_are_found_by_their_spelling(bert: Any, capfd: pytest.CaptureFixtu
     assert "entries of the vocabulary are new: " in message
     model, table = loaded(), bert.bert.embeddings.word_embeddings.weight.detach()
     vocabulary = model.vocabulary
-    (farmers,), _ = vocabulary.encode(["farmers"])
+    (farmers,) = vocabulary.encode_words(["farmers"]).ids
     rows = model.network.unary.weight.detach()
     for id, theirs in ((farmers, PIECES.index("farmers")), (vocabulary.UNKNOWN, 2), (vocabulary.MASK, 5)):
         torch.testing.assert_close(rows[id], table[theirs], rtol=0, atol=1e-5)

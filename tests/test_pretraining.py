@@ -244,6 +244,7 @@ def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.Captu
 
 
 SUBWORDS = "data.vocabulary={kind: sentencepiece, size: 24}"
+CHARACTERS = "data.vocabulary={kind: char}"
 PIECES = "data.vocabulary={kind: wordpiece, size: 80}"
 ROOTED = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, root: {labels: 4}}"
 
@@ -254,11 +255,12 @@ ROOTED = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv
         [],
         [SUBWORDS, "data.documents.pairs=sop", "task.output=bert", "task.mlm.whole_word=true"],
         [PIECES, "task.output=tied", "data.documents.copies=2"],
+        [CHARACTERS, "data.documents.max_length=24", "task.mlm.whole_word=true"],
         [ROOTED, "task.output=tied"],
         [ROOTED, "model.root=null", "task.mlm.count=bernoulli", "data.documents.pairs=none"],
         ["model.segments=0", "model.pooler=false", "data.documents.pairs=sop"],
     ],
-    ids=["words", "sentencepiece", "wordpiece", "root", "none", "no-segments"],
+    ids=["words", "sentencepiece", "wordpiece", "char", "root", "none", "no-segments"],
 )
 def test_train_eval_and_parse(command: Command, overrides: list[str]) -> None:
     if PIECES in overrides:

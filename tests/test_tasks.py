@@ -19,7 +19,13 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Features, Network, linear
-from probtrans_cli.recipe_data import SubwordVocabulary, WordPieceVocabulary, WordVocabulary
+from probtrans_cli.recipe_data import (
+    CharacterVocabulary,
+    SubwordVocabulary,
+    VocabularySection,
+    WordPieceVocabulary,
+    WordVocabulary,
+)
 from probtrans_cli.recipe_task import MaskedLanguageModel, Tagging
 from probtrans_cli.tasks.base import Evaluation, without_some_words
 from probtrans_cli.tasks.masking import EVALUATION_SEED
@@ -274,12 +280,14 @@ def test_word_dropout_drops_a_word_of_frequency_f_at_rate_alpha_over_alpha_plus_
 
 @pytest.mark.parametrize(
     "section",
-    [SubwordVocabulary(kind="sentencepiece", size=60), WordPieceVocabulary(kind="wordpiece", size=100)],
+    [
+        SubwordVocabulary(kind="sentencepiece", size=60),
+        WordPieceVocabulary(kind="wordpiece", size=100),
+        CharacterVocabulary(kind="char"),
+    ],
     ids=lambda section: section.kind,
 )
-def test_word_dropout_of_subwords_drops_whole_words(
-    corpus: Corpus, section: SubwordVocabulary | WordPieceVocabulary
-) -> None:
+def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus, section: VocabularySection) -> None:
     if section.kind == "wordpiece":
         pytest.importorskip("tokenizers")
     train = list(read_conllu(iter(sentences("train", 60).splitlines()), "train"))

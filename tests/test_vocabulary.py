@@ -7,18 +7,18 @@ from pathlib import Path
 
 import pytest
 
+from probtrans_cli.data.subwords import Subwords
 from probtrans_cli.data.vocabulary import (
     MASK,
     PAD,
     UNKNOWN,
-    Subwords,
     Words,
     build_vocabulary,
     load_vocabulary,
     normalise,
 )
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe_data import CharacterVocabulary, SubwordVocabulary, VocabularySection, WordVocabulary
 
 CORPUS = [
     line.split() for line in ["the cat saw the dog", "the Dog saw 3 cats in 1,234.5 days", "a cat <unk> <mask> <pad>"]
@@ -33,8 +33,8 @@ def test_words_are_ordered_by_count_then_alphabet() -> None:
     words = build_vocabulary(WordVocabulary(), CORPUS)
     assert [words.decode(id) for id in range(7)] == ["<pad>", "<unk>", "<mask>", "the", "cat", "saw", "1,234.5"]
     assert words.size == 3 + 11
-    assert words.encode(["the", "zebra", "cat"]) == ([3, UNKNOWN, 4], [0, 1, 2])
-    assert words.encode([]) == ([], [])
+    assert words.encode_words(["the", "zebra", "cat"])[:2] == ([3, UNKNOWN, 4], [0, 1, 2])
+    assert words.encode_words([]) == ([], [], 0, None)
     assert [words.frequency(word) for word in ("the", "saw", "dog", "zebra", "")] == [3, 2, 1, 0, 0]
     assert (words.PAD, words.UNKNOWN, words.MASK) == (PAD, UNKNOWN, MASK) == (0, 1, 2)
 
@@ -42,7 +42,7 @@ def test_words_are_ordered_by_count_then_alphabet() -> None:
 def test_options() -> None:
     words = build_vocabulary(WordVocabulary(lowercase=True, digits=True, min_count=2), CORPUS)
     assert [words.decode(id) for id in range(3, words.size)] == ["the", "N", "cat", "dog", "saw"]
-    assert words.encode(["THE", "77", "in"])[0] == [3, 4, UNKNOWN]
+    assert words.encode_words(["THE", "77", "in"]).ids == [3, 4, UNKNOWN]
     assert [words.frequency(word) for word in ("DOG", "1.5", "in")] == [2, 2, 0]
     assert build_vocabulary(WordVocabulary(max_size=2), CORPUS).size == 5
 
@@ -66,14 +66,19 @@ def test_digits(word: str, expected: str) -> None:
 
 
 @pytest.mark.parametrize(
-    "section", [WordVocabulary(lowercase=True), SubwordVocabulary(kind="sentencepiece", size=32, lowercase=True)]
+    "section",
+    [
+        WordVocabulary(lowercase=True),
+        SubwordVocabulary(kind="sentencepiece", size=32, lowercase=True),
+        CharacterVocabulary(kind="char", lowercase=True),
+    ],
 )
-def test_specials_in_a_corpus_are_unknown(section: WordVocabulary | SubwordVocabulary) -> None:
+def test_specials_in_a_corpus_are_unknown(section: VocabularySection) -> None:
     vocabulary = build_vocabulary(section, [*LARGER, ["<unk>", "<mask>", "<pad>", "<MASK>"]])
     words = ["<unk>", "<mask>", "<pad>", "<UNK>", "<Mask>"]
-    assert vocabulary.encode(words) == ([UNKNOWN] * 5, [0, 1, 2, 3, 4])
+    assert vocabulary.encode_words(words)[:2] == ([UNKNOWN] * 5, [0, 1, 2, 3, 4])
     assert [vocabulary.frequency(word) for word in words] == [0] * 5
-    ids = vocabulary.encode(["x<mask>", "<pad>x", "▁<mask>", "\u2581"])[0]
+    ids = vocabulary.encode_words(["x<mask>", "<pad>x", "▁<mask>", "\u2581"]).ids
     assert PAD not in ids
     assert MASK not in ids
 
@@ -86,7 +91,7 @@ def test_subwords(algorithm: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert subwords.size == 32
     assert [subwords.decode(id) for id in range(3)] == ["<pad>", "<unk>", "<mask>"]
     sentence = ["The", "catdog", "▁", "", "\u00a0", "🙂", "saw"]
-    ids, first = subwords.encode(sentence)
+    ids, first, *_ = subwords.encode_words(sentence)
     assert len(first) == len(sentence)
     assert first == sorted(set(first))
     assert first[-1] < len(ids)
@@ -103,15 +108,22 @@ def test_subwords(algorithm: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert sorted(path.name for path in tmp_path.iterdir()) == ["spm.model", "vocabulary.json"]
 
 
-@pytest.mark.parametrize("section", [WordVocabulary(digits=True), SubwordVocabulary(kind="sentencepiece", size=32)])
-def test_saved_and_loaded(section: WordVocabulary | SubwordVocabulary, tmp_path: Path) -> None:
+@pytest.mark.parametrize(
+    "section",
+    [
+        WordVocabulary(digits=True),
+        SubwordVocabulary(kind="sentencepiece", size=32),
+        CharacterVocabulary(kind="char", min_count=2),
+    ],
+)
+def test_saved_and_loaded(section: VocabularySection, tmp_path: Path) -> None:
     vocabulary = build_vocabulary(section, LARGER)
     vocabulary.save(tmp_path)
     loaded = load_vocabulary(tmp_path)
     assert type(loaded) is type(vocabulary)
     assert loaded.size == vocabulary.size
     for words in [*LARGER[:5], ["7", "unseen", "é", "<mask>"]]:
-        assert loaded.encode(words) == vocabulary.encode(words)
+        assert loaded.encode_words(words) == vocabulary.encode_words(words)
         assert [loaded.frequency(word) for word in words] == [vocabulary.frequency(word) for word in words]
     (tmp_path / "two").mkdir()
     loaded.save(tmp_path / "two")
@@ -154,7 +166,14 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
         load_vocabulary(tmp_path)
     Words(["a"], [1], lowercase=False, digits=False).save(tmp_path)
     good = json.loads((tmp_path / "vocabulary.json").read_text())
-    for bad in ("", "[]", "{}", json.dumps({**good, "counts": []}), json.dumps({**good, "options": {"x": 1}})):
+    for bad in (
+        "",
+        "[]",
+        "{}",
+        json.dumps({**good, "counts": []}),
+        json.dumps({**good, "options": {"x": 1}}),
+        json.dumps({**good, "kind": "new"}),
+    ):
         (tmp_path / "vocabulary.json").write_text(bad)
         with pytest.raises(DataError, match=r"vocabulary.json"):
             load_vocabulary(tmp_path)

@@ -69,16 +69,16 @@ def test_cased_text_and_a_pair() -> None:
 
 def test_words() -> None:
     words = WordPieces(TOY)
-    assert words.encode_words(["The", "", "unaffable", "he's", "\0", "x" * 101]) == (
+    assert words.encode_part(["The", "", "unaffable", "he's", "\0", "x" * 101])[:2] == (
         [8, 1, 9, 10, 11, 16, 17, 18, 1, 1],
         [0, 1, 2, 5, 8, 9],
     )
-    assert words.encode(["the", "running"]) == ([2, 8, 12, 13, 3], [1, 2])
-    assert words.encode([]) == ([2, 3], [])
+    assert words.encode_words(["the", "running"])[:2] == ([2, 8, 12, 13, 3], [1, 2])
+    assert words.encode_words([])[:2] == ([2, 3], [])
     assert (words.PAD, words.UNKNOWN, words.FIRST, words.LAST, words.MASK, words.size) == (0, 1, 2, 3, 4, 32)
     assert words.decode(21) == "Café"
     for special in words.options.specials:  # of a corpus, these are words like others
-        assert not {0, 2, 3, 4} & set(words.encode_words([special, f"x{special}y", f" {special} "])[0])
+        assert not {0, 2, 3, 4} & set(words.encode_part([special, f"x{special}y", f" {special} "]).ids)
 
 
 def test_special_pieces_are_found_by_their_names() -> None:
@@ -86,7 +86,7 @@ def test_special_pieces_are_found_by_their_names() -> None:
     words = WordPieces(["the", "</s>", "<m>", "run", "<s>", "<p>", "<u>", "<x>"], options)
     assert (words.PAD, words.UNKNOWN, words.FIRST, words.LAST, words.MASK) == (5, 6, 4, 1, 2)
     assert words.encode_text("the <m> zebra run<x>").ids == [4, 0, 2, 6, 3, 7, 1]
-    assert words.encode(["the", "zebra"]) == ([4, 0, 6, 1], [1, 2])
+    assert words.encode_words(["the", "zebra"])[:2] == ([4, 0, 6, 1], [1, 2])
 
 
 def test_long_words_of_any_kind() -> None:
@@ -94,7 +94,7 @@ def test_long_words_of_any_kind() -> None:
     words, n = WordPieces(TOY), 200_000
     for character, pieces in (("x", 1), (".", n), ("中", n), ("\u0301", 0)):
         assert len(words.encode_text(character * n).ids) == 2 + pieces
-        assert len(words.encode_words([character * n])[0]) == max(pieces, 1)
+        assert len(words.encode_part([character * n]).ids) == max(pieces, 1)
 
 
 ALPHABET = "aehlnorstuxyzCAFÉé,.'$[]-#<>|~ "
@@ -136,7 +136,7 @@ def test_random_text_as_in_transformers(
 @given(some.lists(TEXTS, max_size=5), some.booleans())
 def test_random_words_as_in_transformers(words: list[str], lowercase: bool) -> None:
     ours, theirs = oracles(lowercase, None, True)
-    ids, first = ours.encode_words(words)
+    ids, first, *_ = ours.encode_part(words)
     expected: list[int] = []
     for word, position in zip(words, first, strict=True):
         assert position == len(expected)
@@ -149,7 +149,7 @@ def test_random_words_as_in_transformers(words: list[str], lowercase: bool) -> N
 def test_any_text_has_ids(text: str) -> None:
     ours, _ = oracles(True, None, True)
     assert ours.encode_text(text).ids[0] == ours.FIRST
-    assert ours.encode_words([text])[1] == [0]
+    assert ours.encode_part([text]).word_start == [0]
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
@@ -219,7 +219,7 @@ def test_older_folders(tmp_path: Path) -> None:
     words = read_wordpieces(folder)
     assert words.pieces == ["<p>", "[UNK]", "", "[CLS]", "[SEP]", "", "[MASK]", "the", "\u2028", " ", "un"]
     assert (words.PAD, words.MASK, words.size) == (0, 6, 11)
-    assert words.encode(["the", "un"]) == ([3, 7, 10, 4], [1, 2])
+    assert words.encode_words(["the", "un"])[:2] == ([3, 7, 10, 4], [1, 2])
     words.save(folder)
     assert read_wordpieces(folder).pieces == words.pieces
 
@@ -303,7 +303,7 @@ def test_training() -> None:
     assert trained.size <= 60
     assert trained.frequency("The") == trained.frequency("the") == 2
     assert trained.frequency("zebra") == 0
-    ids, first = trained.encode_words(["bakers", "Pie", "zebra"])
+    ids, first, *_ = trained.encode_part(["bakers", "Pie", "zebra"])
     assert trained.UNKNOWN not in ids[: first[2]]
     assert ids[first[2] :] == [trained.UNKNOWN]
     cased = train_wordpieces([["Ab", "ab", "É"]], 30, Options(lowercase=False))

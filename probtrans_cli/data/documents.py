@@ -87,12 +87,10 @@ class _Text:
         if sentence.begins:
             self.documents.append(len(self.tokens) - 1)
         self.where = self.where or sentence.where.rpartition(":")[0]
-        ids, first = self.vocabulary.encode_words(sentence.words)
-        begins = np.zeros(len(ids), dtype=np.int64)
-        begins[first] = 1
-        self.words.extend((begins.cumsum() - 1 + len(self.frequency)).tolist())
+        encoded = self.vocabulary.encode_part(sentence.words)
+        self.words.extend(len(self.frequency) + word for word in encoded.word_of_piece)
         self.frequency.extend(self.vocabulary.frequency(word) for word in sentence.words)
-        self.ids.extend(ids)
+        self.ids.extend(encoded.ids)
         self.tokens.append(len(self.ids))
 
     def row(self, instance: Instance) -> Row:

@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
+from probtrans_cli.data.encoded import EncodedText, EncodedWords
 from probtrans_cli.data.vocabulary import WORDS_FILE, Vocabulary
 
 ENDS = ("<cls>", "<sep>")
@@ -19,8 +20,8 @@ class EnclosingVocabulary(Vocabulary, Protocol):
     FIRST: int
     LAST: int
 
-    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the ids of words without those around them, and for each word the position of its first id."""
+    def encode_part(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of words within a longer text, without those around it."""
 
 
 class Enclosed:
@@ -42,14 +43,18 @@ class Enclosed:
         """Number of ids, specials included."""
         return self.inner.size + len(ENDS)
 
-    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the ids of words without those around them, and for each word the position of its first id."""
-        return self.inner.encode(words)
+    def encode_part(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of words within a longer text, without those around it."""
+        return self.inner.encode_words(words)
 
-    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    def encode_words(self, words: Sequence[str]) -> EncodedWords:
         """Return the ids of a sentence, `<cls>` and `<sep>` around it, and the position of each word's first id."""
-        ids, first = self.inner.encode(words)
-        return [self.FIRST, *ids, self.LAST], [position + 1 for position in first]
+        return self.inner.encode_words(words).between(self.FIRST, self.LAST)
+
+    def encode_text(self, text: str) -> EncodedText:
+        """Return the ids of running text, `<cls>` and `<sep>` around it, and each one's characters in it."""
+        ids, offsets, segments = self.inner.encode_text(text)
+        return EncodedText([self.FIRST, *ids, self.LAST], [(0, 0), *offsets, (0, 0)], [0, *segments, 0])
 
     def decode(self, id: int) -> str:
         """Return the word or piece of an id (0 <= id < size)."""

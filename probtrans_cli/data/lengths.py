@@ -35,19 +35,21 @@ class Shortened:
         if longest is None:
             yield from self.sentences
             return
-        around = len(self.vocabulary.encode([])[0])  # what encloses every sentence
+        around = len(self.vocabulary.encode_words([]).ids)  # what encloses every sentence
         for sentence in self.sentences:
-            ids, first = self.vocabulary.encode(sentence.words)
-            if len(ids) <= longest:
+            encoded = self.vocabulary.encode_words(sentence.words)
+            if len(encoded.ids) <= longest:
                 yield sentence
                 continue
             hint = "split it, raise data.longest, or set data.too_long to cut or window"
             if self.data.too_long == "error":
-                raise DataError(f"{sentence.where}: a sentence of {len(ids)} tokens, more than {longest}", hint=hint)
+                raise DataError(
+                    f"{sentence.where}: a sentence of {len(encoded.ids)} tokens, more than {longest}", hint=hint
+                )
             if isinstance(self.vocabulary, Words) and self.vocabulary.omits:
                 sizes = [int(self.vocabulary.reads(word)) for word in sentence.words]
             else:
-                sizes = [later - one for one, later in pairwise([*first, len(ids) - around + first[0]])]
+                sizes = [later - one for one, later in pairwise([*encoded.word_start, encoded.end])]
             self.divided += 1
             start, room = 0, longest - around
             totals = [0, *accumulate(sizes)]

@@ -83,15 +83,15 @@ def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: 
 
 
 def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[str, int]]) -> Row:
-    encoded, first = vocabulary.encode(sentence.words)
+    encoded = vocabulary.encode_words(sentence.words)
     row: dict[str, Sequence[int] | None] = {
-        "ids": encoded,
+        "ids": encoded.ids,
         "frequency": [vocabulary.frequency(word) for word in sentence.words],
         "heads": sentence.heads,
     }
     read = sentence.words
     if vocabulary.divides:
-        row["first"] = first
+        row["first"] = encoded.word_start
     if isinstance(vocabulary, Words) and vocabulary.omits:
         row["read"] = kept = [vocabulary.reads(word) for word in sentence.words]
         read = list(compress(sentence.words, kept))

@@ -6,14 +6,16 @@ Text that is already tokenised comes out as it went in.
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable
+from collections.abc import Iterator
 
+_CHUNK = re.compile(r"\S+")  # of str.split()
 # A chunk that stays whole: markers such as <unk>, addresses, and anything without a letter or digit ("...", ":-)").
 _WHOLE = re.compile(r"<\w+>|\w+://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.-]+|[^\w\s]+|n't|'\w{1,2}", re.IGNORECASE)
 _OPENING = re.compile(r"""["'`(\[{<«“‘¿¡$£€#]""")
 _CLOSING = re.compile(r"""["'`)\]}>»”’.,;:!?%]""")
 _CONTRACTION = re.compile(r"(?i)(?<=\w)(n['’]t|['’](?:s|re|ve|ll|d|m))$")
 _ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?|(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Co|Corp|Ltd)\.")
+_SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, no text by themselves
 
 
 def tokenize(text: str) -> list[str]:
@@ -22,6 +24,15 @@ def tokenize(text: str) -> list[str]:
     for chunk in text.split():
         tokens += _split(chunk)
     return tokens
+
+
+def token_spans(text: str) -> Iterator[tuple[int, int]]:
+    """The characters ``[begin, end)`` of the same tokens."""
+    for chunk in _CHUNK.finditer(text):
+        end = chunk.start()
+        for token in _split(chunk.group()):  # one behind the other, nothing between them
+            start, end = end, end + len(token)
+            yield start, end
 
 
 def _split(chunk: str) -> list[str]:
@@ -49,11 +60,6 @@ def _closing(chunk: str) -> str:
     return chunk[-1] if _CLOSING.search(chunk[-1]) else ""
 
 
-def one_after_the_other(pieces: Iterable[list[int]]) -> tuple[list[int], list[int]]:
-    """The ids of all words' pieces, and for each word the position of its first."""
-    ids: list[int] = []
-    first: list[int] = []
-    for of_word in pieces:
-        first.append(len(ids))
-        ids += of_word
-    return ids, first
+def valid(text: str) -> str:
+    """Text that the packages of tokenizers can read, of the same length; U+FFFD is unknown, or dropped, everywhere."""
+    return _SURROGATES.sub("\ufffd", text)

@@ -1,5 +1,6 @@
-"""What the model reads: whole words, or sentencepiece units; both give ids from 0 with the same three specials first.
-A third kind, BERT's, is in :mod:`probtrans_cli.data.wordpiece`.
+"""What the model reads, behind one interface: :class:`Vocabulary`. Whole words are here; words are divided into
+sentencepiece's units by :mod:`~probtrans_cli.data.subwords`, into characters by :mod:`~probtrans_cli.data.characters`,
+and as BERT does by :mod:`~probtrans_cli.data.wordpiece`. The first three have the same three specials, ids 0 to 2.
 
 The specials never come out of a corpus by accident: a word spelled `<unk>` is unknown (WikiText marks rare words so),
 and one spelled `<mask>` or `<pad>` is unknown too, because their ids are instructions to the model.
@@ -7,31 +8,32 @@ and one spelled `<mask>` or `<pad>` is unknown too, because their ids are instru
 
 from __future__ import annotations
 
-import io
 import json
 import re
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from functools import lru_cache
 from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, Protocol
 
+from probtrans_cli.data.encoded import EncodedText, EncodedWords
 from probtrans_cli.data.features import HashedFeatures
-from probtrans_cli.data.tokens import one_after_the_other
-from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe_data import SubwordVocabulary, WordFeatures, WordPieceVocabulary, WordVocabulary
+from probtrans_cli.data.tokens import token_spans
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import (
+    CharacterVocabulary,
+    VocabularySection,
+    WordFeatures,
+    WordPieceVocabulary,
+    WordVocabulary,
+)
 
 PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")
 WORDS_FILE, SUBWORDS_FILE = "vocabulary.json", "spm.model"
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
-_CACHE_SIZE = 200_000  # words whose segmentation is remembered
-_LINE_WORDS = 500  # sentencepiece skips lines longer than max_sentence_length bytes; ours are cut before
-_LINE_BYTES = 1_000_000
 _AGAIN = "run `probtrans prepare --force`"
-_TOO_LARGE = re.compile(r"value <= (\d+)")
-_TOO_SMALL = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Vocabulary(Protocol):
@@ -57,8 +59,12 @@ class Vocabulary(Protocol):
     def size(self) -> int:
         """Number of ids, specials included."""
 
-    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the ids of a sentence, and for each word the position of its first id."""
+    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of a sentence, and for each word the position of its first id; every word that is read has at
+        least one, if need be ``UNKNOWN``, and none of them is another special."""
+
+    def encode_text(self, text: str) -> EncodedText:
+        """Return the ids of running text, which the vocabulary divides into words, and each one's characters in it."""
 
     def decode(self, id: int) -> str:
         """Return the word or piece of an id (0 <= id < size)."""
@@ -110,13 +116,23 @@ class Words:
         """Number of ids, specials included."""
         return len(SPECIALS) + len(self.words)
 
-    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    def encode_words(self, words: Sequence[str]) -> EncodedWords:
         """Return one id for each word that is read, and for each word the position of its own, or of what it hangs at:
         the word before it that is read, or else the first one."""
         look_up = self._ids.get
-        read = [self.reads(word) for word in words] if self.omits else [True] * len(words)
+        if not self.omits:
+            ids = [look_up(self.normalise(word), UNKNOWN) for word in words]
+            return EncodedWords(ids, list(range(len(ids))), len(ids))
+        read = [self.reads(word) for word in words]
         ids = [look_up(self.normalise(word), UNKNOWN) for word in compress(words, read)]
-        return ids, [max(position - 1, 0) for position in accumulate(read)]
+        start = [max(position - 1, 0) for position in accumulate(read)]
+        return EncodedWords(ids, start, len(ids), list(compress(range(len(words)), read)))
+
+    def encode_text(self, text: str) -> EncodedText:
+        """Return one id for each token of a text that is read, and its characters."""
+        spans = list(token_spans(text))
+        encoded = self.encode_words([text[start:end] for start, end in spans])
+        return EncodedText(encoded.ids, [spans[word] for word in encoded.word_of_piece], [0] * len(encoded.ids))
 
     def reads(self, word: str) -> bool:
         """Whether a word has an id, known or not."""
@@ -146,68 +162,6 @@ class Words:
         return normalise(word, lowercase=self.lowercase, digits=self.digits)
 
 
-class Subwords:
-    """Sentencepiece units; every word is segmented by itself and its first piece represents it."""
-
-    PAD: int = PAD
-    UNKNOWN: int = UNKNOWN
-    MASK: int = MASK
-    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
-    divides: bool = True
-    begins: bool = False
-    omits: bool = False
-    features: None = None
-
-    def __init__(self, model: bytes, counts: dict[str, int], *, lowercase: bool) -> None:
-        """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
-        import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
-
-        self.model = model
-        self.counts = counts
-        self.lowercase = lowercase
-        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-        self._pieces: dict[str, list[int]] = {}
-
-    @property
-    def size(self) -> int:
-        """Number of ids, specials included."""
-        return int(self._processor.get_piece_size())
-
-    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the ids of all pieces, and for each word the position of its first piece."""
-        return one_after_the_other(map(self._segment, words))
-
-    def decode(self, id: int) -> str:
-        """Return the piece of an id (0 <= id < size); `▁` marks the beginning of a word."""
-        return str(self._processor.id_to_piece(id))
-
-    def normalise(self, word: str) -> str:
-        """Return the word with the options applied."""
-        return normalise(word, lowercase=self.lowercase)
-
-    def frequency(self, word: str) -> int:
-        """Return the training count of the whole word after normalisation; 0 if it was not seen."""
-        return self.counts.get(self.normalise(word), 0)
-
-    def save(self, folder: Path) -> None:
-        """Write ``spm.model`` and ``vocabulary.json`` (the counts of whole words)."""
-        (folder / SUBWORDS_FILE).write_bytes(self.model)
-        options = {"lowercase": self.lowercase}
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": "sentencepiece", "options": options, "words": words, "counts": counts})
-
-    def _segment(self, word: str) -> list[int]:
-        pieces = self._pieces.get(word)
-        if pieces is None:
-            normal = self.normalise(word)
-            # Some words have no piece at all (a lone `▁`), and every word needs a first one.
-            pieces = [UNKNOWN] if normal in SPECIALS else self._processor.encode(normal) or [UNKNOWN]
-            if len(self._pieces) >= _CACHE_SIZE:
-                self._pieces.clear()
-            self._pieces[word] = pieces
-        return pieces
-
-
 def is_word(token: str) -> bool:
     """Whether a token has a letter or a digit, so that it is more than punctuation."""
     return any(character.isalnum() for character in token)
@@ -221,9 +175,7 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
     return _DIGITS.sub("N", word) if digits else word
 
 
-def build_vocabulary(
-    section: WordVocabulary | SubwordVocabulary | WordPieceVocabulary, sentences: Iterable[Sequence[str]]
-) -> Vocabulary:
+def build_vocabulary(section: VocabularySection, sentences: Iterable[Sequence[str]]) -> Vocabulary:
     """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary.
 
     Raises:
@@ -237,7 +189,13 @@ def build_vocabulary(
         from probtrans_cli.data.wordpiece_building import build_wordpieces  # noqa: PLC0415  (which imports this module)
 
         return build_wordpieces(section, sentences)
-    return _build_subwords(section, sentences)
+    if isinstance(section, CharacterVocabulary):
+        from probtrans_cli.data.characters import build_characters  # noqa: PLC0415  (which imports this module)
+
+        return build_characters(section, sentences)
+    from probtrans_cli.data.subwords import build_subwords  # noqa: PLC0415  (which imports this module)
+
+    return build_subwords(section, sentences)
 
 
 def _build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) -> Words:
@@ -249,9 +207,9 @@ def _build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) ->
         counts[normalise(word, lowercase=section.lowercase, digits=section.digits)] += count
     omitted: dict[str, int] | None = None
     if not section.punctuation:
-        omitted = {word: count for word, count in _ordered(counts) if not is_word(word)}
+        omitted = {word: count for word, count in ordered(counts) if not is_word(word)}
         counts -= Counter(omitted)
-    kept = [(word, count) for word, count in _ordered(counts) if count >= section.min_count][: section.max_size]
+    kept = [(word, count) for word, count in ordered(counts) if count >= section.min_count][: section.max_size]
     if not kept:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
@@ -260,57 +218,8 @@ def _build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) ->
     return Words(words, kept_counts, **options, features=section.features, omitted=omitted)
 
 
-def _build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]]) -> Subwords:
-    import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
-
-    counts: Counter[str] = Counter()
-
-    def lines() -> Iterator[str]:
-        for sentence in sentences:
-            words = [normalise(word, lowercase=section.lowercase) for word in sentence]
-            words = [word for word in words if word not in SPECIALS]
-            counts.update(words)
-            for start in range(0, len(words), _LINE_WORDS):
-                yield " ".join(words[start : start + _LINE_WORDS])
-
-    model = io.BytesIO()
-    try:
-        sentencepiece.SentencePieceTrainer.train(
-            sentence_iterator=lines(),
-            model_writer=model,
-            vocab_size=section.size,
-            model_type=section.algorithm,
-            normalization_rule_name="identity",
-            pad_id=PAD,
-            unk_id=UNKNOWN,
-            bos_id=-1,
-            eos_id=-1,
-            pad_piece=SPECIALS[PAD],
-            unk_piece=SPECIALS[UNKNOWN],
-            control_symbols=[SPECIALS[MASK]],  # gets the next free id, 2, and is never found in text
-            max_sentence_length=_LINE_BYTES,
-            shuffle_input_sentence=False,
-            num_threads=1,  # the sums of several threads differ in the last bits, and with them the pieces
-            minloglevel=2,
-        )
-    except RuntimeError as error:
-        if not counts:
-            raise DataError("no word to train sentencepiece on", hint="give a larger training file") from None
-        raise _size_error(section, str(error)) from None
-    return Subwords(model.getvalue(), dict(_ordered(counts)), lowercase=section.lowercase)
-
-
-def _size_error(section: SubwordVocabulary, message: str) -> RecipeError:
-    if largest := _TOO_LARGE.search(message):
-        hint = f"set data.vocabulary.size={largest[1]} or less, or use kind: words"
-        return RecipeError(f"data.vocabulary.size: {section.size} pieces are too many for this corpus", hint=hint)
-    if smallest := _TOO_SMALL.search(message):
-        hint = f"set data.vocabulary.size={smallest[1]} or more"
-        return RecipeError(f"data.vocabulary.size: {section.size} pieces are fewer than the characters", hint=hint)
-    return RecipeError(f"sentencepiece cannot be trained: {message}", hint="try another data.vocabulary.size")
-
-
-def _ordered(counts: Counter[str]) -> list[tuple[str, int]]:
+def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Words with their counts by falling count, equal counts alphabetically, without the specials' names."""
     return sorted(((w, n) for w, n in counts.items() if w not in SPECIALS), key=lambda item: (-item[1], item[0]))
 
 
@@ -341,9 +250,17 @@ def load_vocabulary(folder: Path) -> Vocabulary:
             from probtrans_cli.data.wordpiece import read_wordpieces  # noqa: PLC0415  (which imports this module)
 
             found = read_wordpieces(folder, counts=dict(zip(words, counts, strict=True)), **options)
-        else:
+        elif content["kind"] == "char":
+            from probtrans_cli.data.characters import Characters  # noqa: PLC0415  (which imports this module)
+
+            found = Characters(counts=dict(zip(words, counts, strict=True)), **options)
+        elif content["kind"] == "sentencepiece":
+            from probtrans_cli.data.subwords import Subwords  # noqa: PLC0415  (which imports this module)
+
             path = folder / SUBWORDS_FILE
             found = Subwords(path.read_bytes(), dict(zip(words, counts, strict=True)), **options)
+        else:
+            raise ValueError(f"unknown kind {content['kind']!r}")
         if content.get("enclosed", False):
             from probtrans_cli.data.enclosed import Enclosed  # noqa: PLC0415  (which imports this module)
 

@@ -12,14 +12,14 @@ division is unknown as a whole, one of more than 100 characters, too. A sentence
 from __future__ import annotations
 
 import json
-import re
 from collections import Counter
 from collections.abc import Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NamedTuple
+from typing import TYPE_CHECKING, Any
 
-from probtrans_cli.data.tokens import one_after_the_other
+from probtrans_cli.data.encoded import EncodedText, EncodedWords, one_after_the_other
+from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.vocabulary import write_counts
 from probtrans_cli.errors import DataError, UsageError
 
@@ -32,7 +32,6 @@ OLD_SPECIALS_FILE = "special_tokens_map.json"
 LONGEST_WORD = 100
 """Characters; a longer word is unknown."""
 _CACHE_SIZE = 200_000  # words whose pieces are remembered
-_SURROGATES = re.compile("[\ud800-\udfff]")  # are no text to `tokenizers`; U+FFFD is dropped as they would be
 
 
 @dataclass(frozen=True, slots=True)
@@ -67,14 +66,6 @@ _KEYS = {  # of tokenizer_config.json -> of Options
     "sep_token": "last",
     "mask_token": "mask",
 }
-
-
-class Encoding(NamedTuple):
-    """Pieces of running text: ids, segment types, and the characters ``[begin, end)`` of each; (0, 0) of `[CLS]`."""
-
-    ids: list[int]
-    segments: list[int]
-    offsets: list[tuple[int, int]]
 
 
 class WordPieces:
@@ -125,20 +116,19 @@ class WordPieces:
         self._words.encode_special_tokens = True  # a corpus's `[MASK]` is three pieces, not an instruction
         self._cache: dict[str, list[int]] = {}
 
-    def encode_text(self, text: str, second: str | None = None) -> Encoding:
+    def encode_text(self, text: str, second: str | None = None) -> EncodedText:
         """`[CLS]` text `[SEP]`, or of a pair `[CLS]` text `[SEP]` second `[SEP]`; the names of special pieces are
         recognised in it."""
         found = self._text.encode(valid(text), None if second is None else valid(second))
-        return Encoding(found.ids, found.type_ids, found.offsets)
+        return EncodedText(found.ids, found.offsets, found.type_ids)
 
-    def encode_words(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
-        """Return the ids of all words' pieces, and for each word the position of its first; every word has one."""
+    def encode_part(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of words within a longer text, without `[CLS]` and `[SEP]`; every word has at least one."""
         return one_after_the_other(map(self._segment, words))
 
-    def encode(self, words: Sequence[str]) -> tuple[list[int], list[int]]:
+    def encode_words(self, words: Sequence[str]) -> EncodedWords:
         """Return the ids of a sentence, `[CLS]` and `[SEP]` around it, and the position of each word's first piece."""
-        ids, first = self.encode_words(words)
-        return [self.FIRST, *ids, self.LAST], [position + 1 for position in first]
+        return self.encode_part(words).between(self.FIRST, self.LAST)
 
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); empty where the model's table is longer than the vocabulary."""
@@ -184,11 +174,6 @@ class WordPieces:
                 self._cache.clear()
             self._cache[word] = pieces
         return pieces
-
-
-def valid(text: str) -> str:
-    """Text that the package can read."""
-    return _SURROGATES.sub("\ufffd", text)
 
 
 def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:

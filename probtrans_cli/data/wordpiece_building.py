@@ -9,6 +9,7 @@ from pathlib import Path
 
 from probtrans_cli import console
 from probtrans_cli.data.readers import expand_home
+from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.wordpiece import (
     LONGEST_WORD,
     OLD_SPECIALS_FILE,
@@ -19,7 +20,6 @@ from probtrans_cli.data.wordpiece import (
     read_bytes,
     read_json,
     read_wordpieces,
-    valid,
 )
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe_data import WordPieceVocabulary

@@ -129,7 +129,7 @@ def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mappin
     if isinstance(vocabulary, Enclosed):
         return {}, ["no tokenizer is written: train with data.vocabulary.kind wordpiece to have one"]
     if not isinstance(vocabulary, Words):
-        return {}, ["no tokenizer is written: transformers has none for sentencepiece units of words"]
+        return {}, ["no tokenizer is written: transformers has none that divides words as data.vocabulary does"]
     pieces = [vocabulary.decode(id) for id in range(vocabulary.size)]
     files = {PIECES_FILE: "".join(f"{piece}\n" for piece in pieces)}
     changed = [name for name in ("lowercase", "digits") if getattr(vocabulary, name)]

@@ -112,7 +112,7 @@ def one_at_a_time(model: Model, lines: Sequence[str]) -> float:
     def parse() -> None:
         with torch.no_grad():
             for line in lines:
-                ids = torch.tensor([model.vocabulary.encode(line.split())[0]])
+                ids = torch.tensor([model.vocabulary.encode_words(line.split()).ids])
                 arcs = model.network.encode(ids, ids != model.vocabulary.PAD, arcs=True).arcs
                 assert arcs is not None
                 n = ids.shape[1]

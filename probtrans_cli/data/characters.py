@@ -1,0 +1,85 @@
+"""Characters as the vocabulary: a word is as many pieces as it has characters, and the first represents it.
+
+A character is two entries, one at the beginning of a word, which is written with sentencepiece's `▁` in front, and one
+within: so `no one` and `noone` differ, though no piece stands between words. Other than a mark of its own in front of
+every word, the first piece tells something of the word that it represents, and a sentence is not longer for it.
+
+A character is a code point of the corpus as it stands there: `é` may be one or, decomposed, two.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import repeat
+from pathlib import Path
+
+from probtrans_cli.data.pieces import Pieces
+from probtrans_cli.data.vocabulary import SPECIALS, UNKNOWN, normalise, ordered, write_counts
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import CharacterVocabulary
+
+KIND = "char"  # of vocabulary.json
+BEGINNING = "▁"
+
+
+class Characters(Pieces):
+    """Characters. Ids are the specials, then all characters at the beginning of a word, then all within one, each by
+    falling training count, equal counts by code point."""
+
+    def __init__(self, characters: str, counts: Mapping[str, int], *, lowercase: bool) -> None:
+        """``characters``, each once, in the order of their ids; ``counts`` of whole words."""
+        super().__init__(counts, lowercase=lowercase)
+        self.characters = characters
+        self._first = {one: id for id, one in enumerate(characters, start=len(SPECIALS))}
+        self._within = {one: id for id, one in enumerate(characters, start=len(SPECIALS) + len(characters))}
+
+    @property
+    def size(self) -> int:
+        """Number of ids, specials included."""
+        return len(SPECIALS) + 2 * len(self.characters)
+
+    def decode(self, id: int) -> str:
+        """Return the character of an id (0 <= id < size); `▁` in front marks the beginning of a word."""
+        if id < len(SPECIALS):
+            return SPECIALS[id]
+        within, number = divmod(id - len(SPECIALS), len(self.characters))
+        return self.characters[number] if within else BEGINNING + self.characters[number]
+
+    def save(self, folder: Path) -> None:
+        """Write ``vocabulary.json``."""
+        options = {"lowercase": self.lowercase, "characters": self.characters}
+        words, counts = list(self.counts), list(self.counts.values())
+        write_counts(folder, {"kind": KIND, "options": options, "words": words, "counts": counts})
+
+    def _divide(self, word: str) -> list[int]:
+        ids = [self._within.get(one, UNKNOWN) for one in word]
+        ids[:1] = [self._first.get(one, UNKNOWN) for one in word[:1]]
+        return ids
+
+    def _lengths(self, word: str) -> Iterable[int]:
+        return repeat(1, len(word))
+
+
+def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[str]]) -> Characters:
+    """The characters of the training sentences (read once) that are frequent enough.
+
+    Raises:
+        DataError: there is none.
+    """
+    raw: Counter[str] = Counter()
+    for words in sentences:
+        raw.update(words)
+    counts: Counter[str] = Counter()
+    for word, count in raw.items():
+        counts[normalise(word, lowercase=section.lowercase)] += count
+    of_words = dict(ordered(counts))
+    of_characters: Counter[str] = Counter()
+    for word, count in of_words.items():
+        for one in word:
+            of_characters[one] += count
+    kept = [one for one, count in ordered(of_characters) if count >= section.min_count]
+    if not kept:
+        hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
+        raise DataError("the vocabulary is empty: no training character is frequent enough", hint=hint)
+    return Characters("".join(kept), of_words, lowercase=section.lowercase)

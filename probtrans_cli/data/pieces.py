@@ -1,0 +1,86 @@
+"""A vocabulary that divides words: every word by itself, at least one piece each, and the first represents the word."""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterable, Mapping, Sequence
+from itertools import accumulate, pairwise
+
+from probtrans_cli.data.encoded import EncodedText, EncodedWords, one_after_the_other
+from probtrans_cli.data.tokens import token_spans
+from probtrans_cli.data.vocabulary import MASK, PAD, SPECIALS, UNKNOWN, normalise
+
+_CACHE_SIZE = 200_000  # words whose pieces are remembered
+
+
+class Pieces(ABC):
+    """What :class:`~probtrans_cli.data.subwords.Subwords` and :class:`~probtrans_cli.data.characters.Characters` share.
+    A word that is spelled as a special is one unknown piece, and so is one without any piece."""
+
+    PAD: int = PAD
+    UNKNOWN: int = UNKNOWN
+    MASK: int = MASK
+    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
+    divides: bool = True
+    begins: bool = False
+    omits: bool = False
+    features: None = None
+
+    def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
+        """``counts``: training counts of whole words, normalised."""
+        self.counts = dict(counts)
+        self.lowercase = lowercase
+        self._pieces: dict[str, list[int]] = {}
+
+    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of all pieces, and for each word the position of its first."""
+        return one_after_the_other(map(self._segment, words))
+
+    def encode_text(self, text: str) -> EncodedText:
+        """Return the ids of the tokens of a text, and the characters of each piece."""
+        ids: list[int] = []
+        offsets: list[tuple[int, int]] = []
+        for start, end in token_spans(text):
+            ids += self._segment(text[start:end])
+            offsets += [(start + one, start + other) for one, other in self._spans(text[start:end])]
+        return EncodedText(ids, offsets, [0] * len(ids))
+
+    def normalise(self, word: str) -> str:
+        """Return the word with the options applied."""
+        return normalise(word, lowercase=self.lowercase)
+
+    def frequency(self, word: str) -> int:
+        """Return the training count of the whole word after normalisation; 0 if it was not seen."""
+        return self.counts.get(self.normalise(word), 0)
+
+    @abstractmethod
+    def _divide(self, word: str) -> list[int]:
+        """The ids of a normalised word."""
+
+    @abstractmethod
+    def _lengths(self, word: str) -> Iterable[int]:
+        """The number of characters of each piece of a normalised word, without a blank."""
+
+    def _segment(self, word: str) -> list[int]:
+        pieces = self._pieces.get(word)
+        if pieces is None:
+            normal = self.normalise(word)
+            pieces = [UNKNOWN] if normal in SPECIALS else self._divide(normal) or [UNKNOWN]
+            if len(self._pieces) >= _CACHE_SIZE:
+                self._pieces.clear()
+            self._pieces[word] = pieces
+        return pieces
+
+    def _spans(self, word: str) -> list[tuple[int, int]]:
+        """The characters ``[begin, end)`` of each piece in the word as it is written."""
+        normal = self.normalise(word)
+        lengths = [] if normal in SPECIALS else list(self._lengths(normal))
+        if not lengths:
+            return [(0, len(word))]
+        # Lower case is longer here and there (`İ` becomes two characters): the one that each character of it was.
+        written = [place for place, one in enumerate(word) for _ in (one.lower() if self.lowercase else one)]
+        written.append(len(word))
+        return [
+            (written[start], written[end - 1] + 1 if end > start else written[start])
+            for start, end in pairwise(accumulate(lengths, initial=0))
+        ]

@@ -1,0 +1,302 @@
+"""The one interface of all vocabularies: whatever a word or a text is, ids, words and characters belong together."""
+
+from __future__ import annotations
+
+import importlib
+import json
+import sys
+from functools import cache
+from itertools import pairwise
+from pathlib import Path
+from tempfile import TemporaryDirectory
+
+import pytest
+from hypothesis import given, settings
+from hypothesis import strategies as some
+from support import Invoke, workplace
+
+from probtrans_cli.data.characters import Characters
+from probtrans_cli.data.enclosed import Enclosed
+from probtrans_cli.data.pieces import Pieces
+from probtrans_cli.data.subwords import Subwords
+from probtrans_cli.data.tokens import token_spans, tokenize
+from probtrans_cli.data.vocabulary import Vocabulary, Words, build_vocabulary, load_vocabulary
+from probtrans_cli.data.wordpiece import WordPieces
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe_data import (
+    CharacterVocabulary,
+    SubwordVocabulary,
+    VocabularySection,
+    WordPieceVocabulary,
+    WordVocabulary,
+)
+
+CORPUS = [
+    line.split() for line in ("the unaffable café was closed .", "İzmir 's 12 cafés , and ▁ no one", "Noone ran !")
+]
+SECTIONS: dict[str, VocabularySection] = {
+    "words": WordVocabulary(lowercase=True, digits=True),
+    "unread": WordVocabulary(punctuation=False),
+    "unigram": SubwordVocabulary(kind="sentencepiece", size=34, lowercase=True),
+    "bpe": SubwordVocabulary(kind="sentencepiece", size=44, algorithm="bpe"),
+    "wordpiece": WordPieceVocabulary(kind="wordpiece", size=80),
+    "char": CharacterVocabulary(kind="char"),
+    "lower": CharacterVocabulary(kind="char", lowercase=True, min_count=2),
+}
+KINDS = [*SECTIONS, *(f"enclosed {kind}" for kind in SECTIONS if kind not in ("unread", "wordpiece"))]
+SPECIALS = ["<mask>", "<pad>", "<unk>", "<MASK>", "<cls>", "<sep>", "[MASK]", "[CLS]", "[PAD]"]
+PARTS = [*"aefnortTIİßΣςé\u0301'.,!▁<> \t\n\u00a0\u3000\u0085", "n't", "中", "\U0001f600", "\0", "\ufeff", "...", "the"]
+TEXTS = some.lists(some.sampled_from([*PARTS, *SPECIALS]) | some.text(max_size=4), max_size=10).map("".join)
+
+
+@cache
+def made(kind: str) -> Vocabulary:
+    kind, inner = kind.removeprefix("enclosed "), kind.startswith("enclosed ")
+    if kind == "wordpiece":
+        pytest.importorskip("tokenizers")
+    found = build_vocabulary(SECTIONS[kind], CORPUS * 3)
+    return Enclosed(found) if inner else found
+
+
+# --- words ------------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=60)
+@given(words=some.lists(some.sampled_from(SPECIALS) | TEXTS, max_size=6))
+def test_every_word_has_its_ids(kind: str, words: list[str]) -> None:
+    vocabulary = made(kind)
+    encoded = vocabulary.encode_words(words)
+    around = int(vocabulary.begins)
+    assert len(encoded.word_of_piece) == len(encoded.ids)
+    assert len(encoded.word_start) == len(words)
+    assert encoded.end == len(encoded.ids) - around
+    inside = slice(around, encoded.end)
+    assert not set(encoded.ids[inside]) & (set(vocabulary.specials) - {vocabulary.UNKNOWN})
+    assert all(0 <= id < vocabulary.size for id in encoded.ids)
+    if isinstance(vocabulary, Words) and vocabulary.omits:
+        assert encoded.word_of_piece == [word for word, one in enumerate(words) if vocabulary.reads(one)]
+        assert all(encoded.word_start[word] == place for place, word in enumerate(encoded.word_of_piece))
+        return
+    assert encoded.word_of_piece[:around] == encoded.word_of_piece[encoded.end :] == [-1] * around
+    for word, (start, end) in enumerate(pairwise([*encoded.word_start, encoded.end])):
+        assert end > start
+        assert encoded.word_of_piece[start:end] == [word] * (end - start)
+    if words and not vocabulary.begins:  # a word's ids are its own, whatever stands beside it
+        assert encoded.ids == [id for word in words for id in vocabulary.encode_words([word]).ids]
+    if not vocabulary.divides:
+        assert encoded.word_start == list(range(len(words)))
+
+
+@pytest.mark.parametrize("kind", KINDS)
+@settings(deadline=None, max_examples=10)
+@given(words=some.lists(TEXTS, max_size=6))
+def test_a_saved_one_gives_the_same(kind: str, words: list[str]) -> None:
+    vocabulary = made(kind)
+    with TemporaryDirectory() as folder:
+        vocabulary.save(Path(folder))
+        again = load_vocabulary(Path(folder))
+    assert (type(again), again.size, again.specials) == (type(vocabulary), vocabulary.size, vocabulary.specials)
+    assert again.encode_words(words) == vocabulary.encode_words(words)
+    assert again.encode_text(" ".join(words)) == vocabulary.encode_text(" ".join(words))
+    assert [again.decode(id) for id in range(again.size)] == [vocabulary.decode(id) for id in range(vocabulary.size)]
+    for word in (*words, "the", "THE", "."):
+        assert again.frequency(word) == vocabulary.frequency(word)
+
+
+# --- text -------------------------------------------------------------------------------------------------------------
+
+
+@settings(deadline=None, max_examples=300)
+@given(text=TEXTS)
+def test_spans_are_those_of_the_tokens(text: str) -> None:
+    assert [text[start:end] for start, end in token_spans(text)] == tokenize(text)
+
+
+@pytest.mark.parametrize("kind", [kind for kind in KINDS if kind != "wordpiece"])
+@settings(deadline=None, max_examples=60)
+@given(text=TEXTS)
+def test_offsets_are_in_the_text(kind: str, text: str) -> None:
+    """The ids are those of the text's tokens, and what an id is of lies within its token, one behind the other."""
+    vocabulary = made(kind)
+    found, tokens = vocabulary.encode_text(text), tokenize(text)
+    encoded = vocabulary.encode_words(tokens)
+    assert found.ids == encoded.ids
+    assert len(found.offsets) == len(found.ids)
+    assert found.segments == [0] * len(found.ids)
+    spans, before = list(token_spans(text)), (0, 0)
+    for word, (start, end) in zip(encoded.word_of_piece, found.offsets, strict=True):
+        if word < 0:
+            assert (start, end) == (0, 0)
+            continue
+        assert spans[word][0] <= start <= end <= spans[word][1]
+        assert start >= before[1] or (start, end) == before
+        before = start, end
+    parts = [text[start:end] for start, end in dict.fromkeys(found.offsets)]
+    if isinstance(vocabulary, Characters):  # `İ` is two in lower case, which have the same offsets
+        assert "".join(parts) == "".join(text.split())
+        assert all(len(part) == 1 or part.lower() in ("<mask>", "<pad>", "<unk>") for part in parts)
+    elif isinstance(vocabulary, Words):
+        assert parts == [token for token in tokens if vocabulary.reads(token)]
+    elif isinstance(vocabulary, Subwords) and "▁" not in text:  # of which the package drops some
+        assert "".join(parts) == "".join(text.split())
+
+
+@pytest.mark.parametrize("kind", ["unigram", "bpe"])
+@settings(deadline=None, max_examples=150)
+@given(word=TEXTS.filter(lambda text: " " not in text))
+def test_offsets_are_those_of_the_package(kind: str, word: str) -> None:
+    sentencepiece = importlib.import_module("sentencepiece")
+    vocabulary = made(kind)
+    assert isinstance(vocabulary, Subwords)
+    processor = sentencepiece.SentencePieceProcessor(model_proto=vocabulary.model)
+    try:
+        expected = processor.encode(word, return_type="offset_mapping")["offsets"]
+    except (TypeError, ValueError):
+        pytest.skip("a version that does not tell them so")
+    ends = [0]
+    for length in vocabulary._lengths(word):
+        ends.append(ends[-1] + length)
+    assert list(pairwise(ends)) == expected
+
+
+def test_offsets_where_lower_case_is_longer() -> None:
+    found = made("lower").encode_text("aİn İ .")
+    assert found.offsets == [(0, 1), (1, 2), (1, 2), (2, 3), (4, 5), (4, 5), (6, 7)]
+    for kind in ("unigram", "words"):
+        offsets = made(kind).encode_text("aİn x").offsets
+        assert (offsets[0][0], offsets[-1]) == (0, (4, 5))
+    assert [one for one in map(chr, range(sys.maxunicode + 1)) if len(one.lower()) > 1] == ["İ"]
+
+
+@pytest.mark.parametrize("kind", ["words", "unigram", "bpe", "char", "lower"])
+def test_offsets_of_a_sentence(kind: str) -> None:
+    text = "«The café wasn't closed», no one (said  <mask> )."
+    found = made(kind).encode_text(text)
+    words = ["«", "The", "café", "was", "n't", "closed", "»", ",", "no", "one", "(", "said", "<mask>", ")."]
+    parts = [text[start:end] for start, end in found.offsets]
+    assert "".join(parts) == "".join(words)
+    if kind == "words":
+        assert parts == words
+    masked = [id for id, part in zip(found.ids, parts, strict=True) if part == "<mask>"]
+    assert masked == [made(kind).UNKNOWN]
+
+
+def test_text_of_wordpiece_has_the_same_form() -> None:
+    vocabulary = made("wordpiece")
+    assert isinstance(vocabulary, WordPieces)
+    found = vocabulary.encode_text("the café.")
+    assert found.ids == vocabulary.encode_words(["the", "café."]).ids
+    assert found.offsets[0] == found.offsets[-1] == (0, 0)
+    assert found.segments == [0] * len(found.ids)
+
+
+def test_punctuation_that_is_not_read() -> None:
+    encoded = made("unread").encode_words([",", "the", "!", "xyz", "."])
+    assert encoded.word_of_piece == [1, 3]
+    assert encoded.word_start == [0, 0, 0, 1, 1]
+    assert made("unread").encode_text('"the, and!').offsets == [(1, 4), (6, 9)]
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_halves_of_a_character(kind: str) -> None:
+    """Which no file can hold, but a string of Python can."""
+    encoded = made(kind).encode_words(["a\ud800b", "\udfff"])
+    assert set(range(made(kind).size)) >= set(encoded.ids)
+    assert len(made(kind).encode_text("a\ud800b \udfff").ids) <= len(encoded.ids)
+
+
+# --- characters -------------------------------------------------------------------------------------------------------
+
+
+def test_characters() -> None:
+    vocabulary = build_vocabulary(CharacterVocabulary(kind="char"), [["ab", "ba", "b", "<mask>"], ["ab", "c"]])
+    assert isinstance(vocabulary, Characters)
+    assert isinstance(vocabulary, Pieces)
+    entries = ["<pad>", "<unk>", "<mask>", "▁b", "▁a", "▁c", "b", "a", "c"]
+    assert [vocabulary.decode(id) for id in range(vocabulary.size)] == entries
+    encoded = vocabulary.encode_words(["cab", "b", "x", "axb", "", "<mask>", "<Mask>"])
+    assert [vocabulary.decode(id) for id in encoded.ids] == [
+        *("▁c", "a", "b"), "▁b", "<unk>", *("▁a", "<unk>", "b"), "<unk>", "<unk>", *("<unk>", "<unk>", "a", "<unk>"),
+        *("<unk>", "<unk>"),
+    ]  # fmt: skip
+    assert encoded.word_start == [0, 3, 4, 5, 8, 9, 10]
+    assert [vocabulary.frequency(word) for word in ("ab", "b", "cab", "AB", "<mask>")] == [2, 1, 0, 0, 0]
+    assert vocabulary.encode_words(["ab", "c"]).ids != vocabulary.encode_words(["abc"]).ids
+
+
+def test_rare_characters_and_capitals() -> None:
+    section = CharacterVocabulary(kind="char", lowercase=True, min_count=3)
+    vocabulary = build_vocabulary(section, [["Aab", "bA", "c", "▁"], ["<PAD>"]])
+    assert [vocabulary.decode(id) for id in range(3, vocabulary.size)] == ["▁a", "a"]
+    assert vocabulary.encode_words(["AA", "b"]).ids == [3, 4, vocabulary.UNKNOWN]
+    assert vocabulary.frequency("AAB") == 1
+    with pytest.raises(DataError, match="no training character is frequent enough"):
+        build_vocabulary(CharacterVocabulary(kind="char", min_count=9), [["Aab", "bA"]])
+    with pytest.raises(DataError):
+        build_vocabulary(CharacterVocabulary(kind="char"), [["<unk>"], ["<unk>", "<mask>"]])
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+CHARACTERS = "data.vocabulary={kind: char, lowercase: true}"
+TRANSFORMER = "model={kind: transformer, width: 8, heads: 2, layers: 1, inner: 8}"
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+def test_prepare_counts_characters(here: Path, invoke: Invoke) -> None:
+    prepare = ("prepare", "tiny.yaml", CHARACTERS, "data.prepared=one")
+    ran = invoke(*prepare, "--check")
+    assert ran.code == 0, ran.err
+    assert "pieces" in ran.out
+    assert invoke(*prepare).code == 0
+    whole = json.loads((here / "one" / "manifest.json").read_text("utf-8"))["splits"]["train"]
+    text = (here / "train.conllu").read_text("utf-8").splitlines()
+    words = [line.split("\t")[1] for line in text if line[:1].isdigit()]
+    assert (whole["words"], whole["tokens"]) == (len(words), sum(map(len, words)))
+    assert (whole["unknown"], whole["unseen"]) == (0.0, 0.0)
+    assert "up to date" in invoke(*prepare).out
+
+
+@pytest.mark.parametrize(
+    "overrides",
+    [
+        ["task.output=tied"],
+        ["task={kind: tagging, column: xpos, word_dropout: 1.0}", "data.longest=20", "data.too_long=window"],
+        [TRANSFORMER, "data.longest=20", "data.too_long=cut"],
+    ],
+    ids=["mlm", "tagging", "transformer"],
+)
+def test_train_eval_parse_and_export(overrides: list[str], here: Path, invoke: Invoke) -> None:
+    ran = invoke("train", "tiny.yaml", CHARACTERS, *overrides, "--run", "run", "--json")
+    assert ran.code == 0, ran.err
+    again = invoke("eval", "run", "--json", "--baselines")
+    assert again.code == 0, again.err
+    assert again.json["scores"]["test"] == ran.json["test"]
+    text = "the fox don't sleep , İzmir ▁ <mask> ."
+    (here / "text.txt").write_text(f"{text}\n\nx\n", "utf-8")
+    lines = invoke("parse", "run", "text.txt", "-f", "jsonl").out.splitlines()
+    trees = [json.loads(line) for line in lines]
+    assert [tree["words"] for tree in trees] == [tokenize(text), [], ["x"]]
+    for tree in trees:
+        assert len(tree["heads"]) == len(tree["words"])
+        assert sorted(tree["heads"])[-1:] <= [len(tree["words"])]
+    assert invoke("parse", "run", "text.txt", "-f", "conllu", "--prob").code == 0
+    if TRANSFORMER not in overrides:
+        assert invoke("parse", "run", "text.txt", "-f", "tree", "--labels").code == 0
+    assert invoke("export", "run", "out").code == 0
+    assert invoke("parse", "out", "text.txt", "-f", "jsonl").out.splitlines() == lines
+
+
+def test_characters_are_learned(here: Path, invoke: Invoke) -> None:
+    """Every word is one of two, so its other characters tell a hidden one."""
+    (here / "two.txt").write_text("abc xyz abc\nxyz abc\nabc abc xyz xyz\n" * 8, "utf-8")
+    data = "data={train: two.txt, dev: two.txt, test: two.txt, vocabulary: {kind: char}}"
+    ran = invoke("train", "tiny.yaml", data, "train.epochs=12", "optim.lr=0.1", "eval.every_steps=100", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["test"]["perplexity"] < 4.0  # of six entries, all of them as frequent
