@@ -22,7 +22,7 @@ from probtrans_cli.recipe_base import (
     Section,
 )
 from probtrans_cli.recipe_data import Data, WordPieceVocabulary, WordVocabulary
-from probtrans_cli.recipe_model import AbsolutePositions, Model, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe_model import Model, PositionTable, ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe_task import FORMATS, Classification, MaskedLanguageModel, Pretraining, Task
 
 # --- training ---------------------------------------------------------------------------------------------------------
@@ -319,7 +319,7 @@ class Recipe(Section):
             reason = "two texts have two segments: set this to 2, or to 0 to have none"
             faults.append((("model", "segments"), reason))
         positions = getattr(model, "positions", None)
-        if isinstance(positions, AbsolutePositions) and positions.rows < documents.max_length:
+        if isinstance(positions, PositionTable) and positions.rows < documents.max_length:
             reason = f"found {positions.rows}, less than the {documents.max_length} of data.documents.max_length"
             faults.append((("model", "positions", "rows"), reason))
         return faults

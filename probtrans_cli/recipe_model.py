@@ -233,6 +233,14 @@ class AbsolutePositions(Section):
     """The number of positions: longer sentences are refused."""
 
 
+class LearnedSinusoidalPositions(Section):
+    """As `absolute`, but the learned vectors start as those of `sinusoidal`."""
+
+    kind: Literal["learned_sinusoidal"]
+    rows: PositiveInt = 512
+    """The number of positions: longer sentences are refused."""
+
+
 class SinusoidalPositions(Section):
     """A fixed vector of sines and cosines for every position (Vaswani et al. 2017), added to the word's."""
 
@@ -257,8 +265,9 @@ class NoPositions(Section):
     kind: Literal["none"]
 
 
+PositionTable = AbsolutePositions | LearnedSinusoidalPositions
 Positions = Annotated[
-    AbsolutePositions | SinusoidalPositions | RelativePositions | NoPositions, Field(discriminator="kind")
+    PositionTable | SinusoidalPositions | RelativePositions | NoPositions, Field(discriminator="kind")
 ]
 
 
@@ -280,7 +289,7 @@ class Transformer(Section):
     layers: PositiveInt = 5
     """N, the number of layers."""
     positions: Positions = AbsolutePositions(kind="absolute")
-    """How the order of words is told: absolute | sinusoidal | relative | none."""
+    """How the order of words is told: absolute | learned_sinusoidal | sinusoidal | relative | none."""
     norm: Literal["post", "pre"] = "post"
     """post: normalise after adding (the paper, BERT); pre: before each sublayer, and once at the end."""
     norm_eps: PositiveFloat = 1e-5

@@ -426,7 +426,7 @@ def states_of(section: Transformer, tensors: dict[str, Tensor], ids: Tensor, mas
 EXPRESSIBLE: list[dict[str, Any]] = [
     {},
     {"activation": "relu", "norm_eps": 1e-5},
-    {"activation": "gelu_tanh", "segments": 3},
+    {"activation": "gelu_tanh", "segments": 3, "positions": {"kind": "learned_sinusoidal", "rows": 16}},
     {"segments": 0},
     {"bias": "feed_forward"},
     {"bias": "none", "pooler": False},

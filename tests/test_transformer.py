@@ -32,6 +32,7 @@ OPTIONS: list[dict[str, Any]] = [
     {},
     {"norm": "pre", "head_size": 4},
     {"positions": {"kind": "sinusoidal"}, "activation": "gelu"},
+    {"positions": {"kind": "learned_sinusoidal", "rows": 9}},
     {"positions": {"kind": "none"}, "bias": "all", "activation": "gelu_tanh"},
     *({"positions": one} for one in RELATIVE),
     {"share_layers": True, "layers": 3, "positions": RELATIVE[3], "norm": "pre"},
@@ -345,6 +346,27 @@ def test_the_start_of_the_paper() -> None:
     assert float(layer.output.weight.detach().std()) == pytest.approx(expected, rel=0.05)
 
 
+@pytest.mark.parametrize("options", [{}, {"initialization": "xavier"}, {"preset": "bert", "std": 0.5}], ids=name)
+def test_learned_sinusoidal_positions_start_as_fixed_ones(options: dict[str, Any]) -> None:
+    """They have as many parameters as other learned ones, and all else starts as it does with those."""
+    torch.manual_seed(0)
+    learned = build({**SMALL, **options, "positions": {"kind": "learned_sinusoidal", "rows": 12}})
+    torch.manual_seed(0)
+    absolute = build({**SMALL, **options, "positions": {"kind": "absolute", "rows": 12}})
+    fixed = build({**SMALL, **options, "positions": {"kind": "sinusoidal"}})
+    assert count(learned) == count(absolute) == count(fixed) + 12 * 6
+    positions = learned.positions.detach()  # type: ignore[union-attr]
+    angles = torch.arange(12)[:, None] * 10000.0 ** (-torch.arange(0, 6, 2) / 6)
+    torch.testing.assert_close(positions[:, 0::2], angles.sin(), rtol=0, atol=1e-5)
+    torch.testing.assert_close(positions[:, 1::2], angles.cos(), rtol=0, atol=1e-5)
+    others = {key: value for key, value in absolute.named_parameters() if key != "positions"}
+    assert all(torch.equal(value, others[key]) for key, value in learned.named_parameters() if key != "positions")
+    fixed.load_state_dict({key: value for key, value in learned.state_dict().items() if key != "positions"})
+    unary, mask = sentences([6, 4], labels=6)
+    given = unary.float(), mask
+    torch.testing.assert_close(learned.eval()(*given).states, fixed.eval()(*given).states, rtol=0, atol=1e-6)
+
+
 @pytest.mark.parametrize(("initialization", "usual"), [("normal", 0.02), ("xavier", math.sqrt(2.0 / (500 + 64)))])
 def test_words_may_start_larger_than_the_rest(initialization: str, usual: float) -> None:
     encoders = []
@@ -365,6 +387,7 @@ def test_a_sentence_longer_than_its_positions_is_refused() -> None:
     with pytest.raises(DataError, match="a sentence of 6 words is longer than the model's 4 positions") as caught:
         model(*sentences([6, 2], labels=6))
     assert "model.positions.rows=6" in str(caught.value.hint)
+    assert encoder(positions={"kind": "learned_sinusoidal", "rows": 4}).longest == 4
     assert encoder(positions={"kind": "sinusoidal"}).longest is None
 
 

@@ -17,7 +17,7 @@ from torch import Tensor
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import ACTIVATIONS, PREFIX, Bert, to_theirs
 from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
-from probtrans_cli.recipe_model import AbsolutePositions, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe_model import PositionTable, ProbabilisticTransformer, Transformer
 
 Architecture = Literal[
     "BertModel",
@@ -43,7 +43,7 @@ def obstacles(section: ProbabilisticTransformer | Transformer, *, expand_shared:
         return [f"model.kind: {section.kind}"]
     size = section.head_size or section.width // section.heads
     unlike = {
-        f"positions: {section.positions.kind}": section.positions.kind != "absolute",
+        f"positions: {section.positions.kind}": not isinstance(section.positions, PositionTable),
         f"norm: {section.norm}": section.norm != "post",
         "embedding_norm: false": not section.embedding_norm,
         f"head_size: {size}": size * section.heads != section.width,
@@ -132,7 +132,7 @@ def _repeat_shared(section: Transformer, tensors: dict[str, Tensor], index: int)
 
 def _config(section: Transformer, vocabulary: int, base: Mapping[str, Any]) -> dict[str, Any]:
     """The content of config.json: what ``base`` has, and the section."""
-    assert isinstance(section.positions, AbsolutePositions), "others are refused"
+    assert isinstance(section.positions, PositionTable), "others are refused"
     activation = base.get("hidden_act")
     if ACTIVATIONS.get(str(activation)) != section.activation:
         activation = next(name for name, ours in ACTIVATIONS.items() if ours == section.activation)

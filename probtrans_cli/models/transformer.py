@@ -30,7 +30,7 @@ from torch.nn import functional
 
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
-from probtrans_cli.recipe_model import AbsolutePositions, RelativePositions, SinusoidalPositions
+from probtrans_cli.recipe_model import LearnedSinusoidalPositions, PositionTable, RelativePositions, SinusoidalPositions
 from probtrans_cli.recipe_model import Transformer as Section
 
 ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}
@@ -46,7 +46,7 @@ class TransformerEncoder(Encoder):
         positions, width = section.positions, section.width
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
         self.positions: nn.Parameter | None = None
-        if isinstance(positions, AbsolutePositions):
+        if isinstance(positions, PositionTable):
             self.positions = nn.Parameter(torch.randn(positions.rows, width))
         self.segments = nn.Embedding(section.segments, width) if section.segments else None
         self.embedding_norm = nn.LayerNorm(width, section.norm_eps) if section.embedding_norm else None
@@ -56,6 +56,10 @@ class TransformerEncoder(Encoder):
         self.pooler = nn.Linear(width, width, bias=section.bias != "none") if section.pooler else None
         if section.initialization == "normal":
             self.apply(self._start_normal)
+        if isinstance(positions, LearnedSinusoidalPositions):
+            assert self.positions is not None, "it is a table"
+            with torch.no_grad():
+                self.positions.copy_(sinusoids(positions.rows, width, self.positions.device))
 
     @property
     def width(self) -> int:
