@@ -1,7 +1,7 @@
 """Weights for a fresh model from another one: of a BERT folder of Hugging Face's, or of a checkpoint of ours.
 
-Taken are the encoder, the vectors of all words that both vocabularies have, and a word output of BERT's form where both
-have one. All else stays as it was drawn, and every part is told of.
+Taken are the encoder, the vectors of all words that both vocabularies have, and an output layer where it fits, row by
+row (:mod:`probtrans_cli.output_layers`). All else stays as it was drawn, and every part is told of.
 """
 
 from __future__ import annotations
@@ -24,11 +24,13 @@ from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
+from probtrans_cli.output_layers import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, shown, take
 from probtrans_cli.recipe_model import Model as Section
 
 # What may differ: it changes neither the tensors nor what they compute.
 _FREE = {
     "init_from",
+    "init_strict",
     "preset",
     "dropout",
     "attention_dropout",
@@ -38,17 +40,16 @@ _FREE = {
     "word_std",
     "pooler",
 }
-_BY_WORD = ("unary.weight", "words.bias", "words.decoder")
-_SHOWN = 5  # names of a list in the report
 
 
 @dataclass
 class Source:
-    """What weights are taken from; ``tensors`` by the names of a network, its output as ``words`` or ``output``."""
+    """What weights are taken from; ``tensors`` by the names of a network, its output layers as ``layers`` has them."""
 
     section: Section
     tensors: dict[str, Tensor]
     vocabulary: Vocabulary | None
+    layers: dict[str, Layer]
     config: dict[str, Any] | None = None
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -69,80 +70,84 @@ def start_from(model: Model, name: str) -> Report:
     """Load what ``name`` has into a fresh model, and tell on stderr what was loaded, what is missing and what was left.
 
     Raises:
-        CheckpointError: there is no such folder, it is damaged, or its encoder has other options.
+        CheckpointError: there is no such folder, it is damaged, has unknown tensors while `model.init_strict`, or its
+            encoder has other options.
     """
-    source = _source(name)
+    source = _source(name, strict=getattr(model.recipe.model, "init_strict", False))
     _require_same_encoder(name, model.recipe.model, source.section)
-    target = _named(model)
     rows = _rows(name, model.vocabulary, source)
-    found = Report(left=list(source.left), notes=list(source.notes))
-    for key, parameter in target.items():
+    of_outputs, notes = rows_of(of_model(model), source.layers, rows)
+    found = Report(left=list(source.left), notes=[*source.notes, *notes])
+    for key, parameter in _named(model).items():
         values = source.tensors.get(key)
-        if values is None:
+        part = key.partition(".")[0]
+        if values is None or not (part in ("unary", "encoder", *of_outputs) or _alike(model, source, key)):
             found.missing.append(key)
-        elif key in _BY_WORD:
-            there = (rows >= 0).to(parameter.device)
-            parameter[there] = values.to(parameter.device)[rows[rows >= 0].to(parameter.device)]
-            found.loaded.append(key)
-        elif key.startswith(("encoder.", "words.", "pair.")) or (
-            key in ("start", "features.weight") and _alike(model, source)
-        ):
-            parameter.copy_(values)
-            found.loaded.append(key)
+            continue
+        if key == "unary.weight" or key in BY_ROW:
+            take(parameter, values, rows if part == "unary" else of_outputs[part])
         else:
-            found.missing.append(key)
+            parameter.copy_(values)
+        found.loaded.append(key)
     taken = set(found.loaded)
     found.left += [key for key in source.tensors if key not in taken]
     if new := [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]:
-        found.notes.append(f"{len(new):,} of {len(rows):,} entries of the vocabulary are new: {_shown(new)}")
+        found.notes.append(f"{len(new):,} of {len(rows):,} entries of the vocabulary are new: {shown(new)}")
     if "words.decoder" in found.left:
         found.notes.append("its decoder is a table of its own: task.tie_decoder=false loads it")
+    if fixed := _never_learned(model, found):
+        found.notes.append(f"warning: a probe leaves these as they were drawn, and reads them: {shown(fixed)}")
     model.origin = source.config
     _tell(name, found)
     return found
+
+
+def _never_learned(model: Model, found: Report) -> list[str]:
+    """What a probe reads, and was not loaded."""
+    if not model.recipe.train.probe:
+        return []
+    read = [key for key in found.missing if key.partition(".")[0] not in (OUTPUT, WORDS, PAIRS)]
+    return [key for key in read if model.network.sentence == "cls" or not key.startswith("encoder.pooler.")]
 
 
 def _tell(name: str, found: Report) -> None:
     console.log(f"started from {name}: {len(found.loaded)} tensors loaded")
     for title, keys in (("not there, drawn at random", found.missing), ("left there", found.left)):
         if keys:
-            console.log(f"  {title}: {_shown(keys)}")
+            console.log(f"  {title}: {shown(keys)}")
     for note in found.notes:
-        console.log(f"  {note}")
-
-
-def _shown(names: list[str]) -> str:
-    more = f", and {len(names) - _SHOWN:,} more" if len(names) > _SHOWN else ""
-    return ", ".join(names[:_SHOWN]) + more
+        warning = note.removeprefix("warning: ")
+        console.log(f"  {note}" if warning == note else f"warning: {name}: {warning}")
 
 
 # --- the source -------------------------------------------------------------------------------------------------------
 
 
-def _source(name: str) -> Source:
+def _source(name: str, *, strict: bool) -> Source:
     folder = expand_home(name)
     if (folder / CONFIG).exists() and "model_type" in read_config(folder):
-        return _bert(folder)
+        return _bert(folder, strict)
     other = Model.load(str(folder), threads=torch.get_num_threads())
-    return Source(other.recipe.model, _named(other), other.vocabulary, other.origin)
+    return Source(other.recipe.model, _named(other), other.vocabulary, of_model(other), other.origin)
 
 
-def _bert(folder: Path) -> Source:
-    bert = read_bert(folder)
+def _bert(folder: Path, strict: bool) -> Source:
+    bert = read_bert(folder, strict=strict)
     known = any((folder / file).exists() for file in (PIECES_FILE, TOKENIZER_FILE))
     vocabulary = read_wordpieces(folder, rows=len(bert.tensors["unary.weight"])) if known else None
-    return Source(bert.section, bert.tensors, vocabulary, bert.config, list(bert.unexpected), list(bert.notes))
+    tensors = {_renamed(key, {"classifier.": f"{OUTPUT}."}): value for key, value in bert.tensors.items()}
+    left, notes = list(bert.unexpected), list(bert.notes)
+    return Source(bert.section, tensors, vocabulary, of_bert(bert), bert.config, left, notes)
 
 
 def _named(model: Model) -> dict[str, Tensor]:
     """A model's own tensors; those of a word output of BERT's form as ``words``, of an output of pairs as ``pair``."""
     network = model.network
     state: Mapping[str, Tensor] = network.state_dict()
-    parts = {"output.": "words."}
+    words = f"{WORDS if isinstance(network.words, BertWordOutput) else OUTPUT}."
+    parts = {f"{OUTPUT}.": words}
     if isinstance(network.output, PretrainingOutput):
-        parts = {"output.words.": "words.", "output.pair.": "pair."}
-    if not isinstance(network.words, BertWordOutput):
-        parts = {old: new for old, new in parts.items() if new != "words."}
+        parts = {f"{OUTPUT}.words.": words, f"{OUTPUT}.pair.": f"{PAIRS}."}
     return {_renamed(key, parts): value for key, value in state.items()}
 
 
@@ -154,12 +159,21 @@ def _renamed(key: str, parts: Mapping[str, str]) -> str:
 
 
 def _require_same_encoder(name: str, ours: Section, theirs: Section) -> None:
-    one, other = (section.resolved().model_dump(mode="json", exclude=_FREE) for section in (ours, theirs))
+    one, other = (_computed(section) for section in (ours, theirs))
     if faults := [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]:
         different = sorted(faults, key=[*other, *one].index)
         lines = [f"model.{key}: {_value(one.get(key))}, there {_value(other.get(key))}" for key in different]
         options = " ".join(f"model.{key}={_override(other[key])}" for key in different if key in other)
         raise CheckpointError(f"{name}: another encoder:\n" + "\n".join(lines), hint=f"set {options}")
+
+
+def _computed(section: Section) -> dict[str, Any]:
+    """The options by which an encoder is that one, and no other."""
+    options = section.resolved().model_dump(mode="json", exclude=_FREE)
+    positions = options.get("positions", {})
+    if positions.get("kind") == "learned_sinusoidal":  # only its start is another
+        positions["kind"] = "absolute"
+    return options
 
 
 def _value(value: Any) -> str:
@@ -192,7 +206,10 @@ def _rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
     return rows
 
 
-def _alike(model: Model, source: Source) -> bool:
-    """Whether features of words, where there are any, are hashed to the same rows."""
+def _alike(model: Model, source: Source, key: str) -> bool:
+    """Whether a tensor beside the words' vectors is that of the same thing: features, where there are any, are hashed
+    to the same rows."""
+    if key not in ("start", "features.weight"):
+        return False
     ours, theirs = model.vocabulary.features, None if source.vocabulary is None else source.vocabulary.features
     return (ours and ours.section) == (theirs and theirs.section)

@@ -181,8 +181,8 @@ class ProbabilisticTransformer(Section):
     output: Literal["scores", "probabilities"] = "scores"
     """A word's representation: its label scores of the last iteration, or their softmax."""
     init_from: File | None = None
-    """What the weights start with: a run folder or a checkpoint of the same encoder; words are found by their spelling.
-    null = drawn at random."""
+    """What the weights start with: a run folder or a checkpoint of the same encoder; words are found by their spelling,
+    and labels by their names where the output layer there is for the same. null = drawn at random."""
 
     @model_validator(mode="before")
     @classmethod
@@ -325,7 +325,11 @@ class Transformer(Section):
     """Standard deviation of the words' vectors at the start; null = as `initialization` says."""
     init_from: File | None = None
     """What the weights start with: a run folder or checkpoint of the same encoder, or a BERT folder of Hugging Face's;
-    words are found by their spelling. null = drawn at random."""
+    words are found by their spelling, and labels by their names where the output layer there is for the same. null =
+    drawn at random."""
+    init_strict: bool = True
+    """Refuse a BERT folder with tensors that are neither of the encoder nor of a known head; false = leave them there
+    and tell."""
 
     @model_validator(mode="before")
     @classmethod

@@ -312,7 +312,7 @@ def test_other_precisions_are_read_as_float32(tmp_path: Path, kind: torch.dtype)
     rewritten(tmp_path, lambda tensors: {name: value.to(kind) for name, value in tensors.items()})
     bert = read_bert(tmp_path)
     assert {value.dtype for value in bert.tensors.values()} == {torch.float32}
-    assert bert.notes == [f"{str(kind).removeprefix('torch.')} weights, read as float32"]
+    assert bert.notes == [f"warning: {str(kind).removeprefix('torch.')} weights, read as float32"]
     first = "bert.embeddings.word_embeddings.weight"
     assert torch.equal(bert.tensors["unary.weight"], load_file(tmp_path / "model.safetensors")[first].float())
 

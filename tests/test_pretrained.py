@@ -8,11 +8,14 @@ from typing import Any
 
 import pytest
 import torch
-from support import workplace
+from safetensors.torch import load_file, save_file
+from support import COGS, workplace
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.data.wordpiece import Options, WordPieces
+from probtrans_cli.hf import read_bert
 from probtrans_cli.model import Model
+from probtrans_cli.output_layers import of_bert
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick")
@@ -220,3 +223,308 @@ def test_values_that_do_not_go_together(bert: Any, capfd: pytest.CaptureFixture[
     ):
         assert train(*overrides) == 2
         assert message in capfd.readouterr().err
+
+
+# --- output layers ----------------------------------------------------------------------------------------------------
+
+TAGGING = "task={kind: tagging, column: upos}"
+TAGS = ["NOUN", "DET", "ADJ", "ADP", "VERB", "PRON", "ADV", "AUX", "NUM"]  # of the workplace, by falling count
+SMALL = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
+MEAN = "task={kind: classification, representation: mean}"
+
+
+def saved_as(kind: str, base: Any, names: list[str] | None = None, **options: Any) -> Any:
+    """A random model of theirs with another head in place of the folder's; its labels are called so."""
+    config = transformers.BertConfig(**{**base.config.to_dict(), **options})
+    if names is not None:
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: id for id, name in enumerate(names)}
+    torch.manual_seed(2)
+    model = getattr(transformers, kind)(config)
+    model.save_pretrained("bert")
+    return model
+
+
+def assert_rows(output: Any, expected: dict[str, tuple[Any, int]], names: list[str]) -> None:
+    """The rows of a layer are those of others where these are told, by the labels' names."""
+    for name, (layer, row) in expected.items():
+        id = names.index(name)
+        torch.testing.assert_close(output.weight[id], layer.weight[row], rtol=0, atol=1e-5)
+        torch.testing.assert_close(output.bias[id], layer.bias[row], rtol=0, atol=1e-5)
+
+
+def labelled(name: str, labels: list[str]) -> None:
+    """A table of texts with labels, as often as they stand there."""
+    lines = [f"two cheap farmers fold the shirt {i % 3}\t{label}" for i, label in enumerate(labels)]
+    Path(name).write_text("\n".join(lines) + "\n", "utf-8")
+
+
+def table(name: str) -> str:
+    return f"data={{train: {name}, dev: {name}, format: table, vocabulary: {{kind: wordpiece, folder: bert}}}}"
+
+
+def test_a_classifier_of_theirs_is_loaded_by_the_names_of_its_labels(
+    bert: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    names = ["X", *reversed(TAGS[1:])]
+    model = saved_as("BertForTokenClassification", bert, names)
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
+    message = capfd.readouterr().err
+    assert "1 of 9 labels are not there, drawn at random: NOUN" in message
+    assert "1 of its 9 labels are left there: X" in message
+    assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias\n" in message
+    output = loaded().network.output
+    assert_rows(output, {name: (model.classifier, names.index(name)) for name in TAGS[1:]}, TAGS)
+    assert not torch.allclose(output.weight[0], model.classifier.weight[0], atol=1e-3)  # type: ignore[operator,index]
+
+
+def test_labels_without_names_are_taken_by_their_number(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    model = saved_as("BertForTokenClassification", bert, num_labels=9)
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
+    message = capfd.readouterr().err
+    assert "warning: bert: its labels have no names, and are taken by their number: LABEL_0 = NOUN, LABEL_1" in message
+    assert_rows(loaded().network.output, {name: (model.classifier, id) for id, name in enumerate(TAGS)}, TAGS)
+    saved_as("BertForTokenClassification", bert)
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="other") == 0
+    message = capfd.readouterr().err
+    assert "its 2 labels have no names, and here are 9: left there" in message
+    assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias, output.weight" in message
+    saved_as("BertForTokenClassification", bert, ["one", "two"])
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="none") == 0
+    assert "9 of 9 labels are not there" in capfd.readouterr().err
+    config = json.loads(Path("bert/config.json").read_text("utf-8"))
+    for damaged in (["one", "two"], {"0": "one"}, {"0": "one", "1": "one"}, {"0": "one", "1": 2}, {"a": "", "b": ""}):
+        Path("bert/config.json").write_text(json.dumps(config | {"id2label": damaged}), "utf-8")
+        layer = of_bert(read_bert(Path("bert")))["output"]
+        assert (layer.gives, layer.names) == ("2 labels that its id2label does not name", None)
+
+
+def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    labelled("texts.tsv", ["1", "1", "0"])
+    model = saved_as("BertForSequenceClassification", bert)
+    texts = [SIZES, table("texts.tsv"), "--init-from", "bert"]
+    assert train(*texts, "task={kind: classification}") == 0
+    message = capfd.readouterr().err
+    assert "taken by their number: LABEL_0 = 0, LABEL_1 = 1" in message
+    assert "not there" not in message
+    assert "left there" not in message
+    assert_rows(loaded().network.output, {"0": (model.classifier, 0), "1": (model.classifier, 1)}, ["1", "0"])
+    assert train(*texts, MEAN, name="mean") == 0
+    reason = "its output layer is for labels of texts by the pooled first word, not for labels of texts by the mean of"
+    assert reason in capfd.readouterr().err
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="tags") == 0
+    assert "by the pooled first word, not for tags of words: left there" in capfd.readouterr().err
+    config = json.loads(Path("bert/config.json").read_text("utf-8"))
+    Path("bert/config.json").write_text(json.dumps(config | {"architectures": None}), "utf-8")
+    assert train(*texts, "task={kind: classification}", name="nameless") == 0
+    assert "LABEL_0 = 0" in capfd.readouterr().err
+    saved_as("BertForMultipleChoice", bert)
+    assert train(*texts, "task={kind: classification}", name="choice") == 0
+    assert "its output layer is for what a BertForMultipleChoice is for, not for labels" in capfd.readouterr().err
+
+
+def test_what_we_export_is_continued_with_its_output_layer(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(SIZES, FOLDER, TAGGING, "optim.lr=0.01", name="first") == 0
+    assert run(["export", "runs/first", "exported", "--format", "hf"]) == 0
+    capfd.readouterr()
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "exported", name="second") == 0
+    message = capfd.readouterr().err
+    assert "not there, drawn at random: encoder.pooler" in message
+    assert "output" not in message.partition("not there")[2].partition("\n")[0]
+    first, second = loaded("first").network.output, loaded("second").network.output
+    torch.testing.assert_close(second.weight, first.weight, rtol=0, atol=1e-5)
+
+
+def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    """Where the labels are others, by their names; where the words are others, by their spelling."""
+    rename = Path("train.conllu").read_text("utf-8").replace("\tNUM\t", "\tPROPN\t").replace("\tNOUN\t", "\tPRON\t")
+    Path("other.conllu").write_text(rename, "utf-8")
+    assert train(SMALL, TAGGING, "optim.lr=0.05", name="first") == 0
+    capfd.readouterr()
+    assert train(SMALL, TAGGING, "--init-from", "runs/first", name="same") == 0
+    message = capfd.readouterr().err
+    assert "not there" not in message
+    assert "left there" not in message
+    assert train(SMALL, TAGGING, "data.train=other.conllu", "--init-from", "runs/first", name="second") == 0
+    message = capfd.readouterr().err
+    assert "1 of 8 labels are not there, drawn at random: PROPN" in message
+    assert "2 of its 9 labels are left there: NOUN, NUM" in message
+    first, second = loaded("first"), loaded("second")
+    assert second.labels["upos"][0] == "PRON"
+    common = [name for name in TAGS if name in second.labels["upos"]]
+    expected = {name: (first.network.output, first.labels["upos"].index(name)) for name in common}
+    assert_rows(second.network.output, expected, second.labels["upos"])
+    assert train(SMALL, "data.train=dev.conllu", "optim.lr=0.05", name="words") == 0
+    assert train(SMALL, "--init-from", "runs/words", name="more") == 0
+    message = capfd.readouterr().err
+    assert "entries of the vocabulary are new" in message
+    assert "not there" not in message
+    words, more = loaded("words"), loaded("more")
+    ids = {word: (words.network.output, words.vocabulary.encode([word])[0][0]) for word in ("our", "the")}
+    assert all(id != words.vocabulary.UNKNOWN for _, id in ids.values())
+    every = [more.vocabulary.decode(id) for id in range(more.vocabulary.size)]
+    assert_rows(more.network.output, ids, every)
+    assert train(SMALL, TAGGING, "--init-from", "runs/words", name="tags") == 0
+    assert "its output layer is for words by a linear layer, not for tags of words" in capfd.readouterr().err
+
+
+def test_labels_of_cogs_are_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
+    Path("less.tsv").write_text("\t".join(COGS[0]) + "\n", "utf-8")
+    files = "data={{train: {0}, dev: {0}, format: cogs}}"
+    attention = "task={kind: cogs, parent: attention}"
+    assert train(SMALL, files.format("cogs.tsv"), attention, name="first") == 0
+    capfd.readouterr()
+    assert train(SMALL, files.format("less.tsv"), attention, "--init-from", "runs/first", name="second") == 0
+    message = capfd.readouterr().err
+    assert "not there" not in message
+    assert "4 of its 12 labels are left there: " in message
+    first, second = (loaded(name) for name in ("first", "second"))
+    for name in ("child", "parent"):
+        one, other = (getattr(model.network.output, name).weight for model in (first, second))
+        torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
+    assert train(SMALL, files.format("cogs.tsv"), "task={kind: cogs}", "--init-from", "runs/first", name="third") == 0
+    message = capfd.readouterr().err
+    assert "labels are not there, drawn at random: offset" in message
+    assert "left there: output.none, output.child.weight, output.parent.weight" in message
+
+
+def test_pairs_of_another_kind_are_learned_afresh(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    text = "\n".join(f"the dog {i}\ntwo farmers fold\nevery cat {i}\n" for i in range(12))
+    Path("documents.txt").write_text(text, "utf-8")
+    pretrain = [
+        "data={train: documents.txt, format: documents, documents: {max_length: 24}}", FOLDER,
+        "task={kind: pretrain, output: bert, eval_masks: 1}", "--init-from", "bert",
+    ]  # fmt: skip
+    assert train(SIZES, *pretrain, name="nsp") == 0
+    message = capfd.readouterr().err
+    assert "not there" not in message
+    assert "left there" not in message
+    assert train(SIZES, *pretrain, "data.documents.pairs=sop", name="sop") == 0
+    message = capfd.readouterr().err
+    assert "2 of 2 labels are not there, drawn at random: ordered, swapped" in message
+    assert "not there, drawn at random: pair.weight, pair.bias" in message
+    assert train(SIZES, "model.pooler=false", *pretrain, name="unpooled") == 0
+    reason = "its output layer is for pairs of texts by the pooled first word, not for pairs of texts by the first word"
+    assert reason in capfd.readouterr().err
+
+
+# --- probes -----------------------------------------------------------------------------------------------------------
+
+
+def files_of(task: str) -> tuple[str, str]:
+    """The overrides of a small corpus for a task."""
+    if task == "ner":
+        rows = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n"
+        Path("ner.txt").write_text(rows * 4, "utf-8")
+        columns = "columns: {word: 0, tag: -1, entities: bioes}"
+        return f"data={{train: ner.txt, dev: ner.txt, format: columns, {columns}}}", "task={kind: ner}"
+    if task == "cogs":
+        Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
+        return "data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "task={kind: cogs}"
+    labelled("texts.tsv", ["good", "bad", "good"])
+    return "data={train: texts.tsv, dev: texts.tsv, format: table}", MEAN
+
+
+@pytest.mark.parametrize("task", ["ner", "cogs", "classification"])
+@pytest.mark.parametrize("model", [SMALL, SIZES], ids=["probabilistic", "transformer"])
+def test_a_probe_of_every_task_learns_one_linear_layer(
+    bert: Any, model: str, task: str, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert train(model, "optim.lr=0.05", name="first") == 0
+    probe = [model, *files_of(task), "--init-from", "runs/first", "train.probe=true", "optim.lr=0.05"]
+    assert train(*probe, "train.steps=1", name="begun") == 0
+    assert train(*probe, "train.epochs=6", name="probe") == 0
+    assert "a probe leaves" not in capfd.readouterr().err
+    begun, probed = (loaded(name).network for name in ("begun", "probe"))
+    learned = {key for key, value in probed.state_dict().items() if not torch.equal(value, begun.state_dict()[key])}
+    linear = "output.labels." if task == "cogs" else "output."
+    assert learned == {f"{linear}weight", f"{linear}bias"}
+    trained = loaded("first").network.encoder.state_dict()
+    assert all(torch.equal(value, trained[key]) for key, value in probed.encoder.state_dict().items())
+
+
+def test_a_probe_is_linear(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    probe = ["--init-from", "bert", "train.probe=true"]
+    assert train(SIZES, FOLDER, MLM, *probe) == 2
+    message = "task.output: a probe is linear, and BERT's output has a layer before the words: choose linear"
+    assert message in capfd.readouterr().err
+    data, _ = files_of("cogs")
+    assert train(SIZES, data, "task={kind: cogs, parent: attention}", *probe) == 2
+    message = "task.parent: a probe is linear, and attention is not: choose relative or absolute"
+    assert message in capfd.readouterr().err
+
+
+def test_a_probe_that_reads_what_was_drawn_says_so(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    saved_as("BertForMaskedLM", bert)
+    labelled("texts.tsv", ["1", "1", "0"])
+    probe = ["--init-from", "bert", "train.probe=true"]
+    assert train(SIZES, table("texts.tsv"), "task={kind: classification}", *probe) == 0
+    message = "warning: bert: a probe leaves these as they were drawn, and reads them: encoder.pooler.weight, encoder"
+    assert message in capfd.readouterr().err
+    for name, task in (("mean", MEAN), ("tags", TAGGING)):
+        data = table("texts.tsv") if task == MEAN else FOLDER
+        assert train(SIZES, data, task, *probe, name=name) == 0
+        assert "as they were drawn" not in capfd.readouterr().err
+
+
+# --- tensors that nobody knows ----------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "kind",
+    [
+        "BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForTokenClassification",
+        "BertForSequenceClassification", "BertForQuestionAnswering", "BertForNextSentencePrediction",
+        "BertForMultipleChoice",
+    ],
+)  # fmt: skip
+def test_every_folder_of_theirs_is_started_from(bert: Any, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    model = saved_as(kind, bert)
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
+    message = capfd.readouterr().err
+    assert ("left there: qa_outputs.bias, qa_outputs.weight" in message) == (kind == "BertForQuestionAnswering")
+    base = model if kind == "BertModel" else model.bert
+    torch.testing.assert_close(
+        loaded().network.encoder.positions, base.embeddings.position_embeddings.weight, rtol=0, atol=1e-5
+    )
+
+
+def test_tensors_that_nobody_knows_are_refused_unless_told_otherwise(
+    bert: Any, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("bert/model.safetensors")
+    tensors = load_file(path)
+    tensors["bert.embeddings.position_ids"] = torch.arange(64)[None]
+    save_file(tensors, path)
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="stray") == 0
+    save_file({**tensors, "crf.transitions": torch.zeros(3, 3), "bert.encoder.layer.7.x": torch.zeros(1)}, path)
+    capfd.readouterr()
+    unknown = [SIZES, FOLDER, TAGGING, "--init-from", "bert"]
+    assert train(*unknown) == 4
+    message = capfd.readouterr().err
+    for words in ("crf.transitions: not known\n", "encoder.layer.7.x: not known\n", "model.init_strict=false leaves"):
+        assert words in message
+    assert train(*unknown, "model.init_strict=false", "--overwrite") == 0
+    assert "left there: crf.transitions, encoder.layer.7.x, " in capfd.readouterr().err
+
+
+@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+def test_half_precision_and_an_epsilon_of_0_are_warned_of(
+    bert: Any, kind: torch.dtype, capfd: pytest.CaptureFixture[str]
+) -> None:
+    path = Path("bert/model.safetensors")
+    save_file({name: value.to(kind) for name, value in load_file(path).items()}, path)
+    config = json.loads(Path("bert/config.json").read_text("utf-8"))
+    Path("bert/config.json").write_text(json.dumps(config | {"layer_norm_eps": 0.0}), "utf-8")
+    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
+    lines = capfd.readouterr().err.splitlines()
+    assert f"warning: bert: {str(kind).removeprefix('torch.')} weights, read as float32" in lines
+    assert "warning: bert: layer_norm_eps is 0, read as 1e-12" in lines
+
+
+def test_learned_positions_may_start_as_sines_here_and_not_there(bert: Any) -> None:
+    sines = "model.positions={kind: learned_sinusoidal, rows: 64}"
+    assert train(SIZES, sines, FOLDER, TAGGING, "--init-from", "bert") == 0
+    theirs = bert.bert.embeddings.position_embeddings.weight
+    torch.testing.assert_close(loaded().network.encoder.positions, theirs, rtol=0, atol=1e-5)

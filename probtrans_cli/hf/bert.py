@@ -46,6 +46,7 @@ ACTIVATIONS = {
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
 _NAMES = {"gamma": "weight", "beta": "bias"}  # of layer norms in files converted long ago
 _STRAY = {"embeddings.position_ids", "embeddings.token_type_ids"}  # 0, 1, 2, …: no weights
+_OTHER_HEADS = {"qa_outputs.weight", "qa_outputs.bias"}  # BertForQuestionAnswering; no task of ours has it
 _QUERY_KEY_VALUE = ("query", "key", "value")
 _IN_LAYER = {
     "output": "attention.output.dense",
@@ -168,7 +169,7 @@ class Bert:
     section: Transformer
     tensors: dict[str, Tensor]
     unexpected: list[str] = field(default_factory=list)
-    """Names of tensors that are no part of a BERT of ours."""
+    """Names of tensors that are no part of a BERT of ours: a head for another task, or what nobody knows."""
     notes: list[str] = field(default_factory=list)
     """For people: what was read otherwise than it stands there."""
 
@@ -191,12 +192,16 @@ class Bert:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_bert(folder: Path) -> Bert:
+def read_bert(folder: Path, *, strict: bool = True) -> Bert:
     """Read a folder as `transformers` writes it, or wrote it long ago; float32 tensors, whatever they are there.
 
+    Args:
+        folder: with config.json and weights. It may be without pooler and heads.
+        strict: refuse tensors of unknown names; False = they are ``unexpected``, like a head for another task.
+
     Raises:
-        CheckpointError: a file is missing or damaged; the model is no BERT; tensors of the encoder are missing, or some
-            have other shapes than config.json says: one message with all of them.
+        CheckpointError: a file is missing or damaged; the model is no BERT; tensors of the encoder are missing, some
+            have other shapes than config.json says, or are not known: one message with all of them.
     """
     given = read_config(folder)
     config = read_shape(given, folder / CONFIG)
@@ -204,16 +209,19 @@ def read_bert(folder: Path) -> Bert:
     if config.layer_norm_eps == 0.0:
         notes.append(f"warning: layer_norm_eps is 0, read as {SMALLEST_EPS}")
     required = config.shapes()
-    classes = found["classifier.weight"].shape[0] if "classifier.weight" in found else 1
+    classifier = found.get("classifier.weight")
+    classes = len(classifier) if classifier is not None and classifier.ndim else 1
     parts = config.shapes_of_parts(classes)
     there = {name: part for name, part in parts.items() if part.keys() & found.keys()}
     decoder = _untied(found, config, notes)
     shapes = required | {key: shape for part in there.values() for key, shape in part.items()}
     if decoder is not None and "words" in there:
         shapes["cls.predictions.decoder.weight"] = (config.vocab_size, config.hidden_size)
-    if faults := _faults(found, shapes):
-        lines = "\n".join([*faults, *(f"{name}: not known" for name in sorted(found.keys() - shapes))])
-        raise CheckpointError(f"{folder}: the weights are not those of its {CONFIG}:\n{lines}", hint="copy it again")
+    faults, unknown = _faults(found, shapes), sorted(found.keys() - shapes - _OTHER_HEADS)
+    if faults or (unknown and strict):
+        lines = "\n".join([*faults, *(f"{name}: not known" for name in unknown)])
+        hint = "copy it again" if faults else "model.init_strict=false leaves them there"
+        raise CheckpointError(f"{folder}: the weights are not those of its {CONFIG}:\n{lines}", hint=hint)
     kept = {name: found.pop(name) for name in shapes}
     section = config.section(pooler="pooler" in there)
     return Bert(given, section, _to_ours(kept, config.num_hidden_layers), sorted(found), notes)
@@ -251,7 +259,7 @@ def _by_plain_names(tensors: Mapping[str, Tensor], folder: Path) -> tuple[dict[s
         kinds.add(tensor.dtype)
         found[plain] = tensor.float() if tensor.is_floating_point() else tensor
     others = sorted(str(kind).removeprefix("torch.") for kind in kinds - {torch.float32} if kind.is_floating_point)
-    return found, [f"{', '.join(others)} weights, read as float32"] if others else []
+    return found, [f"warning: {', '.join(others)} weights, read as float32"] if others else []
 
 
 def _untied(found: dict[str, Tensor], config: Config, notes: list[str]) -> Tensor | None:

@@ -193,7 +193,7 @@ def write_bert(
         hint = f"write it as {architecture_of(bert)}"
         raise UsageError(f"a {architecture} has what this model has not: {', '.join(lacking)}", hint=hint)
     if dtype == torch.float16 and bert.section.norm_eps < _LEAST_HALF:
-        notes.append(f"norm_eps {bert.section.norm_eps} is 0 in float16: a constant vector has no norm")
+        notes.append(f"warning: norm_eps {bert.section.norm_eps} is 0 in float16: a constant vector has no norm")
     kind = "torch_dtype" if "torch_dtype" in bert.config else "dtype"
     config = bert.config | {"architectures": [architecture], kind: str(dtype).removeprefix("torch.")}
     weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in _chosen(bert, architecture).items()}
