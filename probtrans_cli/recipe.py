@@ -121,8 +121,8 @@ class Train(Section):
     patience: PositiveInt | None = None
     """Stop after this many evaluations without a better dev score; null = never."""
     probe: bool = False
-    """Learn the output layer alone; the words' scores and the encoder stay as `model.init_from` has them, and nothing
-    in them is dropped."""
+    """Learn the output layer alone, which must be linear; the words' scores and the encoder stay as `model.init_from`
+    has them, and nothing in them is dropped."""
 
 
 class Eval(Section):
@@ -335,6 +335,12 @@ class Recipe(Section):
         if getattr(self.task, "output", None) == "tied":
             reason = "tied scores are the words' own, which a probe leaves as they are: choose linear"
             faults.append((("task", "output"), reason))
+        if getattr(self.task, "output", None) == "bert":
+            reason = "a probe is linear, and BERT's output has a layer before the words: choose linear"
+            faults.append((("task", "output"), reason))
+        if getattr(self.task, "parent", None) == "attention":
+            reason = "a probe is linear, and attention is not: choose relative or absolute"
+            faults.append((("task", "parent"), reason))
         if self.optim.ternary_penalty.weight > 0.0:
             reason = "a probe leaves the ternary scores as they are: set this to 0"
             faults.append((("optim", "ternary_penalty", "weight"), reason))
