@@ -291,7 +291,7 @@ def parse(
         int | None, typer.Option("--top", min=1, metavar="N", help="With --labels: how many of a word; default: 3.")
     ] = None,
     longest: Annotated[
-        int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words.")
+        int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words or tokens.")
     ] = 5000,
     output: Annotated[
         Path | None,

@@ -17,6 +17,7 @@ from probtrans_cli.data.conllu import read_conllu
 from probtrans_cli.data.readers import display_name, format_of, open_lines, read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.formats import Form, Look, only_svg, pieces, svg_files
 from probtrans_cli.induced import Tree, analysed, parsed
@@ -53,7 +54,7 @@ def parse(
     """Parse files (`-` is stdin) and write the trees in a format to stdout or to ``output``.
 
     ``gold``: also the trees that the input has. ``labels``: also this many of every word's most probable latent labels.
-    ``longest``: words a sentence may have.
+    ``longest``: words a sentence may have, and tokens where words are divided into such.
 
     Raises:
         UsageError: options that do not go together.
@@ -75,7 +76,8 @@ def parse(
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last) if one.iteration == -1 else one for one in readings]
     look = Look(probability=probability, gold=gold, several=every)
-    sentences = not_too_long((sentence for file in files for sentence in read(file, input_form)), longest)
+    given = (sentence for file in files for sentence in read(file, input_form))
+    sentences = not_too_long(given, longest, model.vocabulary)
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions = chunks(sentences, patience)
 
@@ -148,17 +150,21 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
             yield Sentence(tokenize(line), where=f"{name}:{number}")
 
 
-def not_too_long(sentences: Iterable[Sentence], longest: int) -> Iterator[Sentence]:
-    """The same sentences.
+def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:
+    """The same sentences: none has more words, or more tokens of ``vocabulary``, than ``longest``.
 
     Raises:
         DataError: one is so long that it would exhaust memory or patience.
     """
     for sentence in sentences:
-        if len(sentence.words) > longest:
+        number, what = len(sentence.words), "words"
+        # No more tokens than characters, and two around them: hardly a sentence is divided here already.
+        if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
+            number, what = len(vocabulary.encode_words(sentence.words).ids), "tokens"
+        if number > longest:
             raise DataError(
-                f"{sentence.where}: a sentence of {len(sentence.words):,} words, more than {longest:,}",
-                hint=f"split it, or allow it with --longest {len(sentence.words)}; memory grows with the square, and "
+                f"{sentence.where}: a sentence of {number:,} {what}, more than {longest:,}",
+                hint=f"split it, or allow it with --longest {number}; memory grows with the square, and "
                 "time, with --decode eisner, with the cube of its length",
             )
         yield sentence

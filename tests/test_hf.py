@@ -581,6 +581,7 @@ def test_parts_that_are_not_there_and_folders_in_the_way(tmp_path: Path) -> None
         ({"hidden_act": "silu"}, ["hidden_act: 'silu' is unsupported"]),
         ({"num_attention_heads": 5}, ["hidden_size: 8 is not a multiple of num_attention_heads 5"]),
         ({"hidden_size": "8"}, ["hidden_size: '8'"]),
+        ({"num_hidden_layers": 2**31 - 1}, ["num_hidden_layers: 2147483647"]),
         ({"hidden_size": 0, "num_hidden_layers": None}, ["hidden_size: 0", "num_hidden_layers: None"]),
         ({"layer_norm_eps": math.nan}, ["layer_norm_eps: nan"]),
         ({"is_decoder": True, "model_type": "gpt2"}, ["model_type: 'gpt2'", "is_decoder: true"]),
@@ -611,7 +612,9 @@ def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> Non
         tensors["bert.pooler.dense.bias"] = torch.zeros(9)
         tensors["bert.embeddings.word_embeddings.weight"] = torch.zeros(31, 8)
         tensors["bert.encoder.layer.0.output.dense.bias"] = torch.zeros(8, dtype=torch.int64)
+        tensors["bert.encoder.layer.1.output.dense.bias"] = torch.full((8,), torch.inf)
         tensors["bert.encoder.layer.2.output.dense.bias"] = torch.zeros(8)
+        tensors["classifier.weight"] = torch.tensor(1.0)
 
     with pytest.raises(CheckpointError) as caught:
         read_bert(rewritten(tmp_path, change))
@@ -619,10 +622,24 @@ def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> Non
         "embeddings.word_embeddings.weight: has shape [31, 8], wanted [30, 8]",
         "encoder.layer.0.output.dense.bias: holds int64, wanted numbers with a fraction",
         "encoder.layer.1.intermediate.dense.bias: missing",
+        "encoder.layer.1.output.dense.bias: holds numbers that are not finite",
         "pooler.dense.bias: has shape [9], wanted [8]",
         "cls.predictions.transform.dense.weight: missing",
+        "classifier.weight: has shape [], wanted [1, 8]",
+        "classifier.bias: missing",
         "encoder.layer.2.output.dense.bias: not known",
     ]
+
+
+def test_tensors_that_nobody_knows(tmp_path: Path) -> None:
+    saved(tmp_path)
+    more = {"qa_outputs.weight": torch.zeros(2, 8), "crf.start": torch.zeros(3), "bert.pooler.dense.x": torch.zeros(1)}
+    rewritten(tmp_path, lambda tensors: {**tensors, **more})
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(tmp_path)
+    assert caught.value.message.split("\n")[1:] == ["crf.start: not known", "pooler.dense.x: not known"]
+    assert caught.value.hint == "model.init_strict=false leaves them there"
+    assert read_bert(tmp_path, strict=False).unexpected == ["crf.start", "pooler.dense.x", "qa_outputs.weight"]
 
 
 def test_two_models_in_one_file(tmp_path: Path) -> None:

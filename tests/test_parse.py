@@ -20,10 +20,12 @@ from probtrans_cli import __main__
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.data.vocabulary import Words
+from probtrans_cli.data.wordpiece import WordPieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.induced import parsed
 from probtrans_cli.model import Model
-from probtrans_cli.parse import chunks
+from probtrans_cli.parse import chunks, not_too_long
 
 Parse = Callable[..., str]
 HOSTILE = [
@@ -282,6 +284,28 @@ def test_long_sentences(parse: Parse) -> None:
     assert len(words_of(parse(text, "--longest", "299", code=3))) == 1
     assert "input.txt:2: a sentence of 300 words" in parse.stderr  # type: ignore[attr-defined]
     assert "--longest 300" in parse.stderr  # type: ignore[attr-defined]
+
+
+def test_long_words(parse: Parse) -> None:
+    """A word is one word, however long it is, and whatever is in it."""
+    out = parse("goats " + "x" * 1_000_000 + " sleep\n\0\ngo\0ats sleep\0\n")
+    assert [len(sentence) for sentence in words_of(out)] == [3, 1, 2]
+
+
+def test_sentences_of_many_tokens() -> None:
+    """What a vocabulary divides costs what its parts cost."""
+    pytest.importorskip("tokenizers")
+    pieces = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"])
+    words = Words(["goats"], [1], lowercase=False, digits=False)
+    for text, tokens in (("!" * 99, 101), ("! " * 98, 100), ("x" * 1_000_000, 3), ("!" * 1_000_000, 1_000_002)):
+        given = [Sentence(text.split(), where="input.txt:1")]
+        assert list(not_too_long(given, 100, words)) == given
+        if tokens <= 100:
+            assert list(not_too_long(given, 100, pieces)) == given
+            continue
+        with pytest.raises(DataError, match=f"input.txt:1: a sentence of {tokens:,} tokens, more than 100") as caught:
+            list(not_too_long(given, 100, pieces))
+        assert f"--longest {tokens}" in str(caught.value.hint)
 
 
 def test_an_answer_comes_before_the_end_of_the_input(trained: Path) -> None:

@@ -243,6 +243,19 @@ def test_a_batch_of_no_words() -> None:
         assert unary.grad.isfinite().all()
 
 
+@pytest.mark.parametrize("options", OPTIONS, ids=name)
+def test_a_row_without_a_word_changes_no_other_and_no_gradient(options: dict[str, Any]) -> None:
+    model = encoder(**options)
+    unary, mask = sentences([6, 4], labels=6)
+    beside, among = torch.cat([unary, unary[:1]]), torch.cat([mask, torch.zeros_like(mask[:1])])
+    expected, found = model(unary, mask, arcs=True), model(beside, among, arcs=True)
+    assert not found.states[2].any()
+    assert_near([found.states[:2], found.arcs[:2]], [expected.states, expected.arcs], 1e-12)
+    wanted = list(model.parameters())
+    both = [torch.autograd.grad(one.states.square().sum(), wanted, materialize_grads=True) for one in (found, expected)]
+    assert_near(*both, 1e-10)
+
+
 @pytest.mark.parametrize("options", [{}, {"positions": RELATIVE[3]}], ids=name)
 def test_half_precision_is_finite_and_near(options: dict[str, Any]) -> None:
     torch.manual_seed(0)

@@ -100,6 +100,9 @@ def test_subwords(algorithm: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert pieces == "▁catdog"
     assert subwords.frequency("NEAR") == len(LARGER)
     assert subwords.frequency("catdog") == 0
+    assert len(subwords.encode(["x" * 1000])[0]) > 1
+    the, _ = subwords.encode(["the"])
+    assert subwords.encode(["the", "x" * 1_000_000]) == ([*the, subwords.UNKNOWN], [0, len(the)])
     again = build_vocabulary(section, iter(LARGER))
     assert isinstance(again, Subwords)
     assert again.model == subwords.model

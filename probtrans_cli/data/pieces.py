@@ -10,12 +10,14 @@ from probtrans_cli.data.encoded import EncodedText, EncodedWords, one_after_the_
 from probtrans_cli.data.tokens import token_spans
 from probtrans_cli.data.vocabulary import MASK, PAD, SPECIALS, UNKNOWN, normalise
 
+LONGEST_WORD = 1000
+"""Characters; a longer word is not divided, but unknown. Whole sentences without spaces fit."""
 _CACHE_SIZE = 200_000  # words whose pieces are remembered
 
 
 class Pieces(ABC):
     """What :class:`~probtrans_cli.data.subwords.Subwords` and :class:`~probtrans_cli.data.characters.Characters` share.
-    A word that is spelled as a special is one unknown piece, and so is one without any piece."""
+    A word that is spelled as a special, or too long, is one unknown piece, and so is one without any piece."""
 
     PAD: int = PAD
     UNKNOWN: int = UNKNOWN
@@ -65,7 +67,7 @@ class Pieces(ABC):
         pieces = self._pieces.get(word)
         if pieces is None:
             normal = self.normalise(word)
-            pieces = [UNKNOWN] if normal in SPECIALS else self._divide(normal) or [UNKNOWN]
+            pieces = (self._divide(normal) if _divisible(normal) else []) or [UNKNOWN]
             if len(self._pieces) >= _CACHE_SIZE:
                 self._pieces.clear()
             self._pieces[word] = pieces
@@ -74,7 +76,7 @@ class Pieces(ABC):
     def _spans(self, word: str) -> list[tuple[int, int]]:
         """The characters ``[begin, end)`` of each piece in the word as it is written."""
         normal = self.normalise(word)
-        lengths = [] if normal in SPECIALS else list(self._lengths(normal))
+        lengths = list(self._lengths(normal)) if _divisible(normal) else []
         if not lengths:
             return [(0, len(word))]
         # Lower case is longer here and there (`İ` becomes two characters): the one that each character of it was.
@@ -84,3 +86,7 @@ class Pieces(ABC):
             (written[start], written[end - 1] + 1 if end > start else written[start])
             for start, end in pairwise(accumulate(lengths, initial=0))
         ]
+
+
+def _divisible(word: str) -> bool:
+    return word not in SPECIALS and len(word) <= LONGEST_WORD

@@ -23,10 +23,10 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Any, Literal
+from typing import Annotated, Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, ValidationError
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError
@@ -43,6 +43,7 @@ ACTIVATIONS = {
     "gelu_pytorch_tanh": "gelu_tanh",
     "relu": "relu",
 }
+MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
 _NAMES = {"gamma": "weight", "beta": "bias"}  # of layer norms in files converted long ago
 _STRAY = {"embeddings.position_ids", "embeddings.token_type_ids"}  # 0, 1, 2, …: no weights
@@ -71,7 +72,7 @@ class Config(BaseModel):
     model_type: str = "bert"
     vocab_size: PositiveInt = 30522
     hidden_size: PositiveInt = 768
-    num_hidden_layers: PositiveInt = 12
+    num_hidden_layers: Annotated[PositiveInt, Field(le=MOST_LAYERS)] = 12
     num_attention_heads: PositiveInt = 12
     intermediate_size: PositiveInt = 3072
     hidden_act: str = "gelu"
@@ -201,7 +202,7 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
 
     Raises:
         CheckpointError: a file is missing or damaged; the model is no BERT; tensors of the encoder are missing, some
-            have other shapes than config.json says, or are not known: one message with all of them.
+            have other shapes than config.json says, are not finite, or not known: one message with all of them.
     """
     given = read_config(folder)
     config = read_shape(given, folder / CONFIG)
@@ -293,6 +294,8 @@ def _faults(found: Mapping[str, Tensor], shapes: Shapes) -> list[str]:
             faults.append(f"{name}: has shape {list(tensor.shape)}, wanted {list(shape)}")
         elif not tensor.is_floating_point():
             faults.append(f"{name}: holds {str(tensor.dtype).removeprefix('torch.')}, wanted numbers with a fraction")
+        elif not bool(tensor.isfinite().all()):
+            faults.append(f"{name}: holds numbers that are not finite")
     return faults
 
 
