@@ -18,7 +18,7 @@ from torch import Tensor
 from probtrans_cli import console
 from probtrans_cli.data.readers import expand_home
 from probtrans_cli.data.vocabulary import Vocabulary
-from probtrans_cli.data.wordpiece import PIECES_FILE, TOKENIZER_FILE, read_wordpieces
+from probtrans_cli.data.wordpiece import PIECES_FILE, TOKENIZER_FILE, WordPieces, read_wordpieces
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
@@ -199,6 +199,9 @@ def _rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
     own = [ours.decode(id) for id in range(ours.size)]
     if names == own:
         return torch.arange(size)
+    if isinstance(theirs, WordPieces) and len(theirs.pieces) < size:
+        words = f"{len(theirs.pieces):,} pieces, but the model's vocab_size is {size:,}"
+        source.notes.append(f"warning: {words}: the ids above belong to no piece")
     ids = {entry: id for id, entry in enumerate(names) if entry}
     rows = torch.tensor([ids.get(entry, -1) for entry in own])
     for role in ("PAD", "UNKNOWN", "MASK"):

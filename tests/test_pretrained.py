@@ -101,6 +101,7 @@ def test_words_are_found_by_their_spelling(bert: Any, capfd: pytest.CaptureFixtu
     assert "not there, drawn at random: output.weight, output.bias" in message
     assert "left there: words.bias" in message
     assert "entries of the vocabulary are new: " in message
+    assert "warning: bert: 70 pieces, but the model's vocab_size is 73: the ids above belong to no piece" in message
     model, table = loaded(), bert.bert.embeddings.word_embeddings.weight.detach()
     vocabulary = model.vocabulary
     (farmers,) = vocabulary.encode_words(["farmers"]).ids
