@@ -361,7 +361,7 @@ def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFi
     assert "entries of the vocabulary are new" in message
     assert "not there" not in message
     words, more = loaded("words"), loaded("more")
-    ids = {word: (words.network.output, words.vocabulary.encode([word])[0][0]) for word in ("our", "the")}
+    ids = {word: (words.network.output, words.vocabulary.encode_words([word]).ids[0]) for word in ("our", "the")}
     assert all(id != words.vocabulary.UNKNOWN for _, id in ids.values())
     every = [more.vocabulary.decode(id) for id in range(more.vocabulary.size)]
     assert_rows(more.network.output, ids, every)

@@ -100,9 +100,10 @@ def test_subwords(algorithm: str, tmp_path: Path, capfd: pytest.CaptureFixture[s
     assert pieces == "▁catdog"
     assert subwords.frequency("NEAR") == len(LARGER)
     assert subwords.frequency("catdog") == 0
-    assert len(subwords.encode(["x" * 1000])[0]) > 1
-    the, _ = subwords.encode(["the"])
-    assert subwords.encode(["the", "x" * 1_000_000]) == ([*the, subwords.UNKNOWN], [0, len(the)])
+    assert len(subwords.encode_words(["x" * 1000]).ids) > 1
+    the = subwords.encode_words(["the"]).ids
+    assert subwords.encode_words(["the", "x" * 1_000_000])[:2] == ([*the, subwords.UNKNOWN], [0, len(the)])
+    assert subwords.encode_text(f"the {'x' * 2000}").offsets[-1] == (4, 2004)
     again = build_vocabulary(section, iter(LARGER))
     assert isinstance(again, Subwords)
     assert again.model == subwords.model
