@@ -240,7 +240,7 @@ class Model:
             autocast=self.machine.autocast,
         )
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def words(self, split: Split, *, arcs: Sequence[int] = (), labels: bool = False) -> Iterator[WordBatch]:
         """What the encoder says of a split's words, batch by batch, from unmasked input; only what is asked for.
 

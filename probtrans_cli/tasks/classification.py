@@ -57,7 +57,7 @@ class SentenceClassification(Task):
         losses = functional.cross_entropy(self._scores(network, split, indices, ids), gold, reduction="sum")
         return Loss(losses, torch.tensor(len(gold), device=device))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``accuracy`` and mean ``loss``."""
         del final

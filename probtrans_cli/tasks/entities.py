@@ -20,7 +20,7 @@ class NamedEntities(WordTagging):
 
     metric = "f1"
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``f1``, ``precision``, ``recall`` of entities, ``accuracy`` of tags, ``loss``; finally also F1 by type."""
         gold: list[list[str]] = []

@@ -66,7 +66,7 @@ class MaskedLanguageModelling(Task):
         scores = network(shown, ids != self.vocabulary.PAD, at, features(split, indices, ids.device))
         return Loss(functional.cross_entropy(scores.float(), ids[at], reduction="sum"), at.sum())
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks

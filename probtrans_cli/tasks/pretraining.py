@@ -80,7 +80,7 @@ class Pretraining(Task):
         of_pairs = found.pair_loss / found.pairs.clamp(min=1) * found.words.clamp(min=1)
         return Loss(found.word_loss + self.section.pair_weight * of_pairs, found.words)
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks

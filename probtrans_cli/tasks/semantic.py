@@ -110,7 +110,7 @@ class SemanticLabels(Task):
         lengths = tensor(np.repeat(split.words[indices], split.words[indices]), device)
         return Loss((of_words / lengths).sum(), torch.tensor(len(indices), device=device))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``exact``: all labels of the sentence are right; ``labels``: share of words; ``loss``; ``exact_COLUMN``.
 

@@ -70,7 +70,7 @@ class WordTagging(Task):
             predicted = torch.full_like(gold, PADDING).masked_scatter(at, scores.argmax(-1))
             yield Predicted(indices, predicted.cpu().numpy(), gold.cpu().numpy(), float(loss))
 
-    @torch.no_grad()
+    @torch.inference_mode()
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``."""
         del final
