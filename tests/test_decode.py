@@ -3,20 +3,14 @@
 from __future__ import annotations
 
 import itertools
-import os
-import signal
-from collections.abc import Callable
 from functools import cache
-from threading import Event
 
 import numpy as np
 import pytest
-import torch
 
 from probtrans_cli.errors import NotFiniteError, UsageError
 from probtrans_cli.trees import search
 from probtrans_cli.trees.decode import Method, arc_scores, decode, levelled
-from probtrans_cli.trees.search import Loops
 
 TREE_METHODS: tuple[Method, ...] = ("mst", "eisner")
 
@@ -235,86 +229,40 @@ def test_padding_and_batch_mates_change_nothing(method: Method, with_root: bool)
     assert heads[1, 0] == 0
 
 
-@pytest.mark.parametrize("loops", [search.spanning_trees, search.projective_trees])
-def test_compiled_loops_are_the_same_loops(loops: search.Search) -> None:
-    """Ties included; with room for padding around every sentence."""
+@pytest.mark.parametrize("method", TREE_METHODS)
+@pytest.mark.parametrize("cells", [1, 300, 3000])
+def test_portions_of_any_size_give_the_same_heads(method: Method, cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """And so does the batch in another order, without its end, and with more padding; ties and infinities included."""
     random = np.random.default_rng(6)
-    tables = np.rint(random.normal(size=(200, 9, 10)) * 2)
-    tables[:, np.arange(9), np.arange(9) + 1] = -np.inf
-    lengths = random.integers(0, 10, size=200)
-    plain, compiled = np.full((2, 200, 9), -1)
-    loops.function(tables, lengths, plain)
-    loops.compiled(tables, lengths, compiled)
-    np.testing.assert_array_equal(plain, compiled)
-    assert ((plain >= 0).sum(axis=1) == lengths).all()
+    scores = random.normal(size=(150, 12, 13)) * 2
+    scores[:75] = np.rint(scores[:75])
+    scores[::2][random.random(scores[::2].shape) < 0.1] = -np.inf
+    scores[::3][random.random(scores[::3].shape) < 0.1] = np.inf
+    lengths = random.integers(0, 13, size=150)
+    mask = np.arange(12) < lengths[:, None]
+    whole = decode(scores, mask, method)
+    monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)
+    np.testing.assert_array_equal(decode(scores, mask, method), whole)
+    order = random.permutation(150)
+    np.testing.assert_array_equal(decode(scores[order], mask[order], method), whole[order])
+    np.testing.assert_array_equal(decode(scores[:70], mask[:70], method), whole[:70])
+    wider = np.full((150, 17, 18), np.nan)
+    wider[:, :12, :12], wider[:, :12, 17] = scores[:, :, :12], scores[:, :, 12]
+    padded = np.pad(mask, ((0, 0), (0, 5)))
+    np.testing.assert_array_equal(decode(wider, padded, method)[:, :12], whole)
 
 
-def test_loops_are_compiled_once_it_is_worth_it() -> None:
-    loops = search.Search(search.spanning_trees.function, lambda n: n**2)
-    loops.patience = 30.0
-    lengths = np.array([3, 4])
-    assert loops.ready(lengths) is loops.function
-    assert loops.ready(lengths) is loops.compiled
-    assert loops.ready(lengths[:1]) is loops.compiled
-
-
-@pytest.mark.parametrize("late", [False, True])
-def test_loops_are_compiled_where_nothing_can_be_kept(late: bool, monkeypatch: pytest.MonkeyPatch) -> None:
-    """Neither where there is no place for it, nor where the disk is full or what is there is damaged."""
-
-    def njit(*, nogil: bool, cache: bool = False) -> Callable[[Loops], Loops]:
-        def damaged(*_: np.ndarray) -> None:
-            raise EOFError("Ran out of input")
-
-        if cache and not late:
-            raise RuntimeError("cannot cache function: no locator available")
-        return lambda function: damaged if cache else function
-
-    monkeypatch.setattr("numba.njit", njit)
-    loops = search.Search(search.spanning_trees.function, lambda n: n**2)
-    heads = np.zeros((1, 2), dtype=np.int64)
-    loops.compiled(np.array([[[0.0, -np.inf, 1.0], [1.0, 0.0, -np.inf]]]), np.array([2]), heads)
-    assert heads.tolist() == [[2, 0]]
-
-
-@pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])
-def test_a_batch_shared_out_to_threads_gives_the_same_heads(method: Method, monkeypatch: pytest.MonkeyPatch) -> None:
-    random = np.random.default_rng(5)
-    scores = random.normal(size=(7, 6, 6))
-    mask = np.arange(6) < random.integers(1, 7, size=7)[:, None]
-    alone = decode(scores, mask, method)
-    monkeypatch.setattr(torch, "get_num_threads", lambda: 3)
-    monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
-    np.testing.assert_array_equal(decode(scores, mask, method), alone)
-
-
-def test_ctrl_c_does_not_wait_for_the_loops(monkeypatch: pytest.MonkeyPatch) -> None:
-    done = Event()
-
-    def endless(*_: np.ndarray) -> None:
-        os.kill(os.getpid(), signal.SIGINT)
-        done.wait(timeout=60)
-
-    monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
-    monkeypatch.setattr(search.Search, "ready", lambda *_: endless)
-    before = signal.signal(signal.SIGINT, signal.default_int_handler)  # a job in the background is started without
-    try:
-        with pytest.raises(KeyboardInterrupt):
-            decode(np.zeros((1, 3, 3)), np.ones((1, 3), dtype=bool), "mst")
-        assert not done.is_set()
-    finally:
-        signal.signal(signal.SIGINT, before)
-        done.set()
-
-
-def test_what_goes_wrong_in_a_thread_is_raised(monkeypatch: pytest.MonkeyPatch) -> None:
-    def wrong(*_: np.ndarray) -> None:
-        raise MemoryError
-
-    monkeypatch.setattr("probtrans_cli.trees.decode.CELLS_OF_A_THREAD", 1)
-    monkeypatch.setattr(search.Search, "ready", lambda *_: wrong)
-    with pytest.raises(MemoryError):
-        decode(np.zeros((1, 3, 3)), np.ones((1, 3), dtype=bool), "mst")
+@pytest.mark.parametrize("cells", [1, 100, 1000])
+def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)
+    lengths = np.array([3, 0, 9, 1, 3, 0, 4, 9])
+    portions = list(search._portions(lengths))
+    assert [n for _, n in portions] == sorted((n for _, n in portions), reverse=True)
+    rows = np.concatenate([rows for rows, _ in portions])
+    assert rows.tolist() == [2, 7, 6, 0, 4, 3]
+    for rows, n in portions:
+        assert lengths[rows].max() == n
+        assert len(rows) == 1 or len(rows) * n**2 <= cells
 
 
 def test_argmax() -> None:
@@ -335,6 +283,13 @@ def test_equal_scores_give_the_same_legal_tree_each_time(method: Method, value: 
         assert_single_root_trees(heads)
         assert (heads == heads[0]).all()
         np.testing.assert_array_equal(heads, decode(*arrays))
+
+
+def test_of_equal_scores_the_leftmost_wins() -> None:
+    """Every other word chooses the first one, which is the root's child; a span's first dependent is the next word."""
+    scores, mask = np.zeros((1, 5, 6)), np.ones((1, 5), dtype=bool)
+    assert decode(scores, mask, "mst").tolist() == [[0, 1, 1, 1, 1]]
+    assert decode(scores, mask, "eisner").tolist() == [[0, 1, 2, 3, 4]]
 
 
 @pytest.mark.parametrize("method", ["argmax", "mst", "eisner"])

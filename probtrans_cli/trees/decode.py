@@ -18,9 +18,8 @@ as its head distributions.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
+from collections.abc import Callable
 from functools import partial
-from threading import Thread
 from typing import Literal
 
 import numpy as np
@@ -35,8 +34,6 @@ Method = Literal["argmax", "mst", "eisner"]
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
 # Log probabilities closer than this are taken for equal where trees are read: a ten-thousandth of a probability.
 LEVEL = 2.0**-13
-# Of the score tables; less than this (some milliseconds of work) is not worth a thread of its own.
-CELLS_OF_A_THREAD = 1 << 16
 
 
 def arc_scores(
@@ -87,10 +84,10 @@ def decode(
     table = _table(scores, mask)
     functions: dict[Method, Callable[[np.ndarray, np.ndarray], np.ndarray]] = {
         "argmax": partial(_argmax, rooted=scores.shape[2] > n),
-        "mst": partial(_trees, projective=False),
-        "eisner": partial(_trees, projective=True),
+        "mst": search.spanning_trees,
+        "eisner": search.projective_trees,
     }
-    return np.where(mask, functions[method](table, mask), -1)
+    return np.where(mask, functions[method](table, mask.sum(axis=1)), -1)
 
 
 def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:
@@ -129,55 +126,18 @@ def _table(scores: np.ndarray, mask: np.ndarray) -> np.ndarray:
         )
     # Two weights, each larger than any difference that the level below it can make between two trees.
     spread = np.abs(np.where(finite, table, 0.0)).max(axis=(1, 2), keepdims=True) + 1.0
-    wanted = 2.0 * (n + 1) * spread
-    forbidden = 2.0 * (n + 1) * wanted
+    nodes = 1.0 + mask.sum(axis=1)[:, None, None]
+    wanted = 2.0 * nodes * spread
+    forbidden = 2.0 * nodes * wanted
     table = np.where(np.isposinf(table), wanted, table)
     table = np.where(np.isneginf(table) & legal, -forbidden, table)
     table[:, :, 0] = np.where(mask, table[:, :, 0], 0.0)
     return table
 
 
-def _trees(table: np.ndarray, mask: np.ndarray, *, projective: bool) -> np.ndarray:
-    """Best trees, by as many threads as torch has where there is work for them."""
-    import torch  # noqa: PLC0415
-
-    lengths, heads = mask.sum(axis=1), np.zeros(mask.shape, dtype=np.int64)
-    function = (search.projective_trees if projective else search.spanning_trees).ready(lengths)
-    shares = min(torch.get_num_threads(), len(table), table.size // CELLS_OF_A_THREAD)
-    if table.size < CELLS_OF_A_THREAD:
-        function(table, lengths, heads)
-    else:
-        parts = [np.array_split(each, max(shares, 1)) for each in (table, lengths, heads)]
-        _side_by_side([partial(function, *part) for part in zip(*parts, strict=True)])
-    return heads
-
-
-def _side_by_side(work: Sequence[Callable[[], None]]) -> None:
-    """Each in a thread of its own. This one only waits, so that Ctrl-C need not: compiled loops see no signal.
-
-    It waits in short turns: a signal between its last look and a wait without end would not be seen until that ends.
-    """
-    failures: list[Exception] = []
-
-    def run(one: Callable[[], None]) -> None:
-        try:
-            one()
-        except Exception as error:  # whatever it is, the waiting thread raises it
-            failures.append(error)
-
-    threads = [Thread(target=run, args=(one,), daemon=True) for one in work]
-    for thread in threads:
-        thread.start()
-    for thread in threads:
-        while thread.is_alive():
-            thread.join(timeout=0.1)
-    if failures:
-        raise failures[0]
-
-
-def _argmax(table: np.ndarray, mask: np.ndarray, *, rooted: bool) -> np.ndarray:
+def _argmax(table: np.ndarray, lengths: np.ndarray, *, rooted: bool) -> np.ndarray:
     """Best head of each word; the leftmost of equals, the root first."""
     if rooted:
         return np.asarray(table.argmax(axis=2))
     heads = table[:, :, 1:].argmax(axis=2) + 1
-    return np.where(mask.sum(axis=1, keepdims=True) == 1, 0, heads)
+    return np.where(lengths[:, None] == 1, 0, heads)

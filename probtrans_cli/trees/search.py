@@ -1,204 +1,256 @@
-"""The best tree of a sentence: Chu-Liu-Edmonds and Eisner, as plain loops.
+"""The best trees of a batch of sentences: Chu-Liu-Edmonds and Eisner, a portion of the batch at a time.
 
 Sources: Chu & Liu (1965) and Edmonds (1967), in the form of Gabow et al. (1986), for the best spanning tree; Eisner
-(1996) for the best projective one. A sentence's tables are small and its steps depend on each other: compiled loops in
-a core's own cache are several times as fast as vectors over a batch, which are fetched from memory at every step.
+(1996) for the best projective one. Every step is done for all sentences of a portion at once, which are of like length:
+portions are of the longest sentences first.
 
-    variable  shape        meaning
-    tables    [b, n, n+1]  score of a head (column: 0 the root, j + 1 word j) for a word (row), finite but for its own
-    lengths   [b]          words of each sentence
-    heads     [b, n]       written: 0 = root, j + 1 = word j; exactly one of a sentence is 0
+    symbol  variable  shape        meaning
+    b       -         -            sentence
+    n       n         -            words of the longest sentence (of a portion, inside the functions of one)
+    -       tables    [b, n, n+1]  score of a head (column: 0 the root, j + 1 word j) for a word (row), finite but for
+                                   its own and for padding
+    -       lengths   [b]          words of each sentence
+    -       heads     [b, n]       0 = root, j + 1 = word j; exactly one of a sentence is 0
 
-Of equal scores the leftmost wins. :class:`Search` has Python run the loops while there is little to do, a moment's
-work, and numba from then on, whose own start takes a second. Compiled code is kept beside this file or in the user's
-cache; where that cannot be, or what is kept is damaged, every process compiles anew, some seconds.
+Of equal scores the leftmost wins: of heads that a cluster may choose, of the halves of a span, of children of the root.
+A sentence's tree depends on its own scores only: numbers are added in the same order whatever else is in the portion,
+and padding is either -inf, which is never chosen, or in spans that are no part of any of the sentence's own.
 """
 
 from __future__ import annotations
 
-import inspect
-from collections.abc import Callable
-from functools import cached_property
+from collections.abc import Iterator
 
 import numpy as np
+from jaxtyping import Float, Int64
 
-Loops = Callable[[np.ndarray, np.ndarray, np.ndarray], None]
+# Words by words of all its sentences, 419 of 25 words: fewer are slower, for each step is a call, and so are more, for
+# they leave the cache.
+CELLS_OF_A_PORTION = 1 << 18
 
-# Steps of an innermost loop that Python does in a third of a second: forty sentences of 25 words with Eisner.
-PATIENCE = 300_000
-
-
-class Search:
-    """``(tables, lengths, heads)``: the loops ``function``, whose innermost one is done ``steps(lengths)`` times."""
-
-    def __init__(self, function: Loops, steps: Callable[[np.ndarray], np.ndarray]) -> None:
-        self.function = function
-        self.steps = steps
-        self.patience = float(PATIENCE)
-
-    def ready(self, lengths: np.ndarray) -> Loops:
-        """What is to be called for these sentences: compiled, unless it is the sooner done by Python."""
-        if self.patience >= 0:
-            self.patience -= float(self.steps(lengths.astype(np.float64)).sum())
-        return self.function if self.patience >= 0 else self.compiled
-
-    @cached_property
-    def compiled(self) -> Loops:
-        """Without the interpreter's lock while it runs."""
-        import numba  # noqa: PLC0415
-
-        plain = inspect.unwrap(self.function)  # without what checks the types of arguments in tests
-        nothing = np.zeros((0, 1, 2)), np.zeros(0, np.int64), np.zeros((0, 1), np.int64)
-        try:
-            kept: Loops = numba.njit(cache=True, nogil=True)(plain)
-            kept(*nothing)  # compiles, or reads what is kept
-        except Exception:  # nowhere to keep it, a full disk, a damaged file: whatever it is, it only saves time
-            anew: Loops = numba.njit(nogil=True)(plain)
-            return anew
-        return kept
+# Kinds of spans.
+OPEN, RIGHT, LEFT = range(3)
 
 
-def _spanning_trees(tables: np.ndarray, lengths: np.ndarray, heads: np.ndarray) -> None:  # noqa: PLR0912, PLR0915
-    """Chu-Liu-Edmonds by growing a path: O(n^2) a sentence, exactly one child of the root.
+def spanning_trees(tables: Float[np.ndarray, "b n m"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, "b n"]:
+    """Heads in the best trees with one child of the root, O(n^2) a sentence; padding has head 0."""
+    heads = np.zeros(tables.shape[:2], dtype=np.int64)
+    for rows, n in _portions(lengths):
+        heads[rows, :n] = _Clusters(tables, rows, n).heads(lengths[rows])
+    return heads
+
+
+def projective_trees(tables: Float[np.ndarray, "b n m"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, "b n"]:
+    """Heads in the best projective trees with one child of the root, O(n^3) a sentence; padding has head 0.
+
+    Eisner's spans are over words only; the root is put on top of the one word of its choice afterwards.
+    """
+    heads = np.zeros(tables.shape[:2], dtype=np.int64)
+    for rows, n in _portions(lengths):
+        heads[rows, :n] = _Spans(tables, rows, n).heads(lengths[rows])
+    return heads
+
+
+def _portions(lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+    """Which sentences are done at once, and the words of the longest of them, which is the first one."""
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
+    while order.size:
+        n = int(lengths[order[0]])
+        count = max(1, CELLS_OF_A_PORTION // n**2)
+        yield order[:count], n
+        order = order[count:]
+
+
+class _Clusters:
+    """Chu-Liu-Edmonds by growing a path in every sentence.
 
     A *cluster* is a set of words, named after one of them. There is a path of clusters, each the best head of the one
-    before it. In a step the last cluster of the path *chooses* its best head among the words outside. A cluster that is
-    not yet on the path is put at its end, one that is closes a circle, which becomes one cluster: its last two clusters
-    are *merged* until one is left. So all words end in one cluster. Only this one takes an arc from the root: that
-    there is exactly one is no matter of penalties. Where clusters merge, what a cluster chose is subtracted from all
-    arcs that enter it, so that an arc's weight is what it costs to break the circle there.
+    before it. Where the head of the last one is not yet on the path, it is put at its end (:meth:`_grow`). Where it is,
+    a circle has been closed, which becomes one cluster: the last two clusters are merged (:meth:`_merge`) until the
+    head is inside the last one, which then chooses anew among the words outside (:meth:`_choose`). So all words end in
+    one cluster, after n - 1 of either step. Only this one takes an arc from the root: that there is exactly one is no
+    matter of penalties. Where a cluster chooses, what it chose is subtracted from all arcs that enter it, so that an
+    arc's weight is what it costs to break the circle there.
 
-    Every state of a cluster between two merges is a *node*: words are nodes 0..n-1, each merge makes a new one, which
-    is the parent of two. A node chooses at most once, and its choice stands unless a choice of an ancestor enters it.
+    Every state of a cluster between two merges is a *node*: words are nodes, each merge makes a new one of two parts.
+    An arc into a node is an arc into one of its parts; the other one keeps its own choice (:meth:`_unfold`).
+
+    Words, also the root, word 0, are numbered through all sentences, n + 1 for each, and so are nodes: words, then
+    merges by sentence. ``weights[i, j]`` is of the best arc from word j of the sentence into cluster i,
+    ``enters[m, j]`` whether this arc, into merge m, goes to the latter one of ``parts[:, m]``.
     """
-    for b in range(len(lengths)):
-        n = lengths[b]
-        if n == 0:
-            continue
-        weight = tables[b, :n, : n + 1].copy()  # of the best arc from a head into a cluster (row: its name)
-        entry = np.empty((n, n + 1), np.int32)  # the word of the cluster that this arc enters
-        for i in range(n):
-            entry[i] = i
-        cluster = np.arange(n)  # name of the cluster of each word
-        node = np.arange(n)  # latest node of a cluster
-        chosen = np.zeros(n)  # weight of the arc that a cluster chose
-        path = np.zeros(n, np.int64)
-        place = np.full(n, -1)  # where on the path a cluster is, -1: nowhere
-        place[0] = 0
-        last = 0
-        nodes = n
-        parent = np.empty(2 * n, np.int64)
-        word = np.full(2 * n, -1)  # that a node's choice enters, -1: it made none
-        head = np.zeros(2 * n, np.int64)
-        while nodes < 2 * n - 1:
-            name = path[last]
-            best = 1
-            for j in range(2, n + 1):
-                if weight[name, j] > weight[name, best]:
-                    best = j
-            chosen[name] = weight[name, best]
-            word[node[name]] = entry[name, best]
-            head[node[name]] = best
-            other = cluster[best - 1]
-            if place[other] < 0:
-                last += 1
-                path[last] = other
-                place[other] = last
-                continue
-            while last > place[other]:
-                name, into = path[last], path[last - 1]
-                for j in range(n + 1):
-                    added = weight[name, j] - chosen[name]
-                    weight[into, j] -= chosen[into]
-                    if added > weight[into, j]:
-                        weight[into, j] = added
-                        entry[into, j] = entry[name, j]
-                for j in range(n):
-                    if cluster[j] == name:
-                        cluster[j] = into
-                    if cluster[j] == into:
-                        weight[into, j + 1] = -np.inf
-                chosen[into] = 0.0
-                parent[node[name]] = parent[node[into]] = nodes
-                node[into] = nodes
-                nodes += 1
-                last -= 1
-        word[nodes - 1] = entry[path[0], 0]
-        entered = np.zeros(2 * n, np.bool_)
-        for one in range(nodes - 1, -1, -1):
-            if word[one] >= 0 and not entered[one]:
-                heads[b, word[one]] = head[one]
-                inside = word[one]
-                while inside != one:
-                    entered[inside] = True
-                    inside = parent[inside]
+
+    def __init__(self, tables: np.ndarray, rows: np.ndarray, n: int) -> None:
+        batch = len(rows)
+        self.n, self.words = n, batch * (n + 1)
+        self.root = np.arange(batch) * (n + 1)
+        table = tables[rows, :n, : n + 1]
+        root = table[:, :, 0].copy()
+        table[:, :, 0] = -np.inf
+        head = table.argmax(axis=2)
+        best = np.take_along_axis(table, head[:, :, None], axis=2)
+        best[np.isneginf(best)] = 0.0  # padding, and the only word of a sentence
+        weights = np.empty((batch, n + 1, n + 1))
+        np.subtract(table, best, out=weights[:, 1:])
+        np.subtract(root, best[:, :, 0], out=weights[:, 1:, 0])
+        self.weights = weights.reshape(self.words, n + 1)
+        self.head = np.full(2 * self.words, -1)  # that a node chose, -1: none
+        self.head[: self.words].reshape(batch, n + 1)[:, 1:] = head + self.root[:, None]
+        self.node = np.arange(self.words)  # latest one of a cluster
+        self.parts = np.zeros((2, self.words), dtype=np.int64)
+        self.enters = np.zeros((self.words, n + 1), dtype=bool)
+        self.merged = self.root.copy()  # the next merge of a sentence
+        self.path = np.zeros(self.words, dtype=np.int64)  # clusters of a sentence, one after the other
+        self.place = np.full((batch, n + 1), -1, dtype=np.int32)  # of a word's cluster on the path, -1: nowhere
+        self.place[:, 0] = n  # the root is never chosen
+        self.place[:, 1] = 0
+        self.length = np.zeros(batch, dtype=np.int32)  # of the path, without its last cluster
+        self.last = self.root + 1  # that cluster
+        self.path[self.root] = self.last
+        self.best = self.head[self.last]  # its head
+
+    def heads(self, lengths: np.ndarray) -> np.ndarray:
+        """Heads of the words of every sentence; ``lengths`` fall, so that those that are done are behind the others.
+
+        In every step a sentence's path grows or two of its clusters are merged: two steps for every word but the first.
+        """
+        places = self.place.reshape(-1)
+        for words in range(1, self.n):
+            count = np.count_nonzero(lengths > words)
+            for _ in range(2):
+                place = places.take(self.best[:count])
+                inside = (place == self.length[:count]).nonzero()[0]
+                if inside.size:
+                    self._choose(inside)
+                    place = places.take(self.best[:count])
+                outside = (place < 0).nonzero()[0]
+                if outside.size:
+                    self._grow(outside)
+                if outside.size < count:
+                    self._merge((place >= 0).nonzero()[0])
+                    np.minimum(self.place[:count, 1:], self.length[:count, None], out=self.place[:count, 1:])
+        self._unfold()
+        return np.asarray((self.head[: self.words] - np.repeat(self.root, self.n + 1)).reshape(-1, self.n + 1)[:, 1:])
+
+    def _choose(self, rows: np.ndarray) -> None:
+        """The last clusters of these sentences choose their heads among the words outside."""
+        cluster = self.last.take(rows)
+        weight = self.weights.take(cluster, axis=0)
+        inside = self.place.take(rows, axis=0) >= self.length.take(rows)[:, None]
+        chosen = np.where(inside, -np.inf, weight).argmax(axis=1)
+        weight -= np.take_along_axis(weight, chosen[:, None], axis=1)
+        self.weights[cluster] = weight
+        self.best[rows] = self.head[self.node.take(cluster)] = self.root.take(rows) + chosen
+
+    def _grow(self, rows: np.ndarray) -> None:
+        """The heads of the last clusters of these sentences, single words, become the last ones."""
+        word = self.best.take(rows)
+        length = self.length.take(rows) + 1
+        self.length[rows] = self.place.reshape(-1)[word] = length
+        self.last[rows] = self.path[self.root.take(rows) + length] = word
+        self.best[rows] = self.head.take(word)
+
+    def _merge(self, rows: np.ndarray) -> None:
+        """The last two clusters of these sentences become one, named like the former."""
+        latter = self.last.take(rows)
+        length = self.length.take(rows) - 1
+        former = self.path.take(self.root.take(rows) + length)
+        kept, added = self.weights.take(former, axis=0), self.weights.take(latter, axis=0)
+        merge = self.merged.take(rows)
+        self.enters[merge] = added > kept
+        self.weights[former] = np.maximum(kept, added, out=kept)
+        self.parts[0, merge], self.parts[1, merge] = self.node.take(former), self.node.take(latter)
+        self.node[former] = self.words + merge
+        self.merged[rows] = merge + 1
+        self.length[rows], self.last[rows] = length, former
+
+    def _unfold(self) -> None:
+        """From the last merge to the first, the arc that enters it takes the place of what one of its parts chose."""
+        self.head[self.node[self.path[self.root]]] = self.root
+        for made in range(self.n - 2, -1, -1):
+            merge = self.root + made
+            head = self.head.take(self.words + merge)
+            rows = (head >= 0).nonzero()[0]
+            head, merge = head.take(rows), merge.take(rows)
+            column = head - self.root.take(rows)
+            latter = self.enters.reshape(-1).take(merge * (self.n + 1) + column)
+            self.head[np.where(latter, self.parts[1, merge], self.parts[0, merge])] = head
 
 
-def _projective_trees(tables: np.ndarray, lengths: np.ndarray, heads: np.ndarray) -> None:  # noqa: PLR0912
-    """Eisner's spans over words only, the root put on top of the one word of its choice afterwards: O(n^3) a sentence.
+class _Spans:
+    """Eisner's charts of every sentence, ``front`` and ``back``: ``[width, kind, word, b]``.
 
-    A span is *complete* when its head, one of its ends, has all its dependents inside, *open* when it is an arc between
-    its ends still lacking the dependent's outer dependents. Charts are indexed by head, then other end.
+    A span from word s to word t = s + w is *complete* when its head, one of its ends, has all its dependents inside,
+    *open* when it is an arc between its ends still lacking the dependent's outer dependents. Wide spans are made of two
+    halves, the best one is the maximum over k < w of ``front[k, kind, s] + back[w - 1 - k, kind, t]``:
+
+        kind    span              front[k, kind, s]                 back[k, kind, t]
+        OPEN    open              RIGHT, s to s + k                 LEFT, t - k to t
+        RIGHT   complete, head s  OPEN, s to s + k + 1, head s      RIGHT, t - k to t
+        LEFT    complete, head t  LEFT, s to s + k                  OPEN, t - k - 1 to t, head t
+
+    The spans that the best trees are made of are marked in ``found`` by kind and by width, first word and sentence,
+    which are one index.
     """
-    for b in range(len(lengths)):
-        n = lengths[b]
-        if n == 0:
-            continue
-        table = tables[b]
-        complete = np.zeros((n, n))
-        by_end = np.zeros((n, n))  # the same, other end first: what a loop reads lies side by side
-        open_ = np.empty((n, n))
-        split = np.empty((n, n), np.int32)  # of the best complete span: the dependent whose open span it begins with
-        middle = np.empty((n, n), np.int32)  # of the best open span: where its left half ends
-        for span in range(1, n):
-            for s in range(n - span):
-                t = s + span
-                best, at = complete[s, s] + complete[t, s + 1], s
-                for r in range(s + 1, t):
-                    score = complete[s, r] + complete[t, r + 1]
-                    if score > best:
-                        best, at = score, r
-                middle[s, t] = middle[t, s] = at
-                open_[s, t] = best + table[t, s + 1]
-                open_[t, s] = best + table[s, t + 1]
-                best, at = open_[s, s + 1] + by_end[t, s + 1], s + 1
-                for r in range(s + 2, t + 1):
-                    score = open_[s, r] + by_end[t, r]
-                    if score > best:
-                        best, at = score, r
-                complete[s, t] = by_end[t, s] = best
-                split[s, t] = at
-                best, at = by_end[s, s] + open_[t, s], s
-                for r in range(s + 1, t):
-                    score = by_end[s, r] + open_[t, r]
-                    if score > best:
-                        best, at = score, r
-                complete[t, s] = by_end[s, t] = best
-                split[t, s] = at
-        top, best = 0, table[0, 0] + complete[0, n - 1]
-        for r in range(1, n):
-            score = table[r, 0] + complete[r, 0] + complete[r, n - 1]
-            if score > best:
-                top, best = r, score
-        heads[b, top] = 0
-        todo = np.empty((2 * n, 2), np.int64)  # complete spans (head, other end) that are still to be taken apart
-        todo[0, 0], todo[0, 1], todo[1, 0], todo[1, 1] = top, 0, top, n - 1
-        left = 2
-        while left:
-            left -= 1
-            one, end = todo[left, 0], todo[left, 1]
-            if one == end:
-                continue
-            dependent = split[one, end]
-            heads[b, dependent] = one + 1
-            between = middle[one, dependent]
-            todo[left, 0], todo[left, 1] = dependent, end
-            todo[left + 1, 0], todo[left + 1, 1] = min(one, dependent), between
-            todo[left + 2, 0], todo[left + 2, 1] = max(one, dependent), between + 1
-            left += 3
 
+    def __init__(self, tables: np.ndarray, rows: np.ndarray, n: int) -> None:
+        batch = len(rows)
+        scores = np.empty((n, n + 1, batch))  # [word, head, b]
+        for word in range(n):  # all at once is several times as slow, out of the cache
+            scores[word] = tables[rows, word, : n + 1].T
+        self.shape = n, batch
+        self.root = scores[:, 0]
+        self.front, self.back = np.empty((2, n, 3, n, batch))
+        self.front[0] = self.back[0] = 0.0
+        self.room = np.empty(2 * (n // 2) * (n - n // 2) * batch)
+        self.found = np.zeros((3, n * n * batch), dtype=bool)
+        for w in range(1, n):
+            arc = self._best(slice(OPEN, OPEN + 1), w)[0]
+            np.add(arc, scores[:, 1:].diagonal(-w).T, out=self.front[w - 1, RIGHT, : n - w])
+            np.add(arc, scores[:, 1:].diagonal(w).T, out=self.back[w - 1, LEFT, w:])
+            right, left = self._best(slice(RIGHT, LEFT + 1), w)
+            self.front[w, OPEN, : n - w] = self.back[w, RIGHT, w:] = right
+            self.front[w, LEFT, : n - w] = self.back[w, OPEN, w:] = left
 
-spanning_trees = Search(_spanning_trees, lambda n: 4 * n**2)
-"""Best trees with one child of the root."""
-projective_trees = Search(_projective_trees, lambda n: n**3 / 2)
-"""Best projective trees with one child of the root."""
+    def heads(self, lengths: np.ndarray) -> np.ndarray:
+        """Heads of the words of every sentence: spans are split once more, from wide to narrow."""
+        n, batch = self.shape
+        step, rows, words, end = n * batch, np.arange(batch), np.arange(n)[:, None], lengths - 1
+        total = self.root + self.back[words, OPEN, words, rows]
+        total += self.front[np.maximum(end - words, 0), OPEN, words, rows]
+        total[words > end] = -np.inf
+        top = total.argmax(axis=0)
+        self.found[LEFT, top * step + rows] = True
+        self.found[RIGHT, (end - top) * step + top * batch + rows] = True
+        heads = np.zeros(step, dtype=np.int64)
+        for w in range(n - 1, 0, -1):
+            first, k = self._split(RIGHT, w)
+            dependent = first + (k + 1) * batch
+            heads[dependent] = first // batch + 1
+            self.found[OPEN, first + (k + 1) * step] = True
+            self.found[RIGHT, dependent + (w - 1 - k) * step] = True
+            first, k = self._split(LEFT, w)
+            dependent = first + k * batch
+            heads[dependent] = first // batch + w + 1
+            self.found[LEFT, first + k * step] = True
+            self.found[OPEN, dependent + (w - k) * step] = True
+            first, k = self._split(OPEN, w)
+            self.found[RIGHT, first + k * step] = True
+            self.found[LEFT, first + (k + 1) * batch + (w - 1 - k) * step] = True
+        return heads.reshape(n, batch).T
+
+    def _best(self, kinds: slice, w: int) -> np.ndarray:
+        """Scores of all spans of these kinds and this width, ``[kind, s, b]``."""
+        left, right = self.front[:w, kinds, :-w], self.back[w - 1 :: -1, kinds, w:]
+        return np.asarray(np.add(left, right, out=self.room[: left.size].reshape(left.shape)).max(axis=0))
+
+    def _split(self, kind: int, w: int) -> tuple[np.ndarray, np.ndarray]:
+        """First word and sentence, as one index, of the spans found of this kind and width, and their best k."""
+        n, batch = self.shape
+        step = n * batch
+        first = self.found[kind, w * step : (w + 1) * step].nonzero()[0]
+        left, k = (first + kind * step)[:, None], np.arange(w) * (3 * step)
+        halves = self.front.reshape(-1).take(left + k)
+        halves += self.back.reshape(-1).take(left + ((w - 1) * 3 * step + w * batch - k))
+        return first, halves.argmax(axis=1)
