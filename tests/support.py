@@ -65,7 +65,7 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
     """Write a file in the format of a recipe's corpus, of a few toy sentences; returns its name."""
     words = [
         [line.split("\t")[1] for line in block.splitlines() if line[:1].isdigit()]
-        for block in sentences(split, 12).split("\n\n")
+        for block in sentences("test" if split == "extra" else split, 12).split("\n\n")
         if block
     ]
     if data.format == "columns":

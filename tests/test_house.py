@@ -12,6 +12,7 @@ import torch
 from support import ROOT, stand_in, workplace
 
 from probtrans_cli import models
+from probtrans_cli.data.readers import SPLITS
 from probtrans_cli.published import PUBLISHED, Published
 from probtrans_cli.recipe_source import load_recipe
 
@@ -121,7 +122,7 @@ def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch
 
     monkeypatch.chdir(workplace(tmp_path))
     recipe = load_recipe(path.stem)
-    there = [name for name in ("train", "dev", "test") if getattr(recipe.data, name) is not None]
+    there = [name for name in SPLITS if getattr(recipe.data, name) is not None]
     overrides = [f"data.{name}={stand_in(tmp_path, name, recipe.data)}" for name in there]
     overrides.append("runtime={device: cpu, threads: 1}")
     if recipe.data.vocabulary.kind == "sentencepiece":
