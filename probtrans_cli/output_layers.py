@@ -20,6 +20,7 @@ from probtrans_cli.data.pairs import NAMES
 from probtrans_cli.hf import Bert
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
+from probtrans_cli.recipe_yaml import printable
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
@@ -156,7 +157,7 @@ def _by_name(ours: tuple[str, ...], theirs: Layer, notes: list[str]) -> Tensor:
 def shown(names: list[str]) -> str:
     """The first of some names, and how many more there are."""
     more = f", and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(names[:SHOWN]) + more
+    return ", ".join(printable(name) for name in names[:SHOWN]) + more
 
 
 @torch.no_grad()
