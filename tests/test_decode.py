@@ -252,6 +252,32 @@ def test_portions_of_any_size_give_the_same_heads(method: Method, cells: int, mo
     np.testing.assert_array_equal(decode(wider, padded, method)[:, :12], whole)
 
 
+@pytest.mark.parametrize("method", TREE_METHODS)
+@pytest.mark.parametrize("size", [1.0, 80.0, 900.0, 1e5, 1e9])
+def test_whole_numbers_give_the_same_heads(method: Method, size: float, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Scores in steps of LEVEL, however large, are added without an error as whole numbers and as fractions."""
+    random = np.random.default_rng(8)
+    scores = levelled(random.uniform(-size, 0, size=(300, 14, 15)))
+    scores[:100] = np.maximum(np.rint(scores[:100] / size * 2) * size, -size)  # ties
+    scores[::7][random.random(scores[::7].shape) < 0.3] = -np.inf
+    mask = np.arange(14) < random.integers(1, 15, size=300)[:, None]
+    kinds = []
+    portion = search._portion
+
+    def watched(*arguments: object) -> tuple[np.ndarray, int | float]:
+        kinds.append(portion(*arguments))  # type: ignore[arg-type]
+        return kinds[-1]
+
+    monkeypatch.setattr(search, "_portion", watched)
+    monkeypatch.setattr(search, "CELLS_OF_A_PORTION", 500)
+    whole = decode(scores, mask, method)
+    assert ("i" in {table.dtype.kind for table, _ in kinds}) == (size < 1e4)
+    kinds.clear()
+    monkeypatch.setattr(search, "LARGEST", 0)
+    np.testing.assert_array_equal(decode(scores, mask, method), whole)
+    assert {table.dtype.kind for table, _ in kinds} == {"f"}
+
+
 @pytest.mark.parametrize("cells", [1, 100, 1000])
 def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)

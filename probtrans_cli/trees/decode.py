@@ -32,8 +32,6 @@ Method = Literal["argmax", "mst", "eisner"]
 
 # Marginals come from float32 softmaxes, where a hopeless head underflows to 0; below this they are all alike.
 SMALLEST_PROBABILITY = float(np.finfo(np.float32).tiny)
-# Log probabilities closer than this are taken for equal where trees are read: a ten-thousandth of a probability.
-LEVEL = 2.0**-13
 
 
 def arc_scores(
@@ -91,12 +89,12 @@ def decode(
 
 
 def levelled(scores: Float[np.ndarray, "*b"]) -> Float[np.ndarray, "*b"]:
-    """The same log probabilities, in steps of ``LEVEL``.
+    """The same log probabilities, in steps of ``search.LEVEL``.
 
     Marginals of the same sentence differ in the seventh digit from batch to batch; words that are all alike, as unknown
     ones are, have the same scores but for that, and their trees must not depend on it.
     """
-    return np.asarray(np.rint(scores / LEVEL) * LEVEL)
+    return np.asarray(np.rint(scores / search.LEVEL) * search.LEVEL)
 
 
 def _floored_log(probability: np.ndarray) -> np.ndarray:

@@ -14,7 +14,9 @@ portions are of the longest sentences first.
 
 Of equal scores the leftmost wins: of heads that a cluster may choose, of the halves of a span, of children of the root.
 A sentence's tree depends on its own scores only: numbers are added in the same order whatever else is in the portion,
-and padding is either -inf, which is never chosen, or in spans that are no part of any of the sentence's own.
+and padding is either -inf, which is never chosen, or in spans that are no part of any of the sentence's own (where
+whole numbers may wrap around). Scores in steps of ``LEVEL`` are taken as whole numbers of it, half the memory; sums of
+them are exact either way.
 """
 
 from __future__ import annotations
@@ -27,6 +29,11 @@ from jaxtyping import Float, Int64
 # Words by words of all its sentences, 419 of 25 words: fewer are slower, for each step is a call, and so are more, for
 # they leave the cache.
 CELLS_OF_A_PORTION = 1 << 18
+
+# Log probabilities closer than this are taken for equal where trees are read: a ten-thousandth of a probability.
+LEVEL = 2.0**-13
+# -inf among whole numbers, and what no sum of them exceeds: there is room for a sum below it and above it.
+NEVER, LARGEST = -(1 << 30), 1 << 28
 
 # Kinds of spans.
 OPEN, RIGHT, LEFT = range(3)
@@ -62,6 +69,20 @@ def _portions(lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
         order = order[count:]
 
 
+def _portion(tables: np.ndarray, rows: np.ndarray, n: int) -> tuple[np.ndarray, int | float]:
+    """The tables of some sentences, and what stands for -inf in them: numbers of ``LEVEL`` where they are whole."""
+    table = tables[rows, :n, : n + 1]
+    never = table == -np.inf
+    levels = table * (1 / LEVEL)
+    levels[never] = 0
+    if np.abs(levels).max() * 2 * (n + 1) < LARGEST:
+        whole = levels.astype(np.int32)
+        if (whole == levels).all():
+            whole[never] = NEVER
+            return whole, NEVER
+    return table, -np.inf
+
+
 class _Clusters:
     """Chu-Liu-Edmonds by growing a path in every sentence.
 
@@ -85,13 +106,13 @@ class _Clusters:
         batch = len(rows)
         self.n, self.words = n, batch * (n + 1)
         self.root = np.arange(batch) * (n + 1)
-        table = tables[rows, :n, : n + 1]
+        table, self.never = _portion(tables, rows, n)
         root = table[:, :, 0].copy()
-        table[:, :, 0] = -np.inf
+        table[:, :, 0] = self.never
         head = table.argmax(axis=2)
         best = np.take_along_axis(table, head[:, :, None], axis=2)
-        best[np.isneginf(best)] = 0.0  # padding, and the only word of a sentence
-        weights = np.empty((batch, n + 1, n + 1))
+        best[best == self.never] = 0  # padding, and the only word of a sentence
+        weights = np.empty((batch, n + 1, n + 1), table.dtype)
         np.subtract(table, best, out=weights[:, 1:])
         np.subtract(root, best[:, :, 0], out=weights[:, 1:, 0])
         self.weights = weights.reshape(self.words, n + 1)
@@ -138,7 +159,7 @@ class _Clusters:
         cluster = self.last.take(rows)
         weight = self.weights.take(cluster, axis=0)
         inside = self.place.take(rows, axis=0) >= self.length.take(rows)[:, None]
-        chosen = np.where(inside, -np.inf, weight).argmax(axis=1)
+        chosen = np.where(inside, self.never, weight).argmax(axis=1)
         weight -= np.take_along_axis(weight, chosen[:, None], axis=1)
         self.weights[cluster] = weight
         self.best[rows] = self.head[self.node.take(cluster)] = self.root.take(rows) + chosen
@@ -196,14 +217,15 @@ class _Spans:
 
     def __init__(self, tables: np.ndarray, rows: np.ndarray, n: int) -> None:
         batch = len(rows)
-        scores = np.empty((n, n + 1, batch))  # [word, head, b]
+        table, self.never = _portion(tables, rows, n)
+        scores = np.empty((n, n + 1, batch), table.dtype)  # [word, head, b]
         for word in range(n):  # all at once is several times as slow, out of the cache
-            scores[word] = tables[rows, word, : n + 1].T
+            scores[word] = table[:, word].T
         self.shape = n, batch
         self.root = scores[:, 0]
-        self.front, self.back = np.empty((2, n, 3, n, batch))
-        self.front[0] = self.back[0] = 0.0
-        self.room = np.empty(2 * (n // 2) * (n - n // 2) * batch)
+        self.front, self.back = np.empty((2, n, 3, n, batch), table.dtype)
+        self.front[0] = self.back[0] = 0
+        self.room = np.empty(2 * (n // 2) * (n - n // 2) * batch, table.dtype)
         self.found = np.zeros((3, n * n * batch), dtype=bool)
         for w in range(1, n):
             arc = self._best(slice(OPEN, OPEN + 1), w)[0]
@@ -219,7 +241,7 @@ class _Spans:
         step, rows, words, end = n * batch, np.arange(batch), np.arange(n)[:, None], lengths - 1
         total = self.root + self.back[words, OPEN, words, rows]
         total += self.front[np.maximum(end - words, 0), OPEN, words, rows]
-        total[words > end] = -np.inf
+        total[words > end] = self.never
         top = total.argmax(axis=0)
         self.found[LEFT, top * step + rows] = True
         self.found[RIGHT, (end - top) * step + top * batch + rows] = True

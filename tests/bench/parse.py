@@ -6,7 +6,7 @@
 The text: words of the checkpoint's vocabulary in sentences of the lengths of the English Web Treebank. *One at a time*
 is the way of the paper's code: every sentence goes through the encoder alone, and an Eisner decoder that loops over
 spans in Python reads its heads; it is given its model for nothing, while the command's time includes its start.
-Decoders are timed on matrices of 25 words, some flat, some peaked.
+Decoders are timed on matrices of 25 words, some flat, some peaked, levelled as the command levels them.
 """
 
 from __future__ import annotations
@@ -85,11 +85,11 @@ def text(model: Model, count: int) -> Iterator[str]:
 
 def decoders(rounds: int) -> dict[str, float]:
     """Sentences/s of every decoder: medians of rounds in turns."""
-    from probtrans_cli.trees.decode import Method, decode
+    from probtrans_cli.trees.decode import Method, decode, levelled
 
     random = np.random.default_rng(0)
     scores = random.normal(size=(MATRICES, WORDS, WORDS)) * random.choice([1.0, 4.0], size=(MATRICES, 1, 1))
-    scores -= np.log(np.exp(scores).sum(-1, keepdims=True))
+    scores = levelled(scores - np.log(np.exp(scores).sum(-1, keepdims=True)))
     mask = np.ones((MATRICES, WORDS), dtype=bool)
     methods: tuple[Method, ...] = ("argmax", "mst", "eisner")
     taken: dict[Method, list[float]] = {method: [] for method in methods}
