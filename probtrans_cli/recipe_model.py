@@ -93,21 +93,27 @@ class Globals(Section):
     """direct: `B[c,k,a]` itself; neural (all-dep only): `B[c,k,a] = sum_g P(F_k = g) T''[c,a,g]`."""
 
 
+# One number for all channels, or one for each.
+Numbers = float | Annotated[list[float], Field(min_length=1)]
+NonNegativeNumbers = NonNegativeFloat | Annotated[list[NonNegativeFloat], Field(min_length=1)]
+
+
 class HeadBias(Section):
     """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
     - frequency (ln n_j)^2 + rarer [n_j < n_i]` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in
     the training file of this recipe (also with `init_from`). Like every score of heads it is divided by
-    `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong."""
+    `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong. Each is one number for all
+    channels, or a list of one for each."""
 
-    distance: NonNegativeFloat = 1.0
+    distance: NonNegativeNumbers = 1.0
     """What a head loses by being far away, times the logarithm of the number of words."""
-    right: float = 0.0
+    right: Numbers = 0.0
     """What a head to the right gains."""
-    frequency: NonNegativeFloat = 0.0
+    frequency: NonNegativeNumbers = 0.0
     """What a head loses by being frequent: function words are leaves."""
-    root: NonNegativeFloat = 0.0
+    root: NonNegativeNumbers = 0.0
     """What a word loses at the root by being frequent."""
-    rarer: NonNegativeFloat = 0.0
+    rarer: NonNegativeNumbers = 0.0
     """What a head gains that is rarer than the word: with a large one, heads are rarer words wherever they can be."""
 
 
@@ -163,7 +169,7 @@ class ProbabilisticTransformer(Section):
     globals: Globals | None = None
     """Global features; null = none."""
     head_bias: HeadBias | None = None
-    """Scores of heads by distance, direction and frequency alone, in every channel; null = none. Messages are then
+    """Scores of heads by distance, direction and frequency alone; null = none. Messages are then
     computed for all pairs of words."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
@@ -217,8 +223,14 @@ class ProbabilisticTransformer(Section):
             if self.globals.kind == "all-dep" and self.heads == "tree":
                 reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
                 faults.append((("globals", "kind"), reason))
-        if self.head_bias is not None and self.head_bias.root and self.root is None:
-            faults.append((("head_bias", "root"), "the model has no root node: set model.root='{}', or leave it out"))
+        if self.head_bias is not None:
+            for name, value in self.head_bias.model_dump().items():
+                if isinstance(value, list) and len(value) != self.channels:
+                    reason = f"{len(value)} numbers for {self.channels} channels: give one for each, or one for all"
+                    faults.append((("head_bias", name), reason))
+            if self.head_bias.root not in (0.0, [0.0] * self.channels) and self.root is None:
+                reason = "the model has no root node: set model.root='{}', or leave it out"
+                faults.append((("head_bias", "root"), reason))
         return faults
 
 

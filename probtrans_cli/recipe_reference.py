@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import functools
 import json
+import re
 import sys
 from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
@@ -120,7 +121,7 @@ def wanted(schema: Schema, *, every_bound: bool = False) -> str:
         if "prefixItems" in schema:
             item = wanted(schema["prefixItems"][0], every_bound=every_bound)
             return f"a list of {len(schema['prefixItems'])}, each {item}"
-        return f"a list of {wanted(schema['items'], every_bound=every_bound)}"
+        return "a list of " + re.sub("^an? (.*)number", r"\1numbers", wanted(schema["items"], every_bound=every_bound))
     if kind in ("integer", "number"):
         name = (
             "a number" if kind == "number" else "an even number" if schema.get("multipleOf") == 2 else "a whole number"

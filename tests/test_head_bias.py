@@ -46,9 +46,13 @@ def test_commonness_of_a_vocabulary() -> None:
 
 @pytest.mark.parametrize("heads", ["independent", "tree"])
 @pytest.mark.parametrize("root", [None, {"labels": 2}])
-def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] | None) -> None:
-    """F of the first iteration by loops over words, with the bias inside the division by λ_H."""
-    n, bias = 5, BIAS if root else {**BIAS, "root": 0.0}
+@pytest.mark.parametrize("own", [{}, {"right": [1.3, -0.6], "rarer": [0.9, 0.0]}, {"root": [0.2, 0.5]}])
+def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] | None, own: dict[str, Any]) -> None:
+    """F of the first iteration by loops over words, with the bias inside the division by λ_H; numbers of all channels
+    and of each."""
+    n, bias = 5, {**BIAS, **own} if root else {**BIAS, **own, "root": 0.0}
+    names = ("right", "rarer", "root")
+    right, rarer, to_root = (bias[name] if isinstance(bias[name], list) else [bias[name]] * 2 for name in names)
     encoder = encoder_of(heads=heads, root=root, head_bias=bias)
     unary, mask, common = sentence(n)
     q = unary[0].softmax(-1)
@@ -60,11 +64,11 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
         for i in range(n):
             for j in range(n):
                 if i != j:
-                    of_words = 1.3 * (j > i) - 0.7 * math.log(abs(i - j)) - 0.04 * common[0, j]
-                    of_words += 0.9 * (common[0, j] < common[0, i])
+                    of_words = right[c] * (j > i) - 0.7 * math.log(abs(i - j)) - 0.04 * common[0, j]
+                    of_words += rarer[c] * (common[0, j] < common[0, i])
                     expected[c, i, j] = (q[i] @ ternary[i, j, c] @ q[j] + of_words) / 0.6
             if at_root is not None:
-                expected[c, i, n] = ((q[i] @ at_root[c]).mean() - 0.2 * common[0, i]) / 0.6
+                expected[c, i, n] = ((q[i] @ at_root[c]).mean() - to_root[c] * common[0, i]) / 0.6
     if heads == "tree":
         scores = expected if root else torch.cat([expected[..., :n], torch.zeros(2, n, 1)], -1)
         found = tree_marginals(scores, mask.expand(2, n))
@@ -74,7 +78,15 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
     torch.testing.assert_close(encoder.look(unary, mask, [1], common)[0, 0], found)
 
 
-@pytest.mark.parametrize("options", [{}, {"root": {"labels": 2}}, {"heads": "tree", "root": {"labels": 2}}])
+@pytest.mark.parametrize(
+    "options",
+    [
+        {},
+        {"root": {"labels": 2}},
+        {"heads": "tree", "root": {"labels": 2}},
+        {"root": {"labels": 2}, "head_bias": {"distance": [0.7, 0.1], "right": [2.0, -2.0], "root": 0.3}},
+    ],
+)
 def test_forms_and_batches_agree(options: dict[str, Any]) -> None:
     """Plain and fast, alone and padded, with and without arcs; what stands at padding has no say."""
     options = options if "root" in options else {**options, "head_bias": {**BIAS, "root": 0.0}}
@@ -98,11 +110,13 @@ def test_forms_and_batches_agree(options: dict[str, Any]) -> None:
     torch.testing.assert_close(encoder(unary, mask, at=at, common=common).states[at], plain.states[at])
 
 
-def test_energy_and_log_partition_have_it() -> None:
+@pytest.mark.parametrize(("n", "own"), [(4, {}), (3, {"right": [1.3, -0.6]})])
+def test_energy_and_log_partition_have_it(n: int, own: dict[str, Any]) -> None:
     """Mean field is exact where labels and heads have nothing to do with each other, otherwise a lower bound."""
-    section = HeadBias.model_validate({**BIAS, "root": 0.0})
-    encoder = encoder_of(channels=1, iterations=20, message_weight={"heads": 1.0}, head_bias=section)
-    unary = sentence(4)[0][0]
+    section = HeadBias.model_validate({**BIAS, "root": 0.0, **own})
+    channels = 2 if own else 1
+    encoder = encoder_of(channels=channels, iterations=20, message_weight={"heads": 1.0}, head_bias=section)
+    unary = sentence(n)[0][0]
     assert gap(encoder, unary).log_partition > 0.0
     with torch.no_grad():
         for parameter in encoder.parameters():
@@ -115,13 +129,23 @@ def test_energy_and_log_partition_have_it() -> None:
 @pytest.mark.parametrize(
     ("overrides", "key", "message"),
     [
-        (["model.head_bias={distance: .inf}"], "model.head_bias.distance", "found .inf, wanted a number ≥ 0; it"),
+        (["model.head_bias={distance: .inf}"], "model.head_bias.distance", "found .inf, wanted a number ≥ 0 or a list"),
         (
             ["model.head_bias={}", "runtime.messages=linear"],
             "runtime.messages",
             "`model.head_bias` is one of all pairs of words",
         ),
         (["model.head_bias={root: 0.1}"], "model.head_bias.root", "the model has no root node"),
+        (
+            ["model.head_bias={root: [0, 0, 0, 0, 0, 0.1]}"],
+            "model.head_bias.root",
+            "the model has no root node",
+        ),
+        (
+            ["model.head_bias={right: [1, 2]}"],
+            "model.head_bias.right",
+            "2 numbers for 6 channels: give one for each, or one for all",
+        ),
         (
             ["model.head_bias={}", "data.vocabulary={kind: sentencepiece, size: 50}"],
             "model.head_bias",

@@ -29,7 +29,7 @@ def expected_score(
     unary: Float[Tensor, "b n d"],
     mask: Bool[Tensor, "b n"],
     state: State,
-    bias: tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]] | None = None,
+    bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
 ) -> Float[Tensor, " b"]:
     """``-E(Q)``: the expected score of every sentence's assignments; ``bias``: what is added to ``F``."""
     n = mask.shape[1]
@@ -40,9 +40,9 @@ def expected_score(
     score = score + torch.einsum("bcij,bcij->b", state.heads[..., :n], between)
     others = state.heads[..., n:]
     if bias is not None:
-        score = score + torch.einsum("bcij,bij->b", state.heads[..., :n], bias[0])
+        score = score + (state.heads[..., :n] * bias[0]).sum((1, 2, 3))
         if encoder.root is not None:
-            score = score + torch.einsum("bci,bi->b", others[..., 0], bias[1])
+            score = score + (others[..., 0] * bias[1]).sum((1, 2))
     root, features = encoder.root_scores(), encoder.global_scores()
     if root is not None:
         at_root, others = others[..., 0], others[..., 1:]

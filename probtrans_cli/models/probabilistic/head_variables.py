@@ -90,12 +90,13 @@ class StoredHeads(HeadVariables):
             self._probabilities = self._distribution(zeros)
         return self._probabilities
 
-    def lean(self, words: Float[Tensor, "l n n"], root: Float[Tensor, "l n"]) -> None:
-        """Let every channel lean towards some heads: add these scores of pairs of words, and of the root."""
-        extra = root.new_zeros(*root.shape, self.extra)
+    def lean(self, words: Float[Tensor, "l c n n"], root: Float[Tensor, "l c n"]) -> None:
+        """Let channels lean towards some heads: add these scores of pairs of words, and of the root; one channel's are
+        those of all."""
+        extra = root.new_zeros(*words.shape[:3], self.extra)
         if self.inference.root:
             extra[..., 0] = root
-        self.bias = torch.cat([self.messages.columns(words[:, None]), extra[:, None]], dim=-1)
+        self.bias = torch.cat([self.messages.columns(words), extra], dim=-1)
 
     def exchange(
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None

@@ -102,9 +102,9 @@ class MeanField:
         inference: Inference,
         dropout: Dropout,
         method: Method,
-        bias: tuple[Float[Tensor, "b n n"], Float[Tensor, "b n"]] | None = None,
+        bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
     ) -> None:
-        """``bias``: added to the scores of words and root as heads (`plain` and `dense` only)."""
+        """``bias``: added to the scores of words and root as heads (`plain` and `dense` only); one channel or all."""
         self.inference, self.dropout = inference, dropout
         ternary, root, features = potentials
         packed = False if method == "plain" else None
