@@ -384,6 +384,7 @@ def _seeds(text: str | None) -> list[int] | None:
         seeds = [int(part) for part in text.split(",")]
     except ValueError:
         seeds = []
-    if not seeds or min(seeds) < 0:
-        raise UsageError(f"--seeds {text!r} is not a list of seeds", hint="write --seeds 0,1,2")
+    if not seeds or not all(0 <= seed < 2**31 for seed in seeds):
+        hint = "write --seeds 0,1,2: whole numbers from 0 to 2147483647"
+        raise UsageError(f"--seeds {text!r} is not a list of seeds", hint=hint)
     return seeds

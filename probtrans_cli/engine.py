@@ -78,7 +78,9 @@ class Trainer:
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.network = self.model.network
-        self.model.require_positions({f"data.{name}": split for name, split in prepared.splits.items()})
+        named = {f"data.{name}": split for name, split in prepared.splits.items()}
+        self.model.require_positions(named)
+        self.model.require_something({name: split for name, split in named.items() if name != "data.train"})
         self.model.task.start(self.network, self.train_split)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)

@@ -89,7 +89,7 @@ def evaluate(
     title, corpus = _corpus(model, files, split, types, of_words)
     if choose:
         reading = _choose(model, corpus, title, files, channel, iteration, decoder)
-    scores = _task_scores_if_any(model, corpus)
+    scores = _task_scores_if_any(model, corpus, title)
     if has_trees(corpus):
         scores |= tree_scores(model, corpus, reading, baselines=baselines, every=every, relations=of_words)
     if not scores and not labels:
@@ -106,7 +106,7 @@ def evaluate(
     return result, _unmet(require, requirements, flattened(scores))
 
 
-def _task_scores_if_any(model: Model, corpus: Split) -> dict[str, Any]:
+def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, Any]:
     """The task's scores; none, said on stderr, where only the trees of a corpus can be scored."""
     if not _has_gold(model, corpus):
         return {}
@@ -114,8 +114,8 @@ def _task_scores_if_any(model: Model, corpus: Split) -> dict[str, Any]:
         return dict(task_scores(model, corpus, final=True))
     except NothingToScoreError as error:
         if not has_trees(corpus):
-            raise
-        console.log(f"no {model.task.metric}: {error.message}")
+            raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
+        console.log(f"{title}: no {model.task.metric}: {error.message}")
         return {}
 
 

@@ -20,7 +20,7 @@ from probtrans_cli.data.batches import plan
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
-from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe import Recipe, Runtime
 from probtrans_cli.recipe_model import ProbabilisticTransformer
@@ -221,6 +221,18 @@ class Model:
                     f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
                     hint=f"train with model.positions.rows={most + others}, or data.longest={limit} data.too_long=cut",
                 )
+
+    def require_something(self, splits: Mapping[str, Split]) -> None:
+        """Refuse corpora that an evaluation could not score, before the first update and not after the last.
+
+        Raises:
+            NothingToScoreError: there is nothing to score in one.
+        """
+        for name, split in splits.items():
+            try:
+                self.task.require_something(split, self.evaluation())
+            except NothingToScoreError as error:
+                raise NothingToScoreError(f"{name}: {error.message}", hint=error.hint) from None
 
     def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
         """Which of these sentences is the first that the encoder cannot read, and what to say of it; None: none is."""

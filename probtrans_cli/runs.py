@@ -11,15 +11,17 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import __version__, checkpoint, console
-from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
+from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
 from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
 from probtrans_cli.report import over_seeds
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}
-# What a run folder holds when the training failed at its data, before the recipe was written.
-BEFORE_A_RECIPE = {"log.txt", "exit.json"}
+# What a run folder holds when the training failed at its data or its model, before the recipe was written.
+BEFORE_A_RECIPE = {"log.txt", "exit.json", "metrics.jsonl"}
+# Where a run that is to be overwritten waits in its own folder.
+ASIDE = ".replaced"
 
 
 def train(
@@ -58,11 +60,10 @@ def train_one(
     """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
     from probtrans_cli.prepare import prepare  # noqa: PLC0415
 
-    if not dry_run:
-        _claim(recipe, run, source, resume=resume, overwrite=overwrite)
-    else:
-        prepared = prepare(recipe)
-        return _dry_run(recipe, run, prepared)
+    _require_origin(recipe)
+    if dry_run:
+        return _dry_run(recipe, run, prepare(recipe))
+    _claim(recipe, run, source, resume=resume, overwrite=overwrite)
     console.STATE.open_log(run / "log.txt")
     try:
         prepared = prepare(recipe)
@@ -73,15 +74,18 @@ def train_one(
 
         # A link whose checkpoint is gone is an error of Trainer's, not a reason to begin again in silence.
         begin = not (resume and os.path.lexists(run / "checkpoints" / "last"))
+        trainer = Trainer(recipe, prepared, run, resume=not begin)
         if begin:
             _write_recipe(recipe, run, prepared.manifest)
-        trainer = Trainer(recipe, prepared, run, resume=not begin)
+        shutil.rmtree(run / ASIDE, ignore_errors=True)
         scores = trainer.train()
     except BaseException as error:
         code = (
             error.exit_code if isinstance(error, ProbtransError) else 130 if isinstance(error, KeyboardInterrupt) else 1
         )
         _write_exit(run, code, str(error) or type(error).__name__)
+        if _put_back(run):
+            console.log(f"{run}: what was there is kept")
         raise
     finally:
         console.STATE.close_log()
@@ -93,10 +97,19 @@ def train_one(
     return result
 
 
+def _require_origin(recipe: Recipe) -> None:
+    """Refuse what is not there to start from before corpora are prepared."""
+    name = recipe.model.init_from
+    if name is not None and not Path(name).exists() and not Path(name.rpartition("@")[0] or name).exists():
+        hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
+        raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
+
+
 def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
     """Make the run folder ours, or say why not."""
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file", hint="choose another --run folder")
+    _put_back(run)
     checkpoint.recover(run / "checkpoints")
     occupied = run.is_dir() and any(path.name not in BEFORE_A_RECIPE for path in run.iterdir())
     if resume and not occupied:
@@ -104,7 +117,7 @@ def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: b
     if occupied and overwrite:
         if not (run / "recipe.yaml").exists():
             raise UsageError(f"{run} is not a run folder: it has no recipe.yaml; nothing was removed")
-        shutil.rmtree(run)
+        _set_aside(run)
     elif occupied and resume:
         _check_same(recipe, run)
     elif occupied:
@@ -116,6 +129,29 @@ def _claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: b
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{run}: cannot be made: {error.strerror}", hint="choose another --run folder") from None
+
+
+def _set_aside(run: Path) -> None:
+    """Keep what is in a run folder until the run that is to replace it has begun: its data or model may have faults."""
+    (run / ASIDE).mkdir()
+    # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
+    for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
+        if path.name != ASIDE:
+            path.rename(run / ASIDE / path.name)
+
+
+def _put_back(run: Path) -> bool:
+    """Undo :func:`_set_aside` where the new run has not begun; whether there was something to put back."""
+    aside = run / ASIDE
+    if not aside.is_dir() or (run / "recipe.yaml").exists():
+        shutil.rmtree(aside, ignore_errors=True)
+        return False
+    for path in sorted(aside.iterdir(), key=lambda path: path.name == "recipe.yaml"):
+        if (run / path.name).is_dir():
+            shutil.rmtree(run / path.name)
+        path.rename(run / path.name)
+    aside.rmdir()
+    return True
 
 
 def _check_same(recipe: Recipe, run: Path) -> None:

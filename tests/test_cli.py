@@ -17,6 +17,7 @@ import torch
 from support import COMMAND, Invoke, Ran, environment, probtrans, sentences, shell, workplace
 
 from probtrans_cli import __version__, checkpoint
+from probtrans_cli.runs import train
 
 SENTENCE = "the old farmers near the river feed three hungry goats ."
 
@@ -110,6 +111,7 @@ def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
         ["-q", "-v", "train", "tiny.yaml"], ["train", "tiny.yaml", "--resume", "--overwrite"],
         ["train", "tiny.yaml", "--seeds", "a"], ["train", "tiny.yaml", "--seeds", "1,1"],
         ["train", "tiny.yaml", "--seeds", "-1"], ["train", "tiny.yaml", "nokey"],
+        ["train", "tiny.yaml", "--seeds", "0,2147483648"],
         ["eval", "runs/tiny", "--require", "perplexity"], ["eval", "runs/tiny", "--require", "perplexity>=e"],
         ["eval", "runs/tiny", "--require", "nonsense>=1"], ["eval", "runs/tiny", "--channel", "2"],
         ["eval", "runs/tiny", "--iteration", "3"], ["eval", "runs/tiny", "--iteration", "0"],
@@ -258,7 +260,42 @@ def test_overwrite_removes_a_run_and_nothing_else(copied: Path, invoke: Invoke) 
 
 def test_a_training_that_failed_at_its_data_can_be_overwritten_or_resumed(fresh: Path, invoke: Invoke) -> None:
     assert invoke("train", "tiny.yaml", "data.dev=nowhere").code == 3
-    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+    assert invoke("train", "tiny.yaml", "train.epochs=1").code == 0
+
+
+def test_what_cannot_begin_overwrites_nothing(copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Neither faults of data, vocabulary or weights, nor a kill at any moment before the new run begins."""
+
+    def content() -> dict[str, bytes | None]:
+        files = {str(path.relative_to(run)): path for path in run.rglob("*")}
+        return {name: path.read_bytes() if path.is_file() else None for name, path in files.items()}
+
+    run = copied / "runs/tiny"
+    before = content()
+    (copied / "bert").mkdir()
+    for code, fault in ((3, ["data.extra=nowhere"]), (4, ["--init-from", "nowhere"]), (4, ["--init-from", "bert"])):
+        ran = invoke("train", "tiny.yaml", "--overwrite", *fault)
+        refused(ran, code)
+        assert ("runs/tiny: what was there is kept" in ran.err) == (fault[-1] != "nowhere" or code == 3)
+        assert content() == before
+    rename, names = Path.rename, []
+
+    def killed(path: Path, target: Path) -> Path:
+        names.append(path.name)
+        if len(names) == stop:
+            raise KeyboardInterrupt
+        return rename(path, target)
+
+    for stop in range(1, 2 * len(list(run.iterdir())) + 1):
+        names.clear()
+        with monkeypatch.context() as patch:
+            patch.setattr(Path, "rename", killed)
+            patch.setattr("probtrans_cli.prepare.prepare", lambda recipe: 1 / 0)
+            with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
+                train("tiny.yaml", [], run=None, resume=False, overwrite=True, seeds=None, dry_run=False)
+        assert len(names) == stop
+        refused(invoke("train", "tiny.yaml"), 2, "is not empty")
+        assert content() == before
 
 
 def test_a_run_folder_reruns_its_own_recipe(copied: Path, invoke: Invoke) -> None:
@@ -468,7 +505,13 @@ def test_trees_are_scored_where_nothing_can_be_hidden(copied: Path, invoke: Invo
     (copied / "strange.conllu").write_text(rows, encoding="utf-8")
     ran = invoke("eval", "runs/tiny", "strange.conllu", "--json")
     assert ran.json["scores"]["strange.conllu"].keys() == {"trees"}
-    assert "no perplexity: there is no word to hide" in ran.err
+    assert "strange.conllu: no perplexity: there is no word to hide" in ran.err
+    (copied / "strange.txt").write_text("qwx zzx\n", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "strange.txt"), 3, "strange.txt: there is no word to hide")
+    for split in ("dev", "test", "extra"):
+        ran = invoke("train", "tiny.yaml", "--run", "runs/new", f"data.{split}=strange.conllu")
+        refused(ran, 3, f"data.{split}: there is no word to hide")
+        assert "epoch" not in ran.err
 
 
 def test_choosing_how_trees_are_read(copied: Path, invoke: Invoke) -> None:

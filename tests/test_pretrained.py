@@ -180,7 +180,7 @@ def test_another_encoder_is_refused_with_what_to_set(bert: Any, capfd: pytest.Ca
 
 def test_folders_that_are_none(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
     assert train(SIZES, FOLDER, MLM, "--init-from", "nowhere") == 4
-    assert "nowhere: no such run or checkpoint folder" in capfd.readouterr().err
+    assert "model.init_from: there is no nowhere" in capfd.readouterr().err
     assert run(["parse", "bert"]) == 4
     assert "--init-from bert" in capfd.readouterr().err
     for name in ("vocab.txt", "tokenizer.json"):

@@ -49,11 +49,10 @@ def test_hugging_face_runs(tmp_path):
     assert done.returncode == 0, done.stderr
     assert "'token_str':" in done.stdout
     assert "started from little-bert" in done.stderr
-    found = re.search(r"```python\n(from probtrans_cli import hf\n.*?)```", README, re.DOTALL)
+    found = re.search(r"```bash\n([^`]*)```[^`]*```python\n(from probtrans_cli import hf\n.*?)```", README, re.DOTALL)
     assert found
-    (tmp_path / "script.py").write_text(found[1] + "print(len(arcs), arcs[0].shape)\n", encoding="utf-8")
-    script = "probtrans train quickstart train.steps=2\nprobtrans export runs/quickstart exported --format hf\n"
-    done = run(script + "python script.py", tmp_path)
+    (tmp_path / "script.py").write_text(found[2] + "print(len(arcs), arcs[0].shape)\n", encoding="utf-8")
+    done = run(f"probtrans train quickstart train.steps=2\n{found[1]}python script.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d torch.Size\(\[1, \d+, 7, 7\]\)", done.stdout), done.stdout
 

@@ -71,6 +71,10 @@ class Task(ABC):
         """Set what fresh weights take from the training corpus before the first update; most tasks take nothing."""
         del network, split
 
+    def require_something(self, split: Split, how: Evaluation) -> None:
+        """Raise NothingToScoreError where a split has nothing that an evaluation of the training could score."""
+        del split, how
+
     @abstractmethod
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss of the sentences ``indices``; random choices come from torch's default CPU generator."""

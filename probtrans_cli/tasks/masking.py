@@ -22,9 +22,9 @@ from torch import Tensor
 
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import SPECIALS, UNKNOWN, Vocabulary
-from probtrans_cli.errors import RecipeError
+from probtrans_cli.errors import NothingToScoreError, RecipeError
 from probtrans_cli.recipe_task import Masking
-from probtrans_cli.tasks.base import tensor
+from probtrans_cli.tasks.base import Evaluation, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
 EVALUATION_SEED = 20_230_000
@@ -71,6 +71,19 @@ class Masks:
             return np.asarray(np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32))
         # numpy's old generator, seeded with a list, is Python's own.
         return np.asarray(np.random.RandomState([seed + draw]).random_sample(shape))
+
+    def require_some(self, split: Split, how: Evaluation, draws: int) -> None:
+        """Raises NothingToScoreError where none of an evaluation's first ``draws`` hides a token."""
+        for draw in range(draws):
+            uniform = self.evaluation(split, draw)
+            for indices in how.over(split):
+                ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
+                if self.hidden(split, indices, ids, self.batch(split, indices, uniform, how.device)).any():
+                    return
+        raise NothingToScoreError(
+            "there is no word to hide: every word is unknown, or the text is too short for a mask",
+            hint="score more text, of words that the model knows",
+        )
 
     def batch(self, split: Split, indices: np.ndarray, uniform: np.ndarray, device: torch.device) -> Tensor:
         """Those of a batch ``[k, b, n]``; 1 where it is padded."""

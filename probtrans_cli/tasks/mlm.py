@@ -11,7 +11,6 @@ from torch.nn import functional
 
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
-from probtrans_cli.errors import NothingToScoreError
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, TiedOutput, WordOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder
@@ -52,6 +51,9 @@ class MaskedLanguageModelling(Task):
         """Let tied scores begin at the frequencies of the words that can be hidden."""
         start_at_frequencies(network.words, split, self.vocabulary)
 
+    def require_something(self, split: Split, how: Evaluation) -> None:
+        self.masks.require_some(split, how, min(self.section.dev_masks, self.section.eval_masks))
+
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss under masks drawn afresh, or kept."""
         draw = self.masks.draw(split, indices, device)
@@ -70,13 +72,9 @@ class MaskedLanguageModelling(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
+        self.masks.require_some(split, how, draws)
         sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
         total, count = sums.sum(0)
-        if count == 0:
-            raise NothingToScoreError(
-                "there is no word to hide: every word is unknown, or the sentences are too few for a mask",
-                hint="score more text, of words that the model knows",
-            )
         return {**perplexities(sums), "loss": float(total / count)}
 
     def _sums(self, network: Network, split: Split, how: Evaluation, draw: int) -> tuple[float, float]:

@@ -12,7 +12,6 @@ from torch.nn import functional
 from probtrans_cli.data.documents import PAIR
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
-from probtrans_cli.errors import NothingToScoreError
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, PairOutput, PretrainingOutput, Sentence
 from probtrans_cli.models.transformer import TransformerEncoder
@@ -74,6 +73,9 @@ class Pretraining(Task):
         """Let tied scores begin at the frequencies of the words that can be hidden."""
         start_at_frequencies(network.words, split, self.vocabulary)
 
+    def require_something(self, split: Split, how: Evaluation) -> None:
+        self.masks.require_some(split, how, min(self.section.dev_masks, self.section.eval_masks))
+
     def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
         """Training loss under masks drawn afresh, or kept: its mean over words is the sum of both means."""
         found = self._outcome(network, split, indices, self.masks.draw(split, indices, device), training=True)
@@ -84,13 +86,9 @@ class Pretraining(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
+        self.masks.require_some(split, how, draws)
         sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
         total = Outcome(*sums.sum(0))
-        if total.words == 0:
-            raise NothingToScoreError(
-                "there is no word to hide: every word is unknown, or the documents are too short for a mask",
-                hint="score more text, of words that the model knows",
-            )
         scores = perplexities(sums[:, :2])
         scores["accuracy"] = float(total.words_right / total.words)
         scores["loss"] = float(total.word_loss / total.words)
