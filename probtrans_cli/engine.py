@@ -220,17 +220,18 @@ class Trainer:
             return
         with self._averaged():
             scores = task_scores(self.model, self.dev, final=False)
-        if not math.isfinite(scores["loss"]):
+        loss = scores["loss"] or 0.0  # None: dev has no label of train
+        if not math.isfinite(loss):
             raise NotFiniteError(
                 f"the dev loss is not finite at step {state.step}; last good checkpoint: {self._last_good()}",
                 hint="lower optim.lr, or set optim.clip",
             )
         metric = self.model.task.metric
         sign = 1.0 if self.model.task.larger_is_better else -1.0
-        key = (sign * scores[metric], -scores["loss"])
+        key = (sign * scores[metric], -loss)
         better = state.best is None or key > (sign * state.best, -(state.best_loss or 0.0))
         if better:
-            state.best, state.best_loss, state.best_step = scores[metric], scores["loss"], state.step
+            state.best, state.best_loss, state.best_step = scores[metric], loss, state.step
             state.waited = state.since_drop = 0
             state.scores = {"dev": scores}
         else:

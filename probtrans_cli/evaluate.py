@@ -103,7 +103,7 @@ def evaluate(
         path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
     if types is not None:
         result |= describe(model, corpus, types, top)
-    return result, _unmet(require, requirements, flattened(scores))
+    return result, _unmet(require, requirements, scores)
 
 
 def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, Any]:
@@ -167,10 +167,13 @@ def _requirement(text: str) -> tuple[str, str, float]:
 
 
 def _unmet(
-    require: Sequence[str], requirements: Sequence[tuple[str, str, float]], flat: dict[str, float]
+    require: Sequence[str], requirements: Sequence[tuple[str, str, float]], scores: dict[str, Any]
 ) -> RequirementNotMetError | None:
-    """The first requirement that scores do not meet."""
+    """The first requirement that scores do not meet; a score that there is nothing to compute from meets none."""
+    flat = flattened(scores)
     for text, (metric, sign, bound) in zip(require, requirements, strict=True):
+        if metric in scores and scores[metric] is None:
+            return RequirementNotMetError(f"required {text.strip()}, but {metric} is null: nothing has a known label")
         if metric not in flat:
             raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=f"there are: {', '.join(flat)}")
         if not _COMPARE[sign](flat[metric], bound):

@@ -227,22 +227,33 @@ def log_probabilities(network: Network, ids: np.ndarray) -> torch.Tensor:
 def test_accuracy_is_that_of_a_plain_loop(corpus: Corpus) -> None:
     network = corpus.network(len(corpus.labels["upos"]))
     right, count, never = [0, 0], [0, 0], 0
+    losses = []
     for index in range(len(corpus.dev)):
         with torch.no_grad():
-            guesses = log_probabilities(network, corpus.dev.row("ids", index)).argmax(-1)
+            found_there = log_probabilities(network, corpus.dev.row("ids", index))
+        guesses = found_there.argmax(-1)
         gold, frequency = corpus.dev.row("upos", index), corpus.dev.row("frequency", index)
         for word in range(len(gold)):
             unknown = int(frequency[word] == 0)
             right[unknown] += int(guesses[word] == gold[word])  # -1, a label that train does not have, is never guessed
             count[unknown] += 1
             never += int(gold[word] == -1)
+            losses += [-float(found_there[word, gold[word]])] if gold[word] >= 0 else []
     assert never == 1
     assert min(count) > 0
     found = tagging(corpus).evaluate(network, corpus.dev, evaluation(), final=True)
     assert found["accuracy"] == pytest.approx(sum(right) / sum(count))
+    assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
     assert found["accuracy_known"] == pytest.approx(right[0] / count[0])
     assert found["accuracy_unknown"] == pytest.approx(right[1] / count[1])
     assert found["unknown_rate"] == pytest.approx(count[1] / sum(count))
+
+
+def test_labels_that_train_lacks_have_no_loss(corpus: Corpus) -> None:
+    sentences = [Sentence(["the", "dog"], tags={"upos": ["QQ", "QQ"]})]
+    strange = Split.encode(sentences, corpus.vocabulary, corpus.labels)
+    found = tagging(corpus).evaluate(corpus.network(len(corpus.labels["upos"])), strange, evaluation(), final=True)
+    assert (found["accuracy"], found["loss"]) == (0.0, None)
 
 
 @pytest.mark.parametrize("kind", ["words", "sentences"])

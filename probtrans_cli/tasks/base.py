@@ -20,7 +20,7 @@ from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe_model import Model
 
 PADDING = -2  # in place of a label
-UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong
+UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
 
 
 class Loss(NamedTuple):
@@ -28,6 +28,11 @@ class Loss(NamedTuple):
 
     total: Tensor
     number: Tensor
+
+
+def mean(total: float, number: int) -> float | None:
+    """The loss of an evaluation: the mean over labels that the training file has; None where there is none."""
+    return total / number if number else None
 
 
 class Evaluation(NamedTuple):

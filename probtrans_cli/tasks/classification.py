@@ -16,7 +16,7 @@ from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, Sentence
 from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
 from probtrans_cli.recipe_task import Classification
-from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, features, tensor, without_some_words
+from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, features, mean, tensor, without_some_words
 
 
 class SentenceClassification(Task):
@@ -61,12 +61,13 @@ class SentenceClassification(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``accuracy`` and mean ``loss``."""
         del final
-        right, total = 0, 0.0
+        right, total, labelled = 0, 0.0, 0
         for indices in how.over(split):
             ids = tensor(split.padded("ids", indices, self.pad), how.device)
             gold = tensor(split.padded(LABEL, indices, UNSEEN), how.device)[:, 0]
             with how.autocast():
                 scores = self._scores(network, split, indices, ids)
             total += float(functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNSEEN))
+            labelled += int((gold >= 0).sum())
             right += int((scores.argmax(-1) == gold).sum())
-        return {"accuracy": right / max(len(split), 1), "loss": total / max(len(split), 1)}
+        return {"accuracy": right / max(len(split), 1), "loss": mean(total, labelled)}

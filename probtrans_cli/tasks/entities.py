@@ -10,7 +10,7 @@ import torch
 from probtrans_cli.data.annotated import TAG_END
 from probtrans_cli.data.store import Split
 from probtrans_cli.models.heads import Network
-from probtrans_cli.tasks.base import PADDING, Evaluation
+from probtrans_cli.tasks.base import PADDING, Evaluation, mean
 from probtrans_cli.tasks.entity_scores import entity_scores
 from probtrans_cli.tasks.tagging import WordTagging
 
@@ -25,9 +25,10 @@ class NamedEntities(WordTagging):
         """``f1``, ``precision``, ``recall`` of entities, ``accuracy`` of tags, ``loss``; finally also F1 by type."""
         gold: list[list[str]] = []
         predicted: list[list[str]] = []
-        total, words, right = 0.0, 0, 0
+        total, words, right, labelled = 0.0, 0, 0, 0
         for batch in self.predictions(network, split, how):
             total += batch.loss
+            labelled += int((batch.gold >= 0).sum())
             real = batch.gold != PADDING
             right += int((batch.predicted == batch.gold)[real].sum())
             words += int(real.sum())
@@ -40,4 +41,4 @@ class NamedEntities(WordTagging):
         scores = entity_scores(gold, predicted, "bioes" if ending else "iob2")
         if not final:
             scores = {name: value for name, value in scores.items() if not name.startswith("f1_")}
-        return scores | {"accuracy": right / max(words, 1), "loss": total / max(words, 1)}
+        return scores | {"accuracy": right / max(words, 1), "loss": mean(total, labelled)}

@@ -24,7 +24,7 @@ from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe_task import SemanticParsing
-from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, tensor
+from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, mean, tensor
 
 LABELS = ("role", "category", "noun_type", "verb_name")
 PARENTS = {"relative": "offset", "absolute": "position"}  # columns that say where the parent is
@@ -117,7 +117,9 @@ class SemanticLabels(Task):
         Finally, where the corpus has logical forms: ``form``, the share of sentences whose form, rebuilt from the
         labels, is the gold one; and ``cases``, ``exact`` for every kind of example.
         """
-        total, words, words_right = 0.0, 0, 0
+        words, words_right = 0, 0
+        totals: dict[str, float] = defaultdict(float)
+        labelled: dict[str, int] = defaultdict(int)
         exact: dict[str, list[bool]] = defaultdict(list)
         forms: list[bool] = []
         of_case: dict[str, list[bool]] = defaultdict(list)
@@ -125,11 +127,10 @@ class SemanticLabels(Task):
             gold = self._gold(split, indices, how.device)
             with how.autocast():
                 scores = self._scores(network, split, indices, how.device)
-            losses = [
-                functional.cross_entropy(scores[name], gold[name], reduction="sum", ignore_index=UNSEEN)
-                for name in gold
-            ]
-            total += float(torch.stack(losses).sum())
+            for name, wanted in gold.items():
+                loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNSEEN)
+                totals[name] += float(loss)
+                labelled[name] += int((wanted >= 0).sum())
             best = torch.stack([scores[name].argmax(-1) for name in gold])
             right = (best == torch.stack(list(gold.values()))).cpu().numpy()
             right = np.vstack([right.all(0), right])
@@ -146,7 +147,9 @@ class SemanticLabels(Task):
         result: dict[str, Any] = {"exact": float(np.mean(exact.pop("exact")))}
         result |= {"form": float(np.mean(forms))} if forms else {}
         result |= {name: float(np.mean(values)) for name, values in exact.items()}
-        result |= {"labels": words_right / words, "loss": total / words}
+        losses = [mean(total, labelled[name]) for name, total in totals.items()]
+        known = [one for one in losses if one is not None]
+        result |= {"labels": words_right / words, "loss": sum(known) if len(known) == len(losses) else None}
         return result | ({"cases": {name: float(np.mean(of_case[name])) for name in sorted(of_case)}} if final else {})
 
     def _forms(self, split: Split, indices: np.ndarray, labels: list[dict[str, np.ndarray]]) -> list[bool]:

@@ -14,7 +14,17 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe_task import EntityRecognition, Tagging
-from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, tensor, without_some_words, word_scores
+from probtrans_cli.tasks.base import (
+    PADDING,
+    UNSEEN,
+    Evaluation,
+    Loss,
+    Task,
+    mean,
+    tensor,
+    without_some_words,
+    word_scores,
+)
 
 
 class Predicted(NamedTuple):
@@ -75,9 +85,9 @@ class WordTagging(Task):
         """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``."""
         del final
         right, count = np.zeros(2), np.zeros(2)
-        total = 0.0
+        total, labelled = 0.0, 0
         for indices, predicted, gold, loss in self.predictions(network, split, how):
-            total += loss
+            total, labelled = total + loss, labelled + int((gold >= 0).sum())
             unknown = split.padded("frequency", indices, 0) == 0
             for known, where in enumerate((~unknown, unknown)):
                 real = where & (gold != PADDING)
@@ -87,7 +97,7 @@ class WordTagging(Task):
         words = max(float(count.sum()), 1.0)
         scores = {
             "accuracy": float(right.sum() / words),
-            "loss": total / words,
+            "loss": mean(total, labelled),
             "unknown_rate": float(count[1] / words),
         }
         return scores | {
