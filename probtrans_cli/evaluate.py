@@ -14,6 +14,7 @@ from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.data.documents import encode_corpus
+from probtrans_cli.data.gold import NewLabels, unlearned
 from probtrans_cli.data.lengths import Shortened
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
@@ -205,13 +206,16 @@ def _corpus(
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     every = Shortened(chain([first], sentences), model.vocabulary, data)
-    passing = types.passing(every) if types else every
+    noted = NewLabels(every, model.labels)
+    passing = types.passing(noted) if types else iter(noted)
     if relations is not None:
         passing = _noting_relations(passing, relations)
     corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
     model.require_positions({title: corpus})
     if report := every.report(title):
         console.log(report)
+    for warning in unlearned(title, model.recipe.task, corpus, noted.counts):
+        console.log(warning)
     if relations is not None and not (has_trees(corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)

@@ -20,7 +20,7 @@ from probtrans_cli.data.pairs import NAMES
 from probtrans_cli.hf import Bert
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe_yaml import printable
+from probtrans_cli.recipe_yaml import first_of
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
@@ -32,7 +32,6 @@ BY_ROW = {
     *(f"{PAIRS}.{name}" for name in ("weight", "bias")),
 }
 """Tensors that have a row for every label or word; the others of an output layer are the same for all."""
-SHOWN = 5  # names of a list in what is told
 _TAGS = "tags of words"
 _POOLED = "the pooled first word"
 
@@ -144,20 +143,14 @@ def _by_name(ours: tuple[str, ...], theirs: Layer, notes: list[str]) -> Tensor:
         numbers = tuple(str(id) for id in range(len(names)))
         names = numbers if set(numbers) == set(ours) else ours
         pairs = [f"{old} = {new}" for old, new in zip(theirs.names, names, strict=True)]
-        notes.append(f"warning: its labels have no names, and are taken by their number: {shown(pairs)}")
+        notes.append(f"warning: its labels have no names, and are taken by their number: {first_of(pairs)}")
     ids = {name: id for id, name in enumerate(names)}
     rows = torch.tensor([ids.get(name, -1) for name in ours], dtype=torch.int64)
     if new := [name for name in ours if name not in ids]:
-        notes.append(f"{len(new):,} of {len(ours):,} labels are not there, drawn at random: {shown(new)}")
+        notes.append(f"{len(new):,} of {len(ours):,} labels are not there, drawn at random: {first_of(new)}")
     if left := [name for name in names if name not in set(ours)]:
-        notes.append(f"{len(left):,} of its {len(names):,} labels are left there: {shown(left)}")
+        notes.append(f"{len(left):,} of its {len(names):,} labels are left there: {first_of(left)}")
     return rows
-
-
-def shown(names: list[str]) -> str:
-    """The first of some names, and how many more there are."""
-    more = f", and {len(names) - SHOWN:,} more" if len(names) > SHOWN else ""
-    return ", ".join(printable(name) for name in names[:SHOWN]) + more
 
 
 @torch.no_grad()

@@ -27,10 +27,11 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probtrans_cli import __version__
+from probtrans_cli import __version__, console
 from probtrans_cli.data.annotated import CASES
 from probtrans_cli.data.documents import PAIR, encode_corpus, labels_of
 from probtrans_cli.data.enclosed import enclosing
+from probtrans_cli.data.gold import NewLabels, label_warnings
 from probtrans_cli.data.lengths import Shortened
 from probtrans_cli.data.readers import (
     ABSENT,
@@ -303,10 +304,12 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
     if data.format == "documents":
         vocabulary, labels = enclosing(vocabulary), labels_of(data.documents)
     there = [split for split in SPLITS if any(source.split == split for source in sources)]
-    tables, notes = {}, []
+    tables, notes, new_labels = {}, [], {}
     for name in there:
         sentences = Shortened(_sentences(sources, name, data), vocabulary, data)
-        tables[name] = encode_corpus(data, sentences, vocabulary, labels, training=name == "train")
+        noted = NewLabels(sentences, labels)
+        tables[name] = encode_corpus(data, noted, vocabulary, labels, training=name == "train")
+        new_labels[name] = noted.counts
         if report := sentences.report(f"data.{name}"):
             notes.append(report)
     splits = {name: Split(table) for name, table in tables.items()}
@@ -321,6 +324,7 @@ def _encode_all(recipe: Recipe, folder: Path, sources: list[Source]) -> tuple[Pr
         "vocabulary": {"kind": data.vocabulary.kind, "size": vocabulary.size, "special": len(vocabulary.specials)},
         "labels": {column: {label: counts[column][label] for label in names} for column, names in labels.items()},
         "splits": {name: _statistics(split, labels, vocabulary) for name, split in splits.items()},
+        "new_labels": new_labels,
         "notes": notes,
     }
     return Prepared(folder, vocabulary, labels, splits, manifest, fresh=True), tables
@@ -344,8 +348,7 @@ def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[st
         "sentences": len(split),
         "words": words,
         "tokens": tokens,
-        "unknown": int((split.column("ids") == vocabulary.UNKNOWN).sum())
-        / tokens,  # share of tokens that the model cannot tell
+        "unknown": int((split.column("ids") == vocabulary.UNKNOWN).sum()) / tokens,  # that the model cannot tell
         "unseen": int((split.column("frequency") == 0).sum()) / words,
         "length": {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)},
         "columns": [name for name in (*labels, "heads") if split.has(name)],
@@ -365,6 +368,8 @@ def _fingerprint(data: Data, sources: list[Source]) -> str:
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: list[Source]) -> None:
     """A task that learns labels needs its column in every split; the readers of other formats see to theirs."""
+    for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
+        console.log(warning)
     if recipe.task.kind != "tagging":
         return
     column = recipe.task.column

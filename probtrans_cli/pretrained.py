@@ -24,8 +24,9 @@ from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
-from probtrans_cli.output_layers import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, shown, take
+from probtrans_cli.output_layers import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, take
 from probtrans_cli.recipe_model import Model as Section
+from probtrans_cli.recipe_yaml import first_of
 
 # What may differ: it changes neither the tensors nor what they compute.
 _FREE = {
@@ -92,11 +93,11 @@ def start_from(model: Model, name: str) -> Report:
     taken = set(found.loaded)
     found.left += [key for key in source.tensors if key not in taken]
     if new := [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]:
-        found.notes.append(f"{len(new):,} of {len(rows):,} entries of the vocabulary are new: {shown(new)}")
+        found.notes.append(f"{len(new):,} of {len(rows):,} entries of the vocabulary are new: {first_of(new)}")
     if "words.decoder" in found.left:
         found.notes.append("its decoder is a table of its own: task.tie_decoder=false loads it")
     if fixed := _never_learned(model, found):
-        found.notes.append(f"warning: a probe leaves these as they were drawn, and reads them: {shown(fixed)}")
+        found.notes.append(f"warning: a probe leaves these as they were drawn, and reads them: {first_of(fixed)}")
     model.origin = source.config
     _tell(name, found)
     return found
@@ -114,7 +115,7 @@ def _tell(name: str, found: Report) -> None:
     console.log(f"started from {name}: {len(found.loaded)} tensors loaded")
     for title, keys in (("not there, drawn at random", found.missing), ("left there", found.left)):
         if keys:
-            console.log(f"  {title}: {shown(keys)}")
+            console.log(f"  {title}: {first_of(keys)}")
     for note in found.notes:
         warning = note.removeprefix("warning: ")
         console.log(f"  {note}" if warning == note else f"warning: {name}: {warning}")

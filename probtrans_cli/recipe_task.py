@@ -145,6 +145,24 @@ Task = Annotated[
     Field(discriminator="kind"),
 ]
 
+LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
+_PARENT = {"relative": ("offset",), "absolute": ("position",), "attention": ()}
+
+
+def learned(task: Task) -> tuple[str, ...]:
+    """The columns of labels that a task learns from those of the training file."""
+    match task:
+        case Tagging():
+            return (task.column,)
+        case EntityRecognition():
+            return ("tag",)
+        case Classification():
+            return ("label",)
+        case SemanticParsing():
+            return (*LABELS_OF_COGS, *_PARENT[task.parent])
+    return ()
+
+
 # Which formats have what a task learns from.
 FORMATS: dict[str, tuple[str, ...]] = {
     "mlm": ("auto", "conllu", "text", "columns", "table", "jsonl", "cogs"),

@@ -18,6 +18,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping as AnyMapping
+from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
@@ -115,6 +116,12 @@ def printable(text: str, longest: int = 80) -> str:
     """``text`` fit for a terminal line: control characters escaped, the end cut off where it is too long."""
     shortened = text if len(text) <= longest else text[: longest - 1] + "…"
     return "".join(character if character.isprintable() else _escape(character) for character in shortened)
+
+
+def first_of(names: Sequence[str], count: int = 5) -> str:
+    """The first of some names, fit for a terminal line, and how many more there are."""
+    more = f", and {len(names) - count:,} more" if len(names) > count else ""
+    return ", ".join(printable(name) for name in names[:count]) + more
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------

@@ -11,6 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import __version__, checkpoint, console
+from probtrans_cli.data.gold import label_warnings
 from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
 from probtrans_cli.recipe import Recipe
 from probtrans_cli.recipe_source import dump_recipe, load_recipe
@@ -79,6 +80,8 @@ def train_one(
             _write_recipe(recipe, run, prepared.manifest)
         shutil.rmtree(run / ASIDE, ignore_errors=True)
         scores = trainer.train()
+        for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
+            console.log(warning)
     except BaseException as error:
         code = (
             error.exit_code if isinstance(error, ProbtransError) else 130 if isinstance(error, KeyboardInterrupt) else 1

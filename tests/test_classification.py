@@ -247,6 +247,49 @@ def test_numbers_and_truth_values_are_labels(here: Path, invoke: Invoke) -> None
     assert json.loads(Path("p/labels.json").read_text()) == {"label": ["1", "true", "y"]}
 
 
+def test_labels_that_train_lacks_are_told_of(here: Path, invoke: Invoke) -> None:
+    (here / "new.tsv").write_text(
+        "the new boat\tgood\nodd\t7\na boat\t7\n" + "".join(f"x\t{i}\n" for i in range(10, 15))
+    )
+    counted = "7 of 8 labels in column label are not in train: counted as wrong, left out of the loss"
+    warning = f"warning: data.extra: {counted}: 7 (2), 10 (1), 11 (1), 12 (1), 13 (1), and 1 more\n"
+    for state in ("prepared", "up to date"):
+        ran = invoke("prepare", "r.yaml", "data.extra=new.tsv")
+        assert (ran.code, ran.err) == (0, warning)
+        assert state in ran.out
+    ran = invoke("train", "r.yaml", "data.extra=new.tsv", "data.dev=null")
+    assert ran.code == 0, ran.err
+    assert ran.err.count(warning) == 2
+    assert ran.err.splitlines()[-1] + "\n" == warning, "beside the scores"
+    assert "data.test" not in ran.err
+    ran = invoke("eval", "runs/sorted", "new.tsv", "--require", "loss>=0")
+    assert (ran.code, ran.err) == (0, warning.replace("data.extra", "new.tsv"))
+    (here / "none.tsv").write_text("a boat\t7\n")
+    for bound in ("loss<=0.01", "loss >= 0"):
+        ran = invoke("eval", "runs/sorted", "none.tsv", "--require", bound)
+        assert ran.code == 7
+        assert f"required {bound}, but loss is null" in ran.err
+        assert "1 of 1 labels in column label is not in train" in ran.err
+        assert ran.out.endswith("none.tsv: accuracy 0.00 %\n")
+    assert invoke("eval", "runs/sorted", "none.tsv", "--json").json["scores"]["none.tsv"]["loss"] is None
+
+
+def test_dev_may_have_none_of_the_labels_of_train(here: Path, invoke: Invoke) -> None:
+    (here / "dev.tsv").write_text("a boat\t7\nfine\t7\n")
+    ran = invoke("train", "r.yaml", "train={epochs: 3}", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["dev"] == {"accuracy": 0.0, "loss": None}
+    assert ran.json["test"]["loss"] > 0
+    assert ran.err.count("dev accuracy 0") == 3
+
+
+def test_labels_that_are_all_the_same_are_told_of(here: Path, invoke: Invoke) -> None:
+    (here / "train.tsv").write_text("a boat\tgood\nfine\tgood\n")
+    ran = invoke("train", "r.yaml", "data.dev=null", "data.test=null")
+    assert ran.code == 0, ran.err
+    assert "warning: data.train: all labels are the same (label good): there is nothing to learn\n" in ran.err
+
+
 TRANSFORMER = "model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1}"
 
 

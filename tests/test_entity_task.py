@@ -275,6 +275,19 @@ def test_tags_of_another_scheme_than_the_recipe_says(here: Path, invoke: Invoke)
     assert "the tags are read as bioes" in ran.err
 
 
+def test_labels_that_train_lacks_and_a_train_without_entities_are_told_of(here: Path, invoke: Invoke) -> None:
+    ran = invoke("prepare", "r.yaml", "data.columns.entities=iob2")
+    wrong = "counted as wrong, left out of the loss"
+    message = f"5 of 16 labels in column tag are not in train: {wrong}: B-PRIZE (2), I-PRIZE (2), I-LOC (1)\n"
+    assert ran.err == f"warning: data.dev: {message}warning: data.test: {message}"
+    (here / "train.txt").write_text("Wim O\nsails O\n\nrain O\n")
+    ran = invoke("prepare", "r.yaml", "data.dev=null", "data.test=null")
+    assert (ran.code, ran.err) == (
+        0,
+        "warning: data.train: all labels are the same (tag O): there is nothing to learn\n",
+    )
+
+
 def test_lines_of_different_columns(here: Path, invoke: Invoke) -> None:
     """Counted from the end, the tag may stand behind any number of others."""
     (here / "train.txt").write_text("Wim NNP x B-PER\nsails VB O\n\nrain\tO\n")

@@ -217,6 +217,27 @@ def test_the_task_is_checked_when_up_to_date_too(corpus: Path) -> None:
         prepare(recipe({"kind": "tagging", "column": "xpos"}))
 
 
+def test_labels_that_train_lacks_are_told_of_where_the_task_learns_them(
+    corpus: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    (corpus / "test.conllu").write_text(treebank("the/DET/2 cat/QQ/0 !/_/2", "meows/_/0"))
+    made = prepare(recipe(test="test.conllu"))
+    assert capsys.readouterr().err == ""
+    assert made.manifest["new_labels"]["dev"] == {"upos": {"INTJ": 1}, "xpos": {}}
+    assert made.manifest["new_labels"]["train"] == {"upos": {}, "xpos": {}}
+    counted = "in column upos {} not in train: counted as wrong, left out of the loss"
+    one, three = (counted.format(verb) for verb in ("is", "are"))
+    for _ in range(2):
+        prepare(recipe({"kind": "tagging"}, test="test.conllu"))
+        lines = capsys.readouterr().err.splitlines()
+        assert lines[0] == f"warning: data.dev: 1 of 4 labels {one}: INTJ (1)"
+        assert lines[1:] == [f"warning: data.test: 3 of 4 labels {three}: QQ (1), none (2)"]
+    path = made.folder / "manifest.json"  # as an earlier version wrote it
+    path.write_text(json.dumps({key: value for key, value in made.manifest.items() if key != "new_labels"}))
+    assert not prepare(recipe({"kind": "tagging"}, test="test.conllu")).fresh
+    assert capsys.readouterr().err == ""
+
+
 @pytest.mark.parametrize("target", ["mine", ".", "train.conllu"])
 def test_never_replaces_what_it_did_not_make(corpus: Path, target: str) -> None:
     (corpus / "mine").mkdir()

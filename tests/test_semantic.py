@@ -23,9 +23,9 @@ from probtrans_cli.data.vocabulary import PAD, build_vocabulary
 from probtrans_cli.models.base import Encoded
 from probtrans_cli.models.heads import Features, Network
 from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
-from probtrans_cli.recipe_task import SemanticParsing
+from probtrans_cli.recipe_task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.base import UNSEEN
-from probtrans_cli.tasks.semantic import LABELS, SemanticLabels, SemanticOutput
+from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
 
 Parent = Literal["relative", "absolute", "attention"]
 PARENTS: tuple[Parent, ...] = ("relative", "absolute", "attention")
@@ -238,7 +238,7 @@ def test_a_parent_outside_of_the_sentence_is_no_parent_at_all(parent: Parent, la
     corpus = Corpus(parent)
     column = corpus.task.columns[-1]
     assert {"+4", "-1"} <= set(corpus.labels["offset"])
-    ids = {name: np.array([corpus.labels[name].index(NONE)] * 3) for name in LABELS}
+    ids = {name: np.array([corpus.labels[name].index(NONE)] * 3) for name in LABELS_OF_COGS}
     ids[column] = np.array([corpus.labels[column].index(label), *[corpus.labels[column].index(NONE)] * 2])
     analysis: Analysis = corpus.task._analysis(ids)
     assert analysis.parents[0] not in range(-1, 3)
@@ -360,7 +360,7 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     ran = invoke("train", "r.yaml", f"task.parent={parent}", *overrides, "--json")
     assert ran.code == 0, ran.err
     test = ran.json["test"]
-    columns = [f"exact_{name}" for name in (*LABELS, COLUMN[parent])]
+    columns = [f"exact_{name}" for name in (*LABELS_OF_COGS, COLUMN[parent])]
     forms = [] if "jsonl" in str(overrides) else ["form"]
     assert test.keys() == {*forms, "exact", *columns, "labels", "loss", "cases"}
     again = invoke("eval", "runs/forms", "--json", "--require", "exact_role>=0", "--require", "labels>=0")

@@ -23,11 +23,9 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe_task import SemanticParsing
+from probtrans_cli.recipe_task import LABELS_OF_COGS, SemanticParsing, learned
 from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, mean, tensor
 
-LABELS = ("role", "category", "noun_type", "verb_name")
-PARENTS = {"relative": "offset", "absolute": "position"}  # columns that say where the parent is
 OUTSIDE = -3  # a parent that is no word of the sentence
 _CASE = "case"
 
@@ -64,7 +62,7 @@ class SemanticLabels(Task):
 
     def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
         self.attention, self.loss_over = section.parent == "attention", section.loss
-        self.columns = [*LABELS, *([] if self.attention else [PARENTS[section.parent]])]
+        self.columns = learned(section)
         self.names = {column: ["" if name == NONE else name for name in labels[column]] for column in self.columns}
         self.cases = labels[_CASE]
         self.pad = vocabulary.PAD
@@ -172,7 +170,7 @@ class SemanticLabels(Task):
             where = texts[self.columns[-1]]
             relative = "offset" in texts
             parents = [_parent(text, i if relative else 0, len(where)) for i, text in enumerate(where)]
-        return Analysis(parents, *(texts[name] for name in LABELS))
+        return Analysis(parents, *(texts[name] for name in LABELS_OF_COGS))
 
 
 def _parent(text: str, start: int, words: int) -> int:

@@ -13,7 +13,7 @@ from torch.nn import functional
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe_task import EntityRecognition, Tagging
+from probtrans_cli.recipe_task import EntityRecognition, Tagging, learned
 from probtrans_cli.tasks.base import (
     PADDING,
     UNSEEN,
@@ -46,7 +46,7 @@ class WordTagging(Task):
         self, section: Tagging | EntityRecognition, vocabulary: Vocabulary, labels: dict[str, list[str]]
     ) -> None:
         self.section = section
-        self.column = section.column if isinstance(section, Tagging) else "tag"
+        (self.column,) = learned(section)
         self.names = labels[self.column]
         self.vocabulary, self.pad = vocabulary, vocabulary.PAD
 

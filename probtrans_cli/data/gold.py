@@ -1,0 +1,66 @@
+"""Gold labels that a model cannot give, because the training file does not have them."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping
+from typing import Any
+
+from probtrans_cli.data.readers import ABSENT
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.store import Labels, Split
+from probtrans_cli.recipe_task import Task, learned
+from probtrans_cli.recipe_yaml import first_of
+
+
+class NewLabels:
+    """The sentences of an iterable; ``counts`` has, by column, their labels that are not among those of train."""
+
+    def __init__(self, sentences: Iterable[Sentence], labels: Labels) -> None:
+        self.sentences = sentences
+        self.known = {column: {*names, ABSENT.get(column)} for column, names in labels.items()}
+        self.counts: dict[str, Counter[str]] = {column: Counter() for column in labels}
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for sentence in self.sentences:
+            for column, known in self.known.items():
+                given = [sentence.labels[column]] if column in sentence.labels else sentence.tags.get(column, ())
+                self.counts[column].update(label for label in given if label not in known)
+            yield sentence
+
+
+def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+    """A warning for each column of a task in which a corpus has no label, or one that train lacks.
+
+    Args:
+        name: what the corpus is called.
+        task: what is learned.
+        split: the corpus.
+        new: its labels that train lacks with their counts, by column.
+    """
+    for column in learned(task):
+        missed = int((split.column(column) < 0).sum()) if split.has(column) else 0
+        if missed:
+            counts = Counter(new.get(column, {}))
+            names = [f"{label} ({count:,})" for label, count in counts.most_common()]
+            names += [f"none ({missed - counts.total():,})"] if missed > counts.total() else []
+            what = f"{missed:,} of {split.column(column).size:,} labels in column {column}"
+            verb = "is" if missed == 1 else "are"
+            yield (
+                f"warning: {name}: {what} {verb} not in train: counted as wrong, left out of the loss: "
+                f"{first_of(names)}"
+            )
+
+
+def label_warnings(task: Task, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]) -> list[str]:
+    """What is to be said of the labels of a prepared corpus: those of dev and test that train lacks, or that there is
+    nothing to tell apart."""
+    columns, new = learned(task), manifest.get("new_labels")
+    found = []
+    if columns and all(len(labels.get(column, ())) == 1 for column in columns):
+        every = ", ".join(f"{column} {labels[column][0]}" for column in columns)
+        found.append(f"warning: data.train: all labels are the same ({every}): there is nothing to learn")
+    if new is not None:  # a folder of an earlier version does not know
+        for name, split in splits.items():
+            found += [] if name == "train" else unlearned(f"data.{name}", task, split, new[name])
+    return found
