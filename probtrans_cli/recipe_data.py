@@ -94,7 +94,7 @@ class Columns(Section):
     """What separates columns; null = tabs where there are any, else spaces."""
     entities: Literal["iob2", "bioes"] | None = None
     """The tags mark entities and are learned in this scheme, whichever the file uses; null = tags as they stand."""
-    scheme: Literal["auto", "iob1", "iob2", "bioes"] = "auto"
+    scheme: Literal["auto", "iob1", "iob2", "bioes", "bilou"] = "auto"
     """How the file marks entities; auto: as all its tags are right in."""
 
 

@@ -255,8 +255,8 @@ def test_the_tags_of_columns_without_entities(here: Path, invoke: Invoke) -> Non
     [
         ("alone", "train.txt:21: 1 column, so that the word (column 0) and the tag (column -1) are the same"),
         ("x\t", "train.txt:21: the tag (column -1 of 2) is empty"),
-        ("x I-PER", "train.txt: the tags mark entities in none of the schemes"),
-        ("x PER", "train.txt: the tags mark entities in none of the schemes"),
+        ("x I-PER", "train.txt:21: I-PER after I-SHIP; in iob2 I-PER comes only after B-PER or I-PER"),
+        ("x PER", "train.txt:21: 'PER' is no tag of iob2 (O, B-TYPE, I-TYPE)"),
     ],
 )
 def test_a_bad_line_is_named(line: str, message: str, here: Path, invoke: Invoke) -> None:
@@ -265,14 +265,23 @@ def test_a_bad_line_is_named(line: str, message: str, here: Path, invoke: Invoke
     ran = invoke("prepare", "r.yaml", "--check")
     assert ran.code == 3
     assert message in ran.err
-    assert "data.columns" in ran.err or "columns count from 0" in ran.err
+    assert "data.columns.scheme" in ran.err or "columns count from 0" in ran.err
+    assert "bioes" not in ran.err, "of the scheme that fits longest alone"
 
 
 def test_tags_of_another_scheme_than_the_recipe_says(here: Path, invoke: Invoke) -> None:
     ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes")
     assert ran.code == 3
-    assert "train.txt:1: " in ran.err
+    assert "train.txt:3: O after I-PER; in bioes only I-PER or E-PER follows it" in ran.err
     assert "the tags are read as bioes" in ran.err
+
+
+@pytest.mark.parametrize("scheme", ["auto", "bilou"])
+def test_every_scheme_that_is_found_can_be_named(scheme: str, here: Path, invoke: Invoke) -> None:
+    (here / "train.txt").write_text("Wim B-PER\nVos L-PER\nsails O\n\nElst U-LOC\n")
+    ran = invoke("prepare", "r.yaml", "data.dev=null", "data.test=null", f"data.columns.scheme={scheme}")
+    assert ran.code == 0, ran.err
+    assert "tag  4 labels: B-PER 1, E-PER 1, O 1, S-LOC 1" in ran.out
 
 
 def test_labels_that_train_lacks_and_a_train_without_entities_are_told_of(here: Path, invoke: Invoke) -> None:

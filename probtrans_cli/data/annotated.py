@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
 from probtrans_cli.data.cogs import Example, read_cogs, read_seqtag
 from probtrans_cli.data.columns import read_columns
-from probtrans_cli.data.entities import Scheme, convert, detect
+from probtrans_cli.data.entities import MisfitError, Scheme, convert, detect, problems
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe_data import Columns
@@ -38,22 +38,32 @@ def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[S
             yield Sentence(words=words, tags={"tag": tags}, where=where)
         return
     every = list(found)  # the scheme shows in the whole corpus alone
-    scheme: Scheme = _detected((tags for _, tags, _ in every), name) if columns.scheme == "auto" else columns.scheme
+    scheme: Scheme = _detected(every) if columns.scheme == "auto" else columns.scheme
     for words, tags, where in every:
-        try:
-            converted = convert(tags, scheme, columns.entities)
-        except ValueError as error:
-            hint = f"the tags are read as {scheme}: mend them, or set data.columns.scheme"
-            raise DataError(f"{where}: {error}", hint=hint) from None
+        if problem := problems(tags, scheme):
+            hint = f"the tags are read as {scheme}: mend this one, or set data.columns.scheme"
+            raise DataError(f"{_line(where, problem[0])}: {problem[1]}", hint=hint)
+        converted = convert(tags, scheme, columns.entities)
         yield Sentence(words=words, tags={"tag": converted}, form=TAG_END.join(converted), where=where)
 
 
-def _detected(tags: Iterable[list[str]], name: str) -> Scheme:
+def _detected(found: Sequence[tuple[list[str], list[str], str]]) -> Scheme:
     try:
-        return detect(tags)
-    except ValueError as error:
-        hint = "mend the tags, or say with data.columns.tag which column has them"
-        raise DataError(f"{name}: the tags mark entities in none of the schemes: {error}", hint=hint) from None
+        return detect(tags for _, tags, _ in found)
+    except MisfitError as error:
+        where = _line(found[error.sequence][2], error.index)
+        hint = (
+            "mend the tag, or say with data.columns.tag which column has the tags, or with data.columns.scheme how "
+            "they mark entities"
+        )
+        message = f"{where}: {error.reason} (no scheme fits all tags of the file; {error.scheme} fits them up to here)"
+        raise DataError(message, hint=hint) from None
+
+
+def _line(where: str, index: int) -> str:
+    """The line of a word in a file of one a line, from that of its sentence, ``file:line``."""
+    name, _, first = where.rpartition(":")
+    return f"{name}:{int(first) + index}"
 
 
 def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:

@@ -29,6 +29,14 @@ class Span(NamedTuple):
     type: str
 
 
+class MisfitError(ValueError):
+    """The tag at ``index`` in the ``sequence`` of that number, both from 0, breaks the rules of ``scheme``."""
+
+    def __init__(self, scheme: Scheme, sequence: int, index: int, reason: str) -> None:
+        super().__init__(f"sequence {sequence}, tag at index {index}: {reason}")
+        self.scheme, self.sequence, self.index, self.reason = scheme, sequence, index, reason
+
+
 class _Rules(NamedTuple):
     first: str
     inside: str
@@ -143,13 +151,14 @@ def detect(sequences: Iterable[Sequence[str]]) -> Scheme:
     Where there is an entity, there is one such scheme at most; where every tag is ``O``, it is iob2.
 
     Raises:
-        ValueError: no scheme fits; the message says where each one fails, first the one that held out longest.
+        MisfitError: no scheme fits; the error is that of the scheme that held out longest.
     """
-    failures: dict[Scheme, str] = {}
+    failures: dict[Scheme, MisfitError] = {}
     for number, tags in enumerate(sequences):
         for scheme in [scheme for scheme in _RULES if scheme not in failures]:
             if problem := problems(tags, scheme):
-                failures[scheme] = f"{scheme}: sequence {number}, tag at index {problem[0]}: {problem[1]}"
+                failures[scheme] = MisfitError(scheme, number, *problem)
         if len(failures) == len(_RULES):
-            raise ValueError("no scheme fits:\n" + "\n".join(reversed(failures.values())))
+            ordered = [failures[scheme] for scheme in _RULES]
+            raise max(ordered, key=lambda failure: (failure.sequence, failure.index))
     return next(scheme for scheme in _RULES if scheme not in failures)
