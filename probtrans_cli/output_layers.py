@@ -8,6 +8,7 @@ LABEL_0, LABEL_1, ...; such are taken by their number, where there are as many o
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Mapping
 from dataclasses import dataclass
 from typing import Any
@@ -45,6 +46,8 @@ class Layer:
     """None: the rows are the entries of the vocabulary."""
     named: bool = True
     """False: nobody has named them, and they are called LABEL_0, LABEL_1, ..."""
+    fault: str | None = None
+    """Why its rows cannot be told apart."""
 
 
 def of_model(model: Model) -> dict[str, Layer]:
@@ -97,10 +100,16 @@ def _classifier(bert: Bert, size: int) -> Layer:
     listed = bert.config.get("id2label")
     if listed is None:
         return Layer(gives, unnamed, named=False)
-    names = tuple(listed.get(str(id)) for id in range(size)) if isinstance(listed, dict) else ()
-    if len(names) != len(listed) or len(set(names)) < size or not all(isinstance(name, str) for name in names):
-        return Layer(f"{size} labels that its id2label does not name")
-    return Layer(gives, names, named=names != unnamed)  # type: ignore[arg-type]
+    given = listed if isinstance(listed, dict) else {}
+    names = tuple(name for id in range(size) if isinstance(name := given.get(str(id)), str))
+    twice = [name for name, count in Counter(names).items() if count > 1]
+    if twice:
+        return Layer(gives, fault=f"its id2label names {first_of(twice)} twice")
+    if len(names) < size:
+        return Layer(gives, fault=f"its id2label names {len(names):,} of {size:,} labels")
+    if len(given) > size:
+        return Layer(gives, fault=f"its id2label names {len(given):,} labels, but there are {size:,}")
+    return Layer(gives, names, named=names != unnamed)
 
 
 # --- what fits --------------------------------------------------------------------------------------------------------
@@ -122,6 +131,8 @@ def rows_of(
         one, other = ours[part], theirs[part]
         if one.gives != other.gives:
             notes.append(f"its output layer is for {other.gives}, not for {one.gives}: left there")
+        elif other.fault is not None:
+            notes.append(f"warning: {other.fault}: its output layer is left there")
         elif one.names is None:
             found[part] = words
         elif other.names is not None:

@@ -279,6 +279,16 @@ def test_a_classifier_of_theirs_is_loaded_by_the_names_of_its_labels(
     assert not torch.allclose(output.weight[0], model.classifier.weight[0], atol=1e-3)  # type: ignore[operator,index]
 
 
+DAMAGED: list[tuple[Any, str]] = [  # what stands for the names of two labels
+    ({"0": "one"}, "1 of 2 labels"),
+    ({"0": "one", "1": "one"}, "one twice"),
+    (["one", "two"], "0 of 2 labels"),
+    ({"0": "one", "1": 2}, "1 of 2 labels"),
+    ({"a": "", "b": ""}, "0 of 2 labels"),
+    ({"0": "one", "1": "two", "2": "three"}, "3 labels, but there are 2"),
+]
+
+
 def test_labels_without_names_are_taken_by_their_number(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
     model = saved_as("BertForTokenClassification", bert, num_labels=9)
     assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
@@ -294,10 +304,15 @@ def test_labels_without_names_are_taken_by_their_number(bert: Any, capfd: pytest
     assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="none") == 0
     assert "9 of 9 labels are not there" in capfd.readouterr().err
     config = json.loads(Path("bert/config.json").read_text("utf-8"))
-    for damaged in (["one", "two"], {"0": "one"}, {"0": "one", "1": "one"}, {"0": "one", "1": 2}, {"a": "", "b": ""}):
+    for number, (damaged, fault) in enumerate(DAMAGED):
         Path("bert/config.json").write_text(json.dumps(config | {"id2label": damaged}), "utf-8")
         layer = of_bert(read_bert(Path("bert")))["output"]
-        assert (layer.gives, layer.names) == ("2 labels that its id2label does not name", None)
+        assert (layer.fault, layer.names) == (f"its id2label names {fault}", None)
+        if number < 2:
+            assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name=f"damaged{number}") == 0
+            message = capfd.readouterr().err
+            assert f"\nwarning: bert: its id2label names {fault}: its output layer is left there\n" in message
+            assert "drawn at random: encoder.pooler.weight, encoder.pooler.bias, output.weight" in message
 
 
 def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
