@@ -193,15 +193,15 @@ def _corpus(
         raise UsageError("give either files or --split, not both")
     data = model.recipe.data
     if files:
-        title, paths = ", ".join(files), list(files)
+        title, paths, key = ", ".join(files), list(files), None
     else:
         title = split or ("test" if data.test is not None else "dev")
         named = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]
         if named is None:
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
-        paths = [named] if isinstance(named, str) else list(named)
+        paths, key = [named] if isinstance(named, str) else list(named), f"data.{title}"
     form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
-    sentences = (sentence for path in paths for sentence in read_corpus(find(path), form, data=data))
+    sentences = (sentence for path in paths for sentence in read_corpus(find(path, key), form, data=data))
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")

@@ -111,7 +111,9 @@ def test_find_looks_here_then_in_the_data_folder(tmp_path: Path, monkeypatch: py
         ("embedded:", "embedded:toy"),
         ("", "name files"),
         ("folder/", "name files"),
-        (".", "PROBTRANS_DATA"),
+        (".", "name a file in it"),
+        ("data", "name a file in it"),
+        ("embedded:toy", "name a file in it"),
         ("a\0b", "PROBTRANS_DATA"),
         ("x" * 5000, "PROBTRANS_DATA"),
         ("~nobody/x", "PROBTRANS_DATA"),
@@ -120,10 +122,15 @@ def test_find_looks_here_then_in_the_data_folder(tmp_path: Path, monkeypatch: py
 def test_what_is_not_there(name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "data"))
+    (tmp_path / "data").mkdir()
     with pytest.raises(DataError) as caught:
         find(name)
     assert repr(name) in caught.value.message
     assert hint in (caught.value.hint or "")
+    assert (" is a folder (/" in caught.value.message) == (hint == "name a file in it")
+    with pytest.raises(DataError) as of_recipe:
+        find_sources(Data(train="embedded:toy/train.conllu", extra=name or "/"), {})
+    assert of_recipe.value.message.startswith("data.extra: ")
 
 
 def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin) -> None:

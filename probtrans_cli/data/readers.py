@@ -8,7 +8,7 @@ import os
 import re
 import sys
 import zlib
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import pairwise
 from pathlib import Path
@@ -146,36 +146,45 @@ def read_corpus(
     return read_text(given, name)
 
 
-def find(path: str) -> Path:
+def find(path: str, key: str | None = None) -> Path:
     """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
 
     A name that is not there is also tried with `.gz` appended. `-` (standard input) is returned as it is.
 
+    Args:
+        path: how it is named.
+        key: of the recipe where it is named.
+
     Raises:
-        DataError: there is no such file; the message lists the places.
+        DataError: there is no such file; the message lists the places, and begins with the key.
     """
     if path == "-":
         return Path(path)
-    places = _places(path)
+    begins = f"{key}: " if key else ""
+    places = _places(path, begins)
     for place in places:
         for candidate in (place, Path(f"{place}.gz")):
-            if _is_file(candidate):
+            if _is(Path.is_file, candidate):
                 return candidate
+    for place in places:
+        if _is(Path.is_dir, place):
+            hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
+            raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
     tried = ", ".join(str(place) for place in places)
-    raise DataError(f"there is no corpus {path!r} (tried {tried}; also with .gz)", hint=_where_to_get(path))
+    raise DataError(f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz)", hint=_where_to_get(path))
 
 
-def _places(path: str) -> list[Path]:
+def _places(path: str, begins: str) -> list[Path]:
     if path.startswith(EMBEDDED):
         root = (Path(__file__).parent.parent / "embedded").resolve()
         place = (root / path.removeprefix(EMBEDDED)).resolve()
         if not path.removeprefix(EMBEDDED) or not place.is_relative_to(root):
-            raise DataError(f"{path!r} is not inside the package", hint="for example embedded:toy/train.conllu")
+            hint = "for example embedded:toy/train.conllu"
+            raise DataError(f"{begins}{path!r} is not inside the package", hint=hint)
         return [place]
     if not path or path.endswith("/"):
-        raise DataError(
-            f"{path!r} does not name a file", hint="data.train, data.dev, data.test and data.extra name files"
-        )
+        hint = "data.train, data.dev, data.test and data.extra name files"
+        raise DataError(f"{begins}{path!r} does not name a file", hint=hint)
     given = expand_home(path)
     if given.is_absolute():
         return [given]
@@ -187,9 +196,9 @@ def expand_home(path: str) -> Path:
     return Path.home() / path[2:] if path.startswith("~/") else Path(path)
 
 
-def _is_file(path: Path) -> bool:
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
     try:
-        return path.is_file()
+        return kind(path)
     except OSError:  # a folder that may not be entered, a name that is too long
         return False
 
@@ -247,7 +256,7 @@ def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[
         if isinstance(paths, list) and not paths:
             raise DataError(f"data.{split} is an empty list", hint="name at least one file")
         for name in [paths] if isinstance(paths, str) else paths or []:
-            path = find(name)
+            path = find(name, f"data.{split}")
             if str(path) != "-":
                 status = path.stat()
                 key = (str(path), status.st_size, status.st_mtime_ns)
