@@ -194,6 +194,11 @@ def test_folders_that_are_none(bert: Any, capfd: pytest.CaptureFixture[str]) -> 
     here = "data.vocabulary={kind: wordpiece, folder: pieces}"
     assert train(SIZES, here, MLM, "--init-from", "bert", "--overwrite") == 0
     assert "taken to be this model's" in capfd.readouterr().err
+    Path("pieces/config.json").write_text("{", "utf-8")
+    for more in ([], ["--init-from", "pieces"]):  # whoever reads it first
+        assert train(SIZES, here, MLM, *more, "--overwrite") == 4
+        assert "pieces/config.json: not JSON" in capfd.readouterr().err
+    assert train(SIZES, MLM, "--init-from", "pieces", "--overwrite") == 4
 
 
 def test_a_vocabulary_of_another_content_is_prepared_again(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:

@@ -21,7 +21,7 @@ from probtrans_cli.data.wordpiece import (
     read_json,
     read_wordpieces,
 )
-from probtrans_cli.errors import DataError, RecipeError
+from probtrans_cli.errors import CheckpointError, DataError, RecipeError
 from probtrans_cli.recipe_data import WordPieceVocabulary
 
 _MODEL_FILE = "config.json"
@@ -32,6 +32,7 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[
     """The vocabulary of a recipe's section: of its folder, with the counts of these sentences, or trained on them.
 
     Raises:
+        CheckpointError: the folder's config.json cannot be read.
         DataError, RecipeError, UsageError: as :func:`read_wordpieces` and :func:`train_wordpieces`.
     """
     if section.folder is None:
@@ -58,7 +59,7 @@ def fingerprint_of(section: WordPieceVocabulary) -> str:
     """One sha256 of the files of a section's folder from which its vocabulary follows.
 
     Raises:
-        DataError: one cannot be read.
+        DataError, CheckpointError: one cannot be read.
     """
     folder, digest = folder_of(section), hashlib.sha256()
     for name in (*WORDPIECE_FILES, OLD_SPECIALS_FILE):
@@ -70,7 +71,10 @@ def fingerprint_of(section: WordPieceVocabulary) -> str:
 
 def _rows_of(folder: Path) -> int | None:
     """The `vocab_size` of the model in the same folder; None where there is none."""
-    content = read_json(folder / _MODEL_FILE) if (folder / _MODEL_FILE).exists() else {}
+    try:
+        content = read_json(folder / _MODEL_FILE) if (folder / _MODEL_FILE).exists() else {}
+    except DataError as error:  # the file is the model's, not the vocabulary's
+        raise CheckpointError(error.message, hint=error.hint) from None
     rows = content.get("vocab_size") if isinstance(content, dict) else None
     return rows if isinstance(rows, int) else None
 
