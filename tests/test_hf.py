@@ -580,10 +580,22 @@ def test_parts_that_are_not_there_and_folders_in_the_way(tmp_path: Path) -> None
         ({"position_embedding_type": "relative_key"}, ["position_embedding_type: 'relative_key' is unsupported"]),
         ({"hidden_act": "silu"}, ["hidden_act: 'silu' is unsupported"]),
         ({"num_attention_heads": 5}, ["hidden_size: 8 is not a multiple of num_attention_heads 5"]),
-        ({"hidden_size": "8"}, ["hidden_size: '8'"]),
-        ({"num_hidden_layers": 2**31 - 1}, ["num_hidden_layers: 2147483647"]),
-        ({"hidden_size": 0, "num_hidden_layers": None}, ["hidden_size: 0", "num_hidden_layers: None"]),
-        ({"layer_norm_eps": math.nan}, ["layer_norm_eps: nan"]),
+        ({"hidden_size": "8"}, ['hidden_size: found "8", wanted a whole number ≥ 1']),
+        ({"vocab_size": 2**31}, ["vocab_size: found 2147483648, wanted a whole number ≥ 1 and < 2147483648"]),
+        ({"hidden_act": ["x" * 99]}, [f'hidden_act: found ["{"x" * 57}…, wanted text']),
+        ({"tie_word_embeddings": None}, ["tie_word_embeddings: found null, wanted `true` or `false`"]),
+        (
+            {"num_hidden_layers": 2**31 - 1},
+            ["num_hidden_layers: found 2147483647, wanted a whole number ≥ 1 and ≤ 1000"],
+        ),
+        (
+            {"hidden_size": 0, "num_hidden_layers": None},
+            [
+                "hidden_size: found 0, wanted a whole number ≥ 1",
+                "num_hidden_layers: found null, wanted a whole number ≥ 1 and ≤ 1000",
+            ],
+        ),
+        ({"layer_norm_eps": math.nan}, ["layer_norm_eps: found NaN, wanted a number ≥ 0; it must be finite"]),
         ({"is_decoder": True, "model_type": "gpt2"}, ["model_type: 'gpt2'", "is_decoder: true"]),
     ],
 )

@@ -20,6 +20,8 @@ classifier               classifier                                          of 
 
 from __future__ import annotations
 
+import json
+import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
@@ -33,6 +35,8 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf.files import CONFIG, read_config, read_tensors
 from probtrans_cli.recipe_base import Fraction, NonNegativeFloat, PositiveInt
 from probtrans_cli.recipe_model import AbsolutePositions, Transformer
+from probtrans_cli.recipe_reference import wanted
+from probtrans_cli.recipe_yaml import printable
 
 Shapes = dict[str, tuple[int, ...]]
 PREFIX = "bert."
@@ -237,12 +241,21 @@ def read_shape(given: Mapping[str, Any], path: Path) -> Config:
     try:
         config = Config.model_validate(dict(given))
     except ValidationError as error:
-        faults = [f"{detail['loc'][0]}: {detail['input']!r}: {detail['msg']}" for detail in error.errors()]
+        faults = [_wrong(str(detail["loc"][0]), detail["input"]) for detail in error.errors()]
     else:
         faults = list(config.unsupported())
         if not faults:
             return config
     raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint="only plain BERT encoders are read")
+
+
+def _wrong(key: str, value: Any) -> str:
+    """What a key was found to be, as it stands there, and what is wanted."""
+    huge = isinstance(value, int) and abs(value) >= 2**31
+    schema = Config.model_json_schema()["properties"][key]
+    found = printable(json.dumps(value, ensure_ascii=False), 60)
+    finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
+    return f"{key}: found {found}, wanted {wanted(schema, every_bound=huge)}{finite}"
 
 
 def _by_plain_names(tensors: Mapping[str, Tensor], folder: Path) -> tuple[dict[str, Tensor], list[str]]:
