@@ -273,11 +273,8 @@ class Trainer:
                 if has_trees(split):
                     scores[name] |= tree_scores(self.model, split, self.model.reading, baselines=True)
                 self._leave_if(stop)
-        rest: dict[str, str | bytes] = {
-            name: content
-            for name, content in verified.files.items()
-            if name not in ("model.safetensors", checkpoint.SUMS)
-        }
+        replaced = ("model.safetensors", checkpoint.SUMS)
+        rest: dict[str, str | bytes] = {name: file for name, file in verified.files.items() if name not in replaced}
         checkpoint.write(best, rest | self.model.texts(scores), {"model.safetensors": weights_of(self.network)})
         write_gallery(self.model, self.run / "trees")
         return scores
