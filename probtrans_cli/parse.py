@@ -147,7 +147,7 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
         yield from read_text(lines, name, keep_empty=True)
     else:
         for number, line in enumerate(lines, start=1):
-            yield Sentence(tokenize(line), where=f"{name}:{number}")
+            yield Sentence(tokenize(line), text=line, where=f"{name}:{number}")
 
 
 def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:

@@ -14,6 +14,7 @@ from hypothesis import strategies as st
 from probtrans_cli.data.conllu import read_conllu, with_heads
 from probtrans_cli.data.readers import find, open_lines, read_corpus, read_text
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError
 
 BLOCK = """\
@@ -187,6 +188,19 @@ MALFORMED = malformed()
 
 def test_there_are_enough_malformed_files() -> None:
     assert len({text for _, _, text in MALFORMED}) >= 250
+
+
+def test_text_is_kept_as_it_was() -> None:
+    """Words that were not apart say so, whatever else MISC has; white space is a space; words alone are joined."""
+    text = "Well, \t(it's  here)..."
+    sentence = Sentence(tokenize(text), text=text)
+    assert sentence.words == ["Well", ",", "(", "it", "'s", "here", ")", "..."]
+    lines = with_heads(sentence, [0] + [1] * 7, misc=["P=1"] + [""] * 7)
+    assert lines[0] == "# text = Well,  (it's  here)..."
+    misc = [line.split("\t")[9] for line in lines[1:]]
+    assert misc == ["SpaceAfter=No|P=1", "_", *["SpaceAfter=No"] * 2, "_", *["SpaceAfter=No"] * 2, "_"]
+    assert with_heads(Sentence([], text=" \n"), []) == ["# text ="]
+    assert with_heads(Sentence(["a", ","]), [0, 1])[0] == "# text = a ,"
 
 
 @pytest.mark.parametrize(("line", "text"), [case[1:] for case in MALFORMED], ids=[case[0] for case in MALFORMED])

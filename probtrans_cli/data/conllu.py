@@ -62,7 +62,8 @@ def with_heads(
     ``heads`` (n values, 0 = root), ``deprels`` (default ``root`` for head 0 and ``dep`` otherwise) and ``misc`` (an
     entry such as ``Prob=0.93`` or several joined by ``|``; empty or ``_`` for none) replace HEAD and DEPREL and
     extend MISC, where an entry replaces one of the same name. Every other column, comment, multiword token and empty
-    node stays as it was read. A sentence of plain text gets ``# text`` and ten columns.
+    node stays as it was read. A sentence of plain text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between
+    words that its text does not separate.
 
     Raises:
         ValueError: ``heads``, ``deprels`` or ``misc`` has another length than the sentence.
@@ -73,8 +74,12 @@ def with_heads(
             raise ValueError(f"{sentence.where}: {len(values)} values for {count} words")
     if sentence.lines is None or sentence.rows is None:
         forms = [_one_line(word) for word in sentence.words]
-        lines = [f"# text = {' '.join(forms)}".rstrip()]
-        lines += [f"{i}\t{form}" + "\t_" * 8 for i, form in enumerate(forms, start=1)]
+        text = " ".join(forms) if sentence.text is None or not forms else _one_line(sentence.text)
+        lines = [f"# text = {text}".rstrip()]
+        lines += [
+            f"{i}\t{form}" + "\t_" * 7 + ("\tSpaceAfter=No" if joined else "\t_")
+            for i, (form, joined) in enumerate(zip(forms, _joined(sentence), strict=True), start=1)
+        ]
         rows: Sequence[int] = range(1, count + 1)
     else:
         lines, rows = list(sentence.lines), sentence.rows
@@ -87,6 +92,18 @@ def with_heads(
             columns[_MISC] = _merged_misc(columns[_MISC], misc[i])
         lines[row] = "\t".join(columns)
     return lines
+
+
+def _joined(sentence: Sentence) -> list[bool]:
+    """Of every word whether the next one follows without a space."""
+    if sentence.text is None:
+        return [False] * len(sentence.words)
+    joined, end = [], 0
+    for word in sentence.words:
+        start = sentence.text.index(word, end)
+        joined.append(start == end)
+        end = start + len(word)
+    return [*joined[1:], False][: len(joined)]
 
 
 def _merged_misc(old: str, new: str) -> str:

@@ -27,6 +27,8 @@ class Sentence:
     """Position of every word's parent in a semantic graph, from 0; -1 = it has none."""
     form: str | None = None
     """What it is scored by, as text: its logical form, or the tags of its entities, one a line."""
+    text: str | None = None
+    """The raw text that was divided into words; None where the words were given."""
     lines: list[str] | None = None
     """Source lines of a CoNLL-U block without line ends: comments, words, multiword tokens, empty nodes."""
     rows: list[int] | None = None
