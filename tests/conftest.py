@@ -10,6 +10,9 @@ from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
 
+if "PYTEST_XDIST_WORKER" in os.environ:
+    os.environ.setdefault("OMP_NUM_THREADS", "1")  # read once, by the import of torch: workers share the cores
+
 import pytest
 import torch
 from jaxtyping import install_import_hook
@@ -40,6 +43,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)  # guards against a loss of power; slow
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
         tagging = ["task={kind: tagging, column: xpos}", "name=tagger", "train.epochs=3", "optim.lr=0.1"]
         for overrides in (["save.every_steps=4"], tagging):
             runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
