@@ -228,7 +228,8 @@ class ProbabilisticTransformer(Section):
                 if isinstance(value, list) and len(value) != self.channels:
                     reason = f"{len(value)} numbers for {self.channels} channels: give one for each, or one for all"
                     faults.append((("head_bias", name), reason))
-            if self.head_bias.root not in (0.0, [0.0] * self.channels) and self.root is None:
+            root = self.head_bias.root
+            if any(root if isinstance(root, list) else [root]) and self.root is None:
                 reason = "the model has no root node: set model.root='{}', or leave it out"
                 faults.append((("head_bias", "root"), reason))
         return faults
