@@ -63,15 +63,15 @@ COGS = (
 
 def stand_in(folder: Path, split: str, data: Data) -> str:
     """Write a file in the format of a recipe's corpus, of a few toy sentences; returns its name."""
+    rows = sentences("test" if split == "extra" else split, 6)
     words = [
         [line.split("\t")[1] for line in block.splitlines() if line[:1].isdigit()]
-        for block in sentences("test" if split == "extra" else split, 12).split("\n\n")
+        for block in rows.split("\n\n")
         if block
     ]
     if data.format == "columns":
         tags = ("B-place", "I-place", "O", "B-person", "O")
-        rows = ["\n".join(f"{word} X X {tags[i % 5]}" for i, word in enumerate(one)) for one in words]
-        text = "\n\n".join(rows)
+        text = "\n\n".join("\n".join(f"{word} X X {tags[i % 5]}" for i, word in enumerate(one)) for one in words)
     elif data.format == "table":
         first = data.table.label < data.table.text
         separator = data.table.separator
@@ -82,7 +82,8 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
     elif data.format == "cogs":
         text = "\n".join("\t".join(row) for row in COGS)
     else:
-        return f"{split}.conllu"  # of the workplace
+        (folder / f"{split}.conllu").write_text(rows, encoding="utf-8")
+        return f"{split}.conllu"
     (folder / f"{split}.txt").write_text(text + "\n", encoding="utf-8")
     return f"{split}.txt"
 
@@ -94,13 +95,6 @@ def environment(**more: str) -> dict[str, str]:
 
 
 COMMAND = (sys.executable, "-m", "probtrans_cli")
-
-
-def probtrans(*arguments: str, folder: Path, text: str | None = None) -> subprocess.CompletedProcess[str]:
-    """Run the command in a subprocess."""
-    return subprocess.run(
-        [*COMMAND, *arguments], cwd=folder, env=environment(), input=text, capture_output=True, text=True, timeout=120
-    )
 
 
 def shell(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -197,7 +191,11 @@ FILE_EVENTS = {"open", "os.rename", "os.remove", "os.rmdir", "os.mkdir", "os.sym
 def serve() -> None:
     """Read commands, fork, answer. The parent runs no arithmetic, so a child finds no thread pool half forked."""
 
+    # Optimizers import dynamo when they are made: half of the time of a training as short as these.
+    import torch._dynamo  # noqa: F401
+
     import probtrans_cli.__main__
+    import probtrans_cli.cli
     import probtrans_cli.engine
     import probtrans_cli.prepare
     import probtrans_cli.runs  # noqa: F401

@@ -191,7 +191,11 @@ def test_the_decoder_of_one_sentence_finds_trees_as_good() -> None:
         assert of_trees[0] == pytest.approx(of_trees[1])
 
 
-def test_parsing_is_measured(trained: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_parsing_is_measured(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setattr(parse, "MATRICES", 64)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))  # lengths from the stored histogram
     run = str(trained / "runs/tiny")
     assert parse.main([run, "--sentences", "20", "--alone", "2", "--rounds", "1", "--threads", "1"]) == 0
     assert "times as fast" in capfd.readouterr().out

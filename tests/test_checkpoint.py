@@ -17,6 +17,8 @@ from safetensors import SafetensorError
 from probtrans_cli import __main__, checkpoint
 from probtrans_cli.errors import CheckpointError
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 PACKAGE = Path(__file__).resolve().parent.parent / "probtrans_cli"
 MODEL_FILES = [
     "config.json",

@@ -136,6 +136,7 @@ def test_it_compiles_in_one_graph() -> None:
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
 
 
+@pytest.mark.slow
 def test_transformers_compile_in_one_graph() -> None:
     run(COMPILED, TRANSFORMERS)
 
@@ -147,10 +148,17 @@ def test_every_option_compiles_in_one_graph(decomposition: dict[str, object]) ->
 
 
 def test_it_exports_with_any_batch_and_length() -> None:
+    """With a root and global features, and a transformer; used with one word and one sentence too."""
+    run(EXPORTED, [section_of(DECOMPOSITIONS[1], OPTIONS["all-dep"]), TRANSFORMERS[0]])
+
+
+@pytest.mark.slow
+def test_every_set_of_options_exports_with_any_batch_and_length() -> None:
     """Every set of options once, each with another decomposition; used with one word and one sentence too."""
     run(EXPORTED, [section_of(*pair) for pair in zip(DECOMPOSITIONS, OPTIONS.values(), strict=True)])
 
 
+@pytest.mark.slow
 def test_transformers_export_with_any_batch_and_length() -> None:
     run(EXPORTED, TRANSFORMERS)
 

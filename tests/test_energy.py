@@ -76,6 +76,7 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     return state._replace(**{State._fields[number]: new})
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("seed", range(3))
 @pytest.mark.parametrize("options", MODELS, ids=name)
 def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], seed: int) -> None:

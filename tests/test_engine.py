@@ -18,6 +18,8 @@ from probtrans_cli.recipe import Optim
 from probtrans_cli.recipe_source import load_recipe
 from probtrans_cli.runtime import mixed_seed
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:

@@ -273,6 +273,7 @@ def test_a_tied_language_model_starts_at_the_frequencies_of_its_words() -> None:
     torch.testing.assert_close(made.output.bias.detach().exp(), wanted)
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("output", ["scores", "probabilities"])
 def test_a_tied_language_model_learns(output: str) -> None:
     words = build_vocabulary(WordVocabulary(), SENTENCES)

@@ -331,7 +331,7 @@ class Memory(TorchDispatchMode):
 def growth(messages: str, options: dict[str, Any]) -> list[float]:
     """By what factors the largest tensor and all that is kept grow with twice the words, forward and backward."""
     found = []
-    for words in (256, 512):
+    for words in (128, 256):
         model = encoder(decomposition={"kind": "uv", "rank": 4}, dropout=0.1, messages=messages, **options).train()
         unary, mask = sentences([words])
         with Memory() as memory:
@@ -346,7 +346,7 @@ def growth(messages: str, options: dict[str, Any]) -> list[float]:
 def test_memory_of_the_linear_form_grows_with_the_length_alone(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "BLOCK", 2**12)
-    monkeypatch.setattr(fused, "BLOCK", 2**12)
+    monkeypatch.setattr(linear, "BLOCK", 2**10)
+    monkeypatch.setattr(fused, "BLOCK", 2**10)
     assert max(growth("linear", options)) < 2.1
     assert max(growth("banded", options)) > 3.0

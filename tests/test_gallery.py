@@ -12,6 +12,8 @@ from support import Invoke, workplace
 from probtrans_cli.gallery import LONGEST, SENTENCES, SHORTEST, examples
 from probtrans_cli.model import Model
 
+pytestmark = pytest.mark.usefixtures("quick")
+
 
 def test_a_training_leaves_pictures_of_every_channel(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)

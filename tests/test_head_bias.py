@@ -167,6 +167,7 @@ def test_what_does_not_go_together_is_named(
     assert f"{key}: {message}" in ran.err.replace("\n", " "), ran.err
 
 
+@pytest.mark.usefixtures("quick")
 def test_a_model_reads_how_common_its_words_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:

@@ -9,7 +9,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import ROOT, stand_in, workplace
+from support import ROOT, stand_in
 
 from probtrans_cli import models
 from probtrans_cli.data.readers import SPLITS
@@ -120,7 +120,7 @@ def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch
     """On a few toy sentences in place of its corpus; nothing else is changed but the device and a vocabulary's size."""
     from probtrans_cli import runs
 
-    monkeypatch.chdir(workplace(tmp_path))
+    monkeypatch.chdir(tmp_path)
     recipe = load_recipe(path.stem)
     there = [name for name in SPLITS if getattr(recipe.data, name) is not None]
     overrides = [f"data.{name}={stand_in(tmp_path, name, recipe.data)}" for name in there]
