@@ -293,6 +293,7 @@ def test_train_eval_parse_and_export(overrides: list[str], here: Path, invoke: I
     assert invoke("parse", "out", "text.txt", "-f", "jsonl").out.splitlines() == lines
 
 
+@pytest.mark.usefixtures("quick")
 def test_characters_are_learned(here: Path, invoke: Invoke) -> None:
     """Every word is one of two, so its other characters tell a hidden one."""
     (here / "two.txt").write_text("abc xyz abc\nxyz abc\nabc abc xyz xyz\n" * 8, "utf-8")

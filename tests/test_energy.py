@@ -144,6 +144,7 @@ def entropy(row: list[float]) -> float:
     return -sum(p * float(torch.tensor(p, dtype=torch.float64).log()) for p in row if p > 0)
 
 
+@pytest.mark.usefixtures("quick")
 @torch.no_grad()
 @pytest.mark.parametrize("options", MODELS[:7], ids=name)
 @pytest.mark.parametrize("scores", SCORES, ids=name)

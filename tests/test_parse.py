@@ -162,6 +162,7 @@ def test_batch_mates_do_not_change_a_tree(parse: Parse) -> None:
     assert together == "".join(parse(line + "\n", "-f", "jsonl") for line in lines)
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("decoder", ["argmax", "mst", "eisner"])
 @pytest.mark.parametrize("channel", ["0", "mean"])
 def test_portions_do_not_change_a_tree(trained: Path, channel: str, decoder: str) -> None:

@@ -278,6 +278,7 @@ def test_train_eval_and_parse(command: Command, overrides: list[str]) -> None:
     assert command("parse", "runs/pairs", "own.txt", "-f", "conllu").count("\n") == 5
 
 
+@pytest.mark.usefixtures("quick")
 def test_pretraining_learns(command: Command) -> None:
     """Sentences are numbered: so the words of each tell the order of two texts, and its other words a hidden one."""
     for split, count in (("train", 60), ("test", 20)):
