@@ -199,5 +199,12 @@ def test_parsing_is_measured(
     run = str(trained / "runs/tiny")
     assert parse.main([run, "--sentences", "20", "--alone", "2", "--rounds", "1", "--threads", "1"]) == 0
     assert "times as fast" in capfd.readouterr().out
-    assert parse.main([run, "--stream", "30", "--threads", "1"]) == 0
+
+
+@pytest.mark.slow
+def test_a_stream_is_measured(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    assert parse.main([str(trained / "runs/tiny"), "--stream", "30", "--threads", "1"]) == 0
     assert "30 sentences parsed" in capfd.readouterr().out

@@ -263,6 +263,7 @@ def test_prepare_counts_characters(here: Path, invoke: Invoke) -> None:
     assert "up to date" in invoke(*prepare).out
 
 
+@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     "overrides",
     [
