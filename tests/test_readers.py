@@ -50,6 +50,7 @@ def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, stdin: Stdin) -> 
 @pytest.mark.parametrize(
     "content",
     [b"plain text", gzip.compress(os.urandom(9000).hex().encode())[:5000], gzip.compress(b"a")[:-3], b"\x1f\x8b\x08"],
+    ids=["no archive", "cut", "no checksum", "a header"],
 )
 def test_damaged_archives(tmp_path: Path, content: bytes) -> None:
     path = tmp_path / "a.txt.gz"
