@@ -80,10 +80,7 @@ class Masks:
                 ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
                 if self.hidden(split, indices, ids, self.batch(split, indices, uniform, how.device)).any():
                     return
-        raise NothingToScoreError(
-            "there is no word to hide: every word is unknown, or the text is too short for a mask",
-            hint="score more text, of words that the model knows",
-        )
+        raise nothing_hidden()
 
     def batch(self, split: Split, indices: np.ndarray, uniform: np.ndarray, device: torch.device) -> Tensor:
         """Those of a batch ``[k, b, n]``; 1 where it is padded."""
@@ -118,6 +115,14 @@ class Masks:
 
     def _shape(self, split: Split) -> Any:
         return self.numbers, int(split.lengths.sum())
+
+
+def nothing_hidden() -> NothingToScoreError:
+    """What is wrong with a corpus in which no token is ever hidden."""
+    return NothingToScoreError(
+        "there is no word to hide: every word is unknown, or the text is too short for a mask",
+        hint="score more text, of words that the model knows",
+    )
 
 
 def chosen(

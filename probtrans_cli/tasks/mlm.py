@@ -16,7 +16,7 @@ from probtrans_cli.models.heads import Network, TiedOutput, WordOutput, bert_wor
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_task import MaskedLanguageModel, Pretraining
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
-from probtrans_cli.tasks.masking import Masks
+from probtrans_cli.tasks.masking import Masks, nothing_hidden
 
 LARGEST_LOSS = 300.0  # so that a perplexity, and the variance of several, stays a finite number
 
@@ -72,9 +72,10 @@ class MaskedLanguageModelling(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
-        self.masks.require_some(split, how, draws)
         sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
         total, count = sums.sum(0)
+        if count == 0:
+            raise nothing_hidden()
         return {**perplexities(sums), "loss": float(total / count)}
 
     def _sums(self, network: Network, split: Split, how: Evaluation, draw: int) -> tuple[float, float]:

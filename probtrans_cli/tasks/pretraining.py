@@ -18,7 +18,7 @@ from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
 from probtrans_cli.recipe_task import Pretraining as Section
 from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, tensor
-from probtrans_cli.tasks.masking import Masks
+from probtrans_cli.tasks.masking import Masks, nothing_hidden
 from probtrans_cli.tasks.mlm import is_tied, perplexities, start_at_frequencies, word_output
 
 
@@ -86,9 +86,10 @@ class Pretraining(Task):
     def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
         """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
         draws = self.section.eval_masks if final else self.section.dev_masks
-        self.masks.require_some(split, how, draws)
         sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
         total = Outcome(*sums.sum(0))
+        if total.words == 0:
+            raise nothing_hidden()
         scores = perplexities(sums[:, :2])
         scores["accuracy"] = float(total.words_right / total.words)
         scores["loss"] = float(total.word_loss / total.words)
