@@ -149,7 +149,9 @@ def train(
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run from its last checkpoint, exactly.")
     ] = False,
-    overwrite: Annotated[bool, typer.Option("--overwrite", help="Replace the run in the folder, once the new one can begin.")] = False,
+    overwrite: Annotated[
+        bool, typer.Option("--overwrite", help="Replace the run in the folder, once the new one can begin.")
+    ] = False,
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")
     ] = None,
