@@ -30,6 +30,10 @@ class Far(NamedTuple):
     head: Tensor
 
 
+# ``ū`` of the far buckets, and ``v̄``: one, where they share a head side and its messages are summed already.
+FarMessages = tuple[Sequence[Tensor], Sequence[Tensor]]
+
+
 class Near(NamedTuple):
     """The sides of the near buckets, and their band."""
 
@@ -111,13 +115,13 @@ class BandedMessages(Messages[BandedSides]):
         scores = [_scores(one) for one in far]
         return scores[0] if len(scores) == 1 else torch.where(self.far_side > 0, scores[1], scores[0])
 
-    def far_messages(self, far: Sequence[Far], heads: Float[Tensor, "l c n n"]) -> list[tuple[Tensor, Tensor]]:
+    def far_messages(self, far: Sequence[Far], heads: Float[Tensor, "l c n n"]) -> FarMessages:
         """``ū`` and ``v̄`` of every far bucket."""
         heads = heads.to(far[0].child.dtype)
-        if len(far) == 1:
-            return [_messages(heads, far[0])]
         gamma = self.gamma or 0
-        return [_messages(heads.triu(gamma + 1), far[0]), _messages(heads.tril(-gamma - 1), far[1])]
+        apart = [heads] if len(far) == 1 else [heads.triu(gamma + 1), heads.tril(-gamma - 1)]
+        found = [_messages(*one) for one in zip(apart, far, strict=True)]
+        return [child for child, _ in found], [head for _, head in found]
 
     def near_scores(self, near: Near) -> Float[Tensor, "w c k"]:
         """``F`` of the near buckets."""
@@ -133,12 +137,14 @@ class BandedMessages(Messages[BandedSides]):
         return Sides(near.sides.back(to_child), to_head)
 
     def collect(
-        self, rows: Sequence[Sides], far: Sequence[tuple[Tensor, Tensor]], near: Sides | None, wanted: Tensor | None
+        self, rows: Sequence[Sides], far: FarMessages, near: Sides | None, wanted: Tensor | None
     ) -> Float[Tensor, "w d"]:
         """All messages to sides as one to the labels; of the rows ``wanted`` only, where given."""
-        to_lines = [_back(sides, *pair) for sides, pair in zip(rows, far, strict=True)]
-        if len(rows) > 1 and rows[0].child is rows[1].child and rows[0].head is rows[1].head:
-            to_lines = [(to_lines[0][0] + to_lines[1][0], to_lines[0][1] + to_lines[1][1])]
+        to_child = [_back(*one) for one in zip(rows, far[0], strict=True)]
+        to_head = far[1]
+        if rows[0].child is rows[-1].child and rows[0].head is rows[-1].head:
+            to_child, to_head = [sum(to_child[1:], to_child[0])], [sum(to_head[1:], to_head[0])]
+        to_lines = zip(to_child, to_head, strict=True)
         messages = [Sides(*(self.layout.from_channels(part)[:, None] for part in pair)) for pair in to_lines]
         if near is not None:
             messages.insert(1, near)
@@ -157,7 +163,7 @@ class BandedMessages(Messages[BandedSides]):
         self,
         sides: BandedSides,
         short: Float[Tensor, "l c n s"],
-        far: Sequence[tuple[Tensor, Tensor]],
+        far: FarMessages,
         wanted: Tensor | None,
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         """The message to the labels, with ``ū`` and ``v̄`` of the ``far`` buckets, and the distributions of the extra
@@ -219,13 +225,13 @@ def _channels_share(sides: Sides) -> bool:
     return sides.child.shape[2] == 1 and sides.weight is not None
 
 
-def _back(sides: Sides, to_child: Float[Tensor, "l c n r"], to_head: Tensor) -> tuple[Tensor, Tensor]:
-    """Messages to a far bucket's sides as the projection takes them, still on the lines: :meth:`Sides.back`."""
+def _back(sides: Sides, to_child: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c2 n r"]:
+    """The message to a far bucket's child side as the projection takes it, still on the lines: :meth:`Sides.back`."""
     if sides.weight is not None:
         to_child = to_child * sides.weight[0, :, None]
         if sides.child.shape[2] == 1:
             to_child = to_child.sum(1, keepdim=True)
-    return to_child, to_head
+    return to_child
 
 
 def _channel_by_channel(child: Tensor, head: Tensor) -> bool:

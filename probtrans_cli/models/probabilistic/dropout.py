@@ -33,12 +33,14 @@ class Dropout(nn.Module):
             return values
         if not by_hand(values):
             return functional.dropout(values, self.p)
-        return values * self.kept(values).div_(1.0 - self.p)
+        return values * self.factors(values)
 
-    def kept(self, values: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
-        """1 where a value on a CPU is kept, else 0. (Numbers, as operations on truth values are slow on a CPU.)"""
+    def factors(self, values: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
+        """``1 / (1 - p)`` where a value on a CPU is kept, else 0. (Numbers, as operations on truth values are slow on a
+        CPU.)"""
         bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
         drawn = bits.view(torch.int16)[: values.numel()].view(values.shape)
         # All of 2^16 values may be kept: the largest kept one is compared with, as the number after it is no int16.
         largest = max(1, round((1.0 - self.p) * 2**16)) - 2**15 - 1
-        return torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
+        kept = torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
+        return kept.div_(1.0 - self.p)

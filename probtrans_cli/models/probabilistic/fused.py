@@ -1,13 +1,12 @@
 """Head variables in blocks, by hand: scores, softmax, dropout and messages in one operation.
 
 The usual case: an iteration forgets the ones before (no damping, steps of 1), rows are softmaxes, one precision, a
-CPU. With the sides ``u``, ``v`` of the scores and ``u'``, ``v'`` of the messages (the same ones if asynchronous), the
-entries ``D`` that dropout keeps (0 or 1) and ``s = 1 / (1 - p)``, for each block of children (``blocks.py``) and far
-bucket:
+CPU. With the sides ``u``, ``v`` of the scores and ``u'``, ``v'`` of the messages (the same ones if asynchronous) and
+the factors ``D`` of dropout (0 or ``1 / (1 - p)``), for each block of children (``blocks.py``) and far bucket:
 
-    F = u vᵀ / λ         P = softmax(F)       Q = D ∘ P       ū = s Q v'                        v̄ = s Qᵀ u'
-    dQ = s (dū v'ᵀ + u' dv̄ᵀ)                  dF = Q ∘ dQ - P (Q·dQ)
-    du = dF v / λ        dv = dFᵀ u / λ       du' = s Q dv̄    dv' = s Qᵀ dū
+    F = u vᵀ / λ         P = softmax(F)       Q = D ∘ P       ū = Q v'        v̄ = Qᵀ u'
+    dQ = dū v'ᵀ + u' dv̄ᵀ                      dF = Q ∘ dQ - P (Q·dQ)
+    du = dF v / λ        dv = dFᵀ u / λ       du' = Q dv̄      dv' = Qᵀ dū
 
 ``P`` and ``Q`` of a block are small enough for a processor's cache. They are kept for the gradient, or, for long
 sentences, computed again (``keep``), so that nothing of the size of all pairs of words is ever there.
@@ -17,7 +16,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -62,18 +61,20 @@ class FusedHeads(HeadVariables):
         short = self.messages.short(sides, extra)
         used = (sides, short) if self.inference.asynchronous else self.before
         self.before = (sides, short)
-        tensors = _tensors(sides)
+        now = _tensors(sides)
         if used is None:  # uniform
-            tensors = [*tensors, torch.zeros_like(short), *(torch.zeros_like(one) for one in tensors)]
+            tensors = [*now, torch.zeros_like(short), *(torch.zeros_like(one) for one in now)]
         else:
-            tensors = [*tensors, used[1], *(_tensors(used[0]) if used[0] is not sides else [])]
-        used_short, *parts = _Fused.apply(self.plan, *tensors)  # type: ignore[no-untyped-call]
+            tensors = [*now, used[1], *(_tensors(used[0]) if used[0] is not sides else [])]
+        used_short, *parts = _Fused.apply(self.plan, len(now), *tensors)  # type: ignore[no-untyped-call]
         far = len(sides.far)
-        return self.messages.from_short(sides, used_short, list(zip(parts[:far], parts[far:], strict=True)), wanted)
+        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), wanted)
 
 
 def _tensors(sides: BandedSides) -> list[Tensor]:
-    return [one.child for one in sides.far] + [one.head for one in sides.far]
+    """Child sides of the far buckets, then head sides: one where all share it."""
+    heads = [one.head for one in sides.far]
+    return [one.child for one in sides.far] + [one for k, one in enumerate(heads) if k == 0 or one is not heads[0]]
 
 
 @dataclass
@@ -124,105 +125,128 @@ class _Plan:
         """``P`` and ``Q`` of a block."""
         rows = block.children
         far = [
-            _product(child[:, :, rows], head_t[..., columns])
-            for child, head_t, columns in zip(children, heads_t, block.heads, strict=True)
+            _product(child[:, :, rows], heads_t[k if len(heads_t) > 1 else 0][..., columns])
+            for k, (child, columns) in enumerate(zip(children, block.heads, strict=True))
         ]
         scores = torch.cat([*far, short[:, :, rows]], dim=-1)
         P = torch.add(block.bias, scores, alpha=1.0 / self.weight, out=scores).softmax(-1)
         if block.present is not None:
             P.mul_(block.present)
-        return P, self.dropout.kept(P).mul_(P) if self.dropout.active else P
-
-    @property
-    def scale(self) -> float:
-        """``s``"""
-        return 1.0 / (1.0 - self.dropout.p) if self.dropout.active else 1.0
+        return P, self.dropout.factors(P).mul_(P) if self.dropout.active else P
 
 
 class _Fused(torch.autograd.Function):
     """Sides of the messages, children then heads of the far buckets; short scores; sides of the scores, if others →
-    distributions over the short columns, ``ū`` and ``v̄`` of the far buckets."""
+    distributions over the short columns, ``ū`` and ``v̄`` of the far buckets. Buckets may share a head side."""
 
     @staticmethod
-    def forward(ctx: Any, plan: _Plan, *tensors: Tensor) -> tuple[Tensor, ...]:
-        far = plan.geometry.far
-        to_children, to_heads, short = tensors[:far], tensors[far : 2 * far], tensors[2 * far]
-        children, heads = _scored(tensors, far)
-        heads_t = _transposed(heads)
-        ctx.plan, ctx.scale, ctx.inputs, ctx.random = plan, plan.scale, len(tensors), []
+    def forward(ctx: Any, plan: _Plan, of_messages: int, *tensors: Tensor) -> tuple[Tensor, ...]:
+        """``of_messages``: how many tensors are sides of the messages."""
+        sides, short, scored = _inputs(tensors, plan.geometry.far, of_messages)
+        scored_t = _transposed(scored.heads)
+        ctx.plan, ctx.of_messages, ctx.inputs, ctx.random = plan, of_messages, len(tensors), []
         kept: list[Tensor] = []
         used = torch.empty_like(short)
-        at_child, at_head = ([torch.empty_like(one) for one in sides] for sides in (to_children, to_heads))
+        messages = sides.like()
         for number, block in enumerate(plan.blocks()):
             ctx.random.append(None if plan.keep else random_state(short))
-            P, Q = plan.distribution(block, children, heads_t, short)
+            P, Q = plan.distribution(block, scored.children, scored_t, short)
             if plan.keep:
                 kept += P, Q
             rows = block.children
             *parts, used[:, :, rows] = _parts(Q, block.heads, short.shape[-1])
             for k, (q, columns) in enumerate(zip(parts, block.heads, strict=True)):
-                at_child[k][:, :, rows] = _product(q, to_heads[k][:, :, columns])
-                _add(at_head[k], columns, _product_t(q, to_children[k][:, :, rows], to_heads[k]), number)
-        ctx.save_for_backward(*tensors, *heads_t, *kept)
-        if ctx.scale != 1.0:
-            for one in (used, *at_child, *at_head):
-                one.mul_(ctx.scale)
-        return (used, *at_child, *at_head)
+                messages.children[k][:, :, rows] = _product(q, sides.head(k)[:, :, columns])
+                messages.add(k, columns, _product_t(q, sides.children[k][:, :, rows], sides.head(k)), number)
+        ctx.save_for_backward(*tensors, *scored_t, *kept)
+        return (used, *messages.children, *messages.heads)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         plan, far = ctx.plan, ctx.plan.geometry.far
-        tensors, heads_t = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :][:far]
-        kept = ctx.saved_tensors[ctx.inputs + far :]
-        if ctx.scale != 1.0:
-            gradients = tuple(one * ctx.scale for one in gradients)
-        by_used, by_child, by_head = gradients[0], gradients[1 : 1 + far], gradients[1 + far :]
-        by_head_t = _transposed(by_head)
-        to_children, to_heads, short = tensors[:far], tensors[far : 2 * far], tensors[2 * far]
-        children, heads = _scored(tensors, far)
-        one_kind = heads[0] is to_heads[0]  # sides of scores and of messages
-        to_heads_t = heads_t if one_kind else _transposed(to_heads)
-        results = [torch.empty_like(one) for one in tensors]
-        of_message, of_short, of_score = results[: 2 * far], results[2 * far], results[2 * far + 1 :]
+        tensors, others = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]
+        sides, short, scored = _inputs(tensors, far, ctx.of_messages)
+        scored_t, kept = others[: len(scored.heads)], others[len(scored.heads) :]
+        one_kind = scored is sides
+        heads_t = scored_t if one_kind else _transposed(sides.heads)
+        by_used, by_sides = gradients[0], _FarSides(gradients[1 : 1 + far], gradients[1 + far :])
+        by_heads_t = _transposed(by_sides.heads)
+        of_short, of_sides = torch.empty_like(short), sides.like()
+        of_scored = of_sides if one_kind else scored.like()
         now = random_state(short)
         for number, block in enumerate(plan.blocks()):
             if plan.keep:
                 P, Q = kept[2 * number : 2 * number + 2]
             else:
                 set_random_state(ctx.random[number])
-                P, Q = plan.distribution(block, children, heads_t, short)
+                P, Q = plan.distribution(block, scored.children, scored_t, short)
             rows = block.children
             by_Q = []
             for k, columns in enumerate(block.heads):
-                part = _product(by_child[k][:, :, rows], to_heads_t[k][..., columns])
-                by_Q.append(_product(to_children[k][:, :, rows], by_head_t[k][..., columns], part))
+                part = _product(by_sides.children[k][:, :, rows], heads_t[sides.of(k)][..., columns])
+                by_Q.append(_product(sides.children[k][:, :, rows], by_heads_t[sides.of(k)][..., columns], part))
             by_F = torch.cat([*by_Q, by_used[:, :, rows]], dim=-1).mul_(Q)
             by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0)
             *of_F, of_short[:, :, rows] = _parts(by_F, block.heads, short.shape[-1])
             *of_Q, _ = _parts(Q, block.heads, short.shape[-1])
             for k, (q, f, columns) in enumerate(zip(of_Q, of_F, block.heads, strict=True)):
-                child = _product(q, by_head[k][:, :, columns])
-                head = _product_t(q, by_child[k][:, :, rows], heads[k])
+                child = _product(q, by_sides.head(k)[:, :, columns])
+                head = _product_t(q, by_sides.children[k][:, :, rows], sides.head(k))
+                at_child, at_head = scored.children[k][:, :, rows], scored.head(k)
                 if one_kind:
-                    _product(f, heads[k][:, :, columns], into=child, factor=1.0 / plan.weight)
-                    _product_t(f, children[k][:, :, rows], heads[k], into=head, factor=1.0 / plan.weight)
+                    _product(f, at_head[:, :, columns], into=child, factor=1.0 / plan.weight)
+                    _product_t(f, at_child, at_head, into=head, factor=1.0 / plan.weight)
                 else:
-                    of_score[k][:, :, rows] = _product(f, heads[k][:, :, columns])
-                    _add(of_score[far + k], columns, _product_t(f, children[k][:, :, rows], heads[k]), number)
-                of_message[k][:, :, rows] = child
-                _add(of_message[far + k], columns, head, number)
+                    of_scored.children[k][:, :, rows] = _product(f, at_head[:, :, columns])
+                    of_scored.add(k, columns, _product_t(f, at_child, at_head), number)
+                of_sides.children[k][:, :, rows] = child
+                of_sides.add(k, columns, head, number)
         if not plan.keep:
             set_random_state(now)
-        for one in (of_short, *of_score):
+        results = [*of_sides.children, *of_sides.heads, of_short]
+        if not one_kind:
+            results += *of_scored.children, *of_scored.heads
+        for one in results[ctx.of_messages :]:
             one.div_(plan.weight)
-        return None, *results
+        return None, None, *results
 
 
-def _scored(tensors: Sequence[Tensor], far: int) -> tuple[Sequence[Tensor], Sequence[Tensor]]:
-    """The sides of the scores, of children and of heads."""
-    sides = tensors[2 * far + 1 :] or tensors[: 2 * far]
-    return sides[:far], sides[far:]
+class _FarSides(NamedTuple):
+    """Sides of the far buckets: children's of each, and heads' of each, or one that all share."""
+
+    children: Sequence[Float[Tensor, "l c n r"]]
+    heads: Sequence[Float[Tensor, "l c2 n r"]]
+
+    def of(self, bucket: int) -> int:
+        """The number of a bucket's head side."""
+        return bucket if len(self.heads) > 1 else 0
+
+    def head(self, bucket: int) -> Float[Tensor, "l c2 n r"]:
+        """A bucket's head side."""
+        return self.heads[self.of(bucket)]
+
+    def like(self) -> _FarSides:
+        """Room for as many numbers."""
+        return _FarSides(
+            [torch.empty_like(one) for one in self.children], [torch.empty_like(one) for one in self.heads]
+        )
+
+    def add(self, bucket: int, columns: slice, part: Float[Tensor, "l c2 k r"], block: int) -> None:
+        """Add what a block gives to some words of a bucket's head side; the first one finds no numbers."""
+        total = self.head(bucket)
+        if block or bucket > self.of(bucket):
+            total[:, :, columns] += part
+        else:
+            total[:, :, : columns.start].zero_()
+            total[:, :, columns] = part
+            total[:, :, columns.stop :].zero_()
+
+
+def _inputs(tensors: Sequence[Tensor], far: int, short: int) -> tuple[_FarSides, Tensor, _FarSides]:
+    """Sides of the messages, short scores, sides of the scores: the same ones where there are no others."""
+    sides, others = _FarSides(tensors[:far], tensors[far:short]), tensors[short + 1 :]
+    return sides, tensors[short], _FarSides(others[:far], others[far:]) if others else sides
 
 
 def _parts(values: Float[Tensor, "l c m k"], heads: Sequence[slice], short: int) -> Sequence[Tensor]:
@@ -232,19 +256,7 @@ def _parts(values: Float[Tensor, "l c m k"], heads: Sequence[slice], short: int)
 
 def _transposed(sides: Sequence[Tensor]) -> list[Tensor]:
     # Small products with a transposed second factor run three times slower on a CPU than a copy and a plain product.
-    # The two far buckets may share a side.
-    found = [sides[0].mT.contiguous()]
-    return found + [found[0] if one is sides[0] else one.mT.contiguous() for one in sides[1:]]
-
-
-def _add(total: Float[Tensor, "l c n r"], columns: slice, part: Float[Tensor, "l c k r"], number: int) -> None:
-    """Add what block ``number`` gives to some words; the first one finds no numbers."""
-    if number:
-        total[:, :, columns] += part
-    else:
-        total[:, :, : columns.start].zero_()
-        total[:, :, columns] = part
-        total[:, :, columns.stop :].zero_()
+    return [one.mT.contiguous() for one in sides]
 
 
 def _product(

@@ -60,7 +60,7 @@ class RecomputedHeads(HeadVariables):
         tensors += [one.head for one in sides.far]
         tensors += [part.head for theirs, _ in used for part in theirs.far]
         used_short, *parts = _InBlocks.apply(block, *tensors)  # type: ignore[no-untyped-call]
-        return self.messages.from_short(sides, used_short, list(zip(parts[:far], parts[far:], strict=True)), wanted)
+        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), wanted)
 
 
 @dataclass
