@@ -77,6 +77,38 @@ def _tensors(sides: BandedSides) -> list[Tensor]:
     return [one.child for one in sides.far] + [one for k, one in enumerate(heads) if k == 0 or one is not heads[0]]
 
 
+class _FarSides(NamedTuple):
+    """Sides of the far buckets: children's of each, and heads' of each, or one that all share."""
+
+    children: Sequence[Float[Tensor, "l c n r"]]
+    heads: Sequence[Float[Tensor, "l c2 n r"]]
+
+    def head(self, bucket: int) -> Float[Tensor, "l c2 n r"]:
+        """A bucket's head side."""
+        return self.heads[bucket if len(self.heads) > 1 else 0]
+
+    def turned(self) -> _FarSides:
+        """With head sides transposed ``[l, c2, r, n]``: small products with a transposed second factor run three times
+        slower on a CPU than a copy and a plain product."""
+        return _FarSides(self.children, [one.mT.contiguous() for one in self.heads])
+
+    def like(self) -> _FarSides:
+        """Room for as many numbers."""
+        return _FarSides(
+            [torch.empty_like(one) for one in self.children], [torch.empty_like(one) for one in self.heads]
+        )
+
+    def add(self, bucket: int, columns: slice, part: Float[Tensor, "l c2 k r"], block: int) -> None:
+        """Add what a block gives to some words of a bucket's head side; the first one finds no numbers."""
+        total = self.head(bucket)
+        if block or (bucket and total is self.heads[0]):
+            total[:, :, columns] += part
+        else:
+            total[:, :, : columns.start].zero_()
+            total[:, :, columns] = part
+            total[:, :, columns.stop :].zero_()
+
+
 @dataclass
 class _Block:
     """A block of children: its far heads by bucket, very low numbers where there is no candidate, and 1 for children
@@ -119,14 +151,12 @@ class _Plan:
             for start, stop in self.geometry.bounds:
                 yield _Block.of(self.geometry, start, stop, self.dtype)
 
-    def distribution(
-        self, block: _Block, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Tensor
-    ) -> tuple[Tensor, Tensor]:
-        """``P`` and ``Q`` of a block."""
+    def distribution(self, block: _Block, turned: _FarSides, short: Tensor) -> tuple[Tensor, Tensor]:
+        """``P`` and ``Q`` of a block, from sides of the scores, the heads' transposed."""
         rows = block.children
         far = [
-            _product(child[:, :, rows], heads_t[k if len(heads_t) > 1 else 0][..., columns])
-            for k, (child, columns) in enumerate(zip(children, block.heads, strict=True))
+            _product(child[:, :, rows], turned.head(k)[..., columns])
+            for k, (child, columns) in enumerate(zip(turned.children, block.heads, strict=True))
         ]
         scores = torch.cat([*far, short[:, :, rows]], dim=-1)
         P = torch.add(block.bias, scores, alpha=1.0 / self.weight, out=scores).softmax(-1)
@@ -143,14 +173,14 @@ class _Fused(torch.autograd.Function):
     def forward(ctx: Any, plan: _Plan, of_messages: int, *tensors: Tensor) -> tuple[Tensor, ...]:
         """``of_messages``: how many tensors are sides of the messages."""
         sides, short, scored = _inputs(tensors, plan.geometry.far, of_messages)
-        scored_t = _transposed(scored.heads)
+        turned = scored.turned()
         ctx.plan, ctx.of_messages, ctx.inputs, ctx.random = plan, of_messages, len(tensors), []
         kept: list[Tensor] = []
         used = torch.empty_like(short)
         messages = sides.like()
         for number, block in enumerate(plan.blocks()):
             ctx.random.append(None if plan.keep else random_state(short))
-            P, Q = plan.distribution(block, scored.children, scored_t, short)
+            P, Q = plan.distribution(block, turned, short)
             if plan.keep:
                 kept += P, Q
             rows = block.children
@@ -158,7 +188,7 @@ class _Fused(torch.autograd.Function):
             for k, (q, columns) in enumerate(zip(parts, block.heads, strict=True)):
                 messages.children[k][:, :, rows] = _product(q, sides.head(k)[:, :, columns])
                 messages.add(k, columns, _product_t(q, sides.children[k][:, :, rows], sides.head(k)), number)
-        ctx.save_for_backward(*tensors, *scored_t, *kept)
+        ctx.save_for_backward(*tensors, *turned.heads, *kept)
         return (used, *messages.children, *messages.heads)
 
     @staticmethod
@@ -167,11 +197,11 @@ class _Fused(torch.autograd.Function):
         plan, far = ctx.plan, ctx.plan.geometry.far
         tensors, others = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]
         sides, short, scored = _inputs(tensors, far, ctx.of_messages)
-        scored_t, kept = others[: len(scored.heads)], others[len(scored.heads) :]
+        turned, kept = _FarSides(scored.children, others[: len(scored.heads)]), others[len(scored.heads) :]
         one_kind = scored is sides
-        heads_t = scored_t if one_kind else _transposed(sides.heads)
+        sides_turned = turned if one_kind else sides.turned()
         by_used, by_sides = gradients[0], _FarSides(gradients[1 : 1 + far], gradients[1 + far :])
-        by_heads_t = _transposed(by_sides.heads)
+        by_turned = by_sides.turned()
         of_short, of_sides = torch.empty_like(short), sides.like()
         of_scored = of_sides if one_kind else scored.like()
         now = random_state(short)
@@ -180,12 +210,12 @@ class _Fused(torch.autograd.Function):
                 P, Q = kept[2 * number : 2 * number + 2]
             else:
                 set_random_state(ctx.random[number])
-                P, Q = plan.distribution(block, scored.children, scored_t, short)
+                P, Q = plan.distribution(block, turned, short)
             rows = block.children
             by_Q = []
             for k, columns in enumerate(block.heads):
-                part = _product(by_sides.children[k][:, :, rows], heads_t[sides.of(k)][..., columns])
-                by_Q.append(_product(sides.children[k][:, :, rows], by_heads_t[sides.of(k)][..., columns], part))
+                part = _product(by_sides.children[k][:, :, rows], sides_turned.head(k)[..., columns])
+                by_Q.append(_product(sides.children[k][:, :, rows], by_turned.head(k)[..., columns], part))
             by_F = torch.cat([*by_Q, by_used[:, :, rows]], dim=-1).mul_(Q)
             by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0)
             *of_F, of_short[:, :, rows] = _parts(by_F, block.heads, short.shape[-1])
@@ -212,37 +242,6 @@ class _Fused(torch.autograd.Function):
         return None, None, *results
 
 
-class _FarSides(NamedTuple):
-    """Sides of the far buckets: children's of each, and heads' of each, or one that all share."""
-
-    children: Sequence[Float[Tensor, "l c n r"]]
-    heads: Sequence[Float[Tensor, "l c2 n r"]]
-
-    def of(self, bucket: int) -> int:
-        """The number of a bucket's head side."""
-        return bucket if len(self.heads) > 1 else 0
-
-    def head(self, bucket: int) -> Float[Tensor, "l c2 n r"]:
-        """A bucket's head side."""
-        return self.heads[self.of(bucket)]
-
-    def like(self) -> _FarSides:
-        """Room for as many numbers."""
-        return _FarSides(
-            [torch.empty_like(one) for one in self.children], [torch.empty_like(one) for one in self.heads]
-        )
-
-    def add(self, bucket: int, columns: slice, part: Float[Tensor, "l c2 k r"], block: int) -> None:
-        """Add what a block gives to some words of a bucket's head side; the first one finds no numbers."""
-        total = self.head(bucket)
-        if block or bucket > self.of(bucket):
-            total[:, :, columns] += part
-        else:
-            total[:, :, : columns.start].zero_()
-            total[:, :, columns] = part
-            total[:, :, columns.stop :].zero_()
-
-
 def _inputs(tensors: Sequence[Tensor], far: int, short: int) -> tuple[_FarSides, Tensor, _FarSides]:
     """Sides of the messages, short scores, sides of the scores: the same ones where there are no others."""
     sides, others = _FarSides(tensors[:far], tensors[far:short]), tensors[short + 1 :]
@@ -252,11 +251,6 @@ def _inputs(tensors: Sequence[Tensor], far: int, short: int) -> tuple[_FarSides,
 def _parts(values: Float[Tensor, "l c m k"], heads: Sequence[slice], short: int) -> Sequence[Tensor]:
     """Values of a block by far bucket, and those of the short columns."""
     return torch.split(values, [*(one.stop - one.start for one in heads), short], dim=-1)
-
-
-def _transposed(sides: Sequence[Tensor]) -> list[Tensor]:
-    # Small products with a transposed second factor run three times slower on a CPU than a copy and a plain product.
-    return [one.mT.contiguous() for one in sides]
 
 
 def _product(
