@@ -102,13 +102,13 @@ def main(
     if version:
         console.result_json({"version": __version__}) if as_json else console.result(f"probtrans {__version__}")
     elif list_recipes:
-        from probtrans_cli.recipe_source import describe, shipped_recipes  # noqa: PLC0415
+        from probtrans_cli.recipe.source import describe, shipped_recipes  # noqa: PLC0415
 
         found = {name: describe(path) for name, path in shipped_recipes().items()}
         rows = "".join(f"{name:<26} {text}\n" for name, text in found.items())
         console.result_json(found) if as_json else console.result(rows)
     elif schema:
-        from probtrans_cli.recipe_source import json_schema  # noqa: PLC0415
+        from probtrans_cli.recipe.source import json_schema  # noqa: PLC0415
 
         console.result(json.dumps(json_schema(), indent=2, ensure_ascii=False))
     elif context.invoked_subcommand is None:
@@ -130,7 +130,7 @@ def prepare(
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
     from probtrans_cli.prepare import prepare as run  # noqa: PLC0415
     from probtrans_cli.prepare import report  # noqa: PLC0415
-    from probtrans_cli.recipe_source import load_recipe  # noqa: PLC0415
+    from probtrans_cli.recipe.source import load_recipe  # noqa: PLC0415
 
     prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)
     state = "checked" if check else "prepared" if prepared.fresh else "up to date"
@@ -171,7 +171,7 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a recipe; writes a run folder with metrics and checkpoints."""
-    from probtrans_cli.recipe_source import dump_recipe, load_recipe  # noqa: PLC0415
+    from probtrans_cli.recipe.source import dump_recipe, load_recipe  # noqa: PLC0415
 
     if init_from is not None:
         overrides = [*(overrides or ()), f"model.init_from={json.dumps(init_from)}"]

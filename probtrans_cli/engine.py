@@ -37,7 +37,7 @@ from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.prepare import Prepared
 from probtrans_cli.pretrained import start_from
-from probtrans_cli.recipe import PlateauSchedule, Recipe
+from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine, mixed_seed
 from probtrans_cli.stopping import StopRequest, stop_signals
 from probtrans_cli.tracking import Metrics

@@ -22,8 +22,8 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.labels import Types, describe, require_labels
 from probtrans_cli.model import Model, Reading
-from probtrans_cli.recipe import Eval
-from probtrans_cli.recipe_task import Tagging
+from probtrans_cli.recipe.schema import Eval
+from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.pretraining import Pretraining

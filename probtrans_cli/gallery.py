@@ -20,7 +20,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.formats import Look, svg_files
 from probtrans_cli.induced import analysed, parsed
 from probtrans_cli.model import Model
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe.data import Data
 from probtrans_cli.trees.html import page
 
 SENTENCES = 5

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 if TYPE_CHECKING:
     from probtrans_cli.data.sentence import Sentence

@@ -22,9 +22,9 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe import Recipe, Runtime
-from probtrans_cli.recipe_model import ProbabilisticTransformer
-from probtrans_cli.recipe_source import dump_recipe, load_recipe
+from probtrans_cli.recipe.model import ProbabilisticTransformer
+from probtrans_cli.recipe.schema import Recipe, Runtime
+from probtrans_cli.recipe.source import dump_recipe, load_recipe
 from probtrans_cli.runtime import Machine
 from probtrans_cli.tasks.base import Evaluation, Task, commonness_of, entry_features, features, tensor
 from probtrans_cli.trees import decode

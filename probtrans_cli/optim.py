@@ -9,7 +9,7 @@ import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from probtrans_cli.recipe import ConstantSchedule, LinearSchedule, Optim, PlateauSchedule
+from probtrans_cli.recipe.schema import ConstantSchedule, LinearSchedule, Optim, PlateauSchedule
 
 
 def optimizer(section: Optim, parameters: list[nn.Parameter]) -> torch.optim.Adam:

@@ -56,8 +56,8 @@ from probtrans_cli.data.vocabulary import (
 from probtrans_cli.data.wordpiece import WORDPIECE_FILES
 from probtrans_cli.data.wordpiece_building import fingerprint_of
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_data import Data, WordPieceVocabulary
+from probtrans_cli.recipe.data import Data, WordPieceVocabulary
+from probtrans_cli.recipe.schema import Recipe
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -13,8 +13,8 @@ from typing import Any
 from probtrans_cli import __version__, checkpoint, console
 from probtrans_cli.data.gold import label_warnings
 from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
-from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_source import dump_recipe, load_recipe
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.source import dump_recipe, load_recipe
 from probtrans_cli.report import over_seeds
 
 # Sections that may differ when a run is resumed: they do not change what is computed.

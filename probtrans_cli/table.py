@@ -18,9 +18,9 @@ from typing import Any, NamedTuple
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.published import TASKS, Published, published, task_of
-from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_source import load_recipe
-from probtrans_cli.recipe_task import Tagging
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.report import flattened, is_share, mean_and_sd
 from probtrans_cli.trees.layout import columns, visible
 

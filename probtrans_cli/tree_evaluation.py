@@ -10,7 +10,7 @@ import numpy as np
 
 from probtrans_cli.data.store import Split
 from probtrans_cli.model import Channel, Model, Reading
-from probtrans_cli.recipe import Eval
+from probtrans_cli.recipe.schema import Eval
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 

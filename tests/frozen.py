@@ -66,10 +66,8 @@ def overrides(name: str, folder: Path, steps: int) -> list[str]:
 
 
 def _section(name: str):
-    try:
-        from probtrans_cli.recipe.source import load_recipe
-    except ImportError:  # before it moved
-        from probtrans_cli.recipe_source import load_recipe
+    from probtrans_cli.recipe.source import load_recipe
+
     return load_recipe(name).data
 
 

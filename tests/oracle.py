@@ -21,7 +21,7 @@ from typing import Any
 
 import numpy as np
 
-from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 Row = list[float]
 Table = list[Row]

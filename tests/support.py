@@ -14,7 +14,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, NamedTuple
 
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe.data import Data
 
 ROOT = Path(__file__).resolve().parent.parent
 TOY = ROOT / "probtrans_cli" / "embedded" / "toy"

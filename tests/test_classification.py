@@ -18,9 +18,9 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import PAD, UNKNOWN, build_vocabulary
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
-from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
-from probtrans_cli.recipe_task import Classification
+from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.task import Classification
 from probtrans_cli.tasks.classification import SentenceClassification
 
 TEXTS = [

@@ -16,7 +16,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import (
+from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     Data,
     Documents,

@@ -23,7 +23,7 @@ from probtrans_cli.data.tokens import token_spans, tokenize
 from probtrans_cli.data.vocabulary import Vocabulary, Words, build_vocabulary, load_vocabulary
 from probtrans_cli.data.wordpiece import WordPieces
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import (
+from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,
     VocabularySection,

@@ -14,8 +14,8 @@ from support import RECIPE, workplace
 from probtrans_cli import checkpoint, optim, runs
 from probtrans_cli.engine import Trainer
 from probtrans_cli.prepare import prepare
-from probtrans_cli.recipe import Optim
-from probtrans_cli.recipe_source import load_recipe
+from probtrans_cli.recipe.schema import Optim
+from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.runtime import mixed_seed
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -20,8 +20,8 @@ from probtrans_cli.data.entities import spans
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import PAD, build_vocabulary
 from probtrans_cli.models.heads import Features, Network, linear
-from probtrans_cli.recipe_data import Columns, SubwordVocabulary, WordVocabulary
-from probtrans_cli.recipe_task import EntityRecognition
+from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.entities import NamedEntities
 
 Scheme = Literal["iob2", "bioes"]

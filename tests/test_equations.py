@@ -12,7 +12,7 @@ import torch
 from oracle import mean_field_loops
 from small_models import encoder, sentences
 
-from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 DRAWS = range(320)
 

@@ -28,9 +28,9 @@ from probtrans_cli.export import export
 from probtrans_cli.model import Model
 from probtrans_cli.models import heads
 from probtrans_cli.models.heads import Features, Network, TiedOutput
-from probtrans_cli.recipe_data import WordFeatures, WordVocabulary
-from probtrans_cli.recipe_source import load_recipe
-from probtrans_cli.recipe_task import MaskedLanguageModel
+from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
+from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks import base
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 

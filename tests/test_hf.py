@@ -25,7 +25,7 @@ from probtrans_cli.hf.write import PARTS, Architecture, obstacles
 from probtrans_cli.models import build
 from probtrans_cli.models.heads import BertWordOutput, PairOutput
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick")

@@ -14,7 +14,7 @@ from support import ROOT, stand_in
 from probtrans_cli import models
 from probtrans_cli.data.readers import SPLITS
 from probtrans_cli.published import PUBLISHED, Published
-from probtrans_cli.recipe_source import load_recipe
+from probtrans_cli.recipe.source import load_recipe
 
 PACKAGE = ROOT / "probtrans_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))

@@ -16,7 +16,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split, encode_table, write_split
 from probtrans_cli.data.vocabulary import build_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Keys, Table, WordVocabulary
+from probtrans_cli.recipe.data import Keys, Table, WordVocabulary
 
 LABELS = {"label": ["good", "bad"], "tag": ["O", "B-X"], "case": []}
 words = st.lists(

@@ -14,7 +14,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabulary import Words
 from probtrans_cli.data.wordpiece import WordPieces
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe.data import Data
 
 SHORT = Sentence(["the", "fox"], {"upos": ["A", "B"]}, heads=[2, 0], where="a.txt:1")
 LONG = Sentence(

@@ -16,8 +16,8 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe_data import WordVocabulary
-from probtrans_cli.recipe_task import MaskedLanguageModel
+from probtrans_cli.recipe.data import WordVocabulary
+from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks.masking import Masks
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling, word_output
 from tests.support import sentences

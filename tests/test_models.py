@@ -17,7 +17,7 @@ from probtrans_cli.models import build
 from probtrans_cli.models.probabilistic.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.messages import PlainMessages, bucket_of
 from probtrans_cli.models.probabilistic.potentials import bucket_count
-from probtrans_cli.recipe_base import InconsistentError
+from probtrans_cli.recipe.base import InconsistentError
 
 ROOTS: list[dict[str, Any]] = [
     {"labels": 3, "decomposition": {"kind": "none"}},

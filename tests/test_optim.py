@@ -9,7 +9,7 @@ import torch
 from torch import nn
 
 from probtrans_cli import optim
-from probtrans_cli.recipe import Optim
+from probtrans_cli.recipe.schema import Optim
 
 
 def rates(schedule: dict[str, object]) -> list[float]:

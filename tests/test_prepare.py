@@ -21,7 +21,7 @@ from probtrans_cli import prepare as module
 from probtrans_cli.data.readers import find
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.prepare import Prepared, open_prepared, prepare, report
-from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe.schema import Recipe
 
 
 def treebank(*sentences: str) -> str:
@@ -292,7 +292,7 @@ KILLED = """
 import os, signal, sys
 from pathlib import Path
 from probtrans_cli import prepare as module
-from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe.schema import Recipe
 step = sys.argv[1]
 before = getattr(module, step)
 def kill(*arguments):
@@ -321,7 +321,7 @@ def test_killed_in_between_there_is_no_half_folder(corpus: Path, step: str) -> N
 
 TOGETHER = """
 from probtrans_cli.prepare import prepare
-from probtrans_cli.recipe import Recipe
+from probtrans_cli.recipe.schema import Recipe
 data = {"train": "train.conllu", "dev": "dev.conllu", "prepared": "here"}
 recipe = Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}})
 for turn in range(20):

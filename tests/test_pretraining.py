@@ -24,8 +24,8 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import build_vocabulary
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe_data import Data, Documents, WordVocabulary
-from probtrans_cli.recipe_task import Pretraining as Section
+from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
+from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.base import Evaluation
 from probtrans_cli.tasks.masking import EVALUATION_SEED
 from probtrans_cli.tasks.pretraining import Pretraining

@@ -13,7 +13,7 @@ from support import Stdin
 
 from probtrans_cli.data.readers import find, find_sources, format_of, open_lines, read_corpus, read_text
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe.data import Data
 
 
 def test_plain_compressed_and_standard_input_agree(tmp_path: Path, stdin: Stdin) -> None:

@@ -18,14 +18,15 @@ from hypothesis import assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 
-from probtrans_cli import recipe_reference, recipe_source
 from probtrans_cli.errors import RecipeError, UsageError
-from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_base import InconsistentError
-from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
-from probtrans_cli.recipe_source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
-from probtrans_cli.recipe_task import FORMATS
-from probtrans_cli.recipe_yaml import LARGEST, read_tree, scalar_value, write_scalar
+from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.schema import reference as recipe_reference
+from probtrans_cli.recipe.schema import source as recipe_source
+from probtrans_cli.recipe.source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
+from probtrans_cli.recipe.task import FORMATS
+from probtrans_cli.recipe.yaml import LARGEST, read_tree, scalar_value, write_scalar
 
 ROOT = Path(__file__).resolve().parent.parent
 
@@ -804,14 +805,14 @@ def test_any_override_is_applied_or_refused(key: str, text: str) -> None:
 def test_the_schema_file_is_fresh() -> None:
     path = ROOT / "recipes" / "schema.json"
     assert path.read_text(encoding="utf-8") == recipe_reference.schema_text(), (
-        "run `python -m probtrans_cli.recipe_reference`"
+        "run `python -m probtrans_cli.recipe.reference`"
     )
 
 
 def test_the_reference_in_the_readme_is_fresh() -> None:
     path = ROOT / "README.md"
     text = path.read_text(encoding="utf-8")
-    assert recipe_reference.with_reference(text) == text, "run `python -m probtrans_cli.recipe_reference`"
+    assert recipe_reference.with_reference(text) == text, "run `python -m probtrans_cli.recipe.reference`"
 
 
 def test_every_key_is_described() -> None:
@@ -843,6 +844,6 @@ def test_reference_names_every_key_and_is_rewritten_in_place(tmp_path: Path) -> 
 
 
 def test_reading_recipes_imports_no_torch() -> None:
-    code = "import sys, probtrans_cli.recipe_source, probtrans_cli.recipe_reference; print('torch' in sys.modules)"
+    code = "import sys, probtrans_cli.recipe.source, probtrans_cli.recipe.reference; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "False"

@@ -22,8 +22,8 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import PAD, build_vocabulary
 from probtrans_cli.models.base import Encoded
 from probtrans_cli.models.heads import Features, Network
-from probtrans_cli.recipe_data import SubwordVocabulary, WordVocabulary
-from probtrans_cli.recipe_task import LABELS_OF_COGS, SemanticParsing
+from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
+from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.base import UNSEEN
 from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
 

@@ -19,14 +19,14 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Features, Network, linear
-from probtrans_cli.recipe_data import (
+from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,
     VocabularySection,
     WordPieceVocabulary,
     WordVocabulary,
 )
-from probtrans_cli.recipe_task import MaskedLanguageModel, Tagging
+from probtrans_cli.recipe.task import MaskedLanguageModel, Tagging
 from probtrans_cli.tasks.base import Evaluation, without_some_words
 from probtrans_cli.tasks.masking import EVALUATION_SEED
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling

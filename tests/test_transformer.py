@@ -19,8 +19,8 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.models import build
 from probtrans_cli.models.heads import Network, linear
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe_base import InconsistentError
-from probtrans_cli.recipe_model import Transformer
+from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.model import Transformer
 
 SMALL: dict[str, Any] = {"kind": "transformer", "width": 6, "inner": 5, "heads": 2, "layers": 2}
 STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}

@@ -16,7 +16,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Words, build_vocabulary, load_vocabulary
 from probtrans_cli.model import Model
-from probtrans_cli.recipe_data import WordVocabulary
+from probtrans_cli.recipe.data import WordVocabulary
 
 NO_PUNCTUATION = "data.vocabulary={kind: words, punctuation: false}"
 TREEBANK = """1\t"\t_\tPUNCT\t_\t_\t3\t_\t_\t_

@@ -18,7 +18,7 @@ from probtrans_cli.data.vocabulary import (
     normalise,
 )
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe_data import CharacterVocabulary, SubwordVocabulary, VocabularySection, WordVocabulary
+from probtrans_cli.recipe.data import CharacterVocabulary, SubwordVocabulary, VocabularySection, WordVocabulary
 
 CORPUS = [
     line.split() for line in ["the cat saw the dog", "the Dog saw 3 cats in 1,234.5 days", "a cat <unk> <mask> <pad>"]

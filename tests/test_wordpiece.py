@@ -20,7 +20,7 @@ from probtrans_cli.data.vocabulary import build_vocabulary, load_vocabulary
 from probtrans_cli.data.wordpiece import Options, WordPieces, read_pieces, read_wordpieces
 from probtrans_cli.data.wordpiece_building import train_wordpieces
 from probtrans_cli.errors import DataError, RecipeError, UsageError
-from probtrans_cli.recipe_data import WordPieceVocabulary
+from probtrans_cli.recipe.data import WordPieceVocabulary
 
 pytest.importorskip("tokenizers")
 

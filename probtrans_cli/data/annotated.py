@@ -10,7 +10,7 @@ from probtrans_cli.data.columns import read_columns
 from probtrans_cli.data.entities import MisfitError, Scheme, convert, detect, problems
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Columns
+from probtrans_cli.recipe.data import Columns
 
 TAG_END = "\n"  # between the tags of a sentence as one text
 NONE = "none"  # how the labels of COGS call the absence of one

@@ -17,7 +17,7 @@ from pathlib import Path
 from probtrans_cli.data.pieces import Pieces
 from probtrans_cli.data.vocabulary import SPECIALS, UNKNOWN, normalise, ordered, write_counts
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import CharacterVocabulary
+from probtrans_cli.recipe.data import CharacterVocabulary
 
 KIND = "char"  # of vocabulary.json
 BEGINNING = "▁"

@@ -21,7 +21,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Labels, Row, encode_table, table_of_rows
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Data, Documents
+from probtrans_cli.recipe.data import Data, Documents
 
 if TYPE_CHECKING:
     import pyarrow as pa

@@ -12,7 +12,7 @@ from collections.abc import Iterator
 from itertools import groupby
 from zlib import crc32
 
-from probtrans_cli.recipe_data import WordFeatures
+from probtrans_cli.recipe.data import WordFeatures
 
 _CACHE_SIZE = 200_000  # forms whose rows are remembered
 _LONGEST = 64  # characters of a word that are read for n-grams: an address of a thousand letters says no more

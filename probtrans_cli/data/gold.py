@@ -9,8 +9,8 @@ from typing import Any
 from probtrans_cli.data.readers import ABSENT
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.store import Labels, Split
-from probtrans_cli.recipe_task import Task, learned
-from probtrans_cli.recipe_yaml import first_of
+from probtrans_cli.recipe.task import Task, learned
+from probtrans_cli.recipe.yaml import first_of
 
 
 class NewLabels:

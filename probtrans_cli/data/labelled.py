@@ -8,7 +8,7 @@ from typing import Any
 
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Keys, Table
+from probtrans_cli.recipe.data import Keys, Table
 
 LABEL = "label"  # the column
 

@@ -11,7 +11,7 @@ from probtrans_cli.data.annotated import TAG_END
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabulary import Vocabulary, Words
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Data
+from probtrans_cli.recipe.data import Data
 
 
 class Shortened:

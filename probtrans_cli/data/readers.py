@@ -19,7 +19,7 @@ from probtrans_cli.data.conllu import read_conllu
 from probtrans_cli.data.labelled import read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import Data, Documents
+from probtrans_cli.recipe.data import Data, Documents
 
 Format = Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs", "documents"]
 EMBEDDED = "embedded:"

@@ -23,7 +23,7 @@ from probtrans_cli.data.vocabulary import (
     write_counts,
 )
 from probtrans_cli.errors import DataError, RecipeError
-from probtrans_cli.recipe_data import SubwordVocabulary
+from probtrans_cli.recipe.data import SubwordVocabulary
 
 _LINE_WORDS = 500  # sentencepiece skips lines longer than max_sentence_length bytes; ours are cut before
 _LINE_BYTES = 1_000_000

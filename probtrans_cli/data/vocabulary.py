@@ -21,7 +21,7 @@ from probtrans_cli.data.encoded import EncodedText, EncodedWords
 from probtrans_cli.data.features import HashedFeatures
 from probtrans_cli.data.tokens import token_spans
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe_data import (
+from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     VocabularySection,
     WordFeatures,

@@ -22,7 +22,7 @@ from probtrans_cli.data.wordpiece import (
     read_wordpieces,
 )
 from probtrans_cli.errors import CheckpointError, DataError, RecipeError
-from probtrans_cli.recipe_data import WordPieceVocabulary
+from probtrans_cli.recipe.data import WordPieceVocabulary
 
 _MODEL_FILE = "config.json"
 _LINE_WORDS = 10_000  # of one line of what is trained on

@@ -13,7 +13,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 from probtrans_cli.hf.own import MODEL_TYPE
 from probtrans_cli.models import build
 from probtrans_cli.models.probabilistic.potentials import Rotary
-from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 
 class ProbabilisticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]

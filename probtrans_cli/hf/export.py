@@ -19,8 +19,8 @@ from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import Architecture, bert_of, write_bert
 from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe_model import ProbabilisticTransformer
-from probtrans_cli.recipe_task import Classification, EntityRecognition, MaskedLanguageModel, Pretraining, Tagging
+from probtrans_cli.recipe.model import ProbabilisticTransformer
+from probtrans_cli.recipe.task import Classification, EntityRecognition, MaskedLanguageModel, Pretraining, Tagging
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.tagging import WordTagging
 

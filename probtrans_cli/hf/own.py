@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
-from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 MODEL_TYPE = "probtrans"
 

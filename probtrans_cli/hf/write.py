@@ -17,7 +17,7 @@ from torch import Tensor
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import ACTIVATIONS, PREFIX, Bert, to_theirs
 from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
-from probtrans_cli.recipe_model import PositionTable, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.model import PositionTable, ProbabilisticTransformer, Transformer
 
 Architecture = Literal[
     "BertModel",

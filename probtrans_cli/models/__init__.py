@@ -8,8 +8,8 @@ from typing import Any, Literal, get_args, overload
 from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe_base import InconsistentError
-from probtrans_cli.recipe_model import ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 
 __all__ = ["ENCODERS", "Encoded", "Encoder", "build"]
 

@@ -30,8 +30,8 @@ from torch.nn import functional
 
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
-from probtrans_cli.recipe_model import LearnedSinusoidalPositions, PositionTable, RelativePositions, SinusoidalPositions
-from probtrans_cli.recipe_model import Transformer as Section
+from probtrans_cli.recipe.model import LearnedSinusoidalPositions, PositionTable, RelativePositions, SinusoidalPositions
+from probtrans_cli.recipe.model import Transformer as Section
 
 ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}
 _TERMS = {"query": "q", "key": "k", "value": "v"}

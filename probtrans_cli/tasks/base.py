@@ -17,7 +17,7 @@ from probtrans_cli.data.vocabulary import Vocabulary, Words
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, Sentence
 from probtrans_cli.models.probabilistic.head_bias import commonness
-from probtrans_cli.recipe_model import Model
+from probtrans_cli.recipe.model import Model
 
 PADDING = -2  # in place of a label
 UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss

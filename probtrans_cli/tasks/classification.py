@@ -14,8 +14,8 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, Sentence
-from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
-from probtrans_cli.recipe_task import Classification
+from probtrans_cli.recipe.model import Model, ProbabilisticTransformer
+from probtrans_cli.recipe.task import Classification
 from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, features, mean, tensor, without_some_words
 
 

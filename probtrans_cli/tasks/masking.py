@@ -23,7 +23,7 @@ from torch import Tensor
 from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import SPECIALS, UNKNOWN, Vocabulary
 from probtrans_cli.errors import NothingToScoreError, RecipeError
-from probtrans_cli.recipe_task import Masking
+from probtrans_cli.recipe.task import Masking
 from probtrans_cli.tasks.base import Evaluation, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.

@@ -14,7 +14,7 @@ from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, TiedOutput, WordOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe_task import MaskedLanguageModel, Pretraining
+from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 

@@ -15,8 +15,8 @@ from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, PairOutput, PretrainingOutput, Sentence
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe_model import Model, ProbabilisticTransformer
-from probtrans_cli.recipe_task import Pretraining as Section
+from probtrans_cli.recipe.model import Model, ProbabilisticTransformer
+from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, tensor
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 from probtrans_cli.tasks.mlm import is_tied, perplexities, start_at_frequencies, word_output

@@ -23,7 +23,7 @@ from probtrans_cli.data.store import Split
 from probtrans_cli.data.vocabulary import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network
-from probtrans_cli.recipe_task import LABELS_OF_COGS, SemanticParsing, learned
+from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing, learned
 from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, mean, tensor
 
 OUTSIDE = -3  # a parent that is no word of the sentence

@@ -22,7 +22,7 @@ import numpy as np
 from probtrans_cli.data.batches import plan
 from probtrans_cli.data.readers import find, read_corpus
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe import Train
+from probtrans_cli.recipe.schema import Train
 
 STEP = 3  # a training step costs as much as three forward passes
 READ_BY_MLM = 0.3  # share of words that are masked, and so read

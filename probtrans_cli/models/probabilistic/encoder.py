@@ -16,7 +16,7 @@ from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.meanfield import MeanField, Method, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
-from probtrans_cli.recipe_model import ProbabilisticTransformer
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 LONG = 2**25  # head scores of an iteration above which they are computed in blocks (`linear`)
 

@@ -30,7 +30,7 @@ from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic.products import Matrix
-from probtrans_cli.recipe_model import (
+from probtrans_cli.recipe.model import (
     Globals,
     NoDecomposition,
     ProbabilisticTransformer,

@@ -10,7 +10,7 @@ from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
-from probtrans_cli.recipe_base import (
+from probtrans_cli.recipe.base import (
     File,
     Fraction,
     NonNegativeFloat,

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe_base import NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
+from probtrans_cli.recipe.base import NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
 
 
 class Masking(Section):

@@ -1,6 +1,6 @@
 """The recipe's schema in words: what a key wants, the reference for the README, and the JSON schema for editors.
 
-``python -m probtrans_cli.recipe_reference`` rewrites ``recipes/schema.json`` and the reference in ``README.md`` between
+``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json`` and the reference in ``README.md`` between
 its two marker lines; give file names to rewrite only these. A test keeps both fresh.
 """
 
@@ -16,9 +16,9 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_base import NAME
-from probtrans_cli.recipe_yaml import write_value
+from probtrans_cli.recipe.base import NAME
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.yaml import write_value
 
 BEGIN = "<!-- recipe reference: begin -->"
 END = "<!-- recipe reference: end -->"

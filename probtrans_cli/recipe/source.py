@@ -1,7 +1,7 @@
-"""From a file, standard input, a run folder or a name to a :class:`~probtrans_cli.recipe.Recipe`, and back to YAML.
+"""From a file, standard input, a run folder or a name to a :class:`~probtrans_cli.recipe.schema.Recipe`, and back.
 
 All faults of a recipe and its overrides are reported at once, each with ``file:line:column`` or the override, in words.
-What counts as YAML is told in :mod:`probtrans_cli.recipe_yaml`. Imports no torch.
+What counts as YAML is told in :mod:`probtrans_cli.recipe.yaml`. Imports no torch.
 """
 
 from __future__ import annotations
@@ -17,10 +17,10 @@ from typing import Any
 from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError
-from probtrans_cli.recipe import Recipe
-from probtrans_cli.recipe_base import InconsistentError
-from probtrans_cli.recipe_reference import Schema, choices, every_key, has_kinds, json_schema, kinds, root, wanted
-from probtrans_cli.recipe_yaml import (
+from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.reference import Schema, choices, every_key, has_kinds, json_schema, kinds, root, wanted
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.yaml import (
     DEEPEST,
     LARGEST,
     Entry,
@@ -95,7 +95,7 @@ def _find(source: str) -> Path:
 
 def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with probtrans, by name; in a source checkout those of its ``recipes/`` folder."""
-    package = Path(__file__).resolve().parent
+    package = Path(__file__).resolve().parent.parent
     for folder in (package / "recipes", package.parent / "recipes"):
         found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
         if found:

@@ -6,7 +6,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe_base import File, Files, Fraction, NonNegativeInt, PositiveInt, Section
+from probtrans_cli.recipe.base import File, Files, Fraction, NonNegativeInt, PositiveInt, Section
 
 
 class WordFeatures(Section):

@@ -1,6 +1,6 @@
 """The recipe: everything that determines a run, as one validated tree of values. Imports no torch.
 
-``Recipe`` is the schema; :mod:`probtrans_cli.recipe_source` reads YAML (with positions), applies ``KEY=VALUE``
+``Recipe`` is the schema; :mod:`probtrans_cli.recipe.source` reads YAML (with positions), applies ``KEY=VALUE``
 overrides and turns every fault into one message. Derived values (``null`` = automatic) are filled in by
 :meth:`Recipe.resolved`, after the overrides.
 """
@@ -11,7 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from probtrans_cli.recipe_base import (
+from probtrans_cli.recipe.base import (
     NAME,
     Fraction,
     InconsistentError,
@@ -21,9 +21,9 @@ from probtrans_cli.recipe_base import (
     PositiveInt,
     Section,
 )
-from probtrans_cli.recipe_data import Data, WordPieceVocabulary, WordVocabulary
-from probtrans_cli.recipe_model import Model, PositionTable, ProbabilisticTransformer, Transformer
-from probtrans_cli.recipe_task import FORMATS, Classification, MaskedLanguageModel, Pretraining, Task
+from probtrans_cli.recipe.data import Data, WordPieceVocabulary, WordVocabulary
+from probtrans_cli.recipe.model import Model, PositionTable, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.task import FORMATS, Classification, MaskedLanguageModel, Pretraining, Task
 
 # --- training ---------------------------------------------------------------------------------------------------------
 
