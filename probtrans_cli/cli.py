@@ -128,8 +128,8 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
-    from probtrans_cli.prepare import prepare as run  # noqa: PLC0415
-    from probtrans_cli.prepare import report  # noqa: PLC0415
+    from probtrans_cli.data.corpus.prepared import prepare as run  # noqa: PLC0415
+    from probtrans_cli.data.corpus.prepared import report  # noqa: PLC0415
     from probtrans_cli.recipe.source import load_recipe  # noqa: PLC0415
 
     prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)

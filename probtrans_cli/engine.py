@@ -22,7 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import checkpoint, console, optim
-from probtrans_cli.data.batches import plan
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.errors import (
     CheckpointError,
     DataError,
@@ -35,7 +36,6 @@ from probtrans_cli.evaluate import task_scores
 from probtrans_cli.gallery import write_gallery
 from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.prepare import Prepared
 from probtrans_cli.pretrained import start_from
 from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
 from probtrans_cli.runtime import Machine, mixed_seed

@@ -10,7 +10,7 @@ from typing import Literal
 
 import numpy as np
 
-from probtrans_cli.data.conllu import with_heads
+from probtrans_cli.data.readers.conllu import with_heads
 from probtrans_cli.errors import UsageError
 from probtrans_cli.induced import Tree, no_gold
 from probtrans_cli.labels import as_misc, as_notes, as_records

@@ -12,10 +12,10 @@ from itertools import islice
 from pathlib import Path
 
 from probtrans_cli import console
-from probtrans_cli.data.lengths import Shortened
-from probtrans_cli.data.readers import find, read_corpus
+from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.readers.table_of_readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.formats import Look, svg_files
 from probtrans_cli.induced import analysed, parsed

@@ -7,8 +7,8 @@ from dataclasses import dataclass, replace
 
 import numpy as np
 
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
 from probtrans_cli.errors import DataError
 from probtrans_cli.labels import most_probable
 from probtrans_cli.model import Channel, Model, Reading, unseen

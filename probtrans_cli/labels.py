@@ -24,8 +24,8 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 if TYPE_CHECKING:
+    from probtrans_cli.data.corpus.store import Split
     from probtrans_cli.data.sentence import Sentence
-    from probtrans_cli.data.store import Split
     from probtrans_cli.model import Model
     from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 

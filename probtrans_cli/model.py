@@ -16,10 +16,10 @@ import torch
 from torch import nn
 
 from probtrans_cli import __version__, checkpoint, models, tasks
-from probtrans_cli.data.batches import plan
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.words import Vocabulary, load_vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe.model import ProbabilisticTransformer

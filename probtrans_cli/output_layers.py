@@ -16,8 +16,8 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
-from probtrans_cli.data.documents import PAIR
-from probtrans_cli.data.pairs import NAMES
+from probtrans_cli.data.corpus.documents import PAIR
+from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.hf import Bert
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput

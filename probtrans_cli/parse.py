@@ -13,11 +13,11 @@ from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TextIO
 
-from probtrans_cli.data.conllu import read_conllu
-from probtrans_cli.data.readers import display_name, format_of, open_lines, read_text
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.table_of_readers import display_name, format_of, open_lines, read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.formats import Form, Look, only_svg, pieces, svg_files
 from probtrans_cli.induced import Tree, analysed, parsed

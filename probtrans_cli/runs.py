@@ -11,7 +11,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import __version__, checkpoint, console
-from probtrans_cli.data.gold import label_warnings
+from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
@@ -59,7 +59,7 @@ def train_one(
     recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool, dry_run: bool
 ) -> dict[str, Any]:
     """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
-    from probtrans_cli.prepare import prepare  # noqa: PLC0415
+    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     _require_origin(recipe)
     if dry_run:

@@ -8,7 +8,7 @@ from typing import Any
 
 import numpy as np
 
-from probtrans_cli.data.store import Split
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.model import Channel, Model, Reading
 from probtrans_cli.recipe.schema import Eval
 from probtrans_cli.trees import decode, score

@@ -196,8 +196,8 @@ def serve() -> None:
 
     import probtrans_cli.__main__
     import probtrans_cli.cli
+    import probtrans_cli.data.corpus.prepared
     import probtrans_cli.engine
-    import probtrans_cli.prepare
     import probtrans_cli.runs  # noqa: F401
 
     child = 0

@@ -10,10 +10,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.data.batches import plan
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.store import Split, table_of_rows, write_split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split, table_of_rows, write_split
-from probtrans_cli.data.vocabulary import Words
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
 
 LENGTHS = st.lists(st.integers(0, 60), max_size=80).map(lambda lengths: np.array(lengths, dtype=np.int64))

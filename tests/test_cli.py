@@ -292,7 +292,7 @@ def test_what_cannot_begin_overwrites_nothing(copied: Path, invoke: Invoke, monk
         names.clear()
         with monkeypatch.context() as patch:
             patch.setattr(Path, "rename", killed)
-            patch.setattr("probtrans_cli.prepare.prepare", lambda recipe: 1 / 0)
+            patch.setattr("probtrans_cli.data.corpus.prepared.prepare", lambda recipe: 1 / 0)
             with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
                 train("tiny.yaml", [], run=None, resume=False, overwrite=True, seeds=None, dry_run=False)
         assert len(names) == stop

@@ -15,7 +15,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import seeded
 
-from probtrans_cli.data.cogs import (
+from probtrans_cli.data.codecs.logical_forms import (
     CATEGORIES,
     NOUN_TYPES,
     ROLES,
@@ -26,7 +26,7 @@ from probtrans_cli.data.cogs import (
     read_cogs,
     read_seqtag,
 )
-from probtrans_cli.data.readers import open_lines
+from probtrans_cli.data.readers.table_of_readers import open_lines
 from probtrans_cli.errors import DataError
 
 # Sentence, form, and of every word that has labels: parent, role, category, noun type, verb name.

@@ -9,12 +9,12 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probtrans_cli.data.documents import PAIR, encode_corpus
-from probtrans_cli.data.enclosed import ENDS, Enclosed, EnclosingVocabulary, enclosing
-from probtrans_cli.data.readers import read_documents
+from probtrans_cli.data.corpus.documents import PAIR, encode_corpus
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.table_of_readers import read_documents
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.enclosed import ENDS, Enclosed, EnclosingVocabulary, enclosing
+from probtrans_cli.data.vocabularies.words import Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,

@@ -15,13 +15,13 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support import Invoke, workplace
 
-from probtrans_cli.data.characters import Characters
-from probtrans_cli.data.enclosed import Enclosed
-from probtrans_cli.data.pieces import Pieces
-from probtrans_cli.data.subwords import Subwords
 from probtrans_cli.data.tokens import token_spans, tokenize
-from probtrans_cli.data.vocabulary import Vocabulary, Words, build_vocabulary, load_vocabulary
-from probtrans_cli.data.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.characters import Characters
+from probtrans_cli.data.vocabularies.enclosed import Enclosed
+from probtrans_cli.data.vocabularies.pieces import Pieces
+from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.words import Vocabulary, Words, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,

@@ -12,8 +12,8 @@ import torch
 from support import RECIPE, workplace
 
 from probtrans_cli import checkpoint, optim, runs
+from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.engine import Trainer
-from probtrans_cli.prepare import prepare
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.runtime import mixed_seed

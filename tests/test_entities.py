@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.data.entities import MisfitError, Scheme, Span, convert, detect, problems, spans, tags_of
+from probtrans_cli.data.codecs.entities import MisfitError, Scheme, Span, convert, detect, problems, spans, tags_of
 from probtrans_cli.tasks.entity_scores import entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1")

@@ -15,10 +15,10 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli import models
-from probtrans_cli.data.annotated import read_tagged
-from probtrans_cli.data.entities import spans
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import PAD, build_vocabulary
+from probtrans_cli.data.codecs.entities import spans
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.annotated import read_tagged
+from probtrans_cli.data.vocabularies.words import PAD, build_vocabulary
 from probtrans_cli.models.heads import Features, Network, linear
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import EntityRecognition

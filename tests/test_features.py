@@ -16,12 +16,13 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RECIPE, workplace
 
-from probtrans_cli import models, parse, prepare, runs
-from probtrans_cli.data.features import HashedFeatures, shape
+from probtrans_cli import models, parse, runs
+from probtrans_cli.data.corpus import prepared as prepare
+from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split, encode_table, write_split
-from probtrans_cli.data.subwords import Subwords
-from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Vocabulary, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
+from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.evaluate import evaluate
 from probtrans_cli.export import export

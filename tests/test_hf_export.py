@@ -12,7 +12,7 @@ from support import workplace
 
 from probtrans_cli import hf
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.wordpiece import WordPieces, read_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.model import Model
 
 transformers = pytest.importorskip("transformers")

@@ -15,7 +15,7 @@ import pytest
 from hostile import HOSTILE
 from test_page import analysis
 
-from probtrans_cli.data.conllu import read_conllu, with_heads
+from probtrans_cli.data.readers.conllu import read_conllu, with_heads
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trees.displacy import displacy_line
 from probtrans_cli.trees.draw import json_line, svg, terminal

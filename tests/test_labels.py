@@ -14,9 +14,9 @@ import pytest
 import torch
 
 from probtrans_cli import __main__, labels, runs
-from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.table_of_readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
 from probtrans_cli.model import Model
 from probtrans_cli.report import evaluation_report
 from probtrans_cli.trees.draw import Arc, Drawing, svg, terminal

@@ -8,11 +8,11 @@ from typing import Any
 import pytest
 from support import Invoke, workplace
 
-from probtrans_cli.data.characters import Characters
-from probtrans_cli.data.lengths import Shortened
+from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabulary import Words
-from probtrans_cli.data.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.characters import Characters
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 

@@ -11,9 +11,9 @@ import torch
 from torch.nn import functional
 
 from probtrans_cli import models
-from probtrans_cli.data.conllu import read_conllu
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe.data import WordVocabulary

@@ -17,10 +17,10 @@ import pytest
 from rich.console import Console
 from support import Stdin
 
-from probtrans_cli import prepare as module
-from probtrans_cli.data.readers import find
+from probtrans_cli.data.corpus import prepared as module
+from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare, report
+from probtrans_cli.data.readers.table_of_readers import find
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.prepare import Prepared, open_prepared, prepare, report
 from probtrans_cli.recipe.schema import Recipe
 
 
@@ -320,7 +320,7 @@ def test_killed_in_between_there_is_no_half_folder(corpus: Path, step: str) -> N
 
 
 TOGETHER = """
-from probtrans_cli.prepare import prepare
+from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.schema import Recipe
 data = {"train": "train.conllu", "dev": "dev.conllu", "prepared": "here"}
 recipe = Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}})

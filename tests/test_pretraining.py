@@ -16,12 +16,12 @@ from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.batches import plan
-from probtrans_cli.data.documents import PAIR, encode_corpus, labels_of
-from probtrans_cli.data.enclosed import EnclosingVocabulary, enclosing
-from probtrans_cli.data.readers import read_documents
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import build_vocabulary
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.documents import PAIR, encode_corpus, labels_of
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.table_of_readers import read_documents
+from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
+from probtrans_cli.data.vocabularies.words import build_vocabulary
 from probtrans_cli.model import Model
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary

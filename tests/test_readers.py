@@ -11,7 +11,14 @@ from pathlib import Path
 import pytest
 from support import Stdin
 
-from probtrans_cli.data.readers import find, find_sources, format_of, open_lines, read_corpus, read_text
+from probtrans_cli.data.readers.table_of_readers import (
+    find,
+    find_sources,
+    format_of,
+    open_lines,
+    read_corpus,
+    read_text,
+)
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 

@@ -12,11 +12,11 @@ import torch
 from support import sentences
 
 from probtrans_cli import models
-from probtrans_cli.data.batches import plan
-from probtrans_cli.data.conllu import read_conllu
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import MASK, PAD, UNKNOWN, Words, build_vocabulary
+from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.heads import Features, Network, linear
 from probtrans_cli.recipe.data import (

@@ -12,9 +12,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import Invoke, workplace
 
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Words, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.words import Words, build_vocabulary, load_vocabulary
 from probtrans_cli.model import Model
 from probtrans_cli.recipe.data import WordVocabulary
 

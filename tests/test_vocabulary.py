@@ -7,8 +7,8 @@ from pathlib import Path
 
 import pytest
 
-from probtrans_cli.data.subwords import Subwords
-from probtrans_cli.data.vocabulary import (
+from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.words import (
     MASK,
     PAD,
     UNKNOWN,

@@ -1,0 +1,1 @@
+"""From the bytes of a corpus to arrays of numbers. Nothing in this room imports torch."""

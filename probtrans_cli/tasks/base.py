@@ -12,8 +12,8 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary, Words
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.words import Vocabulary, Words
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Features, Network, Sentence
 from probtrans_cli.models.probabilistic.head_bias import commonness

@@ -9,9 +9,9 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.labelled import LABEL
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, Sentence
 from probtrans_cli.recipe.model import Model, ProbabilisticTransformer

@@ -9,8 +9,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.heads import Network, TiedOutput, WordOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder

@@ -10,8 +10,8 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.store import Split
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.heads import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging, learned
 from probtrans_cli.tasks.base import (

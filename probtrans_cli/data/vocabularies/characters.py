@@ -14,8 +14,8 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 
-from probtrans_cli.data.pieces import Pieces
-from probtrans_cli.data.vocabulary import SPECIALS, UNKNOWN, normalise, ordered, write_counts
+from probtrans_cli.data.vocabularies.pieces import Pieces
+from probtrans_cli.data.vocabularies.words import SPECIALS, UNKNOWN, normalise, ordered, write_counts
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import CharacterVocabulary
 

@@ -6,9 +6,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
-from probtrans_cli.data.readers import ABSENT
+from probtrans_cli.data.corpus.store import Labels, Split
+from probtrans_cli.data.readers.table_of_readers import ABSENT
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Labels, Split
 from probtrans_cli.recipe.task import Task, learned
 from probtrans_cli.recipe.yaml import first_of
 

@@ -8,9 +8,9 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli import console
-from probtrans_cli.data.readers import expand_home
+from probtrans_cli.data.readers.table_of_readers import expand_home
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.wordpiece import (
+from probtrans_cli.data.vocabularies.wordpiece import (
     LONGEST_WORD,
     OLD_SPECIALS_FILE,
     WORDPIECE_FILES,

@@ -10,9 +10,9 @@ from collections import Counter
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
-from probtrans_cli.data.pieces import Pieces
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabulary import (
+from probtrans_cli.data.vocabularies.pieces import Pieces
+from probtrans_cli.data.vocabularies.words import (
     MASK,
     PAD,
     SPECIALS,

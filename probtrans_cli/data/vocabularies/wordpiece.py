@@ -18,9 +18,9 @@ from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probtrans_cli.data.encoded import EncodedText, EncodedWords, one_after_the_other
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabulary import write_counts
+from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords, one_after_the_other
+from probtrans_cli.data.vocabularies.words import write_counts
 from probtrans_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:

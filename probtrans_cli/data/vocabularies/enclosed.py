@@ -7,8 +7,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Protocol
 
-from probtrans_cli.data.encoded import EncodedText, EncodedWords
-from probtrans_cli.data.vocabulary import WORDS_FILE, Vocabulary
+from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords
+from probtrans_cli.data.vocabularies.words import WORDS_FILE, Vocabulary
 
 ENDS = ("<cls>", "<sep>")
 KEY = "enclosed"  # of vocabulary.json

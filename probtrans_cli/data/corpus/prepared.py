@@ -28,12 +28,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probtrans_cli import __version__, console
-from probtrans_cli.data.annotated import CASES
-from probtrans_cli.data.documents import PAIR, encode_corpus, labels_of
-from probtrans_cli.data.enclosed import enclosing
-from probtrans_cli.data.gold import NewLabels, label_warnings
-from probtrans_cli.data.lengths import Shortened
-from probtrans_cli.data.readers import (
+from probtrans_cli.data.corpus.documents import PAIR, encode_corpus, labels_of
+from probtrans_cli.data.corpus.gold import NewLabels, label_warnings
+from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.store import Labels, Split, write_split
+from probtrans_cli.data.readers.annotated import CASES
+from probtrans_cli.data.readers.table_of_readers import (
     ABSENT,
     COLUMNS,
     OPTIONS,
@@ -45,16 +45,16 @@ from probtrans_cli.data.readers import (
     format_of,
 )
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Labels, Split, write_split
-from probtrans_cli.data.vocabulary import (
+from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.data.vocabularies.wordpiece import WORDPIECE_FILES
+from probtrans_cli.data.vocabularies.wordpiece_building import fingerprint_of
+from probtrans_cli.data.vocabularies.words import (
     SUBWORDS_FILE,
     WORDS_FILE,
     Vocabulary,
     build_vocabulary,
     load_vocabulary,
 )
-from probtrans_cli.data.wordpiece import WORDPIECE_FILES
-from probtrans_cli.data.wordpiece_building import fingerprint_of
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import Data, WordPieceVocabulary
 from probtrans_cli.recipe.schema import Recipe

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabulary import Vocabulary, Words
+from probtrans_cli.data.vocabularies.words import Vocabulary, Words
 from probtrans_cli.errors import DataError
 
 Labels = Mapping[str, Sequence[str]]

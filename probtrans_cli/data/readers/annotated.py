@@ -5,9 +5,9 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, islice
 
-from probtrans_cli.data.cogs import Example, read_cogs, read_seqtag
-from probtrans_cli.data.columns import read_columns
-from probtrans_cli.data.entities import MisfitError, Scheme, convert, detect, problems
+from probtrans_cli.data.codecs.entities import MisfitError, Scheme, convert, detect, problems
+from probtrans_cli.data.codecs.logical_forms import Example, read_cogs, read_seqtag
+from probtrans_cli.data.readers.columns import read_columns
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns

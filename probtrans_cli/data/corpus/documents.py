@@ -4,7 +4,7 @@ column     one value per  content
 ids        token          `<cls>` A `<sep>`, or `<cls>` A `<sep>` B `<sep>`
 first      word           position of its first token; a word that was cut begins where its text does
 segments   token          0 up to the first `<sep>`, 1 behind it
-pair       instance       what B is to A (:data:`probtrans_cli.data.pairs.NAMES`)
+pair       instance       what B is to A (:data:`probtrans_cli.data.corpus.pairs.NAMES`)
 """
 
 from __future__ import annotations
@@ -15,11 +15,11 @@ from typing import TYPE_CHECKING
 
 import numpy as np
 
-from probtrans_cli.data.enclosed import EnclosingVocabulary, enclosing
-from probtrans_cli.data.pairs import NAMES, Corpus, Instance, Stretch, enclosed, instances, require_both
+from probtrans_cli.data.corpus.pairs import NAMES, Corpus, Instance, Stretch, enclosed, instances, require_both
+from probtrans_cli.data.corpus.store import Labels, Row, encode_table, table_of_rows
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.store import Labels, Row, encode_table, table_of_rows
-from probtrans_cli.data.vocabulary import Vocabulary
+from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
+from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data, Documents
 

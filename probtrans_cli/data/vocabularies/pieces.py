@@ -6,9 +6,9 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
-from probtrans_cli.data.encoded import EncodedText, EncodedWords, one_after_the_other
 from probtrans_cli.data.tokens import token_spans
-from probtrans_cli.data.vocabulary import MASK, PAD, SPECIALS, UNKNOWN, normalise
+from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords, one_after_the_other
+from probtrans_cli.data.vocabularies.words import MASK, PAD, SPECIALS, UNKNOWN, normalise
 
 LONGEST_WORD = 1000
 """Characters; a longer word is not divided, but unknown. Whole sentences without spaces fit."""
@@ -16,7 +16,7 @@ _CACHE_SIZE = 200_000  # words whose pieces are remembered
 
 
 class Pieces(ABC):
-    """What :class:`~probtrans_cli.data.subwords.Subwords` and :class:`~probtrans_cli.data.characters.Characters` share.
+    """What :class:`~probtrans_cli.data.vocabularies.sentencepiece.Subwords` and :class:`~probtrans_cli.data.vocabularies.characters.Characters` share.
     A word that is spelled as a special, or too long, is one unknown piece, and so is one without any piece."""
 
     PAD: int = PAD

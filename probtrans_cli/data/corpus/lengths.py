@@ -7,9 +7,9 @@ from collections.abc import Iterable, Iterator
 from dataclasses import replace
 from itertools import accumulate, pairwise
 
-from probtrans_cli.data.annotated import TAG_END
+from probtrans_cli.data.readers.annotated import TAG_END
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabulary import Vocabulary, Words
+from probtrans_cli.data.vocabularies.words import Vocabulary, Words
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 

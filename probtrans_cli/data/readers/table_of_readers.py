@@ -14,9 +14,9 @@ from itertools import pairwise
 from pathlib import Path
 from typing import IO, Literal
 
-from probtrans_cli.data.annotated import read_semantic, read_tagged
-from probtrans_cli.data.conllu import read_conllu
-from probtrans_cli.data.labelled import read_jsonl, read_table
+from probtrans_cli.data.readers.annotated import read_semantic, read_tagged
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.labelled import read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data, Documents
@@ -176,7 +176,7 @@ def find(path: str, key: str | None = None) -> Path:
 
 def _places(path: str, begins: str) -> list[Path]:
     if path.startswith(EMBEDDED):
-        root = (Path(__file__).parent.parent / "embedded").resolve()
+        root = (Path(__file__).parents[2] / "embedded").resolve()
         place = (root / path.removeprefix(EMBEDDED)).resolve()
         if not path.removeprefix(EMBEDDED) or not place.is_relative_to(root):
             hint = "for example embedded:toy/train.conllu"

@@ -1,6 +1,6 @@
 """What the model reads, behind one interface: :class:`Vocabulary`. Whole words are here; words are divided into
-sentencepiece's units by :mod:`~probtrans_cli.data.subwords`, into characters by :mod:`~probtrans_cli.data.characters`,
-and as BERT does by :mod:`~probtrans_cli.data.wordpiece`. The first three have the same three specials, ids 0 to 2.
+sentencepiece's units by :mod:`~probtrans_cli.data.vocabularies.sentencepiece`, into characters by :mod:`~probtrans_cli.data.vocabularies.characters`,
+and as BERT does by :mod:`~probtrans_cli.data.vocabularies.wordpiece`. The first three have the same three specials, ids 0 to 2.
 
 The specials never come out of a corpus by accident: a word spelled `<unk>` is unknown (WikiText marks rare words so),
 and one spelled `<mask>` or `<pad>` is unknown too, because their ids are instructions to the model.
@@ -17,9 +17,9 @@ from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any, Protocol
 
-from probtrans_cli.data.encoded import EncodedText, EncodedWords
-from probtrans_cli.data.features import HashedFeatures
 from probtrans_cli.data.tokens import token_spans
+from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords
+from probtrans_cli.data.vocabularies.features import HashedFeatures
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,
@@ -186,14 +186,14 @@ def build_vocabulary(section: VocabularySection, sentences: Iterable[Sequence[st
     if isinstance(section, WordVocabulary):
         return _build_words(section, sentences)
     if isinstance(section, WordPieceVocabulary):
-        from probtrans_cli.data.wordpiece_building import build_wordpieces  # noqa: PLC0415  (which imports this module)
+        from probtrans_cli.data.vocabularies.wordpiece_building import build_wordpieces  # noqa: PLC0415  (which imports this module)
 
         return build_wordpieces(section, sentences)
     if isinstance(section, CharacterVocabulary):
-        from probtrans_cli.data.characters import build_characters  # noqa: PLC0415  (which imports this module)
+        from probtrans_cli.data.vocabularies.characters import build_characters  # noqa: PLC0415  (which imports this module)
 
         return build_characters(section, sentences)
-    from probtrans_cli.data.subwords import build_subwords  # noqa: PLC0415  (which imports this module)
+    from probtrans_cli.data.vocabularies.sentencepiece import build_subwords  # noqa: PLC0415  (which imports this module)
 
     return build_subwords(section, sentences)
 
@@ -247,22 +247,22 @@ def load_vocabulary(folder: Path) -> Vocabulary:
             section = None if features is None else WordFeatures.model_validate(features)
             found = Words(words, counts, **options, features=section)
         elif content["kind"] == "wordpiece":
-            from probtrans_cli.data.wordpiece import read_wordpieces  # noqa: PLC0415  (which imports this module)
+            from probtrans_cli.data.vocabularies.wordpiece import read_wordpieces  # noqa: PLC0415  (which imports this module)
 
             found = read_wordpieces(folder, counts=dict(zip(words, counts, strict=True)), **options)
         elif content["kind"] == "char":
-            from probtrans_cli.data.characters import Characters  # noqa: PLC0415  (which imports this module)
+            from probtrans_cli.data.vocabularies.characters import Characters  # noqa: PLC0415  (which imports this module)
 
             found = Characters(counts=dict(zip(words, counts, strict=True)), **options)
         elif content["kind"] == "sentencepiece":
-            from probtrans_cli.data.subwords import Subwords  # noqa: PLC0415  (which imports this module)
+            from probtrans_cli.data.vocabularies.sentencepiece import Subwords  # noqa: PLC0415  (which imports this module)
 
             path = folder / SUBWORDS_FILE
             found = Subwords(path.read_bytes(), dict(zip(words, counts, strict=True)), **options)
         else:
             raise ValueError(f"unknown kind {content['kind']!r}")
         if content.get("enclosed", False):
-            from probtrans_cli.data.enclosed import Enclosed  # noqa: PLC0415  (which imports this module)
+            from probtrans_cli.data.vocabularies.enclosed import Enclosed  # noqa: PLC0415  (which imports this module)
 
             return Enclosed(found)
         return found

@@ -1,0 +1,1 @@
+"""Encoded corpora: how they are made, stored and cut into batches."""

@@ -1,0 +1,1 @@
+"""From files to sentences: one file a format."""

@@ -1,0 +1,1 @@
+"""From words to ids: one file a kind of vocabulary."""
