@@ -14,7 +14,7 @@ from probtrans_cli import __version__, checkpoint, console
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.hf.export import difference_there, write_model
 from probtrans_cli.model import Model, weights_of
-from probtrans_cli.models.heads import Features
+from probtrans_cli.models.network import Features
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
 

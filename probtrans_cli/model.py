@@ -21,7 +21,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.words import Vocabulary, load_vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.schema import Recipe, Runtime
 from probtrans_cli.recipe.source import dump_recipe, load_recipe

@@ -20,7 +20,7 @@ from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.hf import Bert
 from probtrans_cli.model import Model
-from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
+from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.yaml import first_of
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.semantic import SemanticLabels

@@ -17,7 +17,7 @@ from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.words import PAD, UNKNOWN, build_vocabulary
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.task import Classification

@@ -176,7 +176,7 @@ def test_out_of_memory_in_evaluation_exits_6(here: Path, invoke: Invoke, monkeyp
     def fail(*_: object, **__: object) -> None:
         raise torch.OutOfMemoryError("tried to allocate more than there is")
 
-    monkeypatch.setattr("probtrans_cli.models.heads.Network.potentials", fail)
+    monkeypatch.setattr("probtrans_cli.models.network.Network.potentials", fail)
     refused(invoke("parse", "runs/tiny", "dev.conllu"), 6, "out of memory", "eval.batch_words")
     refused(invoke("eval", "runs/tiny"), 6, "out of memory", "eval.batch_words")
 

@@ -27,8 +27,8 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.evaluate import evaluate
 from probtrans_cli.export import export
 from probtrans_cli.model import Model
-from probtrans_cli.models import heads
-from probtrans_cli.models.heads import Features, Network, TiedOutput
+from probtrans_cli.models import network as heads
+from probtrans_cli.models.network import Features, Network, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import MaskedLanguageModel

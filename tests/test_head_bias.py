@@ -13,7 +13,7 @@ from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.model import Model
-from probtrans_cli.models.heads import Network, linear
+from probtrans_cli.models.network import Network, linear
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness

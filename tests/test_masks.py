@@ -15,7 +15,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import RecipeError
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks.masking import Masks

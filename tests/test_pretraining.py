@@ -23,7 +23,7 @@ from probtrans_cli.data.readers.table_of_readers import read_documents
 from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
 from probtrans_cli.data.vocabularies.words import build_vocabulary
 from probtrans_cli.model import Model
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.base import Evaluation

@@ -21,7 +21,7 @@ from probtrans_cli.data.readers.annotated import CASES, NONE, read_semantic
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.words import PAD, build_vocabulary
 from probtrans_cli.models.base import Encoded
-from probtrans_cli.models.heads import Features, Network
+from probtrans_cli.models.network import Features, Network
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.base import UNSEEN

@@ -10,7 +10,7 @@ from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Network, Sentence, linear
+from probtrans_cli.models.network import Network, Sentence, linear
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.trees import decode
 

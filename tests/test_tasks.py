@@ -18,7 +18,7 @@ from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Words, build_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.heads import Features, Network, linear
+from probtrans_cli.models.network import Features, Network, linear
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,

@@ -17,7 +17,7 @@ from torch.nn import functional
 from probtrans_cli.__main__ import run
 from probtrans_cli.errors import DataError
 from probtrans_cli.models import build
-from probtrans_cli.models.heads import Network, linear
+from probtrans_cli.models.network import Network, linear
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.model import Transformer

@@ -18,7 +18,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import Architecture, bert_of, write_bert
 from probtrans_cli.model import Model, weights_of
-from probtrans_cli.models.heads import BertWordOutput, PretrainingOutput
+from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.task import Classification, EntityRecognition, MaskedLanguageModel, Pretraining, Tagging
 from probtrans_cli.tasks.classification import SentenceClassification

@@ -15,7 +15,7 @@ from torch import Tensor, nn
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.words import Vocabulary, Words
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Features, Network, Sentence
+from probtrans_cli.models.network import Features, Network, Sentence
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.model import Model
 

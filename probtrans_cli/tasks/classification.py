@@ -13,7 +13,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.labelled import LABEL
 from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Network, Sentence
+from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.recipe.model import Model, ProbabilisticTransformer
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, features, mean, tensor, without_some_words

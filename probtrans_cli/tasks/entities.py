@@ -9,7 +9,7 @@ import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.annotated import TAG_END
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.network import Network
 from probtrans_cli.tasks.base import PADDING, Evaluation, mean
 from probtrans_cli.tasks.entity_scores import entity_scores
 from probtrans_cli.tasks.tagging import WordTagging

@@ -12,7 +12,7 @@ from torch.nn import functional
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Network, TiedOutput, WordOutput, bert_words, tied
+from probtrans_cli.models.network import Network, TiedOutput, WordOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
 from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor

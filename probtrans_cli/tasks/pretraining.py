@@ -13,7 +13,7 @@ from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Network, PairOutput, PretrainingOutput, Sentence
+from probtrans_cli.models.network import Network, PairOutput, PretrainingOutput, Sentence
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.model import Model, ProbabilisticTransformer
 from probtrans_cli.recipe.task import Pretraining as Section

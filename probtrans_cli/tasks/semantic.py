@@ -22,7 +22,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.annotated import NONE
 from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.heads import Network
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing, learned
 from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, mean, tensor
 

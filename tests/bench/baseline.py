@@ -105,7 +105,7 @@ def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[st
     from transformers import BertConfig, BertForMaskedLM
 
     from probtrans_cli.models import build
-    from probtrans_cli.models.heads import Network, bert_words
+    from probtrans_cli.models.network import Network, bert_words
 
     assert isinstance(device, torch.device)
     sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "layers": LAYERS}
