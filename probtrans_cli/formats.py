@@ -14,10 +14,10 @@ from probtrans_cli.data.readers.conllu import with_heads
 from probtrans_cli.errors import UsageError
 from probtrans_cli.induced import Tree, no_gold
 from probtrans_cli.labels import as_misc, as_notes, as_records
-from probtrans_cli.trees.displacy import displacy_line
-from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
-from probtrans_cli.trees.latex import latex
-from probtrans_cli.trees.layout import reads_right_to_left
+from probtrans_cli.trees.drawing.displacy import displacy_line
+from probtrans_cli.trees.drawing.latex import latex
+from probtrans_cli.trees.drawing.layout import reads_right_to_left
+from probtrans_cli.trees.drawing.terminal import Arc, Drawing, json_line, svg, terminal
 
 Form = Literal["conllu", "jsonl", "tree", "svg", "html", "latex", "displacy"]
 GOLD = "gold"  # the channel, so to speak, of a treebank's own arcs

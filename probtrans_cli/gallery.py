@@ -21,7 +21,7 @@ from probtrans_cli.formats import Look, svg_files
 from probtrans_cli.induced import analysed, parsed
 from probtrans_cli.model import Model
 from probtrans_cli.recipe.data import Data
-from probtrans_cli.trees.html import page
+from probtrans_cli.trees.drawing.html import page
 
 SENTENCES = 5
 SHORTEST, LONGEST = 5, 15  # words that a picture should have

@@ -24,7 +24,7 @@ from probtrans_cli.induced import Tree, analysed, parsed
 from probtrans_cli.labels import require_labels
 from probtrans_cli.model import Model
 from probtrans_cli.trees import decode
-from probtrans_cli.trees.html import page
+from probtrans_cli.trees.drawing.html import page
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512

@@ -22,7 +22,7 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.report import flattened, is_share, mean_and_sd
-from probtrans_cli.trees.layout import columns, visible
+from probtrans_cli.trees.drawing.layout import columns, visible
 
 
 class Metric(NamedTuple):

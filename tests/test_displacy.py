@@ -10,8 +10,8 @@ import pytest
 from hostile import HOSTILE
 from test_draw import drawing
 
-from probtrans_cli.trees.displacy import displacy_line
-from probtrans_cli.trees.layout import Arc, Drawing
+from probtrans_cli.trees.drawing.displacy import displacy_line
+from probtrans_cli.trees.drawing.layout import Arc, Drawing
 
 
 def test_a_sentence() -> None:

@@ -14,8 +14,8 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.trees.draw import Arc, Drawing, json_line, svg, terminal
-from probtrans_cli.trees.layout import columns, ends, levels, visible
+from probtrans_cli.trees.drawing.layout import columns, ends, levels, visible
+from probtrans_cli.trees.drawing.terminal import Arc, Drawing, json_line, svg, terminal
 
 
 def drawing(words: str | tuple[str, ...], heads: list[int], probabilities: list[float] | None = None) -> Drawing:

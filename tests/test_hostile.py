@@ -17,11 +17,11 @@ from test_page import analysis
 
 from probtrans_cli.data.readers.conllu import read_conllu, with_heads
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.trees.displacy import displacy_line
-from probtrans_cli.trees.draw import json_line, svg, terminal
-from probtrans_cli.trees.html import page
-from probtrans_cli.trees.latex import latex
-from probtrans_cli.trees.layout import Arc, Drawing
+from probtrans_cli.trees.drawing.displacy import displacy_line
+from probtrans_cli.trees.drawing.html import page
+from probtrans_cli.trees.drawing.latex import latex
+from probtrans_cli.trees.drawing.layout import Arc, Drawing
+from probtrans_cli.trees.drawing.terminal import json_line, svg, terminal
 
 HEADS = [0, *range(1, len(HOSTILE))]
 DRAWING = Drawing(

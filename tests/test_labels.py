@@ -19,7 +19,7 @@ from probtrans_cli.data.readers.table_of_readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.model import Model
 from probtrans_cli.report import evaluation_report
-from probtrans_cli.trees.draw import Arc, Drawing, svg, terminal
+from probtrans_cli.trees.drawing.terminal import Arc, Drawing, svg, terminal
 
 Invoke = Callable[..., str]
 TEXT = "the farmer feeds two goats\n\nfarmers\nan unknown zebra behind the barn\n"

@@ -11,7 +11,8 @@ import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from probtrans_cli.trees.draw import (
+from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, ends, levels, visible
+from probtrans_cli.trees.drawing.terminal import (
     COLOURS,
     DASHES,
     WORD_SIZE,
@@ -22,7 +23,6 @@ from probtrans_cli.trees.draw import (
     rise,
     text_width,
 )
-from probtrans_cli.trees.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, ends, levels, visible
 
 STEP, SLOT, NARROWEST, FONT_SIZE = 13.0, 6.0, 24.0, 10  # TeX points
 WIDEST = 12_000.0  # TeX has no length above 16383 points

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from html import escape
 
-from probtrans_cli.trees.draw import named_channels, probability_text
-from probtrans_cli.trees.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, visible
+from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, visible
+from probtrans_cli.trees.drawing.terminal import named_channels, probability_text
 
 
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:

@@ -1,6 +1,6 @@
 """Trees for people and programs: a terminal picture, a stand-alone SVG, a JSON line.
 
-All pictures come from one :class:`Drawing` and one layout (:mod:`probtrans_cli.trees.layout`). Words are data from
+All pictures come from one :class:`Drawing` and one layout (:mod:`probtrans_cli.trees.drawing.layout`). Words are data from
 anywhere: nothing in them is ever markup, and characters that hide or reorder text are shown as escapes.
 """
 
@@ -16,7 +16,7 @@ from itertools import zip_longest
 
 import numpy as np
 
-from probtrans_cli.trees.layout import LONGEST_TITLE, Arc, Drawing, columns, ends, levels, visible
+from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, Arc, Drawing, columns, ends, levels, visible
 
 __all__ = ["Arc", "Drawing", "json_line", "svg", "terminal"]
 

@@ -18,8 +18,18 @@ from string import Template
 import numpy as np
 
 from probtrans_cli.trees.analysis import Analysis
-from probtrans_cli.trees.draw import ARROW, CELL, COLOURS, LABEL_SIZE, MARGIN, SLOT, STEP, WORD_SIZE, text_width
-from probtrans_cli.trees.layout import LONGEST_TITLE, visible
+from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, visible
+from probtrans_cli.trees.drawing.terminal import (
+    ARROW,
+    CELL,
+    COLOURS,
+    LABEL_SIZE,
+    MARGIN,
+    SLOT,
+    STEP,
+    WORD_SIZE,
+    text_width,
+)
 
 LONGEST_WITH_MARGINALS = 200  # words; the marginals grow with their square
 SCRIPTS = ("geometry.js", "pictures.js", "controls.js")

@@ -1,0 +1,1 @@
+"""Pictures of trees: terminal, SVG, LaTeX, HTML, displaCy."""
