@@ -16,7 +16,7 @@ _CACHE_SIZE = 200_000  # words whose pieces are remembered
 
 
 class Pieces(ABC):
-    """What :class:`~probtrans_cli.data.vocabularies.sentencepiece.Subwords` and :class:`~probtrans_cli.data.vocabularies.characters.Characters` share.
+    """What :class:`Subwords` and :class:`Characters` share.
     A word that is spelled as a special, or too long, is one unknown piece, and so is one without any piece."""
 
     PAD: int = PAD

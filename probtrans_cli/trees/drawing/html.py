@@ -109,7 +109,7 @@ def _json(value: object) -> str:
 
 
 def _part(name: str) -> str:
-    return files("probtrans_cli.trees").joinpath("page", name).read_text(encoding="utf-8")
+    return files("probtrans_cli.trees.drawing").joinpath("page", name).read_text(encoding="utf-8")
 
 
 def _digest(text: str) -> str:
