@@ -33,15 +33,15 @@ from probtrans_cli.errors import (
     StoppedError,
 )
 from probtrans_cli.evaluate import task_scores
-from probtrans_cli.gallery import write_gallery
-from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.pretrained import start_from
 from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
-from probtrans_cli.runtime import Machine, mixed_seed
 from probtrans_cli.stopping import StopRequest, stop_signals
 from probtrans_cli.tracking import Metrics
-from probtrans_cli.tree_evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trained.gallery import write_gallery
+from probtrans_cli.trained.machine import Machine, mixed_seed
+from probtrans_cli.trained.model import Model, weights_of
 
 
 @dataclass

@@ -20,14 +20,14 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.table_of_readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
-from probtrans_cli.labels import Types, describe, require_labels
-from probtrans_cli.model import Model, Reading
 from probtrans_cli.recipe.schema import Eval
 from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.report import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.pretraining import Pretraining
-from probtrans_cli.tree_evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trained.latent_labels import Types, describe, require_labels
+from probtrans_cli.trained.model import Model, Reading
 from probtrans_cli.trees import decode
 
 
@@ -64,7 +64,7 @@ def evaluate(
 
     ``choose``: first choose channel, iteration and decoder, what of them is not given, by the trees of what is scored,
     and store the choice in the checkpoint. ``labels``: also what the latent labels are about in what is scored, see
-    :func:`probtrans_cli.labels.describe`; this part stands in the report only, not in the file beside the checkpoint.
+    :func:`probtrans_cli.trained.latent_labels.describe`; this part stands in the report only, not in the file beside the checkpoint.
     ``relations``: also which channel finds which gold relation, as part of the scores of the trees.
 
     Raises:

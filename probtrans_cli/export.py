@@ -13,8 +13,8 @@ import torch
 from probtrans_cli import __version__, checkpoint, console
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.hf.export import difference_there, write_model
-from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.network import Features
+from probtrans_cli.trained.model import Model, weights_of
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
 

@@ -19,10 +19,10 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.formats import Form, Look, only_svg, pieces, svg_files
-from probtrans_cli.induced import Tree, analysed, parsed
-from probtrans_cli.labels import require_labels
-from probtrans_cli.model import Model
+from probtrans_cli.trained.formats import Form, Look, only_svg, pieces, svg_files
+from probtrans_cli.trained.latent_labels import require_labels
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import Tree, analysed, parsed
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.drawing.html import page
 

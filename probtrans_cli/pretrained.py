@@ -22,11 +22,11 @@ from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
-from probtrans_cli.model import Model
 from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
 from probtrans_cli.output_layers import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, take
 from probtrans_cli.recipe.model import Model as Section
 from probtrans_cli.recipe.yaml import first_of
+from probtrans_cli.trained.model import Model
 
 # What may differ: it changes neither the tensors nor what they compute.
 _FREE = {

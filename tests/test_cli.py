@@ -190,7 +190,7 @@ def test_requirement_not_met_exits_7_after_the_result(here: Path, invoke: Invoke
 
 
 def test_a_bug_exits_1_and_asks_for_a_report(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr("probtrans_cli.model.Model.load", lambda *_, **__: 1 / 0)
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", lambda *_, **__: 1 / 0)
     ran = invoke("eval", "runs/tiny")
     assert ran.code == 1
     assert ran.out == ""
@@ -202,7 +202,7 @@ def test_ctrl_c_outside_training_exits_130(here: Path, invoke: Invoke, monkeypat
     def interrupt(*_: object, **__: object) -> None:
         raise KeyboardInterrupt
 
-    monkeypatch.setattr("probtrans_cli.model.Model.load", interrupt)
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", interrupt)
     refused(invoke("parse", "runs/tiny", "dev.conllu"), 130)
 
 

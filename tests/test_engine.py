@@ -16,7 +16,7 @@ from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.engine import Trainer
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.runtime import mixed_seed
+from probtrans_cli.trained.machine import mixed_seed
 
 pytestmark = pytest.mark.usefixtures("quick")
 

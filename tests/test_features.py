@@ -26,7 +26,6 @@ from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.evaluate import evaluate
 from probtrans_cli.export import export
-from probtrans_cli.model import Model
 from probtrans_cli.models import network as heads
 from probtrans_cli.models.network import Features, Network, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
@@ -34,6 +33,7 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks import base
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+from probtrans_cli.trained.model import Model
 
 CPU = torch.device("cpu")
 SENTENCES = [["The", "dogs", "barked"], ["I"], ["A", "very-large", "U.S.", "dog", "sang", "in", "1999"]]

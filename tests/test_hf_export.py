@@ -13,7 +13,7 @@ from support import workplace
 from probtrans_cli import hf
 from probtrans_cli.__main__ import run
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
-from probtrans_cli.model import Model
+from probtrans_cli.trained.model import Model
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick")

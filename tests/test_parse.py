@@ -23,9 +23,9 @@ from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
-from probtrans_cli.induced import parsed
-from probtrans_cli.model import Model
 from probtrans_cli.parse import chunks, not_too_long
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import parsed
 
 Parse = Callable[..., str]
 HOSTILE = [

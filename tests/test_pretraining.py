@@ -22,13 +22,13 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.table_of_readers import read_documents
 from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
 from probtrans_cli.data.vocabularies.words import build_vocabulary
-from probtrans_cli.model import Model
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.base import Evaluation
 from probtrans_cli.tasks.masking import EVALUATION_SEED
 from probtrans_cli.tasks.pretraining import Pretraining
+from probtrans_cli.trained.model import Model
 
 CPU = torch.device("cpu")
 BERT = {

@@ -15,8 +15,8 @@ from support import Invoke, workplace
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.words import Words, build_vocabulary, load_vocabulary
-from probtrans_cli.model import Model
 from probtrans_cli.recipe.data import WordVocabulary
+from probtrans_cli.trained.model import Model
 
 NO_PUNCTUATION = "data.vocabulary={kind: words, punctuation: false}"
 TREEBANK = """1\t"\t_\tPUNCT\t_\t_\t3\t_\t_\t_

@@ -17,12 +17,12 @@ from probtrans_cli.data.vocabularies.words import SPECIALS, Vocabulary, Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import Architecture, bert_of, write_bert
-from probtrans_cli.model import Model, weights_of
 from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.task import Classification, EntityRecognition, MaskedLanguageModel, Pretraining, Tagging
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.trained.model import Model, weights_of
 
 
 @dataclass(frozen=True)

@@ -27,7 +27,7 @@ import numpy as np
 from .settings import sentence_lengths
 
 if TYPE_CHECKING:
-    from probtrans_cli.model import Model
+    from probtrans_cli.trained.model import Model
 
 WORDS, MATRICES = 25, 4096
 COMMAND = (sys.executable, "-m", "probtrans_cli", "parse")
@@ -45,7 +45,7 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--stream", type=int, metavar="N", help="only: N sentences through a pipe")
     options = parser.parse_args(arguments)
-    from probtrans_cli.model import Model
+    from probtrans_cli.trained.model import Model
 
     model = Model.load(options.run, threads=options.threads)
     if options.stream:

@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.model import Channel, Model, Reading
 from probtrans_cli.recipe.schema import Eval
+from probtrans_cli.trained.model import Channel, Model, Reading
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 

@@ -10,8 +10,8 @@ import numpy as np
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.labels import most_probable
-from probtrans_cli.model import Channel, Model, Reading, unseen
+from probtrans_cli.trained.latent_labels import most_probable
+from probtrans_cli.trained.model import Channel, Model, Reading, unseen
 from probtrans_cli.trees.analysis import Analysis, arc_probabilities
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.layout import reads_right_to_left

@@ -12,8 +12,8 @@ import numpy as np
 
 from probtrans_cli.data.readers.conllu import with_heads
 from probtrans_cli.errors import UsageError
-from probtrans_cli.induced import Tree, no_gold
-from probtrans_cli.labels import as_misc, as_notes, as_records
+from probtrans_cli.trained.latent_labels import as_misc, as_notes, as_records
+from probtrans_cli.trained.parses import Tree, no_gold
 from probtrans_cli.trees.drawing.displacy import displacy_line
 from probtrans_cli.trees.drawing.latex import latex
 from probtrans_cli.trees.drawing.layout import reads_right_to_left

@@ -17,10 +17,10 @@ from probtrans_cli.data.readers.table_of_readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.formats import Look, svg_files
-from probtrans_cli.induced import analysed, parsed
-from probtrans_cli.model import Model
 from probtrans_cli.recipe.data import Data
+from probtrans_cli.trained.formats import Look, svg_files
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import analysed, parsed
 from probtrans_cli.trees.drawing.html import page
 
 SENTENCES = 5

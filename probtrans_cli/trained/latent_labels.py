@@ -26,8 +26,8 @@ from probtrans_cli.recipe.model import ProbabilisticTransformer
 if TYPE_CHECKING:
     from probtrans_cli.data.corpus.store import Split
     from probtrans_cli.data.sentence import Sentence
-    from probtrans_cli.model import Model
     from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+    from probtrans_cli.trained.model import Model
 
 COLUMNS = {"words": "word", "upos": "tag", "xpos": "tag"}
 LEAST_COUNT = 1.0  # a label with less than one word of a corpus, all words together, counts as not used

@@ -25,8 +25,8 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.schema import Recipe, Runtime
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
-from probtrans_cli.runtime import Machine
 from probtrans_cli.tasks.base import Evaluation, Task, commonness_of, entry_features, features, tensor
+from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trees import decode
 
 Channel = int | Literal["mean"]
