@@ -71,7 +71,7 @@ def train_one(
         console.log(f"{'prepared' if prepared.fresh else 'up to date'}: {prepared.folder}")
         for note in prepared.manifest.get("notes", []):
             console.log(note)
-        from probtrans_cli.engine import Trainer  # noqa: PLC0415
+        from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
         # A link whose checkpoint is gone is an error of Trainer's, not a reason to begin again in silence.
         begin = not (resume and os.path.lexists(run / "checkpoints" / "last"))
@@ -189,7 +189,7 @@ def _dry_run(recipe: Recipe, run: Path, prepared: Any) -> dict[str, Any]:
     """Build the model and do one update on the widest batch, without writing a run."""
     import tempfile  # noqa: PLC0415
 
-    from probtrans_cli.engine import Trainer  # noqa: PLC0415
+    from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
     with tempfile.TemporaryDirectory() as folder:
         seconds = Trainer(recipe, prepared, Path(folder), resume=False).rehearse()

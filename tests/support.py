@@ -194,12 +194,6 @@ def serve() -> None:
     # Optimizers import dynamo when they are made: half of the time of a training as short as these.
     import torch._dynamo  # noqa: F401
 
-    import probtrans_cli.__main__
-    import probtrans_cli.cli
-    import probtrans_cli.data.corpus.prepared
-    import probtrans_cli.engine
-    import probtrans_cli.runs  # noqa: F401
-
     child = 0
     for line in sys.stdin:
         message = json.loads(line)

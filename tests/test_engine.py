@@ -11,12 +11,13 @@ import pytest
 import torch
 from support import RECIPE, workplace
 
-from probtrans_cli import checkpoint, optim, runs
+from probtrans_cli import checkpoint, runs
 from probtrans_cli.data.corpus.prepared import prepare
-from probtrans_cli.engine import Trainer
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.trained.machine import mixed_seed
+from probtrans_cli.training import optim
+from probtrans_cli.training.loop import Trainer
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -120,7 +121,7 @@ def test_plateau_and_constant() -> None:
 def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([5.0, 4.0, 4.5, 4.5, 3.0, *[3.5] * 100])
     monkeypatch.setattr(
-        "probtrans_cli.engine.task_scores",
+        "probtrans_cli.training.loop.task_scores",
         lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
     )
     schedule = "optim.schedule={kind: plateau, patience: 2, min_lr: 0.002}"
@@ -137,7 +138,7 @@ def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.Mon
 def test_early_stop(monkeypatch: pytest.MonkeyPatch) -> None:
     scores = iter([5.0, 4.0, 4.5, 4.6, 4.7, 1.0, 1.0, 1.0])
     monkeypatch.setattr(
-        "probtrans_cli.engine.task_scores",
+        "probtrans_cli.training.loop.task_scores",
         lambda *_, final: {"perplexity": 3.0 if final else (score := next(scores)), "loss": 1.0 if final else score},
     )
     train("train.patience=3", "train.epochs=8")

@@ -8,8 +8,8 @@ import pytest
 import torch
 from torch import nn
 
-from probtrans_cli import optim
 from probtrans_cli.recipe.schema import Optim
+from probtrans_cli.training import optim
 
 
 def rates(schedule: dict[str, object]) -> list[float]:

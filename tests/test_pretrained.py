@@ -14,8 +14,8 @@ from support import COGS, workplace
 from probtrans_cli.__main__ import run
 from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces
 from probtrans_cli.hf import read_bert
-from probtrans_cli.output_layers import of_bert
 from probtrans_cli.trained.model import Model
+from probtrans_cli.training.output_rows import of_bert
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick")

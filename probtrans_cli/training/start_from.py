@@ -1,7 +1,7 @@
 """Weights for a fresh model from another one: of a BERT folder of Hugging Face's, or of a checkpoint of ours.
 
 Taken are the encoder, the vectors of all words that both vocabularies have, and an output layer where it fits, row by
-row (:mod:`probtrans_cli.output_layers`). All else stays as it was drawn, and every part is told of.
+row (:mod:`probtrans_cli.training.output_rows`). All else stays as it was drawn, and every part is told of.
 """
 
 from __future__ import annotations
@@ -23,10 +23,10 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
-from probtrans_cli.output_layers import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, take
 from probtrans_cli.recipe.model import Model as Section
 from probtrans_cli.recipe.yaml import first_of
 from probtrans_cli.trained.model import Model
+from probtrans_cli.training.output_rows import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, take
 
 # What may differ: it changes neither the tensors nor what they compute.
 _FREE = {

@@ -21,7 +21,7 @@ import numpy as np
 import torch
 from torch import Tensor, nn
 
-from probtrans_cli import checkpoint, console, optim
+from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.errors import (
@@ -34,14 +34,15 @@ from probtrans_cli.errors import (
 )
 from probtrans_cli.evaluate import task_scores
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.pretrained import start_from
 from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
-from probtrans_cli.stopping import StopRequest, stop_signals
-from probtrans_cli.tracking import Metrics
 from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
+from probtrans_cli.training import optim
+from probtrans_cli.training.start_from import start_from
+from probtrans_cli.training.stopping import StopRequest, stop_signals
+from probtrans_cli.training.tracking import Metrics
 
 
 @dataclass
