@@ -25,7 +25,7 @@ def run(arguments: list[str]) -> int:
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     try:
-        from probtrans_cli.cli import application  # noqa: PLC0415
+        from probtrans_cli.cli.application import application  # noqa: PLC0415
 
         code = application(arguments)
         sys.stdout.flush()

@@ -37,7 +37,7 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny and runs/tagger; do not change it."""
     from support import workplace
 
-    from probtrans_cli import runs
+    from probtrans_cli.commands import train as runs
 
     folder = workplace(tmp_path_factory.mktemp("trained"))
     with pytest.MonkeyPatch.context() as patch:

@@ -17,7 +17,7 @@ import torch
 from support import COMMAND, Invoke, Ran, Stdin, environment, sentences, shell, workplace
 
 from probtrans_cli import __version__, checkpoint
-from probtrans_cli.runs import train
+from probtrans_cli.commands.train import train
 
 pytestmark = pytest.mark.usefixtures("quick")
 SENTENCE = "the old farmers near the river feed three hungry goats ."

@@ -11,7 +11,8 @@ import pytest
 import torch
 from support import RECIPE, workplace
 
-from probtrans_cli import checkpoint, runs
+from probtrans_cli import checkpoint
+from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.recipe.source import load_recipe
@@ -167,7 +168,7 @@ def test_subwords(task: str) -> None:
     result = train("data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1")
     assert math.isfinite(result["test"]["loss"])
     assert 0.0 <= result["test"]["trees"]["with_punct"]["all"]["uuas"] <= 1.0
-    from probtrans_cli.evaluate import evaluate
+    from probtrans_cli.commands.evaluate import evaluate
 
     found, _ = evaluate(
         "runs/one", ["test.conllu"], split=None, require=[], baselines=True, channel=None, iteration=None, decoder=None,

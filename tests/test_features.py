@@ -16,7 +16,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import RECIPE, workplace
 
-from probtrans_cli import models, parse, runs
+from probtrans_cli import models
+from probtrans_cli.commands import parse
+from probtrans_cli.commands import train as runs
+from probtrans_cli.commands.evaluate import evaluate
 from probtrans_cli.data.corpus import prepared as prepare
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
@@ -24,8 +27,7 @@ from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
 from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.evaluate import evaluate
-from probtrans_cli.export import export
+from probtrans_cli.export.folder import export
 from probtrans_cli.models import network as heads
 from probtrans_cli.models.network import Features, Network, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary

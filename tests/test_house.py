@@ -13,8 +13,8 @@ from support import ROOT, stand_in
 
 from probtrans_cli import models
 from probtrans_cli.data.readers.table_of_readers import SPLITS
-from probtrans_cli.published import PUBLISHED, Published
 from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.reports.published import PUBLISHED, Published
 
 PACKAGE = ROOT / "probtrans_cli"
 FILES = sorted(PACKAGE.rglob("*.py"))
@@ -118,7 +118,7 @@ def test_a_recipe_has_a_header_and_is_short(path: Path) -> None:
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a few toy sentences in place of its corpus; nothing else is changed but the device and a vocabulary's size."""
-    from probtrans_cli import runs
+    from probtrans_cli.commands import train as runs
 
     monkeypatch.chdir(tmp_path)
     recipe = load_recipe(path.stem)

@@ -13,11 +13,12 @@ import numpy as np
 import pytest
 import torch
 
-from probtrans_cli import __main__, runs
+from probtrans_cli import __main__
+from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.table_of_readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.report import evaluation_report
+from probtrans_cli.reports.scores import evaluation_report
 from probtrans_cli.trained import latent_labels as labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trees.drawing.terminal import Arc, Drawing, svg, terminal

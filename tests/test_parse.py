@@ -17,13 +17,13 @@ from hypothesis import strategies as st
 from support import COMMAND, Invoke, Stdin, environment
 
 from probtrans_cli import __main__
+from probtrans_cli.commands.parse import chunks, not_too_long
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
-from probtrans_cli.parse import chunks, not_too_long
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import parsed
 

@@ -13,7 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import Invoke
 
-from probtrans_cli.report import relation_report
+from probtrans_cli.reports.scores import relation_report
 from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.forest import Forest, nearest_rarer
 from probtrans_cli.trees.relations import relation_scores

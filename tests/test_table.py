@@ -20,9 +20,9 @@ from support import RECIPE, environment
 
 from probtrans_cli import __main__, console, tasks
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.published import PUBLISHED, published, task_of
 from probtrans_cli.recipe.source import dump_recipe, read_recipe
-from probtrans_cli.table import METRICS, markdown, table
+from probtrans_cli.reports.published import PUBLISHED, published, task_of
+from probtrans_cli.reports.table import METRICS, markdown, table
 
 TAGGING = ("name=pos-ewt-mine", "task={kind: tagging, column: xpos}")
 

@@ -60,7 +60,7 @@ def test_it_is_kept(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of a model that reads no punctuation."""
-    from probtrans_cli import runs
+    from probtrans_cli.commands import train as runs
 
     folder = workplace(tmp_path_factory.mktemp("blind"))
     with pytest.MonkeyPatch.context() as patch:

@@ -22,6 +22,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import checkpoint, console
+from probtrans_cli.commands.evaluate import task_scores
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.errors import (
@@ -32,7 +33,6 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
-from probtrans_cli.evaluate import task_scores
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
 from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores

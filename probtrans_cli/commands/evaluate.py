@@ -22,7 +22,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.recipe.schema import Eval
 from probtrans_cli.recipe.task import Tagging
-from probtrans_cli.report import flattened
+from probtrans_cli.reports.scores import flattened
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores

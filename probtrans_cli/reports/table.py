@@ -17,11 +17,11 @@ from typing import Any, NamedTuple
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
-from probtrans_cli.published import TASKS, Published, published, task_of
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import Tagging
-from probtrans_cli.report import flattened, is_share, mean_and_sd
+from probtrans_cli.reports.published import TASKS, Published, published, task_of
+from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
 from probtrans_cli.trees.drawing.layout import columns, visible
 
 

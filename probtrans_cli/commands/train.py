@@ -15,7 +15,7 @@ from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
-from probtrans_cli.report import over_seeds
+from probtrans_cli.reports.scores import over_seeds
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}

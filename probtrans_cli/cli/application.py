@@ -179,7 +179,7 @@ def train(
         resolved = load_recipe(recipe, overrides or ()).resolved()
         console.result(dump_recipe(resolved, [f"Resolved from {recipe} by probtrans {__version__}"]))
         return
-    from probtrans_cli import runs  # noqa: PLC0415
+    from probtrans_cli.commands import train as runs  # noqa: PLC0415
 
     result = runs.train(
         recipe, overrides or (), run=run, resume=resume, overwrite=overwrite, seeds=_seeds(seeds), dry_run=dry_run
@@ -187,7 +187,7 @@ def train(
     if as_json or context.obj:
         console.result_json(result)
     else:
-        from probtrans_cli.report import training_report  # noqa: PLC0415
+        from probtrans_cli.reports.scores import training_report  # noqa: PLC0415
 
         console.result(training_report(result))
 
@@ -244,8 +244,8 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there."""
-    from probtrans_cli.evaluate import evaluate as run  # noqa: PLC0415
-    from probtrans_cli.report import evaluation_report  # noqa: PLC0415
+    from probtrans_cli.commands.evaluate import evaluate as run  # noqa: PLC0415
+    from probtrans_cli.reports.scores import evaluation_report  # noqa: PLC0415
 
     _top_needs_labels(labels, top)
     result, failed = run(
@@ -306,7 +306,7 @@ def parse(
     threads: Threads = None,
 ) -> None:
     """Print the dependency trees that a model sees in text or CoNLL-U, in input order, as they are done."""
-    from probtrans_cli.parse import parse as run  # noqa: PLC0415
+    from probtrans_cli.commands.parse import parse as run  # noqa: PLC0415
 
     _top_needs_labels(labels, top)
     if not files and sys.stdin.isatty():
@@ -337,7 +337,7 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
-    from probtrans_cli.export import export as run  # noqa: PLC0415
+    from probtrans_cli.export.folder import export as run  # noqa: PLC0415
 
     report = run(checkpoint, out, form=form, dtype=dtype, expand_shared=expand_shared)
     if as_json or context.obj:
@@ -367,8 +367,8 @@ def table(
     them, without word scores and output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, mean over seeds,
     evaluations left out) depend on the machine.
     """
-    from probtrans_cli.table import markdown  # noqa: PLC0415
-    from probtrans_cli.table import table as run  # noqa: PLC0415
+    from probtrans_cli.reports.table import markdown  # noqa: PLC0415
+    from probtrans_cli.reports.table import table as run  # noqa: PLC0415
 
     result = run(runs)
     console.result_json(result) if as_json or context.obj else console.result(markdown(result))

@@ -1,0 +1,1 @@
+"""Scores and tables as text for people."""
