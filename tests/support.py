@@ -194,6 +194,11 @@ def serve() -> None:
     # Optimizers import dynamo when they are made: half of the time of a training as short as these.
     import torch._dynamo  # noqa: F401
 
+    import probtrans_cli.__main__
+    import probtrans_cli.cli.application
+    import probtrans_cli.commands.train
+    import probtrans_cli.training.loop  # noqa: F401
+
     child = 0
     for line in sys.stdin:
         message = json.loads(line)

@@ -11,12 +11,12 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from support import ROOT, environment
+
 from bench import baseline, encoder, parse
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
-from support import ROOT, environment
-
 from probtrans_cli.models import build
 from probtrans_cli.trees.decode import decode
 

@@ -19,7 +19,7 @@ from probtrans_cli.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("quick")
 
-PACKAGE = Path(__file__).resolve().parent.parent / "probtrans_cli"
+PACKAGE = Path(__file__).resolve().parents[2] / "probtrans_cli"
 MODEL_FILES = [
     "config.json",
     "eval.json",

@@ -15,7 +15,7 @@ from typing import Any
 import numpy as np
 import pytest
 from rich.console import Console
-from support import Stdin
+from support import ROOT, Stdin
 
 from probtrans_cli.data.corpus import prepared as module
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare, report
@@ -291,7 +291,7 @@ def test_a_failed_rename_brings_the_old_folder_back(corpus: Path, monkeypatch: p
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from probtrans_cli import prepare as module
+from probtrans_cli.data.corpus import prepared as module
 from probtrans_cli.recipe.schema import Recipe
 step = sys.argv[1]
 before = getattr(module, step)
@@ -307,7 +307,7 @@ module.prepare(Recipe.model_validate({"name": "x", "data": data, "task": {"kind"
 
 @pytest.mark.parametrize("step", ["write_split", "_fill"])
 def test_killed_in_between_there_is_no_half_folder(corpus: Path, step: str) -> None:
-    root = Path(module.__file__).parent.parent
+    root = ROOT
     environment = {**os.environ, "PYTHONPATH": str(root)}
     done = subprocess.run([sys.executable, "-c", KILLED, step], env=environment, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
@@ -330,7 +330,7 @@ for turn in range(20):
 
 
 def test_several_processes_at_once(corpus: Path) -> None:
-    environment = {**os.environ, "PYTHONPATH": str(Path(module.__file__).parent.parent)}
+    environment = {**os.environ, "PYTHONPATH": str(ROOT)}
     running = [subprocess.Popen([sys.executable, "-c", TOGETHER], env=environment) for _ in range(3)]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
     assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]

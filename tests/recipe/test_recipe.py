@@ -19,16 +19,16 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError
+from probtrans_cli.recipe import reference as recipe_reference
+from probtrans_cli.recipe import source as recipe_source
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.schema import reference as recipe_reference
-from probtrans_cli.recipe.schema import source as recipe_source
 from probtrans_cli.recipe.source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
 from probtrans_cli.recipe.task import FORMATS
 from probtrans_cli.recipe.yaml import LARGEST, read_tree, scalar_value, write_scalar
 
-ROOT = Path(__file__).resolve().parent.parent
+ROOT = Path(__file__).resolve().parents[2]
 
 SMALL = """\
 # Smallest recipe
@@ -449,11 +449,11 @@ def shelf(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A package folder with two shipped recipes beside it, and an empty current folder."""
     package, here = tmp_path / "checkout" / "probtrans_cli", tmp_path / "here"
     (package.parent / "recipes").mkdir(parents=True)
-    package.mkdir()
+    (package / "recipe").mkdir(parents=True)
     here.mkdir()
     (package.parent / "recipes" / "quickstart.yaml").write_text(SMALL)
     (package.parent / "recipes" / "other.yaml").write_text(FULL)
-    monkeypatch.setattr(recipe_source, "__file__", str(package / "recipe_source.py"))
+    monkeypatch.setattr(recipe_source, "__file__", str(package / "recipe" / "source.py"))
     monkeypatch.chdir(here)
     return here
 
@@ -470,7 +470,7 @@ def test_shipped_recipes_by_name(shelf: Path) -> None:
     (shelf / "other.yaml").write_text(SMALL)
     assert load_recipe("other.yaml", ["seed=5"]).seed == 5
     assert load_recipe("other.yaml").name == "small"
-    installed = Path(recipe_source.__file__).parent / "recipes"
+    installed = Path(recipe_source.__file__).parents[1] / "recipes"
     installed.mkdir()
     (installed / "only.yaml").write_text(SMALL)
     assert list(shipped_recipes()) == ["only"]

@@ -14,7 +14,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import COMMAND, Invoke, Ran, Stdin, environment, sentences, shell, workplace
+from support import COMMAND, ROOT, Invoke, Ran, Stdin, environment, sentences, shell, workplace
 
 from probtrans_cli import __version__, checkpoint
 from probtrans_cli.commands.train import train
@@ -98,7 +98,7 @@ def test_list_names_the_shipped_recipes(invoke: Invoke) -> None:
 
 
 def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
-    shipped = Path(__file__).parent.parent / "recipes" / "schema.json"
+    shipped = ROOT / "recipes" / "schema.json"
     assert json.loads(invoke("--schema").out) == json.loads(shipped.read_text("utf-8"))
 
 

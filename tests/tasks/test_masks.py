@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from test_tasks import evaluation
 from torch.nn import functional
 
 from probtrans_cli import models
@@ -21,7 +22,6 @@ from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks.masking import Masks
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling, word_output
 from tests.support import sentences
-from tests.test_tasks import evaluation
 
 CPU = torch.device("cpu")
 BERT = {"mask": 0.8, "random": 0.1, "keep": 0.1}
