@@ -20,22 +20,14 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.table_of_readers import find, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
-from probtrans_cli.recipe.schema import Eval
-from probtrans_cli.recipe.task import Tagging
+from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import flattened
-from probtrans_cli.tasks.mlm import MaskedLanguageModelling
-from probtrans_cli.tasks.pretraining import Pretraining
-from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.card import store_reading
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
-from probtrans_cli.trained.model import Model, Reading
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trees import decode
-
-
-def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
-    """The task's own scores."""
-    model.network.eval()
-    return model.task.evaluate(model.network, split, model.evaluation(), final=final)
-
 
 # --- the verb -------------------------------------------------------------------------------------------------------
 
@@ -77,9 +69,7 @@ def evaluate(
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model = Model.load(name, threads=threads)
     if masks is not None:
-        if not isinstance(model.task, MaskedLanguageModelling | Pretraining):
-            raise UsageError("--masks is for masked language models", hint="leave it out")
-        model.task.section = model.task.section.model_copy(update={"eval_masks": masks})
+        model.task.draw(masks)
     reading = model.read(None if every else channel, iteration, decoder)
     if labels:
         require_labels(model)
@@ -144,7 +134,7 @@ def _choose(
     if "best" not in (wish.channel, wish.iteration, wish.decode):
         raise UsageError("--choose has nothing to choose", hint="leave out one of --channel, --iteration and --decode")
     model.reading = choose_reading(model, corpus, wish, ", ".join(Path(one).name for one in files) or title)
-    model.store_reading()
+    store_reading(model)
     return model.reading
 
 
@@ -231,5 +221,5 @@ def _noting_relations(sentences: Iterable[Sentence], relations: list[str]) -> It
 
 def _has_gold(model: Model, corpus: Split) -> bool:
     """Whether the corpus has what the task is scored against."""
-    section = model.recipe.task
-    return not isinstance(section, Tagging) or corpus.has(section.column)
+    column = model.recipe.task.chosen_column
+    return column is None or corpus.has(column)

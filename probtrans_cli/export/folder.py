@@ -13,7 +13,8 @@ import torch
 from probtrans_cli import __version__, checkpoint, console
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.hf.export import difference_there, write_model
-from probtrans_cli.models.network import Features
+from probtrans_cli.models.base import Features, Inputs, Wants
+from probtrans_cli.trained.card import texts_of
 from probtrans_cli.trained.model import Model, weights_of
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
@@ -42,7 +43,7 @@ def export(name: str, out: Path, *, form: str, dtype: str, expand_shared: bool =
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})
     report = _report(model, form, dtype) | {"largest_difference": float((_probe(model) - before).abs().max())}
     report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
-    texts = model.texts(scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
+    texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
     if out.exists():
         out.rmdir()
     try:
@@ -102,4 +103,7 @@ def _probe(model: Model) -> torch.Tensor:
         table = len(model.network.features.weight)
         rows = torch.from_numpy(random.integers(0, table, ids.numel() * PROBE_FEATURES)).to(ids.device)
         of_words = Features(rows, torch.arange(0, len(rows), PROBE_FEATURES, device=ids.device))
-    return model.network.encode(ids, mask, of_words).states.float().cpu()
+    states = model.network(Inputs(ids=ids, mask=mask, features=of_words), Wants(states=True)).states
+    assert states is not None, "they are wanted"
+    found: torch.Tensor = states.float().cpu()
+    return found

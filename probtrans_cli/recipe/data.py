@@ -2,11 +2,12 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
 from probtrans_cli.recipe.base import File, Files, Fraction, NonNegativeInt, PositiveInt, Section
+from probtrans_cli.recipe.kinds import Kinds
 
 
 class WordFeatures(Section):
@@ -24,8 +25,38 @@ class WordFeatures(Section):
     """Rows of the table into which features are hashed."""
 
 
-class WordVocabulary(Section):
+class VocabularySection(Section):
+    """What every kind of vocabulary says of itself."""
+
+    if TYPE_CHECKING:  # a field of each kind
+
+        @property
+        def kind(self) -> str:
+            """The name of the kind."""
+
+    lists_words: ClassVar[bool] = False
+    """Whether its entries are whole words, with their counts."""
+
+    @property
+    def reads_every_token(self) -> bool:
+        """Whether every token of a sentence is read."""
+        return True
+
+    @property
+    def has_features(self) -> bool:
+        """Whether the spelling of words has features."""
+        return False
+
+
+VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
+"""The kinds of `data.vocabulary`."""
+
+
+@VOCABULARIES.add
+class WordVocabulary(VocabularySection):
     """Every word of the training file that is frequent enough; all others are `<unk>`."""
+
+    lists_words = True
 
     kind: Literal["words"] = "words"
     min_count: PositiveInt = 1
@@ -43,8 +74,17 @@ class WordVocabulary(Section):
     """Features of the word as it is written (before `lowercase` and `digits`), so that unknown words are not all alike;
     a word hidden by `task.kind: mlm` has none; null = no features."""
 
+    @property
+    def reads_every_token(self) -> bool:
+        return self.punctuation
 
-class SubwordVocabulary(Section):
+    @property
+    def has_features(self) -> bool:
+        return self.features is not None
+
+
+@VOCABULARIES.add
+class SubwordVocabulary(VocabularySection):
     """Sentencepiece units, trained on the training file by `prepare`; the first piece represents the word."""
 
     kind: Literal["sentencepiece"]
@@ -56,7 +96,8 @@ class SubwordVocabulary(Section):
     """Lower-case words before segmentation."""
 
 
-class WordPieceVocabulary(Section):
+@VOCABULARIES.add
+class WordPieceVocabulary(VocabularySection):
     """WordPiece units as BERT's, of a folder, or trained on the training file by `prepare`. `[CLS]` and `[SEP]` stand
     around every sentence, and a word's first piece represents it. Needs the package `tokenizers` (extra `hf`)."""
 
@@ -69,7 +110,8 @@ class WordPieceVocabulary(Section):
     """Lower-case words and strip their accents, in a trained one."""
 
 
-class CharacterVocabulary(Section):
+@VOCABULARIES.add
+class CharacterVocabulary(VocabularySection):
     """Every character of the training file that is frequent enough; all others are `<unk>`. The first represents the
     word: a character at the beginning of a word is another entry than the same one within."""
 
@@ -78,9 +120,6 @@ class CharacterVocabulary(Section):
     """Characters rarer than this in the training file are unknown."""
     lowercase: bool = False
     """Lower-case words before they are divided."""
-
-
-VocabularySection = WordVocabulary | SubwordVocabulary | WordPieceVocabulary | CharacterVocabulary
 
 
 class Columns(Section):
@@ -167,7 +206,7 @@ class Data(Section):
     """What stands where in a file of `format: jsonl`."""
     documents: Documents = Documents()
     """How a file of `format: documents` is read, and the instances that are made of it."""
-    vocabulary: Annotated[VocabularySection, Field(discriminator="kind")] = WordVocabulary()
+    vocabulary: Annotated[VocabularySection, VOCABULARIES] = WordVocabulary()
     """What the model reads: `kind: words`, `kind: sentencepiece`, `kind: wordpiece` or `kind: char`."""
     longest: Annotated[int, Field(ge=3)] | None = None
     """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
@@ -177,3 +216,6 @@ class Data(Section):
     is longer than that itself."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
+
+
+VOCABULARIES.used_in(Data)

@@ -79,7 +79,7 @@ class Kinds(_InSchemas[type[S]]):
         return section
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        members = Union[tuple(self.values())]  # noqa: UP007 - its members are known at run time only
+        members: Any = Union[tuple(self.values())]  # noqa: UP007 - known at run time only
         return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
 
 

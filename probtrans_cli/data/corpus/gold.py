@@ -9,7 +9,7 @@ from typing import Any
 from probtrans_cli.data.corpus.store import Labels, Split
 from probtrans_cli.data.readers.table_of_readers import ABSENT
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.recipe.task import Task, learned
+from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.recipe.yaml import first_of
 
 
@@ -29,7 +29,7 @@ class NewLabels:
             yield sentence
 
 
-def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """A warning for each column of a task in which a corpus has no label, or one that train lacks.
 
     Args:
@@ -38,7 +38,7 @@ def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str
         split: the corpus.
         new: its labels that train lacks with their counts, by column.
     """
-    for column in learned(task):
+    for column in task.learned:
         missed = int((split.column(column) < 0).sum()) if split.has(column) else 0
         if missed:
             counts = Counter(new.get(column, {}))
@@ -52,10 +52,12 @@ def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str
             )
 
 
-def label_warnings(task: Task, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]) -> list[str]:
+def label_warnings(
+    task: TaskSection, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]
+) -> list[str]:
     """What is to be said of the labels of a prepared corpus: those of dev and test that train lacks, or that there is
     nothing to tell apart."""
-    columns, new = learned(task), manifest.get("new_labels")
+    columns, new = task.learned, manifest.get("new_labels")
     found = []
     if columns and all(len(labels.get(column, ())) == 1 for column in columns):
         every = ", ".join(f"{column} {labels[column][0]}" for column in columns)

@@ -370,9 +370,9 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: list[Source]) -> No
     """A task that learns labels needs its column in every split; the readers of other formats see to theirs."""
     for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
         console.log(warning)
-    if recipe.task.kind != "tagging":
+    column = recipe.task.chosen_column
+    if column is None:
         return
-    column = recipe.task.column
     if column not in prepared.labels:
         there = ", ".join(prepared.labels)
         raise DataError(f"task.column: the data has no column {column!r}", hint=f"there are: {there}")

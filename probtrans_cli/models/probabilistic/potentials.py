@@ -22,15 +22,17 @@ u v     –          [w, K, h, r]        the two sides of every word
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
-from typing import NamedTuple
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple, get_args
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic.products import Matrix
-from probtrans_cli.recipe.model import (
+from probtrans_cli.recipe.model.probabilistic import (
+    DECOMPOSITIONS,
+    Decomposition,
     Globals,
     NoDecomposition,
     ProbabilisticTransformer,
@@ -38,6 +40,7 @@ from probtrans_cli.recipe.model import (
     RotaryDecomposition,
     SharedDecomposition,
     UVDecomposition,
+    UVWDecomposition,
 )
 
 
@@ -354,7 +357,7 @@ class RootScores(nn.Module):
     def __init__(self, section: Root, channels: int, labels: int) -> None:
         super().__init__()
         self.size = section.labels
-        form = section.decomposition
+        form: Any = section.decomposition
         self.T: nn.Parameter | None = None
         if isinstance(form, NoDecomposition):
             self.T = nn.Parameter(torch.randn(channels, labels, section.labels))
@@ -395,16 +398,53 @@ class GlobalScores(nn.Module):
         return self.features.softmax(-1) @ self.T.mT if self.B is None else self.B
 
 
+class TernaryKind(NamedTuple):
+    """A row of the parameterisations: its section of the recipe, and what makes the scores for the section of the
+    model that it stands in; ``section.decomposition`` is then of this kind."""
+
+    section: type[Decomposition]
+    make: Callable[[ProbabilisticTransformer], Ternary]
+
+
+def _ranked(kind: type[UV | UVW | Shared]) -> Callable[[ProbabilisticTransformer], Ternary]:
+    def make(section: ProbabilisticTransformer) -> Ternary:
+        form: Any = section.decomposition
+        sizes = bucket_count(section.distance), section.channels, section.labels, form.rank
+        return kind(*sizes, symmetric=section.symmetric)
+
+    return make
+
+
+def _full(section: ProbabilisticTransformer) -> Ternary:
+    sizes = bucket_count(section.distance), section.channels, section.labels
+    return Full(*sizes, symmetric=section.symmetric)
+
+
+def _rotary(section: ProbabilisticTransformer) -> Ternary:
+    form: Any = section.decomposition
+    return Rotary(section.channels, section.labels, form.rank, form.base)
+
+
+TERNARY: dict[str, TernaryKind] = {
+    "none": TernaryKind(NoDecomposition, _full),
+    "uv": TernaryKind(UVDecomposition, _ranked(UV)),
+    "uvw": TernaryKind(UVWDecomposition, _ranked(UVW)),
+    "shared": TernaryKind(SharedDecomposition, _ranked(Shared)),
+    "rotary": TernaryKind(RotaryDecomposition, _rotary),
+}
+"""The parameterisations of the ternary scores, by the kind of `model.decomposition`."""
+
+
+def register_ternary(row: TernaryKind) -> None:
+    """Add a parameterisation of the ternary scores: one row."""
+    DECOMPOSITIONS.add(row.section)
+    (name,) = get_args(row.section.model_fields["kind"].annotation)
+    TERNARY[name] = row
+
+
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
-    form, channels, labels = section.decomposition, section.channels, section.labels
-    buckets = bucket_count(section.distance)
-    if isinstance(form, NoDecomposition):
-        return Full(buckets, channels, labels, symmetric=section.symmetric)
-    if isinstance(form, RotaryDecomposition):
-        return Rotary(channels, labels, form.rank, form.base)
-    kind = UV if isinstance(form, UVDecomposition) else Shared if isinstance(form, SharedDecomposition) else UVW
-    return kind(buckets, channels, labels, form.rank, symmetric=section.symmetric)
+    return TERNARY[section.decomposition.kind].make(section)
 
 
 def bucket_count(distance: int | None) -> int:
