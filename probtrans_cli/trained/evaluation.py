@@ -11,8 +11,10 @@ import numpy as np
 import torch
 
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.training import Eval
-from probtrans_cli.tasks.base import Counts
+from probtrans_cli.tasks.base import Counts, Evaluation, Task
+from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.arcs import Channel, Reading, trees_of
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trees import decode, score
@@ -22,21 +24,28 @@ CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is
 
 
 @torch.inference_mode()
-def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
-    """The task's own scores; ``final``: with all the care that a reported figure needs.
+def evaluate(task: Task, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    """The scores of a task on a split: the one loop of all evaluations. ``final``: with all the care that a reported
+    figure needs.
 
     Raises:
         NothingToScoreError: the split has nothing that the task is scored by.
     """
-    task, how, counts = model.task, model.evaluation(), Counts()
-    model.network.eval()
+    counts, padding = Counts(), task.vocabulary.PAD
+    network.eval()
     for number in range(task.passes(final=final)):
         for indices in how.batches(split):
-            batch = task.evaluation(model.collate(split, indices), number)
+            batch = collate(split, indices, task.columns, padding=padding, device=how.device)
+            batch = task.evaluation(batch, number)
             with how.autocast():
-                outputs = model.network(batch, task.wants(batch))
+                outputs = network(batch, task.wants(batch))
             counts.add(task.measure(outputs, batch))
     return task.scores(counts, final=final)
+
+
+def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
+    """The scores of a model's own task, see :func:`evaluate`."""
+    return evaluate(model.task, model.network, split, model.evaluation(), final=final)
 
 
 def has_trees(split: Split) -> bool:
