@@ -19,7 +19,7 @@ from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
-from probtrans_cli.recipe.model import HeadBias
+from probtrans_cli.recipe.model.probabilistic import HeadBias
 from probtrans_cli.trained.model import Model
 
 BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9}
