@@ -12,7 +12,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from small_tasks import encode, evaluation, loss_of
+from small_tasks import batch_of, encode, evaluation, loss_of
 from torch.nn import functional
 
 from probtrans_cli import models
@@ -197,14 +197,15 @@ def test_evaluation_masks_do_not_depend_on_the_training_seed_and_training_masks_
 def test_what_is_never_hidden() -> None:
     corpus = Corpus()
     indices = np.arange(len(corpus.split))
-    ids = torch.from_numpy(corpus.split.padded("ids", indices, 0))
+    batch = batch_of(corpus.task(), corpus.split, indices)
+    ids = batch.ids
     unknown = ids == corpus.vocabulary.UNKNOWN
     special = torch.isin(ids, torch.tensor(corpus.vocabulary.specials))
     assert unknown.any()
     every = {"rate": 0.99, "max_per_seq": None}
     for options, forbidden in (({}, special), ({"never": []}, special & ~unknown), ({"whole_word": True}, special)):
         masks = corpus.task(mlm={**every, **options}).masks
-        hidden = masks.hidden(corpus.split, indices, ids, masks.draw(corpus.split, indices, CPU))
+        hidden = masks.hidden(batch, masks.draw(batch))
         assert not (hidden & forbidden).any()
         assert torch.equal(hidden | forbidden, torch.ones_like(hidden))
 

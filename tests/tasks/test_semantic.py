@@ -167,6 +167,12 @@ class Knowing(torch.nn.Module):
         """Reads label ids off the states."""
 
         sizes: tuple[int, ...] = ()
+        attention = False
+
+        def read(self, view: View) -> dict[str, Tensor]:
+            assert view.words is not None
+            parents = {"parents": self.parents(view.encoded.states, view.words)[view.words]} if self.attention else {}
+            return {"words": self(view.states), **parents}
 
         def forward(self, states: Tensor) -> Tensor:
             ids = states[:, : len(self.sizes)].long()
@@ -179,6 +185,7 @@ class Knowing(torch.nn.Module):
     def __init__(self, split: Split, task: SemanticLabels, told: list[dict[str, list[int]]]) -> None:
         super().__init__()
         self.output = self.Output(1, 1, attention=False)
+        self.output.attention = task.attention
         self.output.sizes = tuple(len(names) for names in task.names.values())
         self.states = {}
         for index, labels in enumerate(told):
