@@ -1,7 +1,8 @@
-"""The recipe's schema in words: what a key wants, the reference for the README, and the JSON schema for editors.
+"""The recipe's schema in words: what a key wants, the reference for `docs/`, and the JSON schema for editors.
 
-``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json`` and the reference in ``README.md`` between
-its two marker lines; give file names to rewrite only these. A test keeps both fresh.
+``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json``, and the reference in
+``docs/recipe-reference.md`` between its two marker lines; give file names to rewrite only these. A test keeps both
+fresh.
 """
 
 from __future__ import annotations
@@ -208,7 +209,7 @@ def with_reference(document: str) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Rewrite the files named (``.json``: the schema; others: documents with markers), by default both of them."""
-    for name in arguments or ("recipes/schema.json", "README.md"):
+    for name in arguments or ("recipes/schema.json", "docs/recipe-reference.md"):
         path = Path(name)
         text = schema_text() if path.suffix == ".json" else with_reference(path.read_text(encoding="utf-8"))
         path.write_text(text, encoding="utf-8")

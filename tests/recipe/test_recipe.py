@@ -809,8 +809,8 @@ def test_the_schema_file_is_fresh() -> None:
     )
 
 
-def test_the_reference_in_the_readme_is_fresh() -> None:
-    path = ROOT / "README.md"
+def test_the_reference_in_the_docs_is_fresh() -> None:
+    path = ROOT / "docs" / "recipe-reference.md"
     text = path.read_text(encoding="utf-8")
     assert recipe_reference.with_reference(text) == text, "run `python -m probtrans_cli.recipe.reference`"
 
@@ -831,7 +831,7 @@ def test_reference_names_every_key_and_is_rewritten_in_place(tmp_path: Path) -> 
     assert "#### `model.decomposition`, `kind: uvw`" in reference
     for row in (line for line in reference.splitlines() if line.startswith("|")):
         assert len(re.findall(r"(?<!\\)\|", row)) == 5, row
-    document = tmp_path / "README.md"
+    document = tmp_path / "reference.md"
     document.write_text(f"before\n{recipe_reference.BEGIN}\nold\n{recipe_reference.END}\nafter\n")
     schema = tmp_path / "schema.json"
     for _ in range(2):
