@@ -4,7 +4,7 @@ from __future__ import annotations
 
 from typing import Any
 
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.recipe.task import Task as TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification

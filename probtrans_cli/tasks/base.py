@@ -13,7 +13,8 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.network import Features, Network, Sentence
 from probtrans_cli.models.probabilistic.head_bias import commonness

@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.labelled import LABEL
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.recipe.model import Model, ProbabilisticTransformer

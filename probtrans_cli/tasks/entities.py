@@ -7,8 +7,8 @@ from typing import Any
 
 import torch
 
+from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.annotated import TAG_END
 from probtrans_cli.models.network import Network
 from probtrans_cli.tasks.base import PADDING, Evaluation, mean
 from probtrans_cli.tasks.entity_scores import entity_scores

@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import SPECIALS, UNKNOWN, Vocabulary
+from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Vocabulary
 from probtrans_cli.errors import NothingToScoreError, RecipeError
 from probtrans_cli.recipe.task import Masking
 from probtrans_cli.tasks.base import Evaluation, tensor

@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.network import Network, TiedOutput, WordOutput, bert_words, tied
 from probtrans_cli.models.transformer import TransformerEncoder

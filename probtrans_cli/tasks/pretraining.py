@@ -11,7 +11,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder
 from probtrans_cli.models.network import Network, PairOutput, PretrainingOutput, Sentence
 from probtrans_cli.models.transformer import TransformerEncoder

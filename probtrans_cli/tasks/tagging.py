@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging, learned
 from probtrans_cli.tasks.base import (

@@ -19,7 +19,8 @@ from probtrans_cli import __version__, checkpoint, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import load_vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model import ProbabilisticTransformer

@@ -15,18 +15,9 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import seeded
 
-from probtrans_cli.data.codecs.logical_forms import (
-    CATEGORIES,
-    NOUN_TYPES,
-    ROLES,
-    Analysis,
-    Example,
-    analyse,
-    logical_form,
-    read_cogs,
-    read_seqtag,
-)
-from probtrans_cli.data.readers.table_of_readers import open_lines
+from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NOUN_TYPES, ROLES, Analysis, analyse, logical_form
+from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.readers.cogs import Example, read_cogs, read_seqtag
 from probtrans_cli.errors import DataError
 
 # Sentence, form, and of every word that has labels: parent, role, category, noun type, verb name.

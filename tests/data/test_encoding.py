@@ -16,12 +16,14 @@ from hypothesis import strategies as some
 from support import Invoke, workplace
 
 from probtrans_cli.data.tokens import token_spans, tokenize
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.characters import Characters
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
 from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,

@@ -12,9 +12,10 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
-from probtrans_cli.data.readers.labelled import read_jsonl, read_table
+from probtrans_cli.data.readers.jsonl import read_jsonl
+from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import build_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Keys, Table, WordVocabulary
 

@@ -11,14 +11,10 @@ from pathlib import Path
 import pytest
 from support import Stdin
 
-from probtrans_cli.data.readers.table_of_readers import (
-    find,
-    find_sources,
-    format_of,
-    open_lines,
-    read_corpus,
-    read_text,
-)
+from probtrans_cli.data.corpus.sources import find_sources
+from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.readers import format_of, read_corpus
+from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 

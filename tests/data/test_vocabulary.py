@@ -7,16 +7,10 @@ from pathlib import Path
 
 import pytest
 
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, normalise
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
-from probtrans_cli.data.vocabularies.words import (
-    MASK,
-    PAD,
-    UNKNOWN,
-    Words,
-    build_vocabulary,
-    load_vocabulary,
-    normalise,
-)
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.data import CharacterVocabulary, SubwordVocabulary, VocabularySection, WordVocabulary
 

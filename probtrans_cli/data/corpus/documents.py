@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probtrans_cli.data.corpus.pairs import NAMES, Corpus, Instance, Stretch, enclosed, instances, require_both
-from probtrans_cli.data.corpus.store import Labels, Row, encode_table, table_of_rows
+from probtrans_cli.data.corpus.store import Labels, Row, table_of_rows
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary
+from probtrans_cli.data.vocabularies.enclosed import enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data, Documents
 
@@ -29,21 +29,23 @@ if TYPE_CHECKING:
 PAIR = "pair"  # the column
 
 
-def encode_corpus(
-    data: Data, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels, *, training: bool = False
+def encode_instances(
+    data: Data,
+    sentences: Iterable[Sentence],
+    vocabulary: Vocabulary,
+    labels: Labels,  # noqa: ARG001
+    *,
+    training: bool,
 ) -> pa.Table:
-    """Encode the sentences of a split, one row each; of documents, one row an instance.
+    """Make instances of the documents of a split and encode them, one row each.
 
-    ``training``: documents give as many instances as a training takes, and must give both kinds of pairs.
+    ``training``: there are as many instances as a training takes, and they must have both kinds of pairs.
 
     Raises:
-        DataError: a sentence cannot be stored, or the documents do not give the pairs that are asked for.
+        DataError: the documents do not give the pairs that are asked for.
     """
-    if data.format != "documents":
-        return encode_table(sentences, vocabulary, labels)
     text = _Text(enclosing(vocabulary), sentences)
-    options = data.documents
-    made = _made(text, options, training)
+    made = _made(text, data.documents, training)
     return table_of_rows(map(text.row, made))
 
 

@@ -7,8 +7,8 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from probtrans_cli.data.corpus.store import Labels, Split
-from probtrans_cli.data.readers.table_of_readers import ABSENT
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import Task, learned
 from probtrans_cli.recipe.yaml import first_of
 

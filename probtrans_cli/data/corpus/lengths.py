@@ -5,11 +5,11 @@ from __future__ import annotations
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
-from probtrans_cli.data.readers.annotated import TAG_END
+from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 
@@ -46,10 +46,7 @@ class Shortened:
                 raise DataError(
                     f"{sentence.where}: a sentence of {len(encoded.ids)} tokens, more than {longest}", hint=hint
                 )
-            if isinstance(self.vocabulary, Words) and self.vocabulary.omits:
-                sizes = [int(self.vocabulary.reads(word)) for word in sentence.words]
-            else:
-                sizes = [later - one for one, later in pairwise([*encoded.word_start, encoded.end])]
+            sizes = encoded.sizes
             self.divided += 1
             start, room = 0, longest - around
             totals = [0, *accumulate(sizes)]

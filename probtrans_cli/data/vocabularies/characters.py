@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 
+from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Saved, normalise, ordered, write_saved
 from probtrans_cli.data.vocabularies.pieces import Pieces
-from probtrans_cli.data.vocabularies.words import SPECIALS, UNKNOWN, normalise, ordered, write_counts
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import CharacterVocabulary
 
-KIND = "char"  # of vocabulary.json
 BEGINNING = "▁"
 
 
@@ -49,8 +48,7 @@ class Characters(Pieces):
     def save(self, folder: Path) -> None:
         """Write ``vocabulary.json``."""
         options = {"lowercase": self.lowercase, "characters": self.characters}
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": KIND, "options": options, "words": words, "counts": counts})
+        write_saved(folder, Saved("char", options, list(self.counts), list(self.counts.values())))
 
     def _divide(self, word: str) -> list[int]:
         ids = [self._within.get(one, UNKNOWN) for one in word]
@@ -83,3 +81,8 @@ def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training character is frequent enough", hint=hint)
     return Characters("".join(kept), of_words, lowercase=section.lowercase)
+
+
+def load_characters(folder: Path, saved: Saved) -> Characters:  # noqa: ARG001
+    """The characters that ``save`` wrote."""
+    return Characters(counts=saved.count_of, **saved.options)

@@ -2,31 +2,29 @@
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from probtrans_cli.data.tokens import token_spans
-from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords, one_after_the_other
-from probtrans_cli.data.vocabularies.words import MASK, PAD, SPECIALS, UNKNOWN, normalise
+from probtrans_cli.data.vocabularies.base import (
+    SPECIALS,
+    UNKNOWN,
+    EncodedText,
+    EncodedWords,
+    Vocabulary,
+    normalise,
+    one_after_the_other,
+)
 
 LONGEST_WORD = 1000
 """Characters; a longer word is not divided, but unknown. Whole sentences without spaces fit."""
 _CACHE_SIZE = 200_000  # words whose pieces are remembered
 
 
-class Pieces(ABC):
+class Pieces(Vocabulary):
     """What :class:`Subwords` and :class:`Characters` share.
     A word that is spelled as a special, or too long, is one unknown piece, and so is one without any piece."""
-
-    PAD: int = PAD
-    UNKNOWN: int = UNKNOWN
-    MASK: int = MASK
-    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
-    divides: bool = True
-    begins: bool = False
-    omits: bool = False
-    features: None = None
 
     def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``counts``: training counts of whole words, normalised."""

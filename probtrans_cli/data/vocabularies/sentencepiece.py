@@ -11,20 +11,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.pieces import Pieces
-from probtrans_cli.data.vocabularies.words import (
+from probtrans_cli.data.vocabularies.base import (
     MASK,
     PAD,
     SPECIALS,
-    SUBWORDS_FILE,
     UNKNOWN,
+    Saved,
     normalise,
     ordered,
-    write_counts,
+    reading,
+    write_saved,
 )
+from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.data import SubwordVocabulary
 
+SUBWORDS_FILE = "spm.model"
 _LINE_WORDS = 500  # sentencepiece skips lines longer than max_sentence_length bytes; ours are cut before
 _LINE_BYTES = 1_000_000
 _TOO_LARGE = re.compile(r"value <= (\d+)")
@@ -55,8 +57,7 @@ class Subwords(Pieces):
         """Write ``spm.model`` and ``vocabulary.json`` (the counts of whole words)."""
         (folder / SUBWORDS_FILE).write_bytes(self.model)
         options = {"lowercase": self.lowercase}
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": "sentencepiece", "options": options, "words": words, "counts": counts})
+        write_saved(folder, Saved("sentencepiece", options, list(self.counts), list(self.counts.values())))
 
     def _divide(self, word: str) -> list[int]:
         ids: list[int] = self._processor.encode(valid(word))  # of a lone `▁` there is none
@@ -123,3 +124,14 @@ def _size_error(section: SubwordVocabulary, message: str) -> RecipeError:
         hint = f"set data.vocabulary.size={smallest[1]} or more"
         return RecipeError(f"data.vocabulary.size: {section.size} pieces are fewer than the characters", hint=hint)
     return RecipeError(f"sentencepiece cannot be trained: {message}", hint="try another data.vocabulary.size")
+
+
+def load_subwords(folder: Path, saved: Saved) -> Subwords:
+    """The pieces that ``save`` wrote.
+
+    Raises:
+        DataError: ``spm.model`` is missing or damaged.
+    """
+    path = folder / SUBWORDS_FILE
+    with reading(path):
+        return Subwords(path.read_bytes(), saved.count_of, **saved.options)

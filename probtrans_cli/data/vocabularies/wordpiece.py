@@ -19,8 +19,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords, one_after_the_other
-from probtrans_cli.data.vocabularies.words import write_counts
+from probtrans_cli.data.vocabularies.base import (
+    EnclosingVocabulary,
+    EncodedText,
+    EncodedWords,
+    Saved,
+    one_after_the_other,
+    write_saved,
+)
 from probtrans_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -68,13 +74,8 @@ _KEYS = {  # of tokenizer_config.json -> of Options
 }
 
 
-class WordPieces:
+class WordPieces(EnclosingVocabulary):
     """A WordPiece vocabulary. Ids are those of its file; the special ones are found by their names."""
-
-    features: None = None
-    divides: bool = True
-    begins: bool = True
-    omits: bool = False
 
     def __init__(
         self,
@@ -99,8 +100,7 @@ class WordPieces:
         self.pieces = list(pieces)
         self.options = options or Options()
         self.counts = dict(counts or {})
-        self.size = max(rows or 0, len(self.pieces))
-        """Number of ids."""
+        self._size = max(rows or 0, len(self.pieces))
         self._ids = {piece: id for id, piece in enumerate(self.pieces) if piece}
         if len(self._ids) + self.pieces.count("") < len(self.pieces):
             piece, _ = Counter(filter(None, self.pieces)).most_common(1)[0]
@@ -115,6 +115,11 @@ class WordPieces:
         self._words = _tokenizer(self._ids, self.options)
         self._words.encode_special_tokens = True  # a corpus's `[MASK]` is three pieces, not an instruction
         self._cache: dict[str, list[int]] = {}
+
+    @property
+    def size(self) -> int:
+        """Number of ids."""
+        return self._size
 
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
         """`[CLS]` text `[SEP]`, or of a pair `[CLS]` text `[SEP]` second `[SEP]`; the names of special pieces are
@@ -163,8 +168,8 @@ class WordPieces:
         """Write those files and ``vocabulary.json`` (the counts of whole words)."""
         for name, text in self.files().items():
             (folder / name).write_bytes(text.encode())
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": "wordpiece", "options": {"rows": self.size}, "words": words, "counts": counts})
+        options = {"rows": self.size}
+        write_saved(folder, Saved("wordpiece", options, list(self.counts), list(self.counts.values())))
 
     def _segment(self, word: str) -> list[int]:
         pieces = self._cache.get(word)
@@ -251,6 +256,11 @@ def read_wordpieces(folder: Path, *, rows: int | None = None, counts: Mapping[st
         return WordPieces(pieces, options, rows=rows, counts=counts)
     except DataError as error:
         raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
+
+
+def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
+    """The pieces that ``save`` wrote."""
+    return read_wordpieces(folder, counts=saved.count_of, **saved.options)
 
 
 def read_pieces(path: Path) -> list[str]:
