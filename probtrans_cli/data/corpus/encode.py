@@ -16,6 +16,7 @@ from probtrans_cli.data.corpus.identity import FORMAT, canonical, fingerprint
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.sources import SPLITS, Source
 from probtrans_cli.data.corpus.store import Labels, Split, encode_table
+from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.readers.cogs import CASES
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
@@ -113,7 +114,8 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
         RecipeError: a vocabulary of this size cannot be made from the corpus.
     """
     encoding = encoding_of(data)
-    counts: dict[str, Counter[str]] = {column: Counter() for column in FORMATS[data.format].columns}
+    formats = [FORMATS[format_of(source.path, data.format)] for source in sources]
+    counts: dict[str, Counter[str]] = {column: Counter() for format in formats for column in format.columns}
 
     def training_words() -> Iterator[list[str]]:
         for sentence in _sentences(sources, "train", data):
@@ -123,7 +125,10 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
                 counts[column][label] += 1
             yield sentence.words
 
-    vocabulary = build_vocabulary(data.vocabulary, training_words())
+    passing = training_words()
+    vocabulary = build_vocabulary(data.vocabulary, passing)
+    for _ in passing:  # what the vocabulary did not want to see: all labels are counted
+        pass
     if encoding.enclosed:
         vocabulary = enclosing(vocabulary)
     labels = {column: _by_count(counter, absent=ABSENT.get(column)) for column, counter in counts.items()}

@@ -1,4 +1,4 @@
-"""The one interface of all vocabularies: whatever a word or a text is, ids, words and characters belong together."""
+"""The contract of every kind of vocabulary: whatever a word or a text is, ids, words and characters belong together."""
 
 from __future__ import annotations
 
@@ -16,7 +16,7 @@ from hypothesis import strategies as some
 from support import Invoke, workplace
 
 from probtrans_cli.data.tokens import token_spans, tokenize
-from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, files, load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.characters import Characters
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
@@ -25,6 +25,7 @@ from probtrans_cli.data.vocabularies.sentencepiece import Subwords
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import VOCABULARIES as vocabularies_of_recipes
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,
@@ -60,6 +61,29 @@ def made(kind: str) -> Vocabulary:
     return Enclosed(found) if inner else found
 
 
+def test_every_kind_is_tested() -> None:
+    assert {section.kind for section in SECTIONS.values()} == {*VOCABULARIES} == {*vocabularies_of_recipes}
+    for name, kind in VOCABULARIES.items():
+        assert kind.name == name
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_vocabulary_says_of_itself(kind: str, tmp_path: Path) -> None:
+    vocabulary, section = made(kind), SECTIONS[kind.removeprefix("enclosed ")]
+    assert vocabulary.units == ("words" if section.kind == "words" else "pieces")
+    assert vocabulary.omits is section.omits_words
+    assert (vocabulary.features is not None) is section.has_features
+    if not kind.startswith("enclosed "):
+        assert (vocabulary.entry_counts is not None) is section.counts_words
+    if vocabulary.entry_counts is not None:
+        entries = [vocabulary.decode(id) for id in range(len(vocabulary.specials), vocabulary.size)]
+        for entry, count in zip(entries, vocabulary.entry_counts, strict=True):
+            assert entry == "N" or vocabulary.frequency(entry) == count  # `N` is a number, and in lower case no more
+    vocabulary.save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"vocabulary.json", *VOCABULARIES[section.kind].files}
+    assert {path.name for path in tmp_path.iterdir()} <= files()
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -76,7 +100,9 @@ def test_every_word_has_its_ids(kind: str, words: list[str]) -> None:
     inside = slice(around, encoded.end)
     assert not set(encoded.ids[inside]) & (set(vocabulary.specials) - {vocabulary.UNKNOWN})
     assert all(0 <= id < vocabulary.size for id in encoded.ids)
-    if isinstance(vocabulary, Words) and vocabulary.omits:
+    assert encoded.sizes == [encoded.word_of_piece.count(word) for word in range(len(words))]
+    assert [size > 0 for size in encoded.sizes] == [vocabulary.reads(word) for word in words]
+    if vocabulary.omits:
         assert encoded.word_of_piece == [word for word, one in enumerate(words) if vocabulary.reads(one)]
         assert all(encoded.word_start[word] == place for place, word in enumerate(encoded.word_of_piece))
         return
