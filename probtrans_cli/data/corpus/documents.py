@@ -1,10 +1,10 @@
-"""Documents as a split of the store: a row is an instance of pretraining, with what stands around its texts.
+"""Documents as a split of the store: a row is an instance of pretraining, one text or two with specials around them.
 
 column     one value per  content
 ids        token          `<cls>` A `<sep>`, or `<cls>` A `<sep>` B `<sep>`
-first      word           position of its first token; a word that was cut begins where its text does
+first      word           position of its first token; of a word that was cut, the beginning of its text
 segments   token          0 up to the first `<sep>`, 1 behind it
-pair       instance       what B is to A (:data:`probtrans_cli.data.corpus.pairs.NAMES`)
+pair       instance       how B follows A (:data:`probtrans_cli.data.corpus.pairs.NAMES`)
 """
 
 from __future__ import annotations
@@ -61,7 +61,7 @@ def _made(text: _Text, options: Documents, training: bool) -> list[Instance]:
         )
         made = list(found)
         if training and options.pairs != "none":
-            require_both([one.label for one in made if one.label is not None], options.pairs)
+            require_both([instance.label for instance in made if instance.label is not None], options.pairs)
     except DataError as error:
         raise DataError(f"{text.where}: {error.message}", hint=error.hint) from None
     return made
@@ -73,7 +73,7 @@ def labels_of(options: Documents) -> dict[str, list[str]]:
 
 
 class _Text:
-    """All tokens of a split in a row, with the words they belong to and the sentences and documents they are in."""
+    """All tokens of a split, one after the other, and which words, sentences and documents they belong to."""
 
     def __init__(self, vocabulary: EnclosingVocabulary, sentences: Iterable[Sentence]) -> None:
         self.vocabulary = vocabulary

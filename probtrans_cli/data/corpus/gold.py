@@ -1,4 +1,4 @@
-"""Gold labels that a model cannot give, because the training file does not have them."""
+"""Gold labels that a model cannot predict, because the training file does not have them."""
 
 from __future__ import annotations
 
@@ -53,8 +53,8 @@ def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str
 
 
 def label_warnings(task: Task, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]) -> list[str]:
-    """What is to be said of the labels of a prepared corpus: those of dev and test that train lacks, or that there is
-    nothing to tell apart."""
+    """Warnings about the labels of a prepared corpus: dev or test has labels that train lacks, or train has but one
+    label."""
     columns, new = learned(task), manifest.get("new_labels")
     found = []
     if columns and all(len(labels.get(column, ())) == 1 for column in columns):

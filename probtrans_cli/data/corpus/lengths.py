@@ -1,4 +1,4 @@
-"""Sentences of more tokens than `data.longest`: refused, cut, or read in portions."""
+"""Sentences of more tokens than `data.longest` are refused, cut, or read in portions."""
 
 from __future__ import annotations
 
@@ -15,11 +15,11 @@ from probtrans_cli.recipe.data import Data
 
 
 class Shortened:
-    """The sentences of an iterable, none of more tokens than `data.longest`; and how many had more.
+    """The sentences of an iterable, with those of more tokens than `data.longest` divided, and how many those were.
 
-    A sentence is divided between words. With `too_long: cut` its first portion stands for it, with `window` every
-    portion is a sentence of its own. No portion has a tree: a part of one is none. Portions end between entities, but
-    where one is longer than a portion may be.
+    A sentence is divided between words. With `too_long: cut` its first portion stands for it; with `window` every
+    portion is a sentence of its own. Portions have no gold tree, because a part of a tree is no tree. An entity is not
+    divided, unless it is longer than a portion may be.
 
     Raises:
         DataError: while it is read: a sentence or, when it may be divided, one word of it is too long.
@@ -61,7 +61,7 @@ class Shortened:
             self.left_out += len(sizes) - start
 
     def report(self, name: str) -> str | None:
-        """What to tell of the file that the sentences are of; None: all was short enough."""
+        """A line that says how many sentences of a file were divided; None if none was."""
         if not self.divided:
             return None
         how = f"cut, without {self.left_out:,} words" if self.data.too_long == "cut" else "read in portions"
@@ -69,7 +69,7 @@ class Shortened:
 
 
 def _between_entities(sentence: Sentence, start: int, end: int) -> int:
-    """The end of a portion, or the one before it that divides no entity; the same where an entity fills it."""
+    """The end of a portion, moved back so that it divides no entity; unmoved where one entity fills the portion."""
     if sentence.form is None or "tag" not in sentence.tags:
         return end
     tags = sentence.tags["tag"]
@@ -80,7 +80,7 @@ def _between_entities(sentence: Sentence, start: int, end: int) -> int:
 
 
 def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
-    """Some words of a sentence with all that is said of them one by one; of entities, `form` is the tags."""
+    """Some words of a sentence, with their labels; `form` is cut like the tags, which it repeats."""
     tags = {column: labels[start:end] for column, labels in sentence.tags.items()}
     form = None if sentence.form is None else TAG_END.join(sentence.form.split(TAG_END)[start:end])
     without = replace(sentence, heads=None, relations=None, lines=None, rows=None)

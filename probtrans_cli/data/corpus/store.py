@@ -116,7 +116,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
 def table_of_rows(rows: Iterable[Row]) -> pa.Table:
     """Build the table of a split from one mapping ``column -> values`` per sentence.
 
-    A value of None stands for a sentence without that column; a column that no sentence has is left out.
+    A value of None means that the sentence does not have the column; a column that no sentence has is left out.
 
     Raises:
         OverflowError: a value does not fit its column.

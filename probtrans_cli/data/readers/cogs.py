@@ -21,7 +21,7 @@ CASES = (
     "prim_to_obj_proper", "prim_to_subj_common", "prim_to_subj_proper", "subj_to_obj_common", "subj_to_obj_proper",
     "unacc_to_transitive",
 )  # fmt: skip
-"""Kinds of examples of COGS that are reported, the 21 of generalisation among them."""
+"""The kinds of examples that are reported: the two of training and the 21 of generalisation."""
 
 
 @dataclass(frozen=True, slots=True)
@@ -38,7 +38,7 @@ class Example:
 
 
 def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:
-    """The sentences of COGS with five labels a word: from its own files, or from JSON lines of labels.
+    """Yield the sentences of COGS with five labels a word, from a file of its own or from JSON lines of labels.
 
     Raises:
         DataError: a line is malformed; the message names it.

@@ -43,7 +43,7 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
 
 
 def _printable(values: Any) -> bool:
-    """Whether it can be written as UTF-8; JSON's escapes may be halves of a character."""
+    """Whether values can be written as UTF-8; the escapes of JSON may be halves of a character."""
     try:
         return bool(json.dumps(values, ensure_ascii=False).encode())
     except UnicodeEncodeError:

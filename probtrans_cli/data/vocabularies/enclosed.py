@@ -1,4 +1,4 @@
-"""A vocabulary with what stands around texts: two more entries, `<cls>` and `<sep>`, behind those of another one."""
+"""A vocabulary to which `<cls>` and `<sep>` are added, the entries that stand in front of a text and behind it."""
 
 from __future__ import annotations
 
@@ -19,7 +19,7 @@ ENDS = ("<cls>", "<sep>")
 
 
 class Enclosed(EnclosingVocabulary):
-    """Another vocabulary with these two entries; their ids are behind its own, which stay as they are."""
+    """Another vocabulary with these two entries added; the ids of the other vocabulary stay as they are."""
 
     def __init__(self, inner: Vocabulary) -> None:
         self.inner = inner
@@ -59,11 +59,11 @@ class Enclosed(EnclosingVocabulary):
         return self.inner.frequency(word)
 
     def save(self, folder: Path) -> None:
-        """Write the other vocabulary's files, with a note in ``vocabulary.json``."""
+        """Write the other vocabulary's files, and note in ``vocabulary.json`` that the two entries are added."""
         self.inner.save(folder)
         write_saved(folder, read_saved(folder)._replace(enclosed=True))
 
 
 def enclosing(vocabulary: Vocabulary) -> EnclosingVocabulary:
-    """The vocabulary itself where it has what stands around a sentence, else with it."""
+    """The vocabulary itself if its sentences have such entries around them, else the vocabulary with them added."""
     return cast(EnclosingVocabulary, vocabulary) if vocabulary.begins else Enclosed(vocabulary)

@@ -1,4 +1,4 @@
-"""A vocabulary that divides words: every word by itself, at least one piece each, and the first represents the word."""
+"""What vocabularies that divide words share: every word is one piece or more, and its first piece represents it."""
 
 from __future__ import annotations
 
@@ -23,8 +23,10 @@ _CACHE_SIZE = 200_000  # words whose pieces are remembered
 
 
 class Pieces(Vocabulary):
-    """What :class:`Subwords` and :class:`Characters` share.
-    A word that is spelled as a special, or too long, is one unknown piece, and so is one without any piece."""
+    """A vocabulary that divides every word by itself.
+
+    A word that is spelled as a special, is too long, or has no piece at all is one unknown piece.
+    """
 
     def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``counts``: training counts of whole words, normalised."""
@@ -42,7 +44,7 @@ class Pieces(Vocabulary):
         offsets: list[tuple[int, int]] = []
         for start, end in token_spans(text):
             ids += self._segment(text[start:end])
-            offsets += [(start + one, start + other) for one, other in self._spans(text[start:end])]
+            offsets += [(start + begin, start + stop) for begin, stop in self._spans(text[start:end])]
         return EncodedText(ids, offsets, [0] * len(ids))
 
     def normalise(self, word: str) -> str:
@@ -77,8 +79,9 @@ class Pieces(Vocabulary):
         lengths = list(self._lengths(normal)) if _divisible(normal) else []
         if not lengths:
             return [(0, len(word))]
-        # Lower case is longer here and there (`İ` becomes two characters): the one that each character of it was.
-        written = [place for place, one in enumerate(word) for _ in (one.lower() if self.lowercase else one)]
+        # Some characters become two in lower case (`İ`). For each character in lower case: its place in the word.
+        places = enumerate(word)
+        written = [place for place, letter in places for _ in (letter.lower() if self.lowercase else letter)]
         written.append(len(word))
         return [
             (written[start], written[end - 1] + 1 if end > start else written[start])

@@ -1,5 +1,7 @@
-"""Sentencepiece's units (Kudo and Richardson 2018) as the vocabulary, and how they are trained: a unigram model of
-pieces, or byte-pair merges, within the words of the training file, which are not normalised but as the recipe says.
+"""Sentencepiece's units (Kudo and Richardson 2018) as the vocabulary: a unigram model of pieces, or byte-pair merges.
+
+They are trained within the words of the training file. Sentencepiece's own normalisation is off: only the options of
+the recipe change a word.
 """
 
 from __future__ import annotations
@@ -34,7 +36,7 @@ _TOO_SMALL = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Subwords(Pieces):
-    """Sentencepiece units; every word is segmented by itself and its first piece represents it."""
+    """Sentencepiece units. Every word is segmented by itself, and its first piece represents it."""
 
     def __init__(self, model: bytes, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
@@ -64,8 +66,8 @@ class Subwords(Pieces):
         return ids
 
     def _lengths(self, word: str) -> Iterator[int]:
-        # The package tells offsets in another way in every version, but the pieces of a word without a blank are its
-        # characters behind one `▁`; those at its end that are `▁` themselves are dropped.
+        # Versions of the package differ in how they count offsets. But the pieces of a word without a blank spell the
+        # word behind one `▁`; only characters at its end that are `▁` themselves are dropped.
         for number, piece in enumerate(self._processor.encode(valid(word), out_type=str)):
             yield len(piece) - (number == 0)
 

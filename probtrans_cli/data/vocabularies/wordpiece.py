@@ -1,12 +1,13 @@
 """WordPiece, BERT's vocabulary (Devlin et al. 2019), through the package `tokenizers` (extra `hf`).
 
-Text is cleaned, blanks go around Chinese characters, capitals and accents go where the options say so, punctuation
-stands by itself; then the longest piece from the left, the next one with `##`, and so on. A word that has no such
-division is unknown as a whole, one of more than 100 characters, too. A sentence is `[CLS]`, its pieces, `[SEP]`.
+Text is cleaned: blanks are put around Chinese characters, capitals and accents are removed if the options say so, and
+punctuation is separated. Then a word is divided from the left into the longest pieces that the vocabulary has; every
+piece but the first begins with `##`. A word that cannot be divided so is unknown as a whole, and so is a word of more
+than 100 characters. A sentence is `[CLS]`, its pieces, `[SEP]`.
 
     vocab.txt                one piece a line, the id is the number of the line from 0
     tokenizer_config.json    options and the names of the special pieces
-    tokenizer.json           both once more, as `tokenizers` writes it; enough by itself
+    tokenizer.json           pieces and options as `tokenizers` writes them; it is enough by itself
 """
 
 from __future__ import annotations
@@ -85,7 +86,7 @@ class WordPieces(EnclosingVocabulary):
         rows: int | None = None,
         counts: Mapping[str, int] | None = None,
     ) -> None:
-        """``pieces[id]``; an empty one takes an id and is never found.
+        """``pieces[id]``; an empty piece has an id, but no text has it.
 
         Args:
             pieces: the vocabulary.
@@ -122,8 +123,10 @@ class WordPieces(EnclosingVocabulary):
         return self._size
 
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
-        """`[CLS]` text `[SEP]`, or of a pair `[CLS]` text `[SEP]` second `[SEP]`; the names of special pieces are
-        recognised in it."""
+        """Return the ids of `[CLS]` text `[SEP]`, or of `[CLS]` text `[SEP]` second `[SEP]`.
+
+        Where a text has the name of a special piece, it is that piece.
+        """
         found = self._text.encode(valid(text), None if second is None else valid(second))
         return EncodedText(found.ids, found.offsets, found.type_ids)
 
@@ -182,7 +185,7 @@ class WordPieces(EnclosingVocabulary):
 
 
 def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
-    """What the package makes of a vocabulary; the same parts as those of `transformers.BertTokenizer`."""
+    """The package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`."""
     try:
         from tokenizers import AddedToken, Tokenizer, decoders, models  # noqa: PLC0415  (an extra)
         from tokenizers.processors import TemplateProcessing  # noqa: PLC0415

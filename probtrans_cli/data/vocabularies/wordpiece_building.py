@@ -1,4 +1,4 @@
-"""The WordPiece vocabulary that a recipe asks for: of a folder, or trained on the training file."""
+"""How the WordPiece vocabulary of a recipe is made: read from a folder, or trained on the training file."""
 
 from __future__ import annotations
 
@@ -70,7 +70,7 @@ def fingerprint_of(section: WordPieceVocabulary) -> str:
 
 
 def identity_of(section: WordPieceVocabulary) -> dict[str, str]:
-    """What a section stands for beside its own values: of a folder, its content in the place of its name."""
+    """What identifies a vocabulary in place of values of its section: the content of a folder, not its name."""
     return {} if section.folder is None else {"folder": fingerprint_of(section)}
 
 
