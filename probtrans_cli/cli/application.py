@@ -129,8 +129,8 @@ def prepare(
 ) -> None:
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
     from probtrans_cli.data.corpus.prepared import prepare as run  # noqa: PLC0415
-    from probtrans_cli.data.corpus.prepared import report  # noqa: PLC0415
     from probtrans_cli.recipe.source import load_recipe  # noqa: PLC0415
+    from probtrans_cli.reports.prepared import report  # noqa: PLC0415
 
     prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)
     state = "checked" if check else "prepared" if prepared.fresh else "up to date"

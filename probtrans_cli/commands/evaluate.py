@@ -13,11 +13,12 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import console
-from probtrans_cli.data.corpus.documents import encode_corpus
+from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.table_of_readers import find, read_corpus
+from probtrans_cli.data.files import find
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.recipe.training import Eval

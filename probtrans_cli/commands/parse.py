@@ -13,11 +13,13 @@ from queue import Empty, Queue
 from threading import Event, Thread
 from typing import TextIO
 
+from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.table_of_readers import display_name, format_of, open_lines, read_text
+from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.trained.formats import Form, Look, only_svg, pieces, svg_files
 from probtrans_cli.trained.latent_labels import require_labels

@@ -78,6 +78,12 @@ class Kinds(_InSchemas[type[S]]):
         self.enter(name, section)
         return section
 
+    def name_of(self, section: type[S]) -> str:
+        """The name of a section, which is added where it is not there yet."""
+        if section not in self.values():
+            self.add(section)
+        return next(name for name, one in self.items() if one is section)
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members: Any = Union[tuple(self.values())]  # noqa: UP007 - known at run time only
         return handler.generate_schema(Annotated[members, Field(discriminator="kind")])

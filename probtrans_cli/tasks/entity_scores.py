@@ -44,8 +44,8 @@ def entities_in(tags: list[str], scheme: Scheme) -> list[tuple[str, int, int]]:
 
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
-    """``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type that occurs on either side,
-    as shares; 0 where there is nothing to divide by. ``counts``: of :func:`entity_counts`."""
+    """``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type on either side, as shares;
+    0 where there is nothing to divide by. ``counts``: of :func:`entity_counts`."""
     sums: Counter[str] = Counter()
     of_type: dict[str, Counter[str]] = {}
     for (type_, name), number in counts.items():

@@ -13,9 +13,10 @@ from pathlib import Path
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.lengths import Shortened
-from probtrans_cli.data.readers.table_of_readers import find, read_corpus
+from probtrans_cli.data.files import find
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import Look, svg_files

@@ -17,7 +17,8 @@ from probtrans_cli import checkpoint, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import load_vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.head_bias import commonness
@@ -193,9 +194,10 @@ class Model:
         )
 
 
-def _commonness(vocabulary: Any) -> torch.Tensor:
+def _commonness(vocabulary: Vocabulary) -> torch.Tensor:
     """How common every entry of a vocabulary of words is."""
-    return commonness(vocabulary.counts, unread=len(vocabulary.specials))
+    assert vocabulary.entry_counts is not None, "a recipe with another vocabulary is refused"
+    return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:

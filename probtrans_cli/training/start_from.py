@@ -16,9 +16,9 @@ import torch
 from torch import Tensor
 
 from probtrans_cli import console
-from probtrans_cli.data.readers.table_of_readers import expand_home
+from probtrans_cli.data.files import expand_home
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FILE, WordPieces, read_wordpieces
-from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config

@@ -23,9 +23,10 @@ from probtrans_cli.commands.evaluate import evaluate
 from probtrans_cli.data.corpus import prepared as prepare
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
-from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.export.folder import export
 from probtrans_cli.models import network as heads

@@ -14,7 +14,8 @@ from support import Invoke, workplace
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Words, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.trained.model import Model
 

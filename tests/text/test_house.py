@@ -12,7 +12,7 @@ import torch
 from support import ROOT, stand_in
 
 from probtrans_cli import models
-from probtrans_cli.data.readers.table_of_readers import SPLITS
+from probtrans_cli.data.corpus.sources import SPLITS
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.reports.published import PUBLISHED, Published
 

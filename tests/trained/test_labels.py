@@ -16,7 +16,7 @@ import torch
 from probtrans_cli import __main__
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.table_of_readers import read_corpus
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.reports.scores import evaluation_report
 from probtrans_cli.trained import latent_labels as labels

@@ -23,13 +23,14 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic.products import Matrix
+from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.model.probabilistic import (
     DECOMPOSITIONS,
     Decomposition,
@@ -425,21 +426,25 @@ def _rotary(section: ProbabilisticTransformer) -> Ternary:
     return Rotary(section.channels, section.labels, form.rank, form.base)
 
 
-TERNARY: dict[str, TernaryKind] = {
-    "none": TernaryKind(NoDecomposition, _full),
-    "uv": TernaryKind(UVDecomposition, _ranked(UV)),
-    "uvw": TernaryKind(UVWDecomposition, _ranked(UVW)),
-    "shared": TernaryKind(SharedDecomposition, _ranked(Shared)),
-    "rotary": TernaryKind(RotaryDecomposition, _rotary),
-}
+TERNARY: Table[TernaryKind] = Table("parameterisation of the ternary scores")
 """The parameterisations of the ternary scores, by the kind of `model.decomposition`."""
 
 
-def register_ternary(row: TernaryKind) -> None:
-    """Add a parameterisation of the ternary scores: one row."""
-    DECOMPOSITIONS.add(row.section)
-    (name,) = get_args(row.section.model_fields["kind"].annotation)
-    TERNARY[name] = row
+def register(row: TernaryKind) -> TernaryKind:
+    """Add a parameterisation of the ternary scores, to what `model.decomposition` may hold and to the table.
+
+    Raises:
+        ValueError: there is another one of this name.
+    """
+    TERNARY.enter(DECOMPOSITIONS.name_of(row.section), row)
+    return row
+
+
+register(TernaryKind(NoDecomposition, _full))
+register(TernaryKind(UVDecomposition, _ranked(UV)))
+register(TernaryKind(UVWDecomposition, _ranked(UVW)))
+register(TernaryKind(SharedDecomposition, _ranked(Shared)))
+register(TernaryKind(RotaryDecomposition, _rotary))
 
 
 def ternary(section: ProbabilisticTransformer) -> Ternary:
