@@ -15,9 +15,11 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.trained.latent_labels import as_misc, as_notes, as_records
 from probtrans_cli.trained.parses import Tree, no_gold
 from probtrans_cli.trees.drawing.displacy import displacy_line
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing, reads_right_to_left
+from probtrans_cli.trees.drawing.jsonl import json_line
 from probtrans_cli.trees.drawing.latex import latex
-from probtrans_cli.trees.drawing.layout import reads_right_to_left
-from probtrans_cli.trees.drawing.terminal import Arc, Drawing, json_line, svg, terminal
+from probtrans_cli.trees.drawing.svg import svg
+from probtrans_cli.trees.drawing.terminal import terminal
 
 Form = Literal["conllu", "jsonl", "tree", "svg", "html", "latex", "displacy"]
 GOLD = "gold"  # the channel, so to speak, of a treebank's own arcs

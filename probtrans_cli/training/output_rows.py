@@ -20,10 +20,10 @@ from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.hf import Bert
 from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe.yaml import first_of
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
 
 OUTPUT, WORDS, PAIRS = "output", "words", "pair"  # first part of a tensor's name; words: in BERT's form
