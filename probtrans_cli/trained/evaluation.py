@@ -17,6 +17,12 @@ from probtrans_cli.trees.relations import relation_scores
 CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
 
 
+def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
+    """The task's own scores."""
+    model.network.eval()
+    return model.task.evaluate(model.network, split, model.evaluation(), final=final)
+
+
 def has_trees(split: Split) -> bool:
     """Whether every sentence of the split has gold heads."""
     return split.has("heads") and bool((split.column("heads") >= 0).all())

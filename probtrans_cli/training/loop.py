@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import checkpoint, console
-from probtrans_cli.commands.evaluate import task_scores
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.errors import (
@@ -35,7 +34,7 @@ from probtrans_cli.errors import (
 )
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
-from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of

@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli import checkpoint
+from probtrans_cli import atomic
 
 
 class Metrics:
@@ -25,7 +25,7 @@ class Metrics:
                         kept.append(line)
                 except (ValueError, KeyError):  # the line that was being written when the process was killed
                     continue
-        checkpoint.replace_text(path, "".join(line + "\n" for line in kept))
+        atomic.replace_text(path, "".join(line + "\n" for line in kept))
         self.path = path
 
     def write(self, values: dict[str, Any]) -> None:
