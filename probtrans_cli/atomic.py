@@ -32,6 +32,12 @@ def sync(path: Path) -> None:
         os.close(handle)
 
 
+def sync_folder(folder: Path) -> None:
+    """Make sure that a folder is on the disk with all that is in it."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
@@ -61,7 +67,8 @@ def replacing(path: Path, *, synced: bool = True) -> Iterator[TextIO]:
             error.filename, error.filename2 = str(path), None
         raise
     finally:
-        partial.unlink(missing_ok=True)
+        with suppress(OSError):  # it was renamed, or never made
+            partial.unlink()
 
 
 def replace_text(path: Path, text: str, *, synced: bool = True) -> None:
@@ -101,10 +108,10 @@ def replace_folder(new: Path, folder: Path) -> None:
     """Put a complete new folder in the place of ``folder``, where there may be an old one: sync, then rename.
 
     A full folder cannot be renamed over, so the old one steps aside for a moment; :func:`recover` brings it back after
-    a kill just then. Where several processes replace a folder, the caller lets one of them do so at a time.
+    a kill just then. Where several processes replace a folder, the caller lets one do so at a time, and may call
+    :func:`sync_folder` before, as that takes the time.
     """
-    for path in (*new.rglob("*"), new):
-        sync(path)
+    sync_folder(new)
     aside = folder.with_name(f".{folder.name}{REPLACED}")
     if folder.exists():
         shutil.rmtree(aside, ignore_errors=True)  # a kill left it, after the folder was replaced
@@ -153,10 +160,9 @@ def recover(parent: Path) -> None:
 
 def _remove_abandoned(folder: Path) -> None:
     """Remove the half-written folders that killed processes left beside ``folder``."""
-    if not folder.parent.is_dir():
-        return
-    for path in folder.parent.iterdir():
-        if re.fullmatch(re.escape(f".{folder.name}") + _LEFTOVER, path.name):
-            with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
-                if time.time() - path.stat().st_mtime > ABANDONED:
-                    shutil.rmtree(path, ignore_errors=True)
+    with suppress(OSError):  # no such folder yet, or one that cannot be listed
+        for path in list(folder.parent.iterdir()):
+            if re.fullmatch(re.escape(f".{folder.name}") + _LEFTOVER, path.name):
+                with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
+                    if time.time() - path.stat().st_mtime > ABANDONED:
+                        shutil.rmtree(path, ignore_errors=True)

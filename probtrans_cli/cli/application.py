@@ -218,7 +218,7 @@ def evaluate(
     masks: Annotated[
         int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
     ] = None,
-    labels: Annotated[
+    latent_labels: Annotated[
         bool,
         typer.Option(
             "--labels",
@@ -244,7 +244,7 @@ def evaluate(
 
     request = verb.EvalRequest(
         checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
-        iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=labels, top=top,
+        iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
         relations=relations, threads=threads,
     )  # fmt: skip
     result, failed = verb.evaluate(request)
@@ -275,7 +275,7 @@ def parse(
     gold: Annotated[
         bool, typer.Option("--gold", help="Also show the trees that the input has; not with conllu.")
     ] = False,
-    labels: Annotated[
+    latent_labels: Annotated[
         bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,
     top: Annotated[
@@ -299,7 +299,7 @@ def parse(
 
     request = verb.ParseRequest(
         checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, gold=gold, latent_labels=labels, top=top, longest=longest,
+        decoder=decode, probability=probability, gold=gold, latent_labels=latent_labels, top=top, longest=longest,
         output=output, threads=threads,
     )  # fmt: skip
     verb.parse(request)

@@ -27,8 +27,8 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
     """The sentences of a file; an empty line of text is an empty sentence."""
     lines = open_lines(path)
     if input_form == "auto":
-        looks, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
-        input_form = "conllu" if looks else "text"
+        is_conllu, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
+        input_form = "conllu" if is_conllu else "text"
     name = display_name(path)
     if input_form == "conllu":
         yield from read_conllu(lines, name)
@@ -60,18 +60,18 @@ def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabu
 
 
 def look_ahead(lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
-    """Whether lines look like CoNLL-U, and all of them.
+    """Whether lines are CoNLL-U to all appearance, and an iterator of all of them.
 
-    A comment that UD knows says so; behind blank lines and any other `#`, which text may begin with, the first line's
-    columns do.
+    A comment that UD defines decides that they are. Blank lines and other lines that begin with `#`, as text may, are
+    skipped; then the number of columns in the first line decides.
     """
     seen: list[str] = []
     for line in islice(lines, LOOKED_AT):
         seen.append(line)
         if _COMMENT.match(line) or (line.strip() and line[0] != "#"):
             break
-    looks = bool(seen) and (seen[-1].count("\t") == COLUMN_TABS or _COMMENT.match(seen[-1]) is not None)
-    return looks, chain(seen, lines)
+    is_conllu = bool(seen) and (seen[-1].count("\t") == COLUMN_TABS or _COMMENT.match(seen[-1]) is not None)
+    return is_conllu, chain(seen, lines)
 
 
 def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:

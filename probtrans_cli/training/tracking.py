@@ -1,4 +1,4 @@
-"""What a training leaves behind to be looked at: `metrics.jsonl`."""
+"""What a training writes down about itself: `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -12,7 +12,8 @@ from probtrans_cli import atomic
 class Metrics:
     """`metrics.jsonl`: one JSON object a line.
 
-    Lines after ``step``, and evaluations after ``evaluated``, are from before a kill, will come again, and are dropped.
+    A run that is resumed repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are
+    dropped when the file is opened.
     """
 
     def __init__(self, path: Path, step: int, evaluated: int) -> None:

@@ -62,11 +62,13 @@ def test_the_input_may_be_the_output(tmp_path: Path) -> None:
     assert path.read_text() == "A\nB\n"
 
 
-def test_an_error_names_the_file_that_was_asked_for(tmp_path: Path) -> None:
-    path = tmp_path / "no" / "such" / "file"
-    with pytest.raises(OSError, match="No such file") as caught:
-        atomic.replace_text(path, "")
-    assert caught.value.filename == str(path)
+@pytest.mark.parametrize("name", ["no/such/file", "file/below", "folder"])
+def test_an_error_names_the_file_that_was_asked_for(name: str, tmp_path: Path) -> None:
+    (tmp_path / "file").write_text("")
+    (tmp_path / "folder").mkdir()
+    with pytest.raises(OSError, match=r"No such file|Not a directory|Is a directory") as caught:
+        atomic.replace_text(tmp_path / name, "")
+    assert caught.value.filename == str(tmp_path / name)
 
 
 def test_a_device_is_written_directly() -> None:

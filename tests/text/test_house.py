@@ -30,7 +30,7 @@ RECIPE = {
     "recipe_reference",
     "recipe_task",
 }
-FOUNDATION = {"__init__", "errors", "console", *RECIPE}
+FOUNDATION = {"__init__", "errors", "console", "text", "atomic", *RECIPE}
 VERBS = {"prepare", "engine", "evaluate", "parse", "export", "runs"}
 
 
