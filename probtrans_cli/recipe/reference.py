@@ -18,6 +18,7 @@ from typing import Any
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import NAME
+from probtrans_cli.recipe.kinds import CHANGED
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import write_value
 
@@ -52,6 +53,9 @@ def _schema() -> dict[str, Any]:
             target = schema["$defs"][member["$ref"].rsplit("/", 1)[1]]
             target["required"] = sorted({*target.get("required", ()), "kind"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+CHANGED.append(_schema.cache_clear)  # the schema has what the tables of kinds have
 
 
 def _objects(schema: dict[str, Any]) -> list[dict[str, Any]]:

@@ -21,7 +21,7 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.reports.published import TASKS, Published, published, task_of
 from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
-from probtrans_cli.trees.drawing.layout import columns, visible
+from probtrans_cli.text import columns, visible
 
 
 class Metric(NamedTuple):

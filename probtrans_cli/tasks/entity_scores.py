@@ -28,7 +28,7 @@ def entity_counts(gold: Sequence[list[str]], predicted: Sequence[list[str]], sch
         ValueError: the sides have other numbers of sentences or tags.
     """
     if [len(tags) for tags in gold] != [len(tags) for tags in predicted]:
-        raise ValueError("gold and predicted tags are of different sentences")
+        raise ValueError("inconsistent: gold and predicted tags are of different sentences")
     there, found = (
         {(number, *one) for number, of in enumerate(tags) for one in entities_in(of, scheme)}
         for tags in (gold, predicted)

@@ -61,13 +61,13 @@ def test_it_is_kept(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of a model that reads no punctuation."""
-    from probtrans_cli.commands import train as runs
+    from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("blind"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         overrides = [NO_PUNCTUATION, "train.epochs=2"]
-        runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
+        train(TrainRequest("tiny.yaml", overrides))
     return folder
 
 

@@ -229,7 +229,7 @@ Command = Callable[..., str]
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
     """The command in a folder with documents and ``pairs.yaml``; returns stdout, or stderr where it fails."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     for seed, (split, count) in enumerate((("train", 40), ("dev", 10), ("test", 10))):
         Path(f"{split}.txt").write_text(documents(count, seed), "utf-8")
     Path("pairs.yaml").write_text(RECIPE, "utf-8")

@@ -10,7 +10,7 @@ from probtrans_cli.data.corpus.store import Labels, Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.recipe.yaml import first_of
+from probtrans_cli.text import first_of
 
 
 class NewLabels:
