@@ -14,16 +14,13 @@ from __future__ import annotations
 import fcntl
 import json
 import os
-import shutil
-import tempfile
-import time
 from collections.abc import Callable, Iterator, Mapping, Sequence
 from contextlib import ExitStack, contextmanager, suppress
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
-from probtrans_cli import console
+from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.encode import encode_all
 from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.data.corpus.identity import LABELS, MANIFEST, folder_of, read_manifest, up_to_date
@@ -41,7 +38,6 @@ from probtrans_cli.recipe.schema import Recipe
 if TYPE_CHECKING:
     import pyarrow as pa
 
-_ABANDONED = 6 * 3600  # seconds after which an unfinished folder of a killed process is removed
 
 
 @dataclass(slots=True)
@@ -163,18 +159,15 @@ def _write_folder(prepared: Prepared, tables: Mapping[str, pa.Table], already_th
     folder = prepared.folder
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        _remove_abandoned(folder)
-        new = Path(tempfile.mkdtemp(prefix=f".{folder.name}-", suffix=".part", dir=folder.parent))
-        try:
+        with atomic.folder_beside(folder) as new:
             _fill(new, prepared, tables)
+            atomic.sync_folder(new)
             with _locked(folder.parent):
                 if not already_there():  # another process may have been faster
-                    _replace(new, folder)
+                    atomic.replace_folder(new, folder)
                 made = open_prepared(folder)
                 made.fresh = True
                 return made
-        finally:
-            shutil.rmtree(new, ignore_errors=True)
     except OSError as error:
         hint = "choose another data.prepared"
         raise DataError(
@@ -183,9 +176,6 @@ def _write_folder(prepared: Prepared, tables: Mapping[str, pa.Table], already_th
 
 
 def _fill(new: Path, prepared: Prepared, tables: Mapping[str, pa.Table]) -> None:
-    umask = os.umask(0)
-    os.umask(umask)
-    new.chmod(0o777 & ~umask)  # mkdtemp makes private folders
     prepared.vocabulary.save(new)
     (new / LABELS).write_text(json.dumps(prepared.labels, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     for name, table in tables.items():
@@ -193,23 +183,6 @@ def _fill(new: Path, prepared: Prepared, tables: Mapping[str, pa.Table]) -> None
     prepared.manifest["files"] = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
     text = json.dumps(prepared.manifest, ensure_ascii=False, indent=1)
     (new / MANIFEST).write_text(text + "\n", encoding="utf-8")
-    for path in (*new.iterdir(), new):
-        _sync(path)
-
-
-def _replace(new: Path, folder: Path) -> None:
-    """Put the new folder in the old one's place; a full folder cannot be renamed over, so the old one steps aside."""
-    aside = new.with_suffix(".old")
-    if folder.exists():
-        folder.rename(aside)
-    try:
-        new.rename(folder)
-    except BaseException:  # Ctrl-C between the two renames included
-        if aside.exists() and not folder.exists():
-            aside.rename(folder)
-        raise
-    _sync(folder.parent)
-    shutil.rmtree(aside, ignore_errors=True)
 
 
 @contextmanager
@@ -221,18 +194,3 @@ def _locked(folder: Path) -> Iterator[None]:
             stack.callback(os.close, descriptor)
             fcntl.flock(descriptor, fcntl.LOCK_EX)
         yield
-
-
-def _remove_abandoned(folder: Path) -> None:
-    for path in [*folder.parent.glob(f".{folder.name}-*.part"), *folder.parent.glob(f".{folder.name}-*.old")]:
-        with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
-            if time.time() - path.stat().st_mtime > _ABANDONED:
-                shutil.rmtree(path, ignore_errors=True)
-
-
-def _sync(path: Path) -> None:
-    descriptor = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(descriptor)
-    finally:
-        os.close(descriptor)
