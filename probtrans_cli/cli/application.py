@@ -9,10 +9,11 @@ from typing import Annotated, Any, Literal
 
 import typer
 
-from probtrans_cli import __version__, console
+from probtrans_cli import console
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.trained.formats import FORMATS, FormatName
+from probtrans_cli.version import __version__
 
 
 def rows_in_words(rows: Iterable[Any]) -> str:

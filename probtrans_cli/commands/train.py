@@ -9,12 +9,13 @@ from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
-from probtrans_cli import __version__, console
+from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
 from probtrans_cli.reports.scores import over_seeds, training_report
 from probtrans_cli.training import run_folder
+from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
     from probtrans_cli.data.corpus.prepared import Prepared

@@ -8,9 +8,9 @@ from typing import Any
 import numpy as np
 import torch
 
-from probtrans_cli import __version__
 from probtrans_cli.models.base import Features, Inputs, Wants
 from probtrans_cli.trained.model import Model
+from probtrans_cli.version import __version__
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
 

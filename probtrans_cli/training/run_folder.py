@@ -17,10 +17,11 @@ import sys
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli import __version__, atomic, console
+from probtrans_cli import atomic, console
 from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
+from probtrans_cli.version import __version__
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
 MAY_CHANGE = {"log", "save", "runtime"}

@@ -9,7 +9,6 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 
 import numpy as np
 
-from probtrans_cli import __version__
 from probtrans_cli.data.corpus import documents
 from probtrans_cli.data.corpus.gold import NewLabels
 from probtrans_cli.data.corpus.identity import FORMAT, canonical, fingerprint
@@ -23,6 +22,7 @@ from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.enclosed import enclosing
 from probtrans_cli.recipe.data import ABSENT, FORMATS, Data
+from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
     import pyarrow as pa
