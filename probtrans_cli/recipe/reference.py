@@ -18,7 +18,7 @@ from typing import Any
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import NAME
-from probtrans_cli.recipe.kinds import CHANGED
+from probtrans_cli.recipe.kinds import CHANGED, load_outside
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import write_value
 
@@ -34,6 +34,7 @@ _UNBOUNDED = 2**31
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of recipes: every key with its description and default; unknown keys are not allowed."""
+    load_outside()
     return copy.deepcopy(_schema())
 
 

@@ -16,6 +16,7 @@ from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError
 from probtrans_cli.recipe.faults import HINT, error_of, in_words
+from probtrans_cli.recipe.kinds import load_outside
 from probtrans_cli.recipe.overrides import apply_override, drop_other_kinds, name_kinds
 from probtrans_cli.recipe.reference import json_schema, root
 from probtrans_cli.recipe.schema import Recipe
@@ -99,6 +100,7 @@ def describe(path: Path | str) -> str:
 
 def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Recipe:
     """The recipe of a YAML text, which messages call ``name``, with overrides. Raises as :func:`load_recipe` does."""
+    load_outside()
     for override in overrides:
         if "=" not in override:
             hint = "write KEY=VALUE, for example optim.lr=3e-4"
