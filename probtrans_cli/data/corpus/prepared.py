@@ -39,7 +39,6 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-
 @dataclass(slots=True)
 class Prepared:
     """An encoded corpus: what training, evaluation and parsing need to know about the data."""
