@@ -44,8 +44,8 @@ class RarityTask(Task):
         return {"loss": Term(loss, self.counts(batch)["loss"])}
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        loss, right = self.terms(outputs, batch)["loss"], (outputs.scores["words"][:, 0] > 0) == self._gold(batch).bool()
-        return Counts(loss=float(loss.sum), words=int(loss.count), right=int(right.sum()))
+        loss, rare = self.terms(outputs, batch)["loss"], outputs.scores["words"][:, 0] > 0
+        return Counts(loss=float(loss.sum), words=int(loss.count), right=int((rare == self._gold(batch)).sum()))
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         return {"accuracy": counts.mean("right", "words"), "loss": counts.mean("loss", "words")}
