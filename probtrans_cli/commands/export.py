@@ -50,5 +50,5 @@ def export(request: ExportRequest) -> dict[str, Any]:
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:
     """The report for people."""
     largest = report["largest_difference"]
-    difference = f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
-    return f"{request.out}: {report['bytes']:,} bytes; {request.format if largest is None else difference}"
+    measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
+    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}"

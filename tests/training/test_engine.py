@@ -11,7 +11,7 @@ import pytest
 import torch
 from support import RECIPE, workplace
 
-from probtrans_cli import checkpoint
+from probtrans_cli import atomic, checkpoint
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.schema import Optim
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A new workplace as the current folder."""
-    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 
