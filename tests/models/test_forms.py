@@ -23,8 +23,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
-from probtrans_cli.models.probabilistic import bands, dropout, fused, layout, linear, meanfield, products
+from probtrans_cli.models.probabilistic import dropout, layout, meanfield
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.fast import bands, fused, products, recomputed
 from probtrans_cli.models.probabilistic.layout import Layout
 
 OPTIONS: list[dict[str, Any]] = [
@@ -346,7 +347,7 @@ def growth(messages: str, options: dict[str, Any]) -> list[float]:
 def test_memory_of_the_linear_form_grows_with_the_length_alone(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "BLOCK", 2**10)
+    monkeypatch.setattr(recomputed, "BLOCK", 2**10)
     monkeypatch.setattr(fused, "BLOCK", 2**10)
     assert max(growth("linear", options)) < 2.1
     assert max(growth("banded", options)) > 3.0

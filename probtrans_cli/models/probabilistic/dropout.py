@@ -7,7 +7,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.products import by_hand
+from probtrans_cli.models.probabilistic.fast.products import by_hand
 
 
 class Dropout(nn.Module):

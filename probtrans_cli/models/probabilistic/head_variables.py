@@ -3,8 +3,8 @@
     M_H^(t) = (1 - β_H) F^(t) / λ_H + β_H M_H^(t-1)          damped messages, M_H^(0) = 0       (12, B.2)
     Q_H^(t) = α_H softmax(M_H^(t)) + (1 - α_H) Q_H^(t-1)     over the candidates                (6, B.1)
 
-Here they are kept for all pairs of words, in plain operations. ``fused.py`` has the usual case by hand, in blocks;
-``linear.py`` the form for long sentences, which keeps none.
+Here they are kept for all pairs of words, in plain operations. ``fast/fused.py`` has the usual case by hand, in blocks;
+``fast/recomputed.py`` the form for long sentences, which keeps none.
 """
 
 from __future__ import annotations

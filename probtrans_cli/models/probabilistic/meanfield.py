@@ -34,16 +34,16 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.banded import BandedMessages
 from probtrans_cli.models.probabilistic.dropout import Dropout
-from probtrans_cli.models.probabilistic.fused import FusedHeads
+from probtrans_cli.models.probabilistic.fast.banded import BandedMessages
+from probtrans_cli.models.probabilistic.fast.fused import FusedHeads
+from probtrans_cli.models.probabilistic.fast.products import by_hand
+from probtrans_cli.models.probabilistic.fast.recomputed import RecomputedHeads
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.layout import Layout
-from probtrans_cli.models.probabilistic.linear import RecomputedHeads
 from probtrans_cli.models.probabilistic.messages import PlainMessages
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
-from probtrans_cli.models.probabilistic.products import by_hand
 
 # How head distributions and messages are computed. `dense`: as `banded`, with all pairs of words of a sentence in a
 # matrix of their own, for whom wants to see them and for trees.

@@ -8,8 +8,8 @@ With the sides ``u_i[k,c]`` and ``v_j[k,c]`` of the ternary scores (``potentials
 
 ``ū`` and ``v̄`` are the derivatives of ``Σ Q_ic(j) F_ic(j)``; the bucket of the second is the child's, as it must be.
 
-This is the text to read and the oracle of the fast form (``banded.py``): it builds a tensor of all pairs of words and
-all buckets, which the fast one never does.
+This is the text to read and the oracle of the fast form (``fast/banded.py``): it builds a tensor of all pairs of words
+and all buckets, which the fast one never does.
 
 symbol      variable    shape            meaning
 f(i-j) = k  bucket      [k, n, n]        1 where the pair (i, j) is in bucket k

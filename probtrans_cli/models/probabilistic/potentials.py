@@ -29,7 +29,7 @@ import torch
 from jaxtyping import Float, Int
 from torch import Tensor, nn
 
-from probtrans_cli.models.probabilistic.products import Matrix
+from probtrans_cli.models.probabilistic.fast.products import Matrix
 from probtrans_cli.recipe.model import (
     Globals,
     NoDecomposition,

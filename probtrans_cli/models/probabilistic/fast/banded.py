@@ -16,11 +16,11 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.bands import Band, ChannelBand, band, shared_band
+from probtrans_cli.models.probabilistic.fast.bands import Band, ChannelBand, band, shared_band
+from probtrans_cli.models.probabilistic.fast.products import messages_of, scores_of, transposed
 from probtrans_cli.models.probabilistic.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.potentials import Sides, Ternary
-from probtrans_cli.models.probabilistic.products import messages_of, scores_of, transposed
 
 
 class Far(NamedTuple):

@@ -23,9 +23,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from probtrans_cli.models.probabilistic.banded import BandedMessages, BandedSides
-from probtrans_cli.models.probabilistic.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
+from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables
 from probtrans_cli.models.probabilistic.inference import Inference
 

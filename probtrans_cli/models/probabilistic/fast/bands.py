@@ -27,7 +27,7 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.products import Sums, by_hand, summed
+from probtrans_cli.models.probabilistic.fast.products import Sums, by_hand, summed
 
 
 class Band(ABC):
