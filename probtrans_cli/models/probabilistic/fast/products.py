@@ -1,266 +1,111 @@
-"""The products in which a training step spends its time, with gradients written by hand where that pays.
+"""Products with the model's matrices, whose gradients are added up by the products themselves.
 
-A projection serves every iteration twice, forward and back, so the gradient of its matrix is a sum of ``2 T`` products.
-Left to autograd each of them is a new matrix, added to the others in a pass of its own; here they are accumulated by
-the product itself (:class:`Matrix`). Products of the words of a sentence are many and small, and on a CPU the order in
-which their factors lie in memory decides their speed (:func:`scores_of`, :func:`messages_of`).
+A projection serves every iteration twice, forward and back, so the gradient of its matrix ``M`` is a sum of ``2 T``
+products. Left to autograd each of them is a new matrix, added to the others in a pass of its own. Here every product
+hands the matrix on to the next one, as a second result: the gradient of that result is the sum of what the later
+products gave, and a product adds its own part to it in place,
+
+    y = x Mᵀ, M' = M:        dM = dM' + dyᵀ x        dx = dy M
+    x = y M,  M' = M:        dM = dM' + yᵀ dx        dy = dx Mᵀ
+
+The sum so far travels along the graph, so nothing is left behind by a backward pass that ends early or does not ask
+for the matrix.
 """
 
 from __future__ import annotations
 
-from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple
+from collections.abc import Sequence
+from typing import Any
 
 import torch
 from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 from torch.autograd.function import once_differentiable
-from torch.nn import functional
+
+from probtrans_cli.models.probabilistic.projections import Matrix
 
 
-def by_hand(tensor: Tensor) -> bool:
-    """Whether to use gradients written by hand (here, in ``bands.py``): eagerly, on a CPU, in one precision."""
-    return (
-        tensor.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and type(tensor) in (Tensor, nn.Parameter)
-        and not torch.is_autocast_enabled("cpu")
-    )
+class MatrixByHand(Matrix):
+    """A matrix, or some of its rows, whose gradient its products add up."""
 
-
-# --- matrices ---------------------------------------------------------------------------------------------------------
-
-
-class Matrix:
-    """A matrix ``[o, d]`` that is multiplied with many times: ``times(x) = x Mᵀ`` and ``back(y) = y M``."""
-
-    def __init__(self, matrix: Float[Tensor, "o d"], gradient: _Gradient | None = None) -> None:
-        """``gradient``: where its products add up their gradients; None leaves them to autograd (see :meth:`of`)."""
-        self.matrix, self.gradient = matrix, gradient
+    def __init__(self, handed_on: _HandedOn, rows: slice) -> None:
+        """``handed_on``: the whole matrix, of which these are ``rows``."""
+        super().__init__(handed_on.matrix[rows])
+        self.handed_on, self.rows = handed_on, rows
 
     @classmethod
     def of(cls, matrix: Float[Tensor, "o d"]) -> Matrix:
-        """A matrix for one forward pass, with its gradient accumulated by hand where that pays."""
-        if not (matrix.requires_grad and torch.is_grad_enabled() and by_hand(matrix)):
-            return cls(matrix)
-        total = _Total(matrix)
-        return cls(_Accumulated.apply(matrix, total), _Gradient(total, slice(None)))  # type: ignore[no-untyped-call]
+        """A matrix for one forward pass; without a gradient, there is nothing to add up."""
+        if not (matrix.requires_grad and torch.is_grad_enabled()):
+            return Matrix(matrix)
+        return cls(_HandedOn(matrix), slice(0, matrix.shape[0]))
 
     def split(self, sizes: Sequence[int]) -> list[Matrix]:
-        """The matrix cut into groups of rows. (Split, not sliced: a slice's gradient is zero-filled to the whole.)"""
-        parts, start = [], 0
-        for size, matrix in zip(sizes, torch.split(self.matrix, list(sizes)), strict=True):
-            rows = slice(start, start + size)
-            parts.append(Matrix(matrix, None if self.gradient is None else _Gradient(self.gradient.total, rows)))
+        parts: list[Matrix] = []
+        start = self.rows.start
+        for size in sizes:
+            parts.append(MatrixByHand(self.handed_on, slice(start, start + size)))
             start += size
         return parts
 
-    def times(self, rows: Float[Tensor, "w d"]) -> Float[Tensor, "w o"]:
-        """From the narrow side to the wide one."""
-        if self.gradient is None:
-            return functional.linear(rows, self.matrix)
-        result: Tensor = _Times.apply(rows, self.matrix, self.gradient)  # type: ignore[no-untyped-call]
+    def times(self, narrow: Float[Tensor, "w d"]) -> Float[Tensor, "w o"]:
+        result: Tensor
+        result, self.handed_on.matrix = _Times.apply(narrow, self.handed_on.matrix, self.rows)  # type: ignore[no-untyped-call]
         return result
 
-    def back(self, rows: Float[Tensor, "w o"]) -> Float[Tensor, "w d"]:
-        """From the wide side to the narrow one."""
-        if self.gradient is None:
-            return rows @ self.matrix
-        result: Tensor = _Back.apply(rows, self.matrix, self.gradient)  # type: ignore[no-untyped-call]
+    def back(self, wide: Float[Tensor, "w o"]) -> Float[Tensor, "w d"]:
+        result: Tensor
+        result, self.handed_on.matrix = _Back.apply(wide, self.handed_on.matrix, self.rows)  # type: ignore[no-untyped-call]
         return result
 
 
-class _Total:
-    """The gradient of a matrix while its products add to it, in one backward pass."""
+class _HandedOn:
+    """The matrix as the last product handed it on."""
 
     def __init__(self, matrix: Tensor) -> None:
-        self.like = matrix.detach()
-        self.sum: Tensor | None = None
-        self.task = -1
-
-    def begun(self) -> Tensor:
-        """The sum so far. What an earlier backward pass left behind, which did not ask for it, is forgotten."""
-        task = torch._C._current_graph_task_id()
-        if self.sum is None or self.task != task:
-            self.sum, self.task = torch.zeros_like(self.like), task
-        return self.sum
-
-    def take(self) -> Tensor | None:
-        """What was added in this backward pass."""
-        result = self.sum if self.task == torch._C._current_graph_task_id() else None
-        self.sum = None
-        return result
-
-
-class _Gradient(NamedTuple):
-    """The gradient of some rows of a matrix."""
-
-    total: _Total
-    rows: slice
-
-    def add(self, wide: Float[Tensor, "w o"], narrow: Float[Tensor, "w d"]) -> None:
-        """Add ``wideᵀ narrow``."""
-        self.total.begun()[self.rows].addmm_(wide.T, narrow)
-
-
-class _Accumulated(torch.autograd.Function):
-    """The matrix itself; its gradient is what all its products have added up."""
-
-    @staticmethod
-    def forward(ctx: Any, matrix: Tensor, total: _Total) -> Tensor:
-        ctx.total = total
-        ctx.set_materialize_grads(False)
-        return matrix.view_as(matrix)
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, None]:
-        # The products pass no gradient on; they are connected to this only for it to come after all of them.
-        assert gradients == (None,), "a matrix is used in products only"
-        return ctx.total.take(), None
+        self.matrix = matrix
 
 
 class _Times(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, rows: Tensor, matrix: Tensor, gradient: _Gradient) -> Tensor:
-        ctx.save_for_backward(rows, matrix)
-        ctx.gradient = gradient
-        return rows @ matrix.T
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
-        rows, matrix = ctx.saved_tensors
-        ctx.gradient.add(gradients[0], rows)
-        return (gradients[0] @ matrix if ctx.needs_input_grad[0] else None), None, None
-
-
-class _Back(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, rows: Tensor, matrix: Tensor, gradient: _Gradient) -> Tensor:
-        ctx.save_for_backward(rows, matrix)
-        ctx.gradient = gradient
-        return rows @ matrix
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, None, None]:
-        rows, matrix = ctx.saved_tensors
-        ctx.gradient.add(rows, gradients[0])
-        return (gradients[0] @ matrix.T if ctx.needs_input_grad[0] else None), None, None
-
-
-# --- sides -----------------------------------------------------------------------------------------------------------
-
-
-class Sums:
-    """The gradients of a child and a head side, to which all that was computed of them adds, in one backward pass."""
-
-    def __init__(self) -> None:
-        self.child: Tensor | None = None
-        self.head: Tensor | None = None
-        self.task = -1
-
-    def _begin(self) -> None:
-        # What an earlier backward pass left behind, which did not ask for it, is forgotten.
-        task = torch._C._current_graph_task_id()
-        if self.task != task:
-            self.child, self.head, self.task = None, None, task
-
-    def add(self, child: Callable[[Tensor | None], Tensor], head: Callable[[Tensor | None], Tensor]) -> None:
-        """Each function is given a sum so far (None: none) and returns it with its part."""
-        self._begin()
-        self.child, self.head = child(self.child), head(self.head)
-
-    def add_both(self, sides: Callable[[tuple[Tensor | None, Tensor | None]], tuple[Tensor, Tensor]]) -> None:
-        """:meth:`add` with one function for both."""
-        self._begin()
-        self.child, self.head = sides((self.child, self.head))
-
-    def take(self) -> tuple[Tensor | None, Tensor | None]:
-        """What was added in this backward pass."""
-        self._begin()
-        found = (self.child, self.head)
-        self.child = self.head = None
-        return found
-
-
-def summed(u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Sums]:
-    """The sides, and where their gradients are to be added: no gradient may come to them by another way."""
-    sums = Sums()
-    u, v = _Summed.apply(u, v, sums)  # type: ignore[no-untyped-call]
-    return u, v, sums
-
-
-class _Summed(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, sums: Sums) -> tuple[Tensor, Tensor]:
-        ctx.sums = sums
+    def forward(ctx: Any, narrow: Tensor, matrix: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(narrow, matrix)
+        ctx.part = part
         ctx.set_materialize_grads(False)
-        return u.view_as(u), v.view_as(v)
+        return narrow @ matrix[part].T, matrix.view_as(matrix)
 
     @staticmethod
     @once_differentiable
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
-        assert gradients == (None, None), "sides are used in bands only"
-        return *ctx.sums.take(), None
+        narrow, matrix = ctx.saved_tensors
+        wide, total = gradients
+        if wide is None:
+            return None, total, None
+        total = _added(total, matrix, ctx.part, wide, narrow)
+        return (wide @ matrix[ctx.part] if ctx.needs_input_grad[0] else None), total, None
 
 
-# --- products of pairs of words ---------------------------------------------------------------------------------------
-
-
-def transposed(v: Float[Tensor, "*b n r"]) -> Float[Tensor, "*b r n"] | None:
-    """``vᵀ``, for the products below; a constant. None where they do without.
-
-    Small products with a transposed second factor run three times slower on a CPU than a copy and a plain product.
-    """
-    return v.detach().mT.contiguous() if by_hand(v) else None
-
-
-def scores_of(u: Float[Tensor, "*b m r"], v: Float[Tensor, "*b n r"], v_t: Tensor | None) -> Float[Tensor, "*b m n"]:
-    """``u vᵀ``, for many small matrices; ``v_t`` is :func:`transposed`."""
-    if v_t is None:
-        return u @ v.mT
-    scores: Tensor = _Scores.apply(u, v, v_t)  # type: ignore[no-untyped-call]
-    return scores
-
-
-def messages_of(
-    p: Float[Tensor, "*b m n"], u: Float[Tensor, "*b m r"], v: Float[Tensor, "*b n r"], v_t: Tensor | None
-) -> tuple[Float[Tensor, "*b m r"], Float[Tensor, "*b n r"]]:
-    """``p v`` and ``pᵀ u``, for many small matrices; ``v_t`` is :func:`transposed`."""
-    if v_t is None:
-        return p @ v, p.mT @ u
-    messages: tuple[Tensor, Tensor] = _Messages.apply(p, u, v, v_t)  # type: ignore[no-untyped-call]
-    return messages
-
-
-class _Scores(torch.autograd.Function):
+class _Back(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, u: Tensor, v: Tensor, v_t: Tensor) -> Tensor:
-        ctx.save_for_backward(u, v)
-        return u @ v_t
+    def forward(ctx: Any, wide: Tensor, matrix: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        ctx.save_for_backward(wide, matrix)
+        ctx.part = part
+        ctx.set_materialize_grads(False)
+        return wide @ matrix[part], matrix.view_as(matrix)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
-        u, v = ctx.saved_tensors
-        (gradient,) = gradients
-        return gradient @ v, gradient.mT @ u, None
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
+        wide, matrix = ctx.saved_tensors
+        narrow, total = gradients
+        if narrow is None:
+            return None, total, None
+        total = _added(total, matrix, ctx.part, wide, narrow)
+        return (narrow @ matrix[ctx.part].T if ctx.needs_input_grad[0] else None), total, None
 
 
-class _Messages(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, p: Tensor, u: Tensor, v: Tensor, v_t: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(p, u, v_t)
-        return p @ v, p.mT @ u
-
-    @staticmethod
-    @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
-        p, u, v_t = ctx.saved_tensors
-        to_child, to_head = gradients
-        by_p = to_child @ v_t
-        flat = by_p.flatten(0, -3)
-        flat.baddbmm_(u.flatten(0, -3), to_head.mT.contiguous().flatten(0, -3))
-        return by_p, p @ to_head, p.mT @ to_child, None
+def _added(total: Tensor | None, matrix: Tensor, part: slice, wide: Tensor, narrow: Tensor) -> Tensor:
+    """The sum so far (None: nothing yet) with ``wideᵀ narrow`` added to some rows."""
+    total = torch.zeros_like(matrix) if total is None else total
+    total[part].addmm_(wide.T, narrow)
+    return total

@@ -43,7 +43,7 @@ class RecomputedHeads(HeadVariables):
         self.blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
 
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], only: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides = self.messages.sides(labels)
         short = self.messages.short(sides, extra)
@@ -53,14 +53,14 @@ class RecomputedHeads(HeadVariables):
             used = used[-1:]
             del self.history[:-1]
         far = len(sides.far)
-        block = _Rows(self.blocks, self.inference, self.dropout.frozen(), len(used))
+        block = _Rows(self.blocks, self.inference, self.dropout, len(used))
         tensors = [one.child for one in sides.far]
         tensors += [one for theirs, columns in used for one in (columns, *(part.child for part in theirs.far))]
         block.rows = len(tensors)
         tensors += [one.head for one in sides.far]
         tensors += [part.head for theirs, _ in used for part in theirs.far]
         used_short, *parts = _InBlocks.apply(block, *tensors)  # type: ignore[no-untyped-call]
-        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), wanted)
+        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), only)
 
 
 @dataclass
