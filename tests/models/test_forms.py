@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -301,6 +303,18 @@ def test_the_choice_of_a_form(
                 all_pairs = "all pairs" in situation
                 chosen = choice.choose(option, unary, mask, inference, all_pairs=all_pairs)
             assert chosen.form.name == form, (messages, situation)
+
+
+def test_only_the_choice_looks_into_the_fast_room() -> None:
+    """The text to read does without it, and what is in there does not know who uses it."""
+    room = Path(fused.__file__).parent
+    for path in room.parent.glob("*.py"):
+        assert path.name == "forms.py" or "probabilistic.fast" not in path.read_text("utf-8"), path
+    for path in room.glob("*.py"):
+        imported = re.findall(
+            r"^from probtrans_cli\.models\.probabilistic\.(\w+)", path.read_text("utf-8"), re.MULTILINE
+        )
+        assert not set(imported) & {"forms", "meanfield", "encoder", "energy", "exact"}, path
 
 
 def test_what_is_written_by_hand() -> None:

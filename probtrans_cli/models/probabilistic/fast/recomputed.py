@@ -6,7 +6,8 @@ The rows of a block (``blocks.py``) are computed with all their iterations when 
     for each block:   M, Q_H of its rows  →  ū of its rows, its share of v̄ of all words  →  forgotten
 
 This is the form for every option and device; where an iteration forgets the ones before, on a CPU, ``fused.py`` does
-the same by hand.
+the same by hand. It is ``torch.utils.checkpoint`` for blocks; that would give every block a gradient of the whole sides
+and takes up to a quarter more time (``python -m tests.bench.parts recompute``).
 """
 
 from __future__ import annotations
@@ -163,8 +164,8 @@ class _InBlocks(torch.autograd.Function):
             given += [one[:, :, part] for one, part in zip(gradients[far + 1 :], columns, strict=False)]
             pairs = [(one, gradient) for one, gradient in zip(outputs, given, strict=True) if one.requires_grad]
             results_of, by = zip(*pairs, strict=True)
-            found = torch.autograd.grad(results_of, inputs, by, allow_unused=True)
-            for k, gradient in enumerate(found):
+            parts = torch.autograd.grad(results_of, inputs, by, allow_unused=True)
+            for k, gradient in enumerate(parts):
                 if gradient is not None:
                     part = slice(start, stop) if k < block.rows else columns[k - block.rows]
                     results[k][:, :, part] += gradient
