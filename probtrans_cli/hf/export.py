@@ -11,18 +11,21 @@ from typing import Any
 import torch
 from torch import Tensor, nn
 
+from probtrans_cli.data.vocabularies.base import SPECIALS, Vocabulary
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
 from probtrans_cli.data.vocabularies.wordpiece import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE, WordPieces
-from probtrans_cli.data.vocabularies.words import SPECIALS, Vocabulary, Words
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import Architecture, bert_of, write_bert
-from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe.model import ProbabilisticTransformer
-from probtrans_cli.recipe.task import Classification, EntityRecognition, MaskedLanguageModel, Pretraining, Tagging
-from probtrans_cli.tasks.classification import SentenceClassification
-from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
+from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.trained.model import Model, weights_of
+
+OWN, AS_BERT = "probabilistic", "transformer"
+WRITERS = (OWN, AS_BERT)
+"""The kinds of models that have a form there: one of our own classes, and BERT's."""
 
 
 @dataclass(frozen=True)
@@ -40,9 +43,13 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         UsageError: BERT has no form for an option of the model, which is named, or the folder cannot be written.
     """
     _require_plain_words(model)
-    section, tensors = model.recipe.model, _named(model)
+    section: Any = model.recipe.model
+    if section.kind not in WRITERS:
+        kinds = " and ".join(WRITERS)
+        raise UsageError(f"not expressible in transformers: model.kind: {section.kind}", hint=f"only {kinds} are")
+    tensors = _named(model)
     texts, notes = tokenizer_files(model.vocabulary, model.network.longest)
-    if isinstance(section, ProbabilisticTransformer):
+    if section.kind == OWN:
         pad = model.vocabulary.PAD
         write_probabilistic(section, tensors, folder, pad=pad, texts=texts, dtype=dtype)
         return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
@@ -60,23 +67,20 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
 
 def architecture_of(model: Model) -> Architecture:
     """The class of `transformers` that computes what a transformer and its output layer do."""
-    task, words = model.recipe.task, isinstance(model.network.words, BertWordOutput)
-    if isinstance(task, Pretraining) and words and _has_next_sentences(model):
-        return "BertForPreTraining"
-    if isinstance(task, MaskedLanguageModel | Pretraining) and words:
-        return "BertForMaskedLM"
-    if isinstance(task, Tagging | EntityRecognition):
+    answers = model.task.answers
+    if answers == "words" and isinstance(model.network.words, BertWordOutput):
+        return "BertForPreTraining" if _has_next_sentences(model) else "BertForMaskedLM"
+    if answers == "tags":
         return "BertForTokenClassification"
-    pooled = getattr(model.recipe.model, "pooler", False)
-    if isinstance(task, Classification) and model.network.sentence == "cls" and pooled:
+    if answers == "class" and model.network.sentence == "cls" and model.recipe.model.has_pooler:
         return "BertForSequenceClassification"
     return "BertModel"
 
 
 def _has_next_sentences(model: Model) -> bool:
     """Whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random one."""
-    pooled = getattr(model.recipe.model, "pooler", False)
-    return model.recipe.data.documents.pairs == "nsp" and pooled
+    paired = isinstance(model.network.output, PretrainingOutput) and model.network.output.pair is not None
+    return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.has_pooler
 
 
 def _require_plain_words(model: Model) -> None:
@@ -100,7 +104,7 @@ def _named(model: Model) -> dict[str, Tensor]:
         parts |= {"output.pair.": "pair."} if parts and _has_next_sentences(model) else {}
     elif isinstance(output, BertWordOutput):
         parts = {"output.": "words."}
-    elif isinstance(model.task, WordTagging | SentenceClassification) and isinstance(output, nn.Linear):
+    elif model.task.answers in ("tags", "class") and isinstance(output, nn.Linear):
         parts = {"output.": "classifier."}
     tensors = {}
     for key, value in weights_of(model.network).items():
@@ -113,10 +117,10 @@ def _named(model: Model) -> dict[str, Tensor]:
 
 
 def _labels(model: Model, architecture: str) -> dict[str, Any]:
-    if not isinstance(model.task, WordTagging | SentenceClassification) or not architecture.endswith("Classification"):
+    rows = model.task.output_rows(model.network).get(OUTPUT)
+    if rows is None or rows.names is None or not architecture.endswith("Classification"):
         return {}
-    names = model.task.names
-    return {"id2label": dict(enumerate(names)), "label2id": {name: id for id, name in enumerate(names)}}
+    return {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
 
 
 # --- tokenizers -------------------------------------------------------------------------------------------------------
@@ -181,16 +185,19 @@ def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor,
     assert not any(report.values()), f"{folder}: {report}"
     network = model.network.cpu()
     base = getattr(theirs.eval(), "bert", theirs)
-    encoded = network.encode(ids, mask)
-    pairs = [(encoded.states[mask], base(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask])]
+    inputs = Inputs(ids=ids, mask=mask)
+    states = network(inputs, Wants(states=True)).states
+    assert states is not None, "they are wanted"
+    pairs = [(states[mask], base(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask])]
     if architecture == "BertForPreTraining":
         found = theirs(input_ids=ids, attention_mask=mask.long())
-        of_words, of_pairs = network.pretrain(ids, mask, mask)
-        assert of_pairs is not None, "the class was chosen for them"
-        pairs += [(of_words, found.prediction_logits[mask]), (of_pairs, found.seq_relationship_logits)]
+        ours = network(inputs, Wants(tokens=mask, sentence=True)).scores
+        pairs += [(ours["words"], found.prediction_logits[mask]), (ours["pair"], found.seq_relationship_logits)]
+    elif architecture == "BertForSequenceClassification":
+        logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
+        pairs.append((network(inputs, Wants(sentence=True)).scores["sentence"], logits))
     elif "For" in architecture:
         logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
-        of_sentences = architecture == "BertForSequenceClassification"
-        ours = network.classify(ids, mask) if of_sentences else network(ids, mask, mask)
-        pairs.append((ours, logits if of_sentences else logits[mask]))
+        sentence = network.output.reads_sentence
+        pairs.append((network(inputs, Wants(tokens=mask, sentence=sentence)).scores["words"], logits[mask]))
     return max(float((one.float() - other).abs().max()) for one, other in pairs)

@@ -9,7 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Iterator, Mapping
 from pathlib import Path
-from typing import Any, Literal
+from typing import Any, Literal, cast
 
 import torch
 from torch import Tensor
@@ -17,7 +17,7 @@ from torch import Tensor
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import ACTIVATIONS, PREFIX, Bert, to_theirs
 from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
-from probtrans_cli.recipe.model import PositionTable, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.model import ModelSection, Transformer
 
 Architecture = Literal[
     "BertModel",
@@ -37,13 +37,14 @@ _LEAST_HALF = 6e-8  # of float16
 _ALL_BIASES = ("projections", "output", "widen", "narrow")
 
 
-def obstacles(section: ProbabilisticTransformer | Transformer, *, expand_shared: bool = False) -> list[str]:
+def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str]:
     """The options, by name and value, that BERT has no form for; ``expand_shared``: shared tensors may be repeated."""
-    if not isinstance(section, Transformer):
+    if not section.has_bert_output:
         return [f"model.kind: {section.kind}"]
+    section = cast("Transformer", section)
     size = section.head_size or section.width // section.heads
     unlike = {
-        f"positions: {section.positions.kind}": not isinstance(section.positions, PositionTable),
+        f"positions: {section.positions.kind}": section.positions.table_rows is None,
         f"norm: {section.norm}": section.norm != "post",
         "embedding_norm: false": not section.embedding_norm,
         f"head_size: {size}": size * section.heads != section.width,
@@ -57,7 +58,7 @@ def obstacles(section: ProbabilisticTransformer | Transformer, *, expand_shared:
 
 
 def bert_of(
-    section: ProbabilisticTransformer | Transformer,
+    section: ModelSection,
     tensors: Mapping[str, Tensor],
     base: Mapping[str, Any] | None = None,
     *,
@@ -77,8 +78,7 @@ def bert_of(
     if faults := obstacles(section, expand_shared=expand_shared):
         hint = "choose another --format, or train with `model.preset: bert`"
         raise UsageError(f"not expressible as BERT: {'; '.join(faults)}", hint=hint)
-    assert isinstance(section, Transformer), "others are refused"
-    section = section.resolved()
+    section = cast("Transformer", section).resolved()
     given = dict(tensors)
     notes = list(_filled(section, given))
     for index in range(section.layers):
@@ -132,7 +132,6 @@ def _repeat_shared(section: Transformer, tensors: dict[str, Tensor], index: int)
 
 def _config(section: Transformer, vocabulary: int, base: Mapping[str, Any]) -> dict[str, Any]:
     """The content of config.json: what ``base`` has, and the section."""
-    assert isinstance(section.positions, PositionTable), "others are refused"
     activation = base.get("hidden_act")
     if ACTIVATIONS.get(str(activation)) != section.activation:
         activation = next(name for name, ours in ACTIVATIONS.items() if ours == section.activation)
@@ -146,7 +145,7 @@ def _config(section: Transformer, vocabulary: int, base: Mapping[str, Any]) -> d
         "hidden_act": activation,
         "hidden_dropout_prob": section.dropout,
         "attention_probs_dropout_prob": section.attention_dropout,
-        "max_position_embeddings": section.positions.rows,
+        "max_position_embeddings": section.positions.table_rows,
         "type_vocab_size": section.segments,
         "initializer_range": section.std,
         "layer_norm_eps": section.norm_eps,

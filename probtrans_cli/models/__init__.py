@@ -2,23 +2,44 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
-from typing import Any, Literal, get_args, overload
+from collections.abc import Callable, Mapping
+from typing import Any, Literal, NamedTuple, get_args, overload
 
-from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
-from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.kinds import Table
+from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Transformer
 
-__all__ = ["ENCODERS", "Encoded", "Encoder", "build"]
+__all__ = ["ENCODERS", "Encoded", "Encoder", "EncoderKind", "Inputs", "Outputs", "Wants", "build", "register"]
 
 Messages = Literal["auto", "plain", "banded", "linear"]
 
-ENCODERS: dict[str, type[ProbabilisticTransformer | Transformer]] = {
-    "probabilistic": ProbabilisticTransformer,
-    "transformer": Transformer,
-}
+
+class EncoderKind(NamedTuple):
+    """A row of the encoders: its section of the recipe, and what makes an encoder of one, given `runtime.messages`."""
+
+    section: type[ModelSection]
+    make: Callable[[Any, Messages], Encoder]
+
+
+ENCODERS: Table[EncoderKind] = Table("encoder")
+"""The kinds of encoders, by the kind of `model`."""
+
+
+def register(row: EncoderKind) -> EncoderKind:
+    """Add a kind of encoder, to what `model` may hold and to the table.
+
+    Raises:
+        ValueError: there is another kind of this name.
+    """
+    ENCODERS.enter(MODELS.name_of(row.section), row)
+    return row
+
+
+register(EncoderKind(ProbabilisticTransformer, ProbabilisticEncoder))
+register(EncoderKind(Transformer, lambda section, _: TransformerEncoder(section)))
 
 
 @overload
@@ -26,22 +47,20 @@ def build(section: ProbabilisticTransformer, messages: Messages = "auto") -> Pro
 @overload
 def build(section: Transformer, messages: Messages = "auto") -> TransformerEncoder: ...
 @overload
-def build(section: Mapping[str, Any], messages: Messages = "auto") -> Any: ...
+def build(section: ModelSection | Mapping[str, Any], messages: Messages = "auto") -> Any: ...
 
 
-def build(section: ProbabilisticTransformer | Transformer | Mapping[str, Any], messages: Messages = "auto") -> Any:
+def build(section: ModelSection | Mapping[str, Any], messages: Messages = "auto") -> Any:
     """The encoder that a recipe's ``model`` section describes; ``.double()`` for float64.
 
-    ``messages``: the recipe's ``runtime.messages``, for the probabilistic transformer alone. Raises ``KeyError`` for an
+    ``messages``: the recipe's ``runtime.messages``, for encoders that compute messages. Raises ``KeyError`` for an
     unknown ``kind``, pydantic's ``ValidationError`` for wrong values of a plain dict, ``InconsistentError`` for values
     that do not go together, and ``ValueError`` for messages that there are not.
     """
     if messages not in get_args(Messages):
         raise ValueError(f"messages are {', '.join(get_args(Messages))}, not {messages!r}")
     if isinstance(section, Mapping):
-        section = ENCODERS[section.get("kind", "probabilistic")].model_validate(dict(section))
+        section = ENCODERS[section.get("kind", "probabilistic")].section.model_validate(dict(section))
     if faults := section.inconsistencies():
         raise InconsistentError(faults)
-    if isinstance(section, Transformer):
-        return TransformerEncoder(section)
-    return ProbabilisticEncoder(section, messages)
+    return ENCODERS[section.kind].make(section, messages)

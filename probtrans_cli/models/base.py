@@ -1,13 +1,20 @@
-"""What every encoder takes and returns, whatever happens inside."""
+"""What every encoder and the network around it take and return, whatever happens inside.
+
+A network has one entrance, ``network(inputs, wants) -> Outputs``: :class:`Inputs` are a batch of sentences,
+:class:`Wants` says what is to be computed of them, and nothing else is.
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection
-from dataclasses import dataclass
+from collections.abc import Collection, Mapping
+from dataclasses import dataclass, field
+from typing import NamedTuple
 
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
+
+from probtrans_cli.recipe.training import Optim
 
 Iterations = bool | Collection[int]
 """Whose arcs are wanted: of all iterations, of none, or of those with these numbers, counted from 1."""
@@ -16,6 +23,73 @@ Iterations = bool | Collection[int]
 def wanted(arcs: Iterations, iterations: int) -> Collection[int]:
     """The numbers of the iterations whose arcs are wanted, of so many."""
     return arcs if not isinstance(arcs, bool) else range(1, iterations + 1) if arcs else ()
+
+
+class Features(NamedTuple):
+    """Features of the positions of a batch: all ``rows [f]``, row-major, and where those of each begin ``[b * n]``."""
+
+    rows: Int[Tensor, " f"]
+    offsets: Int[Tensor, " p"]
+
+
+@dataclass(frozen=True, kw_only=True)
+class Inputs:
+    """What a network reads: the tokens ``ids [b, n]`` of padded sentences, ``mask`` True where there is one.
+
+    ``first [b, w]``: the position of each word's first token, n or more behind the last word; None = a token is a word.
+    ``features``: of the words' spelling. ``segments [b, n]``: of each token, for an encoder that reads such.
+    """
+
+    ids: Int[Tensor, "b n"]
+    mask: Bool[Tensor, "b n"]
+    first: Int[Tensor, "b w"] | None = None
+    features: Features | None = None
+    segments: Int[Tensor, "b n"] | None = None
+
+    def tokens_of(self, words: Bool[Tensor, "b w"]) -> Bool[Tensor, "b n"]:
+        """The first tokens of some words."""
+        if self.first is None:
+            return words
+        sentences, _ = words.nonzero(as_tuple=True)
+        tokens = self.mask.new_zeros(self.ids.shape)
+        tokens[sentences, self.first[words]] = True
+        return tokens
+
+
+@dataclass(frozen=True, kw_only=True)
+class Wants:
+    """What is asked of a network; nothing else is computed.
+
+    ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
+    token. ``sentence``: output scores of every sentence. ``states``: the representations of all tokens. ``arcs``: head
+    marginals after these iterations, counted from 1, ascending.
+    """
+
+    words: Bool[Tensor, "b w"] | None = None
+    tokens: Bool[Tensor, "b n"] | None = None
+    sentence: bool = False
+    states: bool = False
+    arcs: Collection[int] = ()
+
+    @property
+    def scores(self) -> bool:
+        """Whether the output layer is asked."""
+        return self.words is not None or self.tokens is not None or self.sentence
+
+
+@dataclass(frozen=True, kw_only=True)
+class Outputs:
+    """What a network answers; what was not wanted is None, or not there.
+
+    ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
+    ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.
+    """
+
+    scores: Mapping[str, Tensor] = field(default_factory=dict)
+    states: Float[Tensor, "b n d"] | None = None
+    sentence: Float[Tensor, "b s"] | None = None
+    arcs: Float[Tensor, "b t c n m"] | None = None
+    variance: Float[Tensor, "b n d"] | None = None
 
 
 @dataclass(frozen=True, slots=True)
@@ -40,6 +114,9 @@ class Encoded:
 class Encoder(nn.Module, ABC):
     """From one vector a word to one vector a word in its sentence."""
 
+    has_latent_labels: bool = False
+    """Whether a word's representation is a distribution over latent labels, see :meth:`latent_labels`."""
+
     @property
     @abstractmethod
     def width(self) -> int:
@@ -54,6 +131,37 @@ class Encoder(nn.Module, ABC):
     def longest(self) -> int | None:
         """The number of words of the longest sentence that it can read; None = any."""
         return None
+
+    @property
+    def has_root(self) -> bool:
+        """Whether arcs have a column for a root node, behind those of the words, whose representation is that of the
+        sentence."""
+        return False
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether it makes the sentence's representation of the first word's."""
+        return False
+
+    @property
+    def reads_segments(self) -> bool:
+        """Whether ``forward`` takes ``segments [b, n]``."""
+        return False
+
+    @property
+    def reads_commonness(self) -> bool:
+        """Whether ``forward`` and ``look`` take ``common [b, n]``: how common each word is in the training file."""
+        return False
+
+    def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
+        """What the recipe's ``optim`` section adds to the loss of every update, whatever its batch; by name."""
+        del section
+        return {}
+
+    def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        """The distributions over latent labels that representations stand for; asked where there are such."""
+        del states
+        raise TypeError(f"a {type(self).__name__} has no latent labels")
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""

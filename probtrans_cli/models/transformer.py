@@ -30,8 +30,8 @@ from torch.nn import functional
 
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
-from probtrans_cli.recipe.model import LearnedSinusoidalPositions, PositionTable, RelativePositions, SinusoidalPositions
 from probtrans_cli.recipe.model import Transformer as Section
+from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
 
 ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}
 _TERMS = {"query": "q", "key": "k", "value": "v"}
@@ -46,8 +46,8 @@ class TransformerEncoder(Encoder):
         positions, width = section.positions, section.width
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
         self.positions: nn.Parameter | None = None
-        if isinstance(positions, PositionTable):
-            self.positions = nn.Parameter(torch.randn(positions.rows, width))
+        if positions.table_rows is not None:
+            self.positions = nn.Parameter(torch.randn(positions.table_rows, width))
         self.segments = nn.Embedding(section.segments, width) if section.segments else None
         self.embedding_norm = nn.LayerNorm(width, section.norm_eps) if section.embedding_norm else None
         self.embedding_dropout = nn.Dropout(section.embedding_dropout)
@@ -68,6 +68,14 @@ class TransformerEncoder(Encoder):
     @property
     def longest(self) -> int | None:
         return None if self.positions is None else self.positions.shape[0]
+
+    @property
+    def has_pooler(self) -> bool:
+        return self.pooler is not None
+
+    @property
+    def reads_segments(self) -> bool:
+        return self.segments is not None
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         normal = self.section.std if self.section.initialization == "normal" else None

@@ -19,6 +19,10 @@ File = Annotated[str, Field(min_length=1)]
 Files = File | Annotated[list[File], Field(min_length=1)]
 
 
+Inconsistency = tuple[tuple[str, ...], str]
+"""A key's path, and why its value does not go together with others."""
+
+
 class Section(BaseModel):
     """Base of all sections: unknown keys are errors, text is never taken for a number, nothing changes afterwards."""
 
@@ -30,6 +34,6 @@ class Section(BaseModel):
 class InconsistentError(ValueError):
     """Values that are right by themselves but do not go together; ``faults`` pairs each key's path with the reason."""
 
-    def __init__(self, faults: list[tuple[tuple[str, ...], str]]) -> None:
+    def __init__(self, faults: list[Inconsistency]) -> None:
         super().__init__("; ".join(f"{'.'.join(path)}: {reason}" for path, reason in faults))
         self.faults = faults

@@ -1,12 +1,70 @@
-"""The ``task`` section of a recipe: what is learned. Imports no torch."""
+"""The ``task`` section of a recipe: what is learned, and what every kind of task says of itself. Imports no torch."""
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
+from probtrans_cli.recipe.base import Inconsistency, NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
+from probtrans_cli.recipe.data import FORMATS
+from probtrans_cli.recipe.kinds import Kinds
+
+if TYPE_CHECKING:
+    from probtrans_cli.recipe.schema import Recipe
+
+
+class TaskSection(Section):
+    """The options of a task. A kind has a field ``kind`` with one value; all else in the package asks what stands here,
+    and never which kind a section is."""
+
+    if TYPE_CHECKING:  # a field of each kind
+
+        @property
+        def kind(self) -> str:
+            """The name of the kind."""
+
+    needs: ClassVar[str]
+    """What a data format must have for it, see :class:`probtrans_cli.recipe.data.Format`."""
+    metric: ClassVar[str]
+    """The dev score that selects the best checkpoint."""
+    larger_is_better: ClassVar[bool]
+    """The direction of that score."""
+    needs_every_token: ClassVar[bool] = True
+    """Whether it has something to say of every token, so that no vocabulary may leave some unread."""
+    may_be_cut: ClassVar[bool] = True
+    """Whether a sentence may be shortened (`data.too_long: cut`)."""
+    may_be_divided: ClassVar[bool] = True
+    """Whether a sentence may be read in portions (`data.too_long: window`)."""
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        """The columns of labels that it learns from those of the training file."""
+        return ()
+
+    @property
+    def chosen_column(self) -> str | None:
+        """The column that a recipe chose for it among those of the data; None where there is no choice."""
+        return None
+
+    @property
+    def not_linear(self) -> Inconsistency | None:
+        """The key within the section that makes its output layer more than a linear one, with what to do, if one does:
+        a probe is linear."""
+        return None
+
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
+        del recipe
+        return []
+
+
+TASKS: Kinds[TaskSection] = Kinds("task")
+"""The kinds of `task`."""
+
+
+LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
+_PARENT = {"relative": ("offset",), "absolute": ("position",), "attention": ()}
 
 
 class Masking(Section):
@@ -55,8 +113,65 @@ class PlainMasking(Masking):
     """Share of those that are shown as they are."""
 
 
-class MaskedLanguageModel(Section):
+class WordPrediction(TaskSection):
+    """What the tasks that predict hidden words share: `mlm`, the masks, and an output layer over the vocabulary."""
+
+    if TYPE_CHECKING:  # fields of each kind
+
+        @property
+        def mlm(self) -> Masking:
+            """What is hidden."""
+
+        @property
+        def output(self) -> Literal["linear", "tied", "bert"]:
+            """How states become words."""
+
+        @property
+        def tie_decoder(self) -> bool:
+            """Whether BERT's output reads the word vectors themselves."""
+
+        @property
+        def eval_masks(self) -> int:
+            """Mask draws of a final score."""
+
+        @property
+        def dev_masks(self) -> int:
+            """Mask draws of a score during training."""
+
+    @property
+    def tied(self) -> bool:
+        """Whether words are scored by the unary scores themselves."""
+        return self.output == "tied" or (self.output == "bert" and self.tie_decoder)
+
+    @property
+    def not_linear(self) -> Inconsistency | None:
+        reasons = {
+            "tied": "tied scores are the words' own, which a probe leaves as they are: choose linear",
+            "bert": "a probe is linear, and BERT's output has a layer before the words: choose linear",
+        }
+        return (("output",), reasons[self.output]) if self.output in reasons else None
+
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        faults: list[Inconsistency] = []
+        if self.output == "bert" and not recipe.model.has_bert_output:
+            reason = f"`bert` is for a transformer, and model.kind is {recipe.model.kind}: choose linear or tied"
+            faults.append((("task", "output"), reason))
+        if not self.tie_decoder and self.output != "bert":
+            faults.append((("task", "tie_decoder"), "for `task.output: bert` only: leave it out"))
+        total = self.mlm.mask + self.mlm.random + self.mlm.keep
+        if abs(total - 1.0) > 1e-6:
+            faults.append((("task", "mlm", "keep"), f"mask, random and keep are {total:g} together, not 1"))
+        return faults
+
+
+@TASKS.add
+class MaskedLanguageModel(WordPrediction):
     """Predict hidden words. A linear or tied output has no probability for `<pad>` and `<mask>`, which no word is."""
+
+    needs = "words"
+    metric = "perplexity"
+    larger_is_better = False
+    needs_every_token = False
 
     kind: Literal["mlm"]
     mlm: PlainMasking = PlainMasking()
@@ -72,9 +187,21 @@ class MaskedLanguageModel(Section):
     dev_masks: PositiveInt = 1
     """Number of fixed mask draws for the dev perplexity during training."""
 
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        faults = super().inconsistencies_with(recipe)
+        if recipe.data.vocabulary.has_features and self.mlm.random > 0.0:
+            reason = "a word in another's place would have its features: set this to 0, and mask or keep to more"
+            faults.append((("task", "mlm", "random"), reason))
+        return faults
 
-class Tagging(Section):
+
+@TASKS.add
+class Tagging(TaskSection):
     """One tag per word."""
+
+    needs = "tags"
+    metric = "accuracy"
+    larger_is_better = True
 
     kind: Literal["tagging"]
     column: Annotated[str, Field(min_length=1)] = "upos"
@@ -85,9 +212,22 @@ class Tagging(Section):
     """alpha: in training a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f), so
     that the row of the unknown word is learned; 0 = never (as the paper's code)."""
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return (self.column,)
 
-class EntityRecognition(Section):
+    @property
+    def chosen_column(self) -> str:
+        return self.column
+
+
+@TASKS.add
+class EntityRecognition(TaskSection):
     """Named entities by one tag per word, from `data.format: columns`, in the scheme of `data.columns.entities`."""
+
+    needs = "entities"
+    metric = "f1"
+    larger_is_better = True
 
     kind: Literal["ner"]
     loss: Literal["words", "sentences"] = "words"
@@ -95,9 +235,25 @@ class EntityRecognition(Section):
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return ("tag",)
 
-class Classification(Section):
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        if recipe.data.columns.entities is not None or recipe.data.format != "columns":
+            return []
+        reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
+        return [(("data", "columns", "entities"), reason)]
+
+
+@TASKS.add
+class Classification(TaskSection):
     """One label per sentence, from `data.format: table` or `jsonl`."""
+
+    needs = "class"
+    metric = "accuracy"
+    larger_is_better = True
+    may_be_divided = False
 
     kind: Literal["classification"]
     representation: Literal["auto", "root", "cls", "mean"] = "auto"
@@ -107,9 +263,26 @@ class Classification(Section):
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return ("label",)
 
-class SemanticParsing(Section):
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        if self.representation != "root" or recipe.model.has_root:
+            return []
+        reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
+        return [(("task", "representation"), reason)]
+
+
+@TASKS.add
+class SemanticParsing(TaskSection):
     """COGS as five labels a word (Ontañón et al. 2022): role, category, noun type, verb, parent."""
+
+    needs = "graphs"
+    metric = "exact"
+    larger_is_better = True
+    may_be_cut = False
+    may_be_divided = False
 
     kind: Literal["cogs"]
     parent: Literal["relative", "absolute", "attention"] = "relative"
@@ -117,11 +290,26 @@ class SemanticParsing(Section):
     loss: Literal["words", "sentences"] = "words"
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
 
+    @property
+    def learned(self) -> tuple[str, ...]:
+        return (*LABELS_OF_COGS, *_PARENT[self.parent])
 
-class Pretraining(Section):
+    @property
+    def not_linear(self) -> Inconsistency | None:
+        if self.parent != "attention":
+            return None
+        return ("parent",), "a probe is linear, and attention is not: choose relative or absolute"
+
+
+@TASKS.add
+class Pretraining(WordPrediction):
     """Predict hidden words, and what the second of two texts is to the first, from `data.format: documents` (BERT).
     The loss is the mean over hidden words plus the mean over pairs. A probabilistic transformer, and a transformer with
     `segments: 0`, tells the two by what stands between them alone."""
+
+    needs = "documents"
+    metric = "perplexity"
+    larger_is_better = False
 
     kind: Literal["pretrain"]
     pair_weight: NonNegativeFloat = 1.0
@@ -139,36 +327,21 @@ class Pretraining(Section):
     dev_masks: PositiveInt = 1
     """As of `kind: mlm`."""
 
-
-Task = Annotated[
-    MaskedLanguageModel | Tagging | EntityRecognition | Classification | SemanticParsing | Pretraining,
-    Field(discriminator="kind"),
-]
-
-LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
-_PARENT = {"relative": ("offset",), "absolute": ("position",), "attention": ()}
-
-
-def learned(task: Task) -> tuple[str, ...]:
-    """The columns of labels that a task learns from those of the training file."""
-    match task:
-        case Tagging():
-            return (task.column,)
-        case EntityRecognition():
-            return ("tag",)
-        case Classification():
-            return ("label",)
-        case SemanticParsing():
-            return (*LABELS_OF_COGS, *_PARENT[task.parent])
-    return ()
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        faults = super().inconsistencies_with(recipe)
+        documents, model = recipe.data.documents, recipe.model
+        if documents.pairs == "none" and self.pair_weight != Pretraining.model_fields["pair_weight"].default:
+            faults.append((("task", "pair_weight"), "`data.documents.pairs` is none: leave it out"))
+        if recipe.data.vocabulary.has_features:
+            faults.append((("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"))
+        if documents.pairs != "none" and model.segment_types == 1:
+            faults.append((("model", "segments"), "two texts have two segments: set this to 2, or to 0 to have none"))
+        if model.position_rows is not None and model.position_rows < documents.max_length:
+            reason = f"found {model.position_rows}, less than the {documents.max_length} of data.documents.max_length"
+            faults.append((("model", "positions", "rows"), reason))
+        return faults
 
 
-# Which formats have what a task learns from.
-FORMATS: dict[str, tuple[str, ...]] = {
-    "mlm": ("auto", "conllu", "text", "columns", "table", "jsonl", "cogs"),
-    "tagging": ("auto", "conllu", "columns"),
-    "ner": ("columns",),
-    "classification": ("table", "jsonl"),
-    "cogs": ("cogs",),
-    "pretrain": ("documents",),
-}
+def formats_for(task: TaskSection) -> list[str]:
+    """The data formats that have what a task needs."""
+    return [name for name, one in FORMATS.items() if task.needs in one.gives]

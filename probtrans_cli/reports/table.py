@@ -19,10 +19,9 @@ from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.recipe.task import Tagging
 from probtrans_cli.reports.published import TASKS, Published, published, task_of
 from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
-from probtrans_cli.trees.drawing.layout import columns, visible
+from probtrans_cli.text import columns, visible
 
 
 class Metric(NamedTuple):
@@ -215,7 +214,7 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
     first = runs[0]
     task, model = first.recipe.task, first.recipe.model.kind
     metric = METRICS[task.kind]
-    column = task.column if isinstance(task, Tagging) else None
+    column = task.chosen_column
     scores = {split: _over_seeds(runs, split, [metric.name, "uuas"]) for split in first.scores}
     cell = published(first.name, model, metric.name, column)
     seconds = [run.seconds for run in runs if run.seconds is not None]

@@ -2,10 +2,13 @@
 
 from __future__ import annotations
 
-from typing import Any
+from collections.abc import Mapping, Sequence
+from typing import Any, NamedTuple
 
-from probtrans_cli.data.vocabularies.words import Vocabulary
-from probtrans_cli.recipe.task import Task as TaskSection
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.recipe import task as sections
+from probtrans_cli.recipe.kinds import Table
+from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.entities import NamedEntities
@@ -14,19 +17,40 @@ from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.tasks.semantic import SemanticLabels
 from probtrans_cli.tasks.tagging import WordTagging
 
-__all__ = ["TASKS", "Task", "build"]
-
-TASKS: dict[str, Any] = {
-    "mlm": MaskedLanguageModelling,
-    "tagging": WordTagging,
-    "ner": NamedEntities,
-    "classification": SentenceClassification,
-    "cogs": SemanticLabels,
-    "pretrain": Pretraining,
-}
+__all__ = ["TASKS", "Task", "TaskKind", "build", "register"]
 
 
-def build(section: TaskSection, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> Task:
+class TaskKind(NamedTuple):
+    """A row of the tasks: its section of the recipe, which says what it needs, and the task."""
+
+    section: type[TaskSection]
+    task: Any
+    """A class, made with the section, the vocabulary and the labels of the training file."""
+
+
+TASKS: Table[TaskKind] = Table("task")
+"""The kinds of tasks, by the kind of `task`."""
+
+
+def register(row: TaskKind) -> TaskKind:
+    """Add a kind of task, to what `task` may hold and to the table.
+
+    Raises:
+        ValueError: there is another kind of this name.
+    """
+    TASKS.enter(sections.TASKS.name_of(row.section), row)
+    return row
+
+
+register(TaskKind(sections.MaskedLanguageModel, MaskedLanguageModelling))
+register(TaskKind(sections.Tagging, WordTagging))
+register(TaskKind(sections.EntityRecognition, NamedEntities))
+register(TaskKind(sections.Classification, SentenceClassification))
+register(TaskKind(sections.SemanticParsing, SemanticLabels))
+register(TaskKind(sections.Pretraining, Pretraining))
+
+
+def build(section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> Task:
     """The task that a recipe's ``task`` section describes."""
-    task: Task = TASKS[section.kind](section, vocabulary, labels)
+    task: Task = TASKS[section.kind].task(section, vocabulary, labels)
     return task

@@ -1,57 +1,111 @@
-"""What a task is: a loss for training, scores for evaluation, and which of them decides."""
+"""What a task is: how a batch is asked about, a loss of the answers, scores of them, and what they say of a sentence.
+
+batch   = collate(split, indices, task.columns)        tasks/batch.py
+batch   = task.training(batch)                         or task.evaluation(batch, number): what is hidden, what dropped
+outputs = network(batch, task.wants(batch))
+task.terms(outputs, batch)                             sums for the loss, each to be divided by its own count
+task.measure(outputs, batch)                           counts that add up, of which task.scores makes scores
+task.predict(outputs, batch)                           one prediction a sentence
+"""
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Callable, Iterator
+from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
-from torch import Tensor, nn
+from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words
-from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.network import Features, Network, Sentence
-from probtrans_cli.models.probabilistic.head_bias import commonness
-from probtrans_cli.recipe.model import Model
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models.base import Encoder, Features, Outputs, Wants
+from probtrans_cli.models.network import Network, Sentence
+from probtrans_cli.models.outputs import LinearOutput, OutputLayer
+from probtrans_cli.recipe.model import ModelSection
+from probtrans_cli.recipe.task import TaskSection
+from probtrans_cli.tasks.batch import Batch
 
-PADDING = -2  # in place of a label
-UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
-
-
-class Loss(NamedTuple):
-    """A summed loss and the number of things it was summed over; their ratio is the mean."""
-
-    total: Tensor
-    number: Tensor
+Prediction = Mapping[str, Any]
+"""What a task says of one sentence, by the names that a line of JSON gives it; numbers, texts, lists and mappings."""
 
 
-def mean(total: float, number: int) -> float | None:
-    """The loss of an evaluation: the mean over labels that the training file has; None where there is none."""
-    return total / number if number else None
+@dataclass(frozen=True)
+class Term:
+    """A part of the loss of a batch: ``sum`` over ``count`` things. The loss of an update adds up ``weight`` times the
+    mean of each term over all of its batches."""
+
+    sum: Tensor
+    count: Tensor
+    weight: float = 1.0
+
+
+class Counts(dict[Hashable, float]):
+    """Numbers that add up: over batches, files and processes. One that was never counted is 0."""
+
+    def __missing__(self, key: Hashable) -> float:
+        return 0.0
+
+    def add(self, other: Mapping[Any, float]) -> None:
+        """Add the counts of another part of the data."""
+        for key, value in other.items():
+            self[key] = self[key] + value
+
+    def mean(self, total: Hashable, number: Hashable) -> float | None:
+        """One count divided by another; None where that is 0."""
+        return self[total] / self[number] if self[number] else None
 
 
 class Evaluation(NamedTuple):
-    """How an evaluation runs: batches of sentence indices, the device, and the precision's autocast context."""
+    """How an evaluation runs: the plan of its batches, the device, and the context of the forward pass."""
 
     batches: Callable[[Split], list[np.ndarray]]
     device: torch.device
     autocast: Callable[[], torch.autocast]
 
-    def over(self, split: Split) -> Iterator[np.ndarray]:
-        """The batches of a split."""
-        yield from self.batches(split)
+
+@dataclass(frozen=True)
+class OutputRows:
+    """What a part of an output layer gives, in words that are the same where two layers fit, and its rows' names."""
+
+    gives: str
+    names: tuple[str, ...] | None = None
+    """None: the rows are the entries of the vocabulary."""
+    named: bool = True
+    """False: nobody has named them, and they are called LABEL_0, LABEL_1, ..."""
+    fault: str | None = None
+    """Why its rows cannot be told apart."""
+
+
+OUTPUT = "output"
+"""The part of a network that is an output layer with one kind of rows."""
 
 
 class Task(ABC):
-    """One task. ``metric`` names the dev score that selects the best checkpoint; ``larger_is_better`` its direction."""
+    """One task, made of its section of the recipe, the vocabulary and the labels of the training file."""
 
-    metric: ClassVar[str]
-    larger_is_better: ClassVar[bool]
+    answers: ClassVar[str]
+    """What it says, in a word: `words`, `tags`, `class`, ...: exports choose by it."""
+
+    def __init__(self, section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        del labels
+        self.section, self.vocabulary = section, vocabulary
+
+    @property
+    def metric(self) -> str:
+        """The dev score that selects the best checkpoint."""
+        return self.section.metric
+
+    @property
+    def larger_is_better(self) -> bool:
+        """The direction of that score."""
+        return self.section.larger_is_better
+
+    # --- the network --------------------------------------------------------------------------------------------------
 
     @property
     @abstractmethod
@@ -63,11 +117,11 @@ class Task(ABC):
         """Whether the outputs are the vocabulary, scored by the unary scores."""
         return False
 
-    def output(self, encoder: Encoder) -> nn.Module:
+    def output(self, encoder: Encoder) -> OutputLayer:
         """The output layer: from words' states to scores, one linear layer unless a task has its own."""
-        return nn.Linear(encoder.width, self.outputs)
+        return LinearOutput(encoder.width, self.outputs)
 
-    def representation(self, model: Model) -> Sentence | None:
+    def representation(self, model: ModelSection) -> Sentence | None:
         """What represents a sentence, for tasks that ask, given the recipe's ``model`` section."""
         del model
         return None
@@ -76,73 +130,92 @@ class Task(ABC):
         """Set what fresh weights take from the training corpus before the first update; most tasks take nothing."""
         del network, split
 
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        """What the rows of the output layer stand for, by its parts; nothing: they fit no other model's."""
+        del network
+        return {}
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        """The gold columns that it reads, each with the number that stands behind a sentence's end."""
+        return {}
+
+    def training(self, batch: Batch) -> Batch:
+        """The batch as training shows it; random choices come from torch's default CPU generator."""
+        return batch
+
+    def passes(self, *, final: bool) -> int:
+        """How often an evaluation goes over the data; ``final``: with all the care that a reported figure needs."""
+        del final
+        return 1
+
+    def evaluation(self, batch: Batch, number: int) -> Batch:
+        """The batch as a pass of an evaluation shows it: a function of the corpus and the number of the pass alone."""
+        return replace(batch, number=number)
+
+    def draw(self, masks: int) -> None:
+        """Let a final evaluation go over the data with so many draws of masks.
+
+        Raises:
+            UsageError: nothing is masked.
+        """
+        del masks
+        raise UsageError("--masks is for masked language models", hint="leave it out")
+
     def require_something(self, split: Split, how: Evaluation) -> None:
         """Raise NothingToScoreError where a split has nothing that an evaluation of the training could score."""
         del split, how
 
-    @abstractmethod
-    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss of the sentences ``indices``; random choices come from torch's default CPU generator."""
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def wants(self, batch: Batch) -> Wants:
+        """What is asked of the network: scores of the words that are scored."""
+        return Wants(words=batch.words if batch.scored is None else batch.scored)
 
     @abstractmethod
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
-        """Scores on a whole split; ``final``: with all the care that a reported figure needs, else quickly."""
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """How many things each term of the loss is summed over, the most important term first: known without the
+        network, so that an update can divide by the number in all its batches."""
+
+    @abstractmethod
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The terms of the training loss."""
+
+    @abstractmethod
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """What the scores are made of."""
+
+    @abstractmethod
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """Scores of all that was counted, ``loss`` among them; None where there is nothing to compute it from."""
+
+    @abstractmethod
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """One prediction a sentence, in the order of the batch; the batch is one of :meth:`evaluation`, or plain."""
 
 
-def word_scores(network: Network, split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Tensor:
-    """Output scores ``[words, o]`` at the words where ``at [b, w]`` is True, read at the word's first piece."""
-    where = at_pieces(split, indices, ids, at)
-    scores: Tensor = network(ids, ids != network.padding, where, features(split, indices, ids.device))
-    return scores
-
-
-def at_pieces(split: Split, indices: np.ndarray, ids: Tensor, at: Tensor) -> Tensor:
-    """The positions ``[b, n]`` of the first pieces of the words where ``at [b, w]`` is True."""
-    if not split.has("first"):
-        return at
-    first = tensor(split.padded("first", indices, 0), ids.device)
-    sentences, _ = at.nonzero(as_tuple=True)
-    where = torch.zeros_like(ids, dtype=torch.bool)
-    where[sentences, first[at]] = True
-    return where
-
-
-def without_some_words(split: Split, indices: np.ndarray, ids: Tensor, alpha: float, vocabulary: Vocabulary) -> Tensor:
-    """``ids [b, n]`` after word dropout: unknown for all of a word of frequency f at rate ``alpha / (alpha + f)``."""
-    frequency = tensor(split.padded("frequency", indices, 0), ids.device)
+def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Batch:
+    """The batch after word dropout: unknown for all of a word of frequency f at rate ``alpha / (alpha + f)``."""
+    frequency, ids = batch.frequency.clamp(min=0), batch.ids
     if alpha == 0.0 or not frequency.shape[1]:
-        return ids
+        return batch
     drop = torch.rand(frequency.shape).to(ids.device) * (alpha + frequency) < alpha
-    if split.has("first"):
-        first = tensor(split.padded("first", indices, ids.shape[1]), ids.device)  # behind the end: no piece's word
+    if batch.first is not None:
         pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
         # What stands before the first word belongs to none, and like all specials it is never dropped.
-        drop = drop.gather(1, (torch.searchsorted(first, pieces, right=True) - 1).clamp(min=0))
-    return ids.masked_fill(drop & ~special(ids, vocabulary), vocabulary.UNKNOWN)
+        drop = drop.gather(1, (torch.searchsorted(batch.first, pieces, right=True) - 1).clamp(min=0))
+    special = torch.isin(ids, torch.tensor(vocabulary.specials, device=ids.device))
+    return replace(batch, ids=ids.masked_fill(drop & ~special, vocabulary.UNKNOWN))
 
 
-def special(ids: Tensor, vocabulary: Vocabulary) -> Tensor:
-    """Which of ``ids [b, n]`` are no words: padding, what begins and ends a sentence, what cannot be told."""
-    return torch.isin(ids, torch.tensor(vocabulary.specials, device=ids.device))
-
-
-def tensor(array: np.ndarray, device: torch.device) -> Tensor:
-    """A numpy batch on the device."""
-    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
-
-
-def features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:
-    """The features of the words of a batch; None where the vocabulary has none."""
-    if not split.has("widths"):
-        return None
-    rows, widths = split.features(indices)
-    return Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))
-
-
-def commonness_of(vocabulary: Vocabulary) -> Float[Tensor, " v"]:
-    """How common every entry of the vocabulary is, see :func:`commonness`; a recipe has word vocabularies only here."""
-    assert isinstance(vocabulary, Words), "a recipe with another vocabulary is refused"
-    return commonness(vocabulary.counts, unread=len(vocabulary.specials))
+def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:
+    """Values of all words of a batch, in row-major order, cut into sentences."""
+    start = 0
+    for number in batch.words.sum(1).tolist():
+        yield values[start : start + number]
+        start += number
 
 
 def entry_features(vocabulary: Vocabulary) -> Features | None:

@@ -2,72 +2,102 @@
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
 from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.labelled import LABEL
-from probtrans_cli.data.vocabularies.words import Vocabulary
-from probtrans_cli.models.base import Encoder
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network, Sentence
-from probtrans_cli.recipe.model import Model, ProbabilisticTransformer
+from probtrans_cli.models.outputs import SentenceOutput
+from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
-from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, features, mean, tensor, without_some_words
+from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term, without_some_words
+from probtrans_cli.tasks.batch import UNSEEN, Batch
 
 
 class SentenceClassification(Task):
     """Loss: mean cross entropy over sentences. Score: accuracy."""
 
-    metric = "accuracy"
-    larger_is_better = True
+    answers = "class"
+    section: Classification
 
-    def __init__(self, section: Classification, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
-        self.section = section
-        self.names = labels[LABEL]
-        self.vocabulary, self.pad = vocabulary, vocabulary.PAD
+    def __init__(self, section: Classification, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        self.names = list(labels[LABEL])
 
     @property
     def outputs(self) -> int:
         """One score per label."""
         return len(self.names)
 
-    def output(self, encoder: Encoder) -> nn.Module:
+    def output(self, encoder: Encoder) -> SentenceOutput:
         """One linear layer on a sentence's representation."""
         rooted = self.section.representation in ("root", "auto")
-        return nn.Linear(encoder.sentence_width if rooted else encoder.width, self.outputs)
+        return SentenceOutput(encoder.sentence_width if rooted else encoder.width, self.outputs)
 
-    def representation(self, model: Model) -> Sentence:
+    def representation(self, model: ModelSection) -> Sentence:
         """What the recipe says, or the root where there is one, else the state of `<cls>`."""
         if self.section.representation != "auto":
             return self.section.representation
-        return "root" if isinstance(model, ProbabilisticTransformer) and model.root is not None else "cls"
+        return "root" if model.has_root else "cls"
 
-    def _scores(self, network: Network, split: Split, indices: np.ndarray, ids: Tensor) -> Tensor:
-        return network.classify(ids, ids != self.pad, features(split, indices, ids.device)).float()
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        return {OUTPUT: OutputRows(f"labels of texts by {what_reads(network)}", tuple(self.names))}
 
-    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss, summed over sentences."""
-        ids = tensor(split.padded("ids", indices, self.pad), device)
-        gold = tensor(split.padded(LABEL, indices, UNSEEN), device)[:, 0]
-        ids = without_some_words(split, indices, ids, self.section.word_dropout, self.vocabulary)
-        losses = functional.cross_entropy(self._scores(network, split, indices, ids), gold, reduction="sum")
-        return Loss(losses, torch.tensor(len(gold), device=device))
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return {LABEL: UNSEEN}
 
-    @torch.inference_mode()
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    def training(self, batch: Batch) -> Batch:
+        """Rare words are hidden at random."""
+        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
+
+    def wants(self, batch: Batch) -> Wants:
+        del batch
+        return Wants(sentence=True)
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        return {"loss": torch.tensor(len(batch), device=batch.ids.device)}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropy, summed over sentences."""
+        gold = batch.gold[LABEL][:, 0]
+        losses = functional.cross_entropy(outputs.scores["sentence"].float(), gold, reduction="sum")
+        return {"loss": Term(losses, self.counts(batch)["loss"])}
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """The summed loss, the sentences that have one, right labels, and sentences."""
+        scores, gold = outputs.scores["sentence"].float(), batch.gold[LABEL][:, 0]
+        loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNSEEN)
+        right = int((scores.argmax(-1) == gold).sum())
+        return Counts(loss=float(loss), labelled=int((gold >= 0).sum()), right=right, sentences=len(batch))
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``accuracy`` and mean ``loss``."""
         del final
-        right, total, labelled = 0, 0.0, 0
-        for indices in how.over(split):
-            ids = tensor(split.padded("ids", indices, self.pad), how.device)
-            gold = tensor(split.padded(LABEL, indices, UNSEEN), how.device)[:, 0]
-            with how.autocast():
-                scores = self._scores(network, split, indices, ids)
-            total += float(functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNSEEN))
-            labelled += int((gold >= 0).sum())
-            right += int((scores.argmax(-1) == gold).sum())
-        return {"accuracy": right / max(len(split), 1), "loss": mean(total, labelled)}
+        accuracy = counts["right"] / max(counts["sentences"], 1)
+        return {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
+
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """The ``label`` and its ``label_probability``."""
+        del batch
+        best, labels = outputs.scores["sentence"].float().softmax(-1).max(-1)
+        return [
+            {"label": self.names[id], "label_probability": probability}
+            for id, probability in zip(labels.tolist(), best.tolist(), strict=True)
+        ]
+
+
+POOLED = "the pooled first word"
+
+
+def what_reads(network: Network) -> str:
+    """What stands for a text, in words."""
+    if network.sentence == "cls" and network.encoder.has_pooler:
+        return POOLED
+    return {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}[network.sentence or "cls"]

@@ -2,43 +2,59 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-import torch
+from probtrans_cli.data.codecs.entities import TAG_END
+from probtrans_cli.models.base import Outputs
+from probtrans_cli.tasks.base import Counts, Prediction, by_sentence
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.entity_scores import Scheme, entities_in, entity_counts, scores_of
+from probtrans_cli.tasks.tagging import WordTagging, tags_of
 
-from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.annotated import TAG_END
-from probtrans_cli.models.network import Network
-from probtrans_cli.tasks.base import PADDING, Evaluation, mean
-from probtrans_cli.tasks.entity_scores import entity_scores
-from probtrans_cli.tasks.tagging import WordTagging
+SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes")
 
 
 class NamedEntities(WordTagging):
     """Loss: cross entropy of the tags. Score: strict F1 of entities: both ends and the type are right."""
 
-    metric = "f1"
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Entities by type, in both schemes, as that of the corpus shows in all of its tags alone; right tags."""
+        counts, right = self._measured(outputs, batch)
+        counts["right"], counts["words"] = int(right.sum()), len(right)
+        # Not from their ids: entities of types that the training file does not have are to be found as well.
+        gold = [batch.split.text("form", int(index)).split(TAG_END) for index in batch.indices]
+        names = [self.names[id] for id in tags_of(outputs).tolist()]
+        predicted = [list(tags) for tags in by_sentence(names, batch)]
+        ending = _ending(self.names)
+        for scheme in SCHEMES[ending:]:  # tags that end an entity say that it is bioes
+            counts.add({(scheme, *key): value for key, value in entity_counts(gold, predicted, scheme).items()})
+        counts["ending"] = ending or _ending(chain.from_iterable(gold))
+        return counts
 
-    @torch.inference_mode()
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``f1``, ``precision``, ``recall`` of entities, ``accuracy`` of tags, ``loss``; finally also F1 by type."""
-        gold: list[list[str]] = []
-        predicted: list[list[str]] = []
-        total, words, right, labelled = 0.0, 0, 0, 0
-        for batch in self.predictions(network, split, how):
-            total += batch.loss
-            labelled += int((batch.gold >= 0).sum())
-            real = batch.gold != PADDING
-            right += int((batch.predicted == batch.gold)[real].sum())
-            words += int(real.sum())
-            for index, given in zip(batch.indices, batch.predicted, strict=True):
-                # Not from their ids: entities of types that the training file does not have are to be found as well.
-                tags = split.text("form", int(index)).split(TAG_END)
-                gold.append(tags)
-                predicted.append([self.names[id] for id in given[: len(tags)]])
-        ending = any(tag.startswith(("S-", "E-")) for tag in chain(self.names, *gold))
-        scores = entity_scores(gold, predicted, "bioes" if ending else "iob2")
+        scheme = SCHEMES[counts["ending"] > 0]
+        of_scheme = {key[1:]: value for key, value in counts.items() if isinstance(key, tuple) and key[0] == scheme}
+        scores: dict[str, Any] = scores_of(of_scheme)
         if not final:
             scores = {name: value for name, value in scores.items() if not name.startswith("f1_")}
-        return scores | {"accuracy": right / max(words, 1), "loss": mean(total, labelled)}
+        accuracy = counts["right"] / max(counts["words"], 1)
+        return scores | {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
+
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """``tags`` and ``tag_probability`` of the words, and ``entities``: their type, and their words from, to."""
+        scheme = SCHEMES[_ending(self.names)]
+        found: list[Prediction] = []
+        for given in super().predict(outputs, batch):
+            entities = entities_in(given["tags"], scheme)
+            found.append(
+                {**given, "entities": [{"type": name, "words": [start, end]} for name, start, end in entities]}
+            )
+        return found
+
+
+def _ending(tags: Iterable[str]) -> bool:
+    """Whether a tag ends an entity, as in bioes."""
+    return any(tag.startswith(("S-", "E-")) for tag in tags)

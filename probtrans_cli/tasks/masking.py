@@ -21,10 +21,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import SPECIALS, UNKNOWN, Vocabulary
+from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Vocabulary
 from probtrans_cli.errors import NothingToScoreError, RecipeError
 from probtrans_cli.recipe.task import Masking
-from probtrans_cli.tasks.base import Evaluation, tensor
+from probtrans_cli.tasks.base import Evaluation
+from probtrans_cli.tasks.batch import Batch, collate, tensor
 
 # Offset of the seeds of evaluation masks, so that the mask draws of dev and test are the same for every training seed.
 EVALUATION_SEED = 20_230_000
@@ -52,22 +53,34 @@ class Masks:
                 raise RecipeError(f"task.mlm.never: {name!r} is no entry of the vocabulary", hint=hint)
         never = specials - {vocabulary.UNKNOWN} | {ids[name] for name in section.never}
         self.never = torch.tensor(sorted(never))
-        self._kept: tuple[Split, np.ndarray] | None = None
+        self._kept: dict[int | None, tuple[Split, np.ndarray]] = {}
 
-    def draw(self, split: Split, indices: np.ndarray, device: torch.device) -> Float[Tensor, "k b n"]:
+    def draw(self, batch: Batch) -> Float[Tensor, "k b n"]:
         """Uniform numbers for a batch of training: fresh ones, or, of masks that are kept, its own."""
-        if self.section.dynamic:
-            longest = int(split.lengths[indices].max(initial=0))
-            return torch.rand(self.numbers, len(indices), longest).to(device)
-        if self._kept is None or self._kept[0] is not split:
-            uniform = np.random.default_rng(STATIC_SEED).random(self._shape(split), dtype=np.float32)
-            self._kept = split, uniform
-        return self.batch(split, indices, self._kept[1], device)
+        if not self.section.dynamic:
+            return self._of_batch(batch, None)
+        return torch.rand(self.numbers, *batch.ids.shape).to(batch.ids.device)
 
-    def evaluation(self, split: Split, draw: int) -> Float[np.ndarray, "k tokens"]:
-        """Uniform numbers for all tokens of a split, a function of corpus and ``draw``, not of batches."""
-        shape, seed = self._shape(split), self.section.eval_seed
-        if seed is None:
+    def evaluation(self, batch: Batch, draw: int) -> Float[Tensor, "k b n"]:
+        """Uniform numbers for a batch of an evaluation: a function of corpus and ``draw``, not of batches."""
+        return self._of_batch(batch, draw)
+
+    def _of_batch(self, batch: Batch, draw: int | None) -> Float[Tensor, "k b n"]:
+        """Its part of the numbers of the whole split, of which the latest are kept; 1 where the batch is padded."""
+        kept = self._kept.get(draw)
+        if kept is None or kept[0] is not batch.split:
+            if draw is not None:  # of evaluations one draw at a time
+                self._kept = {key: value for key, value in self._kept.items() if key is None}
+            kept = self._kept[draw] = batch.split, self.uniform(batch.split, draw)
+        of_batch = [batch.split.padded_values(values, batch.indices, 1.0) for values in kept[1]]
+        return torch.stack([tensor(values, batch.ids.device) for values in of_batch])
+
+    def uniform(self, split: Split, draw: int | None) -> Float[np.ndarray, "k tokens"]:
+        """Uniform numbers for all tokens of a split: those of an evaluation's draw, or (None) those training keeps."""
+        shape: Any = (self.numbers, int(split.lengths.sum()))
+        if draw is None:
+            return np.asarray(np.random.default_rng(STATIC_SEED).random(shape, dtype=np.float32))
+        if (seed := self.section.eval_seed) is None:
             return np.asarray(np.random.default_rng(EVALUATION_SEED + draw).random(shape, dtype=np.float32))
         # numpy's old generator, seeded with a list, is Python's own.
         return np.asarray(np.random.RandomState([seed + draw]).random_sample(shape))
@@ -75,30 +88,25 @@ class Masks:
     def require_some(self, split: Split, how: Evaluation, draws: int) -> None:
         """Raises NothingToScoreError where none of an evaluation's first ``draws`` hides a token."""
         for draw in range(draws):
-            uniform = self.evaluation(split, draw)
-            for indices in how.over(split):
-                ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), how.device)
-                if self.hidden(split, indices, ids, self.batch(split, indices, uniform, how.device)).any():
+            for indices in how.batches(split):
+                batch = collate(split, indices, padding=self.vocabulary.PAD, device=how.device)
+                if self.hidden(batch, self.evaluation(batch, draw)).any():
                     return
         raise nothing_hidden()
 
-    def batch(self, split: Split, indices: np.ndarray, uniform: np.ndarray, device: torch.device) -> Tensor:
-        """Those of a batch ``[k, b, n]``; 1 where it is padded."""
-        return torch.stack([tensor(split.padded_values(values, indices, 1.0), device) for values in uniform])
-
-    def hidden(self, split: Split, indices: np.ndarray, ids: Tensor, draw: Tensor) -> Bool[Tensor, "b n"]:
+    def hidden(self, batch: Batch, draw: Tensor) -> Bool[Tensor, "b n"]:
         """Which tokens are hidden."""
         section = self.section
         # Where some words have no id, each of the others has one, which is the first of several words.
-        whole = section.whole_word and split.has("first") and not self.vocabulary.omits
+        whole = section.whole_word and batch.first is not None and not self.vocabulary.omits
         return chosen(
-            ~torch.isin(ids, self.never.to(ids.device)),
-            tensor(split.lengths[indices], ids.device),
+            ~torch.isin(batch.ids, self.never.to(batch.ids.device)),
+            tensor(batch.split.lengths[batch.indices], batch.ids.device),
             draw[0],
             rate=section.rate,
             count=section.count,
             largest=section.max_per_seq,
-            first=tensor(split.padded("first", indices, ids.shape[1]), ids.device) if whole else None,
+            first=batch.first if whole else None,
         )
 
     def shown(self, ids: Tensor, hidden: Tensor, draw: Tensor) -> Int[Tensor, "b n"]:
@@ -112,9 +120,6 @@ class Masks:
     def scored(self, ids: Tensor, hidden: Tensor) -> Bool[Tensor, "b n"]:
         """The tokens whose loss is that of training."""
         return hidden if self.section.loss_positions == "masked" else ids != self.vocabulary.PAD
-
-    def _shape(self, split: Split) -> Any:
-        return self.numbers, int(split.lengths.sum())
 
 
 def nothing_hidden() -> NothingToScoreError:

@@ -3,6 +3,9 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
 import numpy as np
 import torch
@@ -10,27 +13,32 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
-from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.network import Network, TiedOutput, WordOutput, bert_words, tied
-from probtrans_cli.models.transformer import TransformerEncoder
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Encoder, Outputs, Wants
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedOutput, WordLayer
 from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
-from probtrans_cli.tasks.base import Evaluation, Loss, Task, features, tensor
+from probtrans_cli.tasks.base import OUTPUT, Counts, Evaluation, OutputRows, Prediction, Task, Term
+from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 
 LARGEST_LOSS = 300.0  # so that a perplexity, and the variance of several, stays a finite number
+BERT_WORDS = "words"
+"""The part of a network that is an output layer of words in BERT's form."""
+IDS = "ids"
+"""The gold column of the tokens that were hidden."""
 
 
-class MaskedLanguageModelling(Task):
-    """Loss: mean cross entropy over hidden words. Score: perplexity over fixed mask draws."""
+class WordPrediction(Task):
+    """What tasks share that hide words and predict them: the masks, and the output layer over the vocabulary."""
 
-    metric = "perplexity"
-    larger_is_better = False
+    answers = "words"
+    section: MaskedLanguageModel | Pretraining
 
-    def __init__(self, section: MaskedLanguageModel, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
-        del labels
-        self.section = section
-        self.vocabulary = vocabulary
+    def __init__(
+        self, section: MaskedLanguageModel | Pretraining, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]
+    ) -> None:
+        super().__init__(section, vocabulary, labels)
         self.masks = Masks(section.mlm, vocabulary)
 
     @property
@@ -40,78 +48,111 @@ class MaskedLanguageModelling(Task):
 
     @property
     def tied(self) -> bool:
-        """Whether the recipe wants the output layer tied to the unary scores."""
-        return is_tied(self.section)
+        """Whether the recipe wants the output layer of words tied to the unary scores."""
+        return self.section.tied
 
-    def output(self, encoder: Encoder) -> nn.Module:
+    def output(self, encoder: Encoder) -> OutputLayer:
         """A linear layer, the unary scores, or BERT's own."""
-        return word_output(self.section, self.vocabulary, encoder)
+        return self.word_output(encoder)
+
+    def word_output(self, encoder: Encoder) -> WordLayer:
+        """The output layer of words that the recipe asks for. Of a linear and a tied one padding and `<mask>` have no
+        probability; BERT's is as `transformers` has it."""
+        never = (self.vocabulary.PAD, self.vocabulary.MASK)
+        return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.tied)
 
     def start(self, network: Network, split: Split) -> None:
-        """Let tied scores begin at the frequencies of the words that can be hidden."""
+        """Let tied scores begin at the frequencies of the words that can be hidden, ``β_w = log (f(w) + 1) / Σ``.
+
+        The optimizer would take thousands of steps to find them.
+        """
         start_at_frequencies(network.words, split, self.vocabulary)
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        if isinstance(network.words, BertWordOutput):
+            return {BERT_WORDS: OutputRows("words in BERT's form")}
+        return {OUTPUT: OutputRows(f"words by {'their vectors' if network.tied else 'a linear layer'}")}
+
+    # --- batches ------------------------------------------------------------------------------------------------------
+
+    def training(self, batch: Batch) -> Batch:
+        """Some tokens are hidden by masks drawn afresh, or kept; scored are those, or all."""
+        draw = self.masks.draw(batch)
+        hidden = self.masks.hidden(batch, draw)
+        return self._shown(batch, hidden, draw, self.masks.scored(batch.ids, hidden))
+
+    def passes(self, *, final: bool) -> int:
+        """The number of mask draws."""
+        return self.section.eval_masks if final else self.section.dev_masks
+
+    def draw(self, masks: int) -> None:
+        self.section = self.section.model_copy(update={"eval_masks": masks})
+
+    def evaluation(self, batch: Batch, number: int) -> Batch:
+        """The tokens of a draw of masks are hidden and scored: a function of corpus and draw, not of batches."""
+        draw = self.masks.evaluation(batch, number)
+        hidden = self.masks.hidden(batch, draw)
+        return replace(self._shown(batch, hidden, draw, hidden), number=number)
+
+    def _shown(self, batch: Batch, hidden: Tensor, draw: Tensor, scored: Tensor) -> Batch:
+        shown = self.masks.shown(batch.ids, hidden, draw)
+        return replace(batch, ids=shown, gold={**batch.gold, IDS: batch.ids}, scored=scored)
 
     def require_something(self, split: Split, how: Evaluation) -> None:
         self.masks.require_some(split, how, min(self.section.dev_masks, self.section.eval_masks))
 
-    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss under masks drawn afresh, or kept."""
-        draw = self.masks.draw(split, indices, device)
-        return self._loss(network, split, indices, draw, training=True)
+    # --- answers ------------------------------------------------------------------------------------------------------
 
-    def _loss(self, network: Network, split: Split, indices: np.ndarray, draw: Tensor, *, training: bool) -> Loss:
-        """Cross entropy at the words hidden by ``draw [k, b, n]``, or at all that the training scores."""
-        ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), draw.device)
-        hidden = self.masks.hidden(split, indices, ids, draw)
-        at = self.masks.scored(ids, hidden) if training else hidden
-        shown = self.masks.shown(ids, hidden, draw)
-        scores = network(shown, ids != self.vocabulary.PAD, at, features(split, indices, ids.device))
-        return Loss(functional.cross_entropy(scores.float(), ids[at], reduction="sum"), at.sum())
+    def wants(self, batch: Batch) -> Wants:
+        """Scores of what is hidden; of a batch in which nothing was hidden, of what is written as a mask."""
+        return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
 
-    @torch.inference_mode()
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, float]:
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """``masks``: of every token that is written as a mask its ``token``, the ``words`` most probable there, the
+        best first, and their ``probabilities``."""
+        scores = outputs.scores["words"].float().softmax(-1)
+        best, ids = scores.topk(min(MOST_PROBABLE, scores.shape[-1]), dim=-1)
+        found: list[Prediction] = [{"masks": []} for _ in batch.indices]
+        at = self.wants(batch).tokens
+        assert at is not None, "tokens are wanted"
+        for (row, token), of_token, chances in zip(at.nonzero().tolist(), ids.tolist(), best.tolist(), strict=True):
+            words = [self.vocabulary.decode(id) for id in of_token]
+            found[row]["masks"].append({"token": token, "words": words, "probabilities": chances})
+        return found
+
+
+MOST_PROBABLE = 5  # words of a prediction
+
+
+class MaskedLanguageModelling(WordPrediction):
+    """Loss: mean cross entropy over hidden words. Score: perplexity over fixed mask draws."""
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Tokens that are scored."""
+        assert batch.scored is not None, "masks were drawn"
+        return {"loss": batch.scored.sum()}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropy at the tokens that are scored."""
+        gold = batch.gold[IDS][batch.scored]
+        total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
+        return {"loss": Term(total, self.counts(batch)["loss"])}
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Summed loss and number of hidden words, draw by draw."""
+        loss = self.terms(outputs, batch)["loss"]
+        return Counts({("loss", batch.number): float(loss.sum), ("words", batch.number): float(loss.count)})
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``perplexity``, its standard error over mask draws where there are several, and the mean ``loss``."""
-        draws = self.section.eval_masks if final else self.section.dev_masks
-        sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
-        total, count = sums.sum(0)
-        if count == 0:
-            raise nothing_hidden()
-        return {**perplexities(sums), "loss": float(total / count)}
-
-    def _sums(self, network: Network, split: Split, how: Evaluation, draw: int) -> tuple[float, float]:
-        """Summed loss and number of hidden words under one mask draw, a function of corpus and draw, not of batches."""
-        uniform = self.masks.evaluation(split, draw)
-        total = count = 0.0
-        for indices in how.over(split):
-            of_batch = self.masks.batch(split, indices, uniform, how.device)
-            with how.autocast():
-                loss = self._loss(network, split, indices, of_batch, training=False)
-            total += float(loss.total)
-            count += float(loss.number)
-        return total, count
-
-
-def is_tied(section: MaskedLanguageModel | Pretraining) -> bool:
-    """Whether words are scored by the unary scores."""
-    return section.output == "tied" or (section.output == "bert" and section.tie_decoder)
-
-
-def word_output(section: MaskedLanguageModel | Pretraining, vocabulary: Vocabulary, encoder: Encoder) -> nn.Module:
-    """The output layer of words that a recipe asks for. Of a linear and a tied one padding and `<mask>` have no
-    probability; BERT's is as `transformers` has it."""
-    words, never = vocabulary.size, (vocabulary.PAD, vocabulary.MASK)
-    if section.output == "bert":
-        assert isinstance(encoder, TransformerEncoder), "the recipe was checked"
-        return bert_words(words, encoder, tied=is_tied(section))
-    return tied(words, never)(encoder) if is_tied(section) else WordOutput(encoder.width, words, never=never)
+        sums = sums_of(counts, self.passes(final=final))
+        total, number = sums.sum(0)
+        return {**perplexities(sums), "loss": float(total / number)}
 
 
 @torch.no_grad()
 def start_at_frequencies(output: nn.Module, split: Split, vocabulary: Vocabulary) -> None:
-    """Let tied scores begin at the frequencies of the words that can be hidden, ``β_w = log (f(w) + 1) / Σ``.
-
-    The optimizer would take thousands of steps to find them.
-    """
+    """Let tied scores begin at the frequencies of the words that can be hidden, see :meth:`WordPrediction.start`."""
     if not isinstance(output, TiedOutput):
         return
     counts = np.bincount(split.column("ids"), minlength=vocabulary.size).astype(np.float64)
@@ -119,10 +160,22 @@ def start_at_frequencies(output: nn.Module, split: Split, vocabulary: Vocabulary
     output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
 
 
+def sums_of(counts: Counts, draws: int, names: Sequence[str] = ("loss", "words")) -> np.ndarray:
+    """``[masks, names]``: the counts of every mask draw; the first two are summed loss and number of hidden words.
+
+    Raises:
+        NothingToScoreError: no word was hidden in any.
+    """
+    sums = np.array([[counts[name, draw] for name in names] for draw in range(draws)])
+    if sums[:, 1].sum() == 0:
+        raise nothing_hidden()
+    return sums
+
+
 def perplexities(sums: np.ndarray) -> dict[str, float]:
     """``perplexity``, and where there are several mask draws its standard error over them and their number.
 
-    ``sums [masks, 2]``: the summed loss and the number of hidden words of every draw, of some of which there are any.
+    ``sums [masks, 2]``: see :func:`sums_of`.
     """
     total, count = sums.sum(0)
     scores = {"perplexity": _perplexity(float(total / count))}

@@ -2,133 +2,109 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.documents import PAIR
-from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
-from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.network import Network, PairOutput, PretrainingOutput, Sentence
-from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe.model import Model, ProbabilisticTransformer
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Encoder, Outputs, Wants
+from probtrans_cli.models.network import Network, Sentence
+from probtrans_cli.models.outputs import PairOutput, PretrainingOutput
+from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Pretraining as Section
-from probtrans_cli.tasks.base import UNSEEN, Evaluation, Loss, Task, tensor
-from probtrans_cli.tasks.masking import Masks, nothing_hidden
-from probtrans_cli.tasks.mlm import is_tied, perplexities, start_at_frequencies, word_output
+from probtrans_cli.tasks.base import Counts, OutputRows, Prediction, Term
+from probtrans_cli.tasks.batch import UNSEEN, Batch
+from probtrans_cli.tasks.classification import what_reads
+from probtrans_cli.tasks.mlm import IDS, WordPrediction, perplexities, sums_of
+
+COUNTED = ("loss", "words", "right", "pair loss", "pairs", "right pairs")
 
 
-class Outcome(NamedTuple):
-    """Of a batch, or of several: summed cross entropies, how many of what they are, and how many are right."""
-
-    word_loss: Tensor
-    words: Tensor
-    words_right: Tensor
-    pair_loss: Tensor
-    pairs: Tensor
-    pairs_right: Tensor
-
-
-class Pretraining(Task):
+class Pretraining(WordPrediction):
     """Loss: mean cross entropy over hidden words, plus the weighted mean over pairs. Score: perplexity."""
 
-    metric = "perplexity"
-    larger_is_better = False
+    section: Section
 
-    def __init__(self, section: Section, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
-        self.section = section
-        self.vocabulary = vocabulary
-        self.pairs = len(labels.get(PAIR, ()))
-        self.masks = Masks(section.mlm, vocabulary)
+    def __init__(self, section: Section, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        self.names = tuple(labels.get(PAIR, ()))
 
-    @property
-    def outputs(self) -> int:
-        """One word score per vocabulary entry."""
-        return self.vocabulary.size
-
-    @property
-    def tied(self) -> bool:
-        """Whether the recipe wants the output layer of words tied to the unary scores."""
-        return is_tied(self.section)
-
-    def output(self, encoder: Encoder) -> nn.Module:
+    def output(self, encoder: Encoder) -> PretrainingOutput:
         """The output layers of words and, where there are some, of pairs."""
-        words = word_output(self.section, self.vocabulary, encoder)
-        if not self.pairs:
-            return PretrainingOutput(words, None)
-        return PretrainingOutput(words, PairOutput(encoder.sentence_width, self.pairs))
+        words = self.word_output(encoder)
+        return PretrainingOutput(words, PairOutput(encoder.sentence_width, len(self.names)) if self.names else None)
 
-    def representation(self, model: Model) -> Sentence | None:
+    def representation(self, model: ModelSection) -> Sentence | None:
         """Of a pair: the root where there is one, else the state of `<cls>`."""
-        if not self.pairs:
+        if not self.names:
             return None
-        rooted = isinstance(model, ProbabilisticTransformer) and model.root is not None
-        return "root" if rooted else "cls"
+        return "root" if model.has_root else "cls"
 
-    def start(self, network: Network, split: Split) -> None:
-        """Let tied scores begin at the frequencies of the words that can be hidden."""
-        start_at_frequencies(network.words, split, self.vocabulary)
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        of_pairs = {PAIR: OutputRows(f"pairs of texts by {what_reads(network)}", self.names)} if self.names else {}
+        return super().output_rows(network) | of_pairs
 
-    def require_something(self, split: Split, how: Evaluation) -> None:
-        self.masks.require_some(split, how, min(self.section.dev_masks, self.section.eval_masks))
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return {PAIR: UNSEEN} if self.names else {}
 
-    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss under masks drawn afresh, or kept: its mean over words is the sum of both means."""
-        found = self._outcome(network, split, indices, self.masks.draw(split, indices, device), training=True)
-        of_pairs = found.pair_loss / found.pairs.clamp(min=1) * found.words.clamp(min=1)
-        return Loss(found.word_loss + self.section.pair_weight * of_pairs, found.words)
+    def wants(self, batch: Batch) -> Wants:
+        return replace(super().wants(batch), sentence=bool(self.names))
 
-    @torch.inference_mode()
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Tokens that are scored, and pairs."""
+        assert batch.scored is not None, "masks were drawn"
+        pairs = {"pairs": torch.tensor(len(batch), device=batch.ids.device)} if self.names else {}
+        return {"words": batch.scored.sum(), **pairs}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropies at the tokens that are scored, and of the pairs."""
+        counts = self.counts(batch)
+        words = _cross_entropy(outputs.scores["words"], batch.gold[IDS][batch.scored])
+        found = {"words": Term(words, counts["words"])}
+        if self.names:
+            pairs = _cross_entropy(outputs.scores["pair"], batch.gold[PAIR][:, 0])
+            found["pairs"] = Term(pairs, counts["pairs"], self.section.pair_weight)
+        return found
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Summed losses, how many of what they are, and how many are right, draw by draw."""
+        terms = self.terms(outputs, batch)
+        found = {"loss": terms["words"].sum, "words": terms["words"].count}
+        found["right"] = (outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]).sum()
+        if self.names:
+            found |= {"pair loss": terms["pairs"].sum, "pairs": terms["pairs"].count}
+            found["right pairs"] = (outputs.scores["pair"].argmax(-1) == batch.gold[PAIR][:, 0]).sum()
+        return Counts({(name, batch.number): float(value) for name, value in found.items()})
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
-        draws = self.section.eval_masks if final else self.section.dev_masks
-        sums = np.array([self._sums(network, split, how, draw) for draw in range(draws)])
-        total = Outcome(*sums.sum(0))
-        if total.words == 0:
-            raise nothing_hidden()
-        scores = perplexities(sums[:, :2])
-        scores["accuracy"] = float(total.words_right / total.words)
-        scores["loss"] = float(total.word_loss / total.words)
-        if total.pairs:
-            scores["pair_accuracy"] = float(total.pairs_right / total.pairs)
-            scores["loss"] += self.section.pair_weight * float(total.pair_loss / total.pairs)
+        sums = sums_of(counts, self.passes(final=final), COUNTED)
+        loss, words, right, pair_loss, pairs, right_pairs = sums.sum(0)
+        scores: dict[str, Any] = dict(perplexities(sums[:, :2]))
+        scores["accuracy"] = float(right / words)
+        scores["loss"] = float(loss / words)
+        if pairs:
+            scores["pair_accuracy"] = float(right_pairs / pairs)
+            scores["loss"] += self.section.pair_weight * float(pair_loss / pairs)
         return scores
 
-    def _sums(self, network: Network, split: Split, how: Evaluation, draw: int) -> list[float]:
-        """The outcome of a split under one draw of masks, a function of corpus and draw, not of batches."""
-        uniform = self.masks.evaluation(split, draw)
-        sums = np.zeros(len(Outcome._fields))
-        for indices in how.over(split):
-            of_batch = self.masks.batch(split, indices, uniform, how.device)
-            with how.autocast():
-                found = self._outcome(network, split, indices, of_batch, training=False)
-            sums += [float(value) for value in found]
-        return sums.tolist()
-
-    def _outcome(self, network: Network, split: Split, indices: np.ndarray, draw: Tensor, *, training: bool) -> Outcome:
-        """Losses and hits of a batch whose masks are a function of ``draw [k, b, n]``; in training at all words that
-        it scores, else at the hidden ones."""
-        device = draw.device
-        ids = tensor(split.padded("ids", indices, self.vocabulary.PAD), device)
-        hidden = self.masks.hidden(split, indices, ids, draw)
-        at = self.masks.scored(ids, hidden) if training else hidden
-        shown = self.masks.shown(ids, hidden, draw)
-        segments = None
-        if self.pairs and isinstance(network.encoder, TransformerEncoder) and network.encoder.segments is not None:
-            segments = tensor(split.padded("segments", indices, 0), device)
-        words, pairs = network.pretrain(shown, ids != self.vocabulary.PAD, at, segments)
-        of_words = _scored(words, ids[at])
-        if pairs is None:
-            nothing = torch.zeros((), device=device)
-            return Outcome(*of_words, nothing, nothing, nothing)
-        return Outcome(*of_words, *_scored(pairs, tensor(split.padded(PAIR, indices, UNSEEN), device)[:, 0]))
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """``masks`` as of a masked language model; where pairs were learned, the ``pair`` and its probability."""
+        found = super().predict(outputs, batch)
+        if not self.names:
+            return found
+        best, labels = outputs.scores["pair"].float().softmax(-1).max(-1)
+        return [
+            {**of_words, "pair": self.names[id], "pair_probability": probability}
+            for of_words, id, probability in zip(found, labels.tolist(), best.tolist(), strict=True)
+        ]
 
 
-def _scored(scores: Tensor, gold: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-    """Summed cross entropy, number and hits."""
-    total = functional.cross_entropy(scores.float(), gold, reduction="sum")
-    return total, torch.tensor(len(gold), device=gold.device), (scores.argmax(-1) == gold).sum()
+def _cross_entropy(scores: Tensor, gold: Tensor) -> Tensor:
+    return functional.cross_entropy(scores.float(), gold, reduction="sum")

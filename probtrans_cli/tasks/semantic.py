@@ -9,7 +9,7 @@ The loss is the sum of the five cross entropies, its mean over words.
 
 from __future__ import annotations
 
-from collections import defaultdict
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 import numpy as np
@@ -17,20 +17,20 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import Analysis, logical_form
-from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.annotated import NONE
-from probtrans_cli.data.vocabularies.words import Vocabulary
-from probtrans_cli.models.base import Encoder
+from probtrans_cli.data.codecs.logical_forms import NONE, Analysis, logical_form
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing, learned
-from probtrans_cli.tasks.base import PADDING, UNSEEN, Evaluation, Loss, Task, at_pieces, features, mean, tensor
+from probtrans_cli.models.outputs import OutputLayer, View
+from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
+from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term
+from probtrans_cli.tasks.batch import PADDING, UNSEEN, Batch
 
 OUTSIDE = -3  # a parent that is no word of the sentence
 _CASE = "case"
 
 
-class SemanticOutput(nn.Module):
+class SemanticOutput(OutputLayer, nn.Module):
     """Scores of all labels of the words, and of their parents by attention."""
 
     def __init__(self, width: int, labels: int, *, attention: bool) -> None:
@@ -45,6 +45,16 @@ class SemanticOutput(nn.Module):
         scores: Tensor = self.labels(states)
         return scores
 
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
+        states, words = view.states, view.words
+        scores: dict[str, Tensor] = {"words": self(states)}
+        if self.child is not None:
+            assert words is not None, "the task asks for words"
+            padded = states.new_zeros(*words.shape, states.shape[-1]).masked_scatter(words[..., None], states)
+            scores["parents"] = self.parents(padded, words)[words]
+        return scores
+
     def parents(self, states: Tensor, mask: Tensor) -> Tensor:
         """``[b, n, 1 + n]``: no parent, or which; padding and the word itself are none."""
         assert self.child is not None and self.parent is not None and self.none is not None  # noqa: PT018
@@ -57,109 +67,126 @@ class SemanticOutput(nn.Module):
 class SemanticLabels(Task):
     """Loss: sum of five cross entropies. Score: share of sentences of which everything is right."""
 
-    metric = "exact"
-    larger_is_better = True
+    answers = "graphs"
+    section: SemanticParsing
 
-    def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: dict[str, list[str]]) -> None:
-        self.attention, self.loss_over = section.parent == "attention", section.loss
-        self.columns = learned(section)
-        self.names = {column: ["" if name == NONE else name for name in labels[column]] for column in self.columns}
-        self.cases = labels[_CASE]
-        self.pad = vocabulary.PAD
+    def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        self.attention = section.parent == "attention"
+        self.names = {name: ["" if label == NONE else label for label in labels[name]] for name in section.learned}
+        self.cases = list(labels[_CASE])
 
     @property
     def outputs(self) -> int:
         """One score per label of each column."""
         return sum(map(len, self.names.values()))
 
-    def output(self, encoder: Encoder) -> nn.Module:
+    def output(self, encoder: Encoder) -> SemanticOutput:
         """All labels by one product."""
         return SemanticOutput(encoder.width, self.outputs, attention=self.attention)
 
-    def _scores(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> dict[str, Tensor]:
-        """Scores ``[words, labels]`` of every column, and with attention ``parents [words, 1 + w]``."""
-        ids = tensor(split.padded("ids", indices, self.pad), device)
-        words = tensor(split.padded("parents", indices, PADDING), device) != PADDING
-        where = at_pieces(split, indices, ids, words)
-        states = network.encode(ids, ids != self.pad, features(split, indices, device), at=where).states[where]
-        assert isinstance(network.output, SemanticOutput), "made by this task"
-        together = network.output(states).float().split([len(names) for names in self.names.values()], dim=-1)
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        del network
+        names = tuple(f"{column} {name or 'none'}" for column, names in self.names.items() for name in names)
+        return {OUTPUT: OutputRows("labels of COGS", names)}
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return {**dict.fromkeys(self.names, PADDING), "parents": PADDING, _CASE: UNSEEN}
+
+    def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
+        """Scores ``[m, labels]`` of every column, and with attention ``parents [m, 1 + w]``."""
+        sizes = [len(names) for names in self.names.values()]
+        together = torch.split(outputs.scores["words"].float(), sizes, dim=-1)
         scores = dict(zip(self.names, together, strict=True))
-        if self.attention:
-            padded = states.new_zeros(*words.shape, states.shape[-1]).masked_scatter(words[..., None], states)
-            scores["parents"] = network.output.parents(padded, words)[words].float()
-        return scores
+        return scores | ({"parents": outputs.scores["parents"].float()} if self.attention else {})
 
-    def _gold(self, split: Split, indices: np.ndarray, device: torch.device) -> dict[str, Tensor]:
-        """Label ids ``[words]`` of every column; of ``parents`` 0 = none, 1 + the position."""
-        words = split.padded("parents", indices, PADDING)
-        real = words != PADDING
-        gold = {name: tensor(split.padded(name, indices, PADDING)[real], device) for name in self.columns}
-        return gold | ({"parents": tensor(words[real] + 1, device)} if self.attention else {})
+    def _gold(self, batch: Batch) -> dict[str, Tensor]:
+        """Label ids ``[m]`` of every column; of ``parents`` 0 = none, 1 + the position."""
+        gold = {name: batch.gold[name][batch.words] for name in self.names}
+        return gold | ({"parents": batch.gold["parents"][batch.words] + 1} if self.attention else {})
 
-    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss, summed over columns, and over words or over sentences of means over words."""
-        gold = self._gold(split, indices, device)
-        scores = self._scores(network, split, indices, device)
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Words, or sentences."""
+        number = int(batch.words.sum()) if self.section.loss == "words" else len(batch)
+        return {"loss": torch.tensor(number, device=batch.ids.device)}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropies, summed over columns, and over words or over sentences of means over words."""
+        gold, scores = self._gold(batch), self._scores(outputs)
         losses = [functional.cross_entropy(scores[name], gold[name], reduction="none") for name in gold]
         of_words = torch.stack(losses).sum(0)
-        if self.loss_over == "words":
-            return Loss(of_words.sum(), torch.tensor(len(of_words), device=device))
-        lengths = tensor(np.repeat(split.words[indices], split.words[indices]), device)
-        return Loss((of_words / lengths).sum(), torch.tensor(len(indices), device=device))
+        if self.section.loss == "sentences":
+            of_words = of_words / batch.words.sum(1, keepdim=True).expand_as(batch.words)[batch.words]
+        return {"loss": Term(of_words.sum(), self.counts(batch)["loss"])}
 
-    @torch.inference_mode()
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Of words and sentences how many there are, and how many are right, as a whole and column by column."""
+        gold, scores, counts = self._gold(batch), self._scores(outputs), Counts()
+        for name, wanted in gold.items():
+            loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNSEEN)
+            counts["loss", name], counts["labelled", name] = float(loss), int((wanted >= 0).sum())
+        best = torch.stack([scores[name].argmax(-1) for name in gold])
+        right = (best == torch.stack(list(gold.values()))).cpu().numpy()
+        right = np.vstack([right.all(0), right])
+        lengths = batch.words.sum(1).cpu().numpy()
+        ends = np.cumsum(lengths)
+        of_sentences = np.logical_and.reduceat(right, ends - lengths, axis=1)
+        counts |= {"words": right.shape[1], "right": int(right[0].sum()), "sentences": len(batch)}
+        for name, values in zip(["exact", *gold], of_sentences, strict=True):
+            counts["exact", name] = int(values.sum())
+        cases = batch.gold[_CASE][:, 0].tolist() if _CASE in batch.gold else [-1] * len(batch)
+        for case, value in zip(cases, of_sentences[0].tolist(), strict=True):
+            name = self.cases[case] if case >= 0 else "other"
+            counts.add({("case", name): 1, ("right case", name): value})
+        ids = np.split(best.cpu().numpy(), ends[:-1], axis=1)
+        counts.add(self._forms(batch, [dict(zip(gold, one, strict=True)) for one in ids]))
+        return counts
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``exact``: all labels of the sentence are right; ``labels``: share of words; ``loss``; ``exact_COLUMN``.
 
         Finally, where the corpus has logical forms: ``form``, the share of sentences whose form, rebuilt from the
         labels, is the gold one; and ``cases``, ``exact`` for every kind of example.
         """
-        words, words_right = 0, 0
-        totals: dict[str, float] = defaultdict(float)
-        labelled: dict[str, int] = defaultdict(int)
-        exact: dict[str, list[bool]] = defaultdict(list)
-        forms: list[bool] = []
-        of_case: dict[str, list[bool]] = defaultdict(list)
-        for indices in how.over(split):
-            gold = self._gold(split, indices, how.device)
-            with how.autocast():
-                scores = self._scores(network, split, indices, how.device)
-            for name, wanted in gold.items():
-                loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNSEEN)
-                totals[name] += float(loss)
-                labelled[name] += int((wanted >= 0).sum())
-            best = torch.stack([scores[name].argmax(-1) for name in gold])
-            right = (best == torch.stack(list(gold.values()))).cpu().numpy()
-            right = np.vstack([right.all(0), right])
-            words, words_right = words + right.shape[1], words_right + int(right[0].sum())
-            ends = np.cumsum(split.words[indices])
-            of_sentences = np.logical_and.reduceat(right, ends - split.words[indices], axis=1).tolist()
-            for name, values in zip(["exact", *(f"exact_{name}" for name in gold)], of_sentences, strict=True):
-                exact[name] += values
-            if final:
-                for case, value in zip(split.padded(_CASE, indices, UNSEEN)[:, 0], of_sentences[0], strict=True):
-                    of_case[self.cases[case] if case >= 0 else "other"].append(value)
-                ids = np.split(best.cpu().numpy(), ends[:-1], axis=1)
-                forms += self._forms(split, indices, [dict(zip(gold, one, strict=True)) for one in ids])
-        result: dict[str, Any] = {"exact": float(np.mean(exact.pop("exact")))}
-        result |= {"form": float(np.mean(forms))} if forms else {}
-        result |= {name: float(np.mean(values)) for name, values in exact.items()}
-        losses = [mean(total, labelled[name]) for name, total in totals.items()]
+        columns = [*self.names, *(["parents"] if self.attention else [])]
+        sentences = counts["sentences"]
+        result: dict[str, Any] = {"exact": counts["exact", "exact"] / sentences}
+        result |= {"form": counts["right forms"] / counts["forms"]} if final and counts["forms"] else {}
+        result |= {f"exact_{name}": counts["exact", name] / sentences for name in columns}
+        losses = [counts.mean(("loss", name), ("labelled", name)) for name in columns]
         known = [one for one in losses if one is not None]
-        result |= {"labels": words_right / words, "loss": sum(known) if len(known) == len(losses) else None}
-        return result | ({"cases": {name: float(np.mean(of_case[name])) for name in sorted(of_case)}} if final else {})
+        loss = sum(known) if len(known) == len(losses) else None
+        result |= {"labels": counts["right"] / counts["words"], "loss": loss}
+        cases = sorted(key[1] for key in counts if isinstance(key, tuple) and key[0] == "case")
+        shares = {name: counts["right case", name] / counts["case", name] for name in cases}
+        return result | ({"cases": shares} if final else {})
 
-    def _forms(self, split: Split, indices: np.ndarray, labels: list[dict[str, np.ndarray]]) -> list[bool]:
-        """Whether the logical form of the predicted labels is the gold one, for every sentence that has one."""
-        if not split.has("form"):
-            return []
-        result = []
-        for index, ids in zip(indices.tolist(), labels, strict=True):
-            if form := split.text("form", index):
-                words = split.text("spelling", index).split(" ")
-                result.append(logical_form(words, self._analysis(ids)) == form)
-        return result
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """The ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""
+        best = {name: scores.argmax(-1).cpu().numpy() for name, scores in self._scores(outputs).items()}
+        ends = np.cumsum(batch.words.sum(1).cpu().numpy())[:-1]
+        of_sentences = [np.split(ids, ends) for ids in best.values()]
+        found: list[Prediction] = []
+        for index, ids in zip(batch.indices.tolist(), zip(*of_sentences, strict=True), strict=True):
+            analysis = self._analysis(dict(zip(best, ids, strict=True)))
+            words = batch.split.text("spelling", index).split(" ") if batch.split.has("spelling") else None
+            labels = {name: list(getattr(analysis, name)) for name in LABELS_OF_COGS}
+            form = None if words is None else logical_form(words, analysis)
+            found.append({"labels": {**labels, "parent": list(analysis.parents)}, "logical_form": form})
+        return found
+
+    def _forms(self, batch: Batch, labels: list[dict[str, np.ndarray]]) -> dict[str, int]:
+        """How many sentences have a logical form, and of how many that of the predicted labels is the same."""
+        found = {"forms": 0, "right forms": 0}
+        if not batch.split.has("form"):
+            return found
+        for index, ids in zip(batch.indices.tolist(), labels, strict=True):
+            if form := batch.split.text("form", index):
+                words = batch.split.text("spelling", index).split(" ")
+                found["forms"] += 1
+                found["right forms"] += logical_form(words, self._analysis(ids)) == form
+        return found
 
     def _analysis(self, ids: dict[str, np.ndarray]) -> Analysis:
         """The labels of a sentence by name."""
@@ -167,8 +194,8 @@ class SemanticLabels(Task):
         if self.attention:
             parents = [int(id) - 1 for id in ids["parents"]]
         else:
-            where = texts[self.columns[-1]]
             relative = "offset" in texts
+            where = texts["offset" if relative else "position"]
             parents = [_parent(text, i if relative else 0, len(where)) for i, text in enumerate(where)]
         return Analysis(parents, *(texts[name] for name in LABELS_OF_COGS))
 

@@ -2,104 +2,115 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from typing import Any, NamedTuple
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
 
-import numpy as np
-import torch
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.task import EntityRecognition, Tagging, learned
+from probtrans_cli.recipe.task import EntityRecognition, Tagging
 from probtrans_cli.tasks.base import (
-    PADDING,
-    UNSEEN,
-    Evaluation,
-    Loss,
+    OUTPUT,
+    Counts,
+    OutputRows,
+    Prediction,
     Task,
-    mean,
-    tensor,
+    Term,
+    by_sentence,
     without_some_words,
-    word_scores,
 )
-
-
-class Predicted(NamedTuple):
-    """A batch after evaluation: sentence ``indices [b]``, label ids of all words ``[b, w]``, and the summed loss."""
-
-    indices: np.ndarray
-    predicted: np.ndarray
-    gold: np.ndarray
-    loss: float
+from probtrans_cli.tasks.batch import PADDING, UNSEEN, Batch
 
 
 class WordTagging(Task):
     """Loss: cross entropy of the tags. Score: accuracy, also of known and of unknown words apart."""
 
-    metric = "accuracy"
-    larger_is_better = True
+    answers = "tags"
+    section: Tagging | EntityRecognition
 
     def __init__(
-        self, section: Tagging | EntityRecognition, vocabulary: Vocabulary, labels: dict[str, list[str]]
+        self, section: Tagging | EntityRecognition, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]
     ) -> None:
-        self.section = section
-        (self.column,) = learned(section)
-        self.names = labels[self.column]
-        self.vocabulary, self.pad = vocabulary, vocabulary.PAD
+        super().__init__(section, vocabulary, labels)
+        (self.column,) = section.learned
+        self.names = list(labels[self.column])
 
     @property
     def outputs(self) -> int:
         """One score per tag."""
         return len(self.names)
 
-    def loss(self, network: Network, split: Split, indices: np.ndarray, device: torch.device) -> Loss:
-        """Training loss, summed over words, or summed over sentences of means over words."""
-        ids = tensor(split.padded("ids", indices, self.pad), device)
-        gold = tensor(split.padded(self.column, indices, PADDING), device)
-        at = gold >= 0
-        ids = without_some_words(split, indices, ids, self.section.word_dropout, self.vocabulary)
-        scores = word_scores(network, split, indices, ids, at).float()
-        losses = functional.cross_entropy(scores, gold[at], reduction="none")
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return {self.column: PADDING}
+
+    def output_rows(self, network: Network) -> dict[str, OutputRows]:
+        del network
+        return {OUTPUT: OutputRows("tags of words", tuple(self.names))}
+
+    def training(self, batch: Batch) -> Batch:
+        """Only words whose tag the training file has are scored; rare words are hidden at random."""
+        batch = replace(batch, scored=batch.gold[self.column] >= 0)
+        return without_some_words(batch, self.section.word_dropout, self.vocabulary)
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Words, or sentences with a word."""
+        at = batch.gold[self.column] >= 0
+        return {"loss": at.sum() if self.section.loss == "words" else at.any(1).sum()}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropy, summed over words, or over sentences of means over words."""
+        gold, at = batch.gold[self.column], batch.gold[self.column] >= 0
+        losses = functional.cross_entropy(outputs.scores["words"].float(), gold[at], reduction="none")
         if self.section.loss == "words":
-            return Loss(losses.sum(), at.sum())
-        words = at.sum(1, keepdim=True).expand_as(at)[at]
-        return Loss((losses / words).sum(), at.any(1).sum())
+            total = losses.sum()
+        else:
+            total = (losses / at.sum(1, keepdim=True).expand_as(at)[at]).sum()
+        return {"loss": Term(total, self.counts(batch)["loss"])}
 
-    def predictions(self, network: Network, split: Split, how: Evaluation) -> Iterator[Predicted]:
-        """Every batch of a split with its best tags; ``PADDING`` at padding."""
-        for indices in how.over(split):
-            ids = tensor(split.padded("ids", indices, self.pad), how.device)
-            gold = tensor(split.padded(self.column, indices, PADDING), how.device)
-            at = gold != PADDING
-            with how.autocast():
-                scores = word_scores(network, split, indices, ids, at).float()
-            loss: Tensor = functional.cross_entropy(scores, gold[at], reduction="sum", ignore_index=UNSEEN)
-            predicted = torch.full_like(gold, PADDING).masked_scatter(at, scores.argmax(-1))
-            yield Predicted(indices, predicted.cpu().numpy(), gold.cpu().numpy(), float(loss))
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """Right tags and words, those of known and of unknown words apart."""
+        counts, right = self._measured(outputs, batch)
+        unknown = batch.frequency[batch.words] == 0
+        for name, where in (("known", ~unknown), ("unknown", unknown)):
+            counts[f"right_{name}"], counts[f"words_{name}"] = int(right[where].sum()), int(where.sum())
+        return counts
 
-    @torch.inference_mode()
-    def evaluate(self, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    def _measured(self, outputs: Outputs, batch: Batch) -> tuple[Counts, Tensor]:
+        """The summed loss, the words that have one, and which words are right, in row-major order."""
+        scores, gold = outputs.scores["words"].float(), batch.gold[self.column][batch.words]
+        loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNSEEN)
+        return Counts(loss=float(loss), labelled=int((gold >= 0).sum())), scores.argmax(-1) == gold
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``."""
         del final
-        right, count = np.zeros(2), np.zeros(2)
-        total, labelled = 0.0, 0
-        for indices, predicted, gold, loss in self.predictions(network, split, how):
-            total, labelled = total + loss, labelled + int((gold >= 0).sum())
-            unknown = split.padded("frequency", indices, 0) == 0
-            for known, where in enumerate((~unknown, unknown)):
-                real = where & (gold != PADDING)
-                right[known] += (predicted == gold)[real].sum()
-                count[known] += real.sum()
-        share = right / np.maximum(count, 1)
-        words = max(float(count.sum()), 1.0)
-        scores = {
-            "accuracy": float(right.sum() / words),
-            "loss": mean(total, labelled),
-            "unknown_rate": float(count[1] / words),
+        words = max(counts["words_known"] + counts["words_unknown"], 1.0)
+        scores: dict[str, Any] = {
+            "accuracy": (counts["right_known"] + counts["right_unknown"]) / words,
+            "loss": counts.mean("loss", "labelled"),
+            "unknown_rate": counts["words_unknown"] / words,
         }
-        return scores | {
-            name: float(share[i]) for i, name in enumerate(("accuracy_known", "accuracy_unknown")) if count[i]
-        }
+        for name in ("known", "unknown"):
+            if counts[f"words_{name}"]:
+                scores[f"accuracy_{name}"] = counts[f"right_{name}"] / counts[f"words_{name}"]
+        return scores
+
+    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+        """``tags`` of the words, and ``tag_probability``."""
+        best, tags = outputs.scores["words"].float().softmax(-1).max(-1)
+        names = [self.names[id] for id in tags.tolist()]
+        probabilities = best.tolist()
+        return [
+            {"tags": list(of_words), "tag_probability": list(sure)}
+            for of_words, sure in zip(by_sentence(names, batch), by_sentence(probabilities, batch), strict=True)
+        ]
+
+
+def tags_of(outputs: Outputs) -> Tensor:
+    """The ids of the best tags, in row-major order."""
+    return outputs.scores["words"].float().argmax(-1)

@@ -1,4 +1,5 @@
-"""Scores of a model's induced trees where a split has gold trees, and the reading of its arcs that dev chooses."""
+"""Scores of a model on a split: its task's by the one evaluation loop, and those of its induced trees where there are
+gold trees; and the reading of its arcs that dev chooses."""
 
 from __future__ import annotations
 
@@ -7,14 +8,44 @@ from dataclasses import replace
 from typing import Any
 
 import numpy as np
+import torch
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.recipe.schema import Eval
-from probtrans_cli.trained.model import Channel, Model, Reading
+from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.training import Eval
+from probtrans_cli.tasks.base import Counts, Evaluation, Task
+from probtrans_cli.tasks.batch import collate
+from probtrans_cli.trained.arcs import Channel, Reading, trees_of
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 
 CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
+
+
+@torch.inference_mode()
+def evaluate(task: Task, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
+    """The scores of a task on a split: the one loop of all evaluations. ``final``: with all the care that a reported
+    figure needs.
+
+    Raises:
+        NothingToScoreError: the split has nothing that the task is scored by.
+    """
+    counts, padding = Counts(), task.vocabulary.PAD
+    network.eval()
+    for number in range(task.passes(final=final)):
+        for indices in how.batches(split):
+            batch = collate(split, indices, task.columns, padding=padding, device=how.device)
+            batch = task.evaluation(batch, number)
+            with how.autocast():
+                outputs = network(batch, task.wants(batch))
+            counts.add(task.measure(outputs, batch))
+    return task.scores(counts, final=final)
+
+
+def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
+    """The scores of a model's own task, see :func:`evaluate`."""
+    return evaluate(model.task, model.network, split, model.evaluation(), final=final)
 
 
 def has_trees(split: Split) -> bool:
@@ -44,7 +75,7 @@ def tree_scores(
     channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
-    trees, *of_channels = model.trees_of(split, readings)
+    trees, *of_channels = trees_of(model, split, readings)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:
         scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))
@@ -88,6 +119,6 @@ def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> 
     gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
     kind = "no_punct" if punct is not None else "with_punct"
     found = [
-        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0 for heads in model.trees_of(sample, readings)
+        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0 for heads in trees_of(model, sample, readings)
     ]
     return readings[int(np.argmax(found))]

@@ -21,7 +21,7 @@ from typing import TYPE_CHECKING, Any, cast
 import numpy as np
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.model import ProbabilisticTransformer
+from probtrans_cli.trained.arcs import word_batches
 
 if TYPE_CHECKING:
     from probtrans_cli.data.corpus.store import Split
@@ -54,7 +54,7 @@ def require_labels(model: Model) -> None:
     Raises:
         UsageError: it is not a probabilistic transformer.
     """
-    if not isinstance(model.recipe.model, ProbabilisticTransformer):
+    if not model.recipe.model.has_latent_labels:
         raise UsageError(
             f"--labels: a model of kind {model.recipe.model.kind} has no latent labels",
             hint="leave it out, or give a model of kind probabilistic",
@@ -201,7 +201,7 @@ def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any
     """The strongest label pairs of every channel and distance bucket of ``T``, for JSON."""
     encoder = _encoder(model)
     section = encoder.section
-    if section.decomposition.kind == "rotary":
+    if not section.decomposition.has_buckets:
         names = [distance_name(x) for x in ROTARY_DISTANCES]
         scores = encoder.ternary_scores(distances=ROTARY_DISTANCES)
     else:
@@ -234,7 +234,9 @@ def describe(model: Model, corpus: Split, types: Types, top: int | None) -> dict
     ``corpus``; ``top`` as in :meth:`Sizes.of`.
     """
     sizes = Sizes.of(top)
-    batches = ((batch.indices, batch.labels, batch.mask) for batch in model.words(corpus, labels=True))
+    batches = (
+        (batch.indices, batch.latent_labels, batch.mask) for batch in word_batches(model, corpus, latent_labels=True)
+    )
     counts = expected_counts(types, corpus.words.tolist(), batches, _encoder(model).width)
     mass = counts["words"].sum(0)
     order = np.argsort(-mass, kind="stable")

@@ -6,7 +6,7 @@ import numpy as np
 import torch
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.schema import Runtime
+from probtrans_cli.recipe.training import Runtime
 
 
 class Machine:

@@ -10,11 +10,12 @@ import numpy as np
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.trained.arcs import Channel, Reading, chain_of, read_arcs
 from probtrans_cli.trained.latent_labels import most_probable
-from probtrans_cli.trained.model import Channel, Model, Reading, unseen
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trees.analysis import Analysis, arc_probabilities
+from probtrans_cli.trees.drawing.drawing import reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
-from probtrans_cli.trees.drawing.layout import reads_right_to_left
 
 
 @dataclass(frozen=True)
@@ -44,13 +45,13 @@ def parsed(
         if fault[0]:
             yield from parsed(model, sentences[: fault[0]], readings, labels)
         raise fault[1]
-    trees = [[_unseen(sentence, reading, labels) for reading in readings] for sentence in sentences]
-    for batch, found in model.read_arcs(corpus, readings, labels=labels is not None):
+    trees = [[_not_read(sentence, reading, labels) for reading in readings] for sentence in sentences]
+    for batch, found in read_arcs(model, corpus, readings, latent_labels=labels is not None):
         indices, mask = batch.indices, batch.mask
-        best = None if labels is None else most_probable(batch.labels, labels)
+        best = None if labels is None else most_probable(batch.latent_labels, labels)
         for number, (reading, (decoded, scores)) in enumerate(zip(readings, found, strict=True)):
             chosen = np.exp(scores)
-            if not model.rooted:  # which knows nothing of the root's arcs, column -1
+            if not model.has_root_column:  # which knows nothing of the root's arcs, column -1
                 chosen = np.pad(chosen[:, :, : mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
             for row, index in enumerate(indices):
                 heads = decoded[row][mask[row]]
@@ -63,11 +64,11 @@ def parsed(
         yield from sentence_trees
 
 
-def _unseen(sentence: Sentence, reading: Reading, labels: int | None) -> Tree:
+def _not_read(sentence: Sentence, reading: Reading, labels: int | None) -> Tree:
     """What stands for the tree of a sentence without a word to read."""
     n = len(sentence.words)
     none = None if labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
-    return Tree(sentence, unseen(n), np.full(n, np.nan), reading, none)
+    return Tree(sentence, chain_of(n), np.full(n, np.nan), reading, none)
 
 
 def no_gold(sentence: Sentence) -> DataError:
@@ -94,16 +95,16 @@ def analysed(
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
     if fault := model.too_long(sentences, corpus):
         raise fault[1]
-    heads = {index: np.tile(unseen(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
+    heads = {index: np.tile(chain_of(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
     probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
     marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
-    for batch, found in model.read_arcs(corpus, readings):
+    for batch, found in read_arcs(model, corpus, readings):
         n = batch.mask.shape[1]
         for number, (decoded, scores) in enumerate(found):
-            known = np.exp(scores[:, :, : n + model.rooted])
+            known = np.exp(scores[:, :, : n + model.has_root_column])
             for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
                 heads[index][number] = decoded[row][real]
-                of_words = known[row][real][:, np.pad(real, (0, model.rooted), constant_values=True)]
+                of_words = known[row][real][:, np.pad(real, (0, model.has_root_column), constant_values=True)]
                 probabilities[index][number] = arc_probabilities(heads[index][None, None, number], of_words[None, None])
                 if len(of_words) <= LONGEST_WITH_MARGINALS:
                     kept = marginals.setdefault(index, np.zeros((len(readings), *of_words.shape), dtype=np.float32))

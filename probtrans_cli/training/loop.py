@@ -11,7 +11,7 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict, dataclass, field
 from pathlib import Path
@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import checkpoint, console
-from probtrans_cli.commands.evaluate import task_scores
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.errors import (
@@ -33,9 +32,10 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
-from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.recipe.schema import PlateauSchedule, Recipe
-from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
@@ -163,22 +163,20 @@ class Trainer:
         torch.manual_seed(mixed_seed(self.recipe.seed, state.step))
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
         self.optimizer.zero_grad(set_to_none=True)
-        total = torch.zeros((), device=self.model.machine.device)
-        count = torch.zeros((), device=self.model.machine.device)
-        for indices in group:
-            with self._memory_guard(indices):
+        given = [self._batch(indices) for indices in group]
+        counts = self._counts(given)
+        main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
+        for batch in given:
+            with self._memory_guard(batch.indices):
                 with self.model.machine.autocast():
-                    loss = self.model.task.loss(self.network, self.train_split, indices, self.model.machine.device)
-                loss.total.backward()  # type: ignore[no-untyped-call]
-            total, count = total + loss.total.detach(), count + loss.number
+                    loss = self._loss(batch, counts)
+                loss.backward()  # type: ignore[no-untyped-call]
+            total = total + loss.detach()
         for parameter in self.parameters:
             if parameter.grad is not None:
-                parameter.grad /= count.clamp(min=1)
-        penalty = section.ternary_penalty
-        if penalty.weight > 0.0:
-            assert isinstance(self.network.encoder, ProbabilisticEncoder), "the recipe was checked"
-            loss_of_penalty = penalty.weight * self.network.encoder.penalty(penalty.squared)
-            loss_of_penalty.backward()  # type: ignore[no-untyped-call]
+                parameter.grad /= counts[main]
+        for value in self.network.encoder.regularizer(section).values():
+            value.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, section.clip or math.inf)
         rate = optim.learning_rate(section, self._share_done(len(batches)), state.drops)
         for options in self.optimizer.param_groups:
@@ -189,14 +187,37 @@ class Trainer:
         self.optimizer.step()
         if self.average is not None:
             self.average.update_parameters(self.network)
-        self.loss = total / count.clamp(min=1)
+        self.loss = total / counts[main]
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
         if state.step % self.recipe.log.every_steps == 0:
-            self._report(float(total / count.clamp(min=1)), float(norm), rate, began)
+            self._report(float(self.loss), float(norm), rate, began)
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
+
+    def _batch(self, indices: np.ndarray) -> Batch:
+        """The batch of some training sentences, as training shows it."""
+        return self.model.task.training(self.model.collate(self.train_split, indices))
+
+    def _counts(self, batches: Sequence[Batch]) -> dict[str, Tensor]:
+        """How many things each term of the loss is summed over in all batches of an update, at least 1."""
+        counts: dict[str, Tensor] = {}
+        for batch in batches:
+            for name, number in self.model.task.counts(batch).items():
+                counts[name] = counts.get(name, torch.zeros((), device=number.device)) + number
+        return {name: number.clamp(min=1) for name, number in counts.items()}
+
+    def _loss(self, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
+        """The part of a batch in the loss of an update, times the count of the first term: each term is divided by its
+        own count over *all* batches, so that the gradient is that of their union."""
+        task = self.model.task
+        terms = task.terms(self.network(batch, task.wants(batch)), batch)
+        (main, first), *others = terms.items()
+        loss = first.weight * first.sum if first.weight != 1.0 else first.sum
+        for name, term in others:
+            loss = loss + term.weight * (term.sum / counts[name] * counts[main])
+        return loss
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""
@@ -244,9 +265,9 @@ class Trainer:
             if isinstance(value, float | int) and name != "unknown_rate"
         )
         console.log(f"epoch {state.epoch} step {state.step}: dev {shown}{'  *' if better else ''}")
-        if isinstance(section, PlateauSchedule) and state.since_drop >= section.patience:
+        if section.drops_after is not None and state.since_drop >= section.drops_after:
             state.drops, state.since_drop = state.drops + 1, 0
-            state.finished |= optim.learning_rate(self.recipe.optim, 0.0, state.drops) < section.min_lr
+            state.finished |= section.ends_at(optim.learning_rate(self.recipe.optim, 0.0, state.drops))
         patience = self.recipe.train.patience
         if patience is not None and state.waited >= patience:
             console.log(f"stopping early: {patience} evaluations without a better dev {metric}")
@@ -276,7 +297,7 @@ class Trainer:
                 self._leave_if(stop)
         replaced = ("model.safetensors", checkpoint.SUMS)
         rest: dict[str, str | bytes] = {name: file for name, file in verified.files.items() if name not in replaced}
-        checkpoint.write(best, rest | self.model.texts(scores), {"model.safetensors": weights_of(self.network)})
+        checkpoint.write(best, rest | texts_of(self.model, scores), {"model.safetensors": weights_of(self.network)})
         write_gallery(self.model, self.run / "trees")
         return scores
 
@@ -293,9 +314,8 @@ class Trainer:
         if self.average is not None:
             tensors["training/weights.safetensors"] = weights_of(self.network)
             tensors["training/average.safetensors"] = weights_of(self.average)
-        texts = self.model.texts(
-            {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
-        )
+        scores = {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
+        texts = texts_of(self.model, scores)
         texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
         checkpoint.write(folder, texts, tensors)
         checkpoint.link(folder, "last")

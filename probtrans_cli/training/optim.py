@@ -2,14 +2,13 @@
 
 from __future__ import annotations
 
-import math
 from typing import Any
 
 import torch
 from torch import nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from probtrans_cli.recipe.schema import ConstantSchedule, LinearSchedule, Optim, PlateauSchedule
+from probtrans_cli.recipe.training import Optim
 
 
 def optimizer(section: Optim, parameters: list[nn.Parameter]) -> torch.optim.Adam:
@@ -24,16 +23,7 @@ def optimizer(section: Optim, parameters: list[nn.Parameter]) -> torch.optim.Ada
 
 def learning_rate(section: Optim, progress: float, drops: int) -> float:
     """Rate after a share ``progress`` of all steps and ``drops`` plateaus: a pure function, so resuming is exact."""
-    schedule = section.schedule
-    if isinstance(schedule, PlateauSchedule):
-        return section.lr * schedule.factor**drops
-    if isinstance(schedule, ConstantSchedule):
-        return section.lr
-    if progress < schedule.warmup:
-        return section.lr * progress / schedule.warmup
-    done = min((progress - schedule.warmup) / (1.0 - schedule.warmup), 1.0)
-    left = 1.0 - done if isinstance(schedule, LinearSchedule) else 0.5 * (1.0 + math.cos(math.pi * done))
-    return section.lr * (schedule.final + (1.0 - schedule.final) * left)
+    return section.schedule.rate(section.lr, progress, drops)
 
 
 def average(section: Optim, network: nn.Module) -> AveragedModel | None:

@@ -10,8 +10,6 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass
-from typing import Any
 
 import torch
 from torch import Tensor, nn
@@ -19,14 +17,13 @@ from torch import Tensor, nn
 from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.hf import Bert
-from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe.yaml import first_of
-from probtrans_cli.tasks.classification import SentenceClassification
-from probtrans_cli.tasks.semantic import SemanticLabels
-from probtrans_cli.tasks.tagging import WordTagging
+from probtrans_cli.tasks import base, mlm
+from probtrans_cli.tasks.base import OutputRows
+from probtrans_cli.tasks.classification import POOLED
+from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
 
-OUTPUT, WORDS, PAIRS = "output", "words", "pair"  # first part of a tensor's name; words: in BERT's form
+OUTPUT, WORDS, PAIRS = base.OUTPUT, mlm.BERT_WORDS, PAIR  # first part of a tensor's name
 BY_ROW = {
     *(f"{OUTPUT}.{name}" for name in ("weight", "bias", "labels.weight", "labels.bias")),
     *(f"{WORDS}.{name}" for name in ("bias", "decoder")),
@@ -34,63 +31,28 @@ BY_ROW = {
 }
 """Tensors that have a row for every label or word; the others of an output layer are the same for all."""
 _TAGS = "tags of words"
-_POOLED = "the pooled first word"
 
 
-@dataclass(frozen=True)
-class Layer:
-    """What an output layer gives, in words that are the same where two layers fit, and its rows' names."""
-
-    gives: str
-    names: tuple[str, ...] | None = None
-    """None: the rows are the entries of the vocabulary."""
-    named: bool = True
-    """False: nobody has named them, and they are called LABEL_0, LABEL_1, ..."""
-    fault: str | None = None
-    """Why its rows cannot be told apart."""
-
-
-def of_model(model: Model) -> dict[str, Layer]:
+def of_model(model: Model) -> dict[str, OutputRows]:
     """The output layers of a model of ours, by the first part of their tensors' names."""
-    task, output = model.task, model.network.output
-    if isinstance(task, WordTagging):
-        return {OUTPUT: Layer(_TAGS, tuple(task.names))}
-    if isinstance(task, SentenceClassification):
-        return {OUTPUT: Layer(f"labels of texts by {_reading(model)}", tuple(task.names))}
-    if isinstance(task, SemanticLabels):
-        names = tuple(f"{column} {name or 'none'}" for column, names in task.names.items() for name in names)
-        return {OUTPUT: Layer("labels of COGS", names)}
-    layers = {OUTPUT: Layer(f"words by {'their vectors' if model.network.tied else 'a linear layer'}")}
-    if isinstance(model.network.words, BertWordOutput):
-        layers = {WORDS: Layer("words in BERT's form")}
-    if isinstance(output, PretrainingOutput) and output.pair is not None:
-        layers[PAIRS] = Layer(f"pairs of texts by {_reading(model)}", tuple(model.labels[PAIR]))
-    return layers
+    return model.task.output_rows(model.network)
 
 
-def of_bert(bert: Bert) -> dict[str, Layer]:
+def of_bert(bert: Bert) -> dict[str, OutputRows]:
     """The same of a BERT, whose classifier is called an output."""
-    layers = {WORDS: Layer("words in BERT's form")} if bert.part("words") else {}
+    layers = {WORDS: OutputRows("words in BERT's form")} if bert.part("words") else {}
     if bert.part("pair"):
-        layers[PAIRS] = Layer(f"pairs of texts by {_POOLED}", NAMES["nsp"])
+        layers[PAIRS] = OutputRows(f"pairs of texts by {POOLED}", NAMES["nsp"])
     if classifier := bert.part("classifier"):
         layers[OUTPUT] = _classifier(bert, len(classifier["weight"]))
     return layers
 
 
-def _reading(model: Model) -> str:
-    """What stands for a text."""
-    network: Any = model.network
-    pooled = network.sentence == "cls" and getattr(network.encoder, "pooler", None) is not None
-    words = {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}
-    return _POOLED if pooled else words[network.sentence or "cls"]
-
-
-def _classifier(bert: Bert, size: int) -> Layer:
+def _classifier(bert: Bert, size: int) -> OutputRows:
     given = bert.config.get("architectures")
     kinds = {
         "BertForTokenClassification": _TAGS,
-        "BertForSequenceClassification": f"labels of texts by {_POOLED}",
+        "BertForSequenceClassification": f"labels of texts by {POOLED}",
     }
     if isinstance(given, list) and given:
         gives = kinds.get(str(given[0]), f"what a {given[0]} is for")
@@ -99,24 +61,24 @@ def _classifier(bert: Bert, size: int) -> Layer:
     unnamed = tuple(f"LABEL_{id}" for id in range(size))
     listed = bert.config.get("id2label")
     if listed is None:
-        return Layer(gives, unnamed, named=False)
+        return OutputRows(gives, unnamed, named=False)
     given = listed if isinstance(listed, dict) else {}
     names = tuple(name for id in range(size) if isinstance(name := given.get(str(id)), str))
     twice = [name for name, count in Counter(names).items() if count > 1]
     if twice:
-        return Layer(gives, fault=f"its id2label names {first_of(twice)} twice")
+        return OutputRows(gives, fault=f"its id2label names {first_of(twice)} twice")
     if len(names) < size:
-        return Layer(gives, fault=f"its id2label names {len(names):,} of {size:,} labels")
+        return OutputRows(gives, fault=f"its id2label names {len(names):,} of {size:,} labels")
     if len(given) > size:
-        return Layer(gives, fault=f"its id2label names {len(given):,} labels, but there are {size:,}")
-    return Layer(gives, names, named=names != unnamed)
+        return OutputRows(gives, fault=f"its id2label names {len(given):,} labels, but there are {size:,}")
+    return OutputRows(gives, names, named=names != unnamed)
 
 
 # --- what fits --------------------------------------------------------------------------------------------------------
 
 
 def rows_of(
-    ours: Mapping[str, Layer], theirs: Mapping[str, Layer], words: Tensor
+    ours: Mapping[str, OutputRows], theirs: Mapping[str, OutputRows], words: Tensor
 ) -> tuple[dict[str, Tensor], list[str]]:
     """For each output layer of ours that fits one of theirs, every row's number there or -1; and what to tell of it.
 
@@ -142,7 +104,7 @@ def rows_of(
     return found, notes
 
 
-def _by_name(ours: tuple[str, ...], theirs: Layer, notes: list[str]) -> Tensor:
+def _by_name(ours: tuple[str, ...], theirs: OutputRows, notes: list[str]) -> Tensor:
     """For every label of ours the same one's row there, or -1."""
     assert theirs.names is not None, "rows of labels"
     names = theirs.names

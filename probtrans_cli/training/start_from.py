@@ -16,17 +16,18 @@ import torch
 from torch import Tensor
 
 from probtrans_cli import console
-from probtrans_cli.data.readers.table_of_readers import expand_home
+from probtrans_cli.data.files import expand_home
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FILE, WordPieces, read_wordpieces
-from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
-from probtrans_cli.models.network import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe.model import Model as Section
-from probtrans_cli.recipe.yaml import first_of
+from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
+from probtrans_cli.recipe.model import ModelSection
+from probtrans_cli.tasks.base import OutputRows
+from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
-from probtrans_cli.training.output_rows import BY_ROW, OUTPUT, PAIRS, WORDS, Layer, of_bert, of_model, rows_of, take
+from probtrans_cli.training.output_rows import BY_ROW, OUTPUT, PAIRS, WORDS, of_bert, of_model, rows_of, take
 
 # What may differ: it changes neither the tensors nor what they compute.
 _FREE = {
@@ -47,10 +48,10 @@ _FREE = {
 class Source:
     """What weights are taken from; ``tensors`` by the names of a network, its output layers as ``layers`` has them."""
 
-    section: Section
+    section: ModelSection
     tensors: dict[str, Tensor]
     vocabulary: Vocabulary | None
-    layers: dict[str, Layer]
+    layers: dict[str, OutputRows]
     config: dict[str, Any] | None = None
     left: list[str] = field(default_factory=list)
     notes: list[str] = field(default_factory=list)
@@ -74,7 +75,7 @@ def start_from(model: Model, name: str) -> Report:
         CheckpointError: there is no such folder, it is damaged, has unknown tensors while `model.init_strict`, or its
             encoder has other options.
     """
-    source = _source(name, strict=getattr(model.recipe.model, "init_strict", False))
+    source = _source(name, strict=model.recipe.model.refuses_unknown_tensors)
     _require_same_encoder(name, model.recipe.model, source.section)
     rows = _rows(name, model.vocabulary, source)
     of_outputs, notes = rows_of(of_model(model), source.layers, rows)
@@ -159,7 +160,7 @@ def _renamed(key: str, parts: Mapping[str, str]) -> str:
 # --- what fits --------------------------------------------------------------------------------------------------------
 
 
-def _require_same_encoder(name: str, ours: Section, theirs: Section) -> None:
+def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection) -> None:
     one, other = (_computed(section) for section in (ours, theirs))
     if faults := [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]:
         different = sorted(faults, key=[*other, *one].index)
@@ -168,7 +169,7 @@ def _require_same_encoder(name: str, ours: Section, theirs: Section) -> None:
         raise CheckpointError(f"{name}: another encoder:\n" + "\n".join(lines), hint=f"set {options}")
 
 
-def _computed(section: Section) -> dict[str, Any]:
+def _computed(section: ModelSection) -> dict[str, Any]:
     """The options by which an encoder is that one, and no other."""
     options = section.resolved().model_dump(mode="json", exclude=_FREE)
     positions = options.get("positions", {})

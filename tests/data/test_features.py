@@ -17,17 +17,17 @@ from hypothesis import strategies as st
 from support import RECIPE, workplace
 
 from probtrans_cli import models
-from probtrans_cli.commands import parse
-from probtrans_cli.commands import train as runs
-from probtrans_cli.commands.evaluate import evaluate
+from probtrans_cli.commands.eval import EvalRequest, evaluate
+from probtrans_cli.commands.export import ExportRequest, export
+from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.corpus import prepared as prepare
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
-from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.export.folder import export
 from probtrans_cli.models import network as heads
 from probtrans_cli.models.network import Features, Network, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
@@ -36,6 +36,7 @@ from probtrans_cli.recipe.task import MaskedLanguageModel
 from probtrans_cli.tasks import base
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import parsed
 
 CPU = torch.device("cpu")
 SENTENCES = [["The", "dogs", "barked"], ["I"], ["A", "very-large", "U.S.", "dog", "sang", "in", "1999"]]
@@ -307,12 +308,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = workplace(tmp_path_factory.mktemp("features"), RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
         tags = ["name=tags", "task={kind: tagging, word_dropout: 0.5}"]
         for more in (tags, ["name=words", "task.output=tied"]):
-            runs.train(
-                "tiny.yaml", [FEATURES, *more], run=None, resume=False, overwrite=False, seeds=None, dry_run=False
-            )
+            train(TrainRequest("tiny.yaml", [FEATURES, *more]))
     return folder
 
 
@@ -327,19 +326,18 @@ def test_a_checkpoint_evaluates_parses_and_exports(
     model = Model.load(f"runs/{run}")
     assert model.network.features is not None
     assert model.network.features.weight.abs().max() > 0
-    asked: dict[str, Any] = {
-        "require": (), "baselines": False, "channel": None, "iteration": None, "decoder": None, "masks": None,
-        "threads": 1,
-    }  # fmt: skip
     by_split, by_file = (
-        evaluate(f"runs/{run}", files, split=split, **asked)[0]["scores"].popitem()[1]
-        for files, split in (((), "test"), (("test.conllu",), None))
+        evaluate(request)[0]["scores"].popitem()[1]
+        for request in (
+            EvalRequest(f"runs/{run}", split="test", threads=1),
+            EvalRequest(f"runs/{run}", ["test.conllu"], threads=1),
+        )
     )
     assert by_split == by_file
-    report = export(f"runs/{run}", Path("exported"), form="safetensors", dtype="float32")
+    report = export(ExportRequest(f"runs/{run}", Path("exported")))
     assert report["largest_difference"] == 0.0
     sentences = [Sentence(["Zebras", "sang", "zebraly"]), Sentence([]), Sentence(["sang"])]
-    trees = [list(parse.parsed(Model.load(name), sentences, [model.reading])) for name in (f"runs/{run}", "exported")]
+    trees = [list(parsed(Model.load(name), sentences, [model.reading])) for name in (f"runs/{run}", "exported")]
     for one, other in zip(*trees, strict=True):
         assert one.heads.tolist() == other.heads.tolist()
         np.testing.assert_array_equal(one.probabilities, other.probabilities)

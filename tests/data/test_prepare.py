@@ -18,10 +18,11 @@ from rich.console import Console
 from support import ROOT, Stdin
 
 from probtrans_cli.data.corpus import prepared as module
-from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare, report
-from probtrans_cli.data.readers.table_of_readers import find
+from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
+from probtrans_cli.data.files import find
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.reports.prepared import report
 
 
 def treebank(*sentences: str) -> str:

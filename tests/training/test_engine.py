@@ -38,7 +38,7 @@ def trainer(*overrides: str, name: str = "run") -> Trainer:
 
 
 def train(*overrides: str, run: str = "runs/one") -> dict[str, Any]:
-    return runs.train("tiny.yaml", overrides, run=Path(run), resume=False, overwrite=False, seeds=None, dry_run=False)
+    return runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(run)))
 
 
 def metrics(run: str = "runs/one") -> list[dict[str, Any]]:
@@ -168,12 +168,9 @@ def test_subwords(task: str) -> None:
     result = train("data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1")
     assert math.isfinite(result["test"]["loss"])
     assert 0.0 <= result["test"]["trees"]["with_punct"]["all"]["uuas"] <= 1.0
-    from probtrans_cli.commands.evaluate import evaluate
+    from probtrans_cli.commands.eval import EvalRequest, evaluate
 
-    found, _ = evaluate(
-        "runs/one", ["test.conllu"], split=None, require=[], baselines=True, channel=None, iteration=None, decoder=None,
-        masks=None, threads=1,
-    )  # fmt: skip
+    found, _ = evaluate(EvalRequest("runs/one", ["test.conllu"], baselines=True, threads=1))
     assert found["scores"]["test.conllu"] == result["test"]
 
 

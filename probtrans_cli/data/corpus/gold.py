@@ -1,4 +1,4 @@
-"""Gold labels that a model cannot give, because the training file does not have them."""
+"""Gold labels that a model cannot predict, because the training file does not have them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from probtrans_cli.data.corpus.store import Labels, Split
-from probtrans_cli.data.readers.table_of_readers import ABSENT
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.recipe.task import Task, learned
-from probtrans_cli.recipe.yaml import first_of
+from probtrans_cli.recipe.data import ABSENT
+from probtrans_cli.recipe.task import TaskSection
+from probtrans_cli.text import first_of
 
 
 class NewLabels:
@@ -29,7 +29,7 @@ class NewLabels:
             yield sentence
 
 
-def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
+def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
     """A warning for each column of a task in which a corpus has no label, or one that train lacks.
 
     Args:
@@ -38,7 +38,7 @@ def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str
         split: the corpus.
         new: its labels that train lacks with their counts, by column.
     """
-    for column in learned(task):
+    for column in task.learned:
         missed = int((split.column(column) < 0).sum()) if split.has(column) else 0
         if missed:
             counts = Counter(new.get(column, {}))
@@ -52,10 +52,12 @@ def unlearned(name: str, task: Task, split: Split, new: Mapping[str, Mapping[str
             )
 
 
-def label_warnings(task: Task, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]) -> list[str]:
-    """What is to be said of the labels of a prepared corpus: those of dev and test that train lacks, or that there is
-    nothing to tell apart."""
-    columns, new = learned(task), manifest.get("new_labels")
+def label_warnings(
+    task: TaskSection, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]
+) -> list[str]:
+    """Warnings about the labels of a prepared corpus: dev or test has labels that train lacks, or train has but one
+    label."""
+    columns, new = task.learned, manifest.get("new_labels")
     found = []
     if columns and all(len(labels.get(column, ())) == 1 for column in columns):
         every = ", ".join(f"{column} {labels[column][0]}" for column in columns)

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Sequence
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -16,6 +16,7 @@ from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.meanfield import MeanField, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
+from probtrans_cli.recipe.training import Optim
 
 
 class ProbabilisticEncoder(Encoder):
@@ -24,6 +25,8 @@ class ProbabilisticEncoder(Encoder):
     ``messages``: how messages are computed, see ``runtime.messages`` of a recipe; it changes no value but rounding.
     First derivatives only: gradients are partly written by hand, and second ones raise an error.
     """
+
+    has_latent_labels = True
 
     def __init__(self, section: ProbabilisticTransformer, messages: Option = "auto") -> None:
         super().__init__()
@@ -49,6 +52,21 @@ class ProbabilisticEncoder(Encoder):
     def width(self) -> int:
         """d, the number of labels."""
         return self.section.labels
+
+    @property
+    def has_root(self) -> bool:
+        return self.root is not None
+
+    @property
+    def reads_commonness(self) -> bool:
+        return self.section.head_bias is not None
+
+    def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
+        penalty = section.ternary_penalty
+        return {"ternary_penalty": penalty.weight * self.penalty(penalty.squared)} if penalty.weight > 0.0 else {}
+
+    def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        return states if self.section.output == "probabilities" else states.softmax(-1)
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         if self.section.word_std is None:

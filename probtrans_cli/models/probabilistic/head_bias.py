@@ -18,7 +18,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from probtrans_cli.recipe.model import HeadBias
+from probtrans_cli.recipe.model.probabilistic import HeadBias
 
 
 def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:

@@ -21,7 +21,8 @@ u v     –          [w, K, h, r]        the two sides of every word
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Float
@@ -37,7 +38,10 @@ from probtrans_cli.models.probabilistic.projections import (
     Rotated,
     SharedSides,
 )
-from probtrans_cli.recipe.model import (
+from probtrans_cli.recipe.kinds import Table
+from probtrans_cli.recipe.model.probabilistic import (
+    DECOMPOSITIONS,
+    Decomposition,
     Globals,
     NoDecomposition,
     ProbabilisticTransformer,
@@ -45,6 +49,7 @@ from probtrans_cli.recipe.model import (
     RotaryDecomposition,
     SharedDecomposition,
     UVDecomposition,
+    UVWDecomposition,
 )
 
 
@@ -218,7 +223,7 @@ class RootScores(nn.Module):
     def __init__(self, section: Root, channels: int, labels: int) -> None:
         super().__init__()
         self.size = section.labels
-        form = section.decomposition
+        form: Any = section.decomposition
         self.T: nn.Parameter | None = None
         if isinstance(form, NoDecomposition):
             self.T = nn.Parameter(torch.randn(channels, labels, section.labels))
@@ -259,16 +264,57 @@ class GlobalScores(nn.Module):
         return self.features.softmax(-1) @ self.T.mT if self.B is None else self.B
 
 
+class TernaryKind(NamedTuple):
+    """A row of the parameterisations: its section of the recipe, and what makes the scores for the section of the
+    model that it stands in; ``section.decomposition`` is then of this kind."""
+
+    section: type[Decomposition]
+    make: Callable[[ProbabilisticTransformer], Ternary]
+
+
+def _ranked(kind: type[UV | UVW | Shared]) -> Callable[[ProbabilisticTransformer], Ternary]:
+    def make(section: ProbabilisticTransformer) -> Ternary:
+        form: Any = section.decomposition
+        sizes = bucket_count(section.distance), section.channels, section.labels, form.rank
+        return kind(*sizes, symmetric=section.symmetric)
+
+    return make
+
+
+def _full(section: ProbabilisticTransformer) -> Ternary:
+    sizes = bucket_count(section.distance), section.channels, section.labels
+    return Full(*sizes, symmetric=section.symmetric)
+
+
+def _rotary(section: ProbabilisticTransformer) -> Ternary:
+    form: Any = section.decomposition
+    return Rotary(section.channels, section.labels, form.rank, form.base)
+
+
+TERNARY: Table[TernaryKind] = Table("parameterisation of the ternary scores")
+"""The parameterisations of the ternary scores, by the kind of `model.decomposition`."""
+
+
+def register(row: TernaryKind) -> TernaryKind:
+    """Add a parameterisation of the ternary scores, to what `model.decomposition` may hold and to the table.
+
+    Raises:
+        ValueError: there is another one of this name.
+    """
+    TERNARY.enter(DECOMPOSITIONS.name_of(row.section), row)
+    return row
+
+
+register(TernaryKind(NoDecomposition, _full))
+register(TernaryKind(UVDecomposition, _ranked(UV)))
+register(TernaryKind(UVWDecomposition, _ranked(UVW)))
+register(TernaryKind(SharedDecomposition, _ranked(Shared)))
+register(TernaryKind(RotaryDecomposition, _rotary))
+
+
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
-    form, channels, labels = section.decomposition, section.channels, section.labels
-    buckets = bucket_count(section.distance)
-    if isinstance(form, NoDecomposition):
-        return Full(buckets, channels, labels, symmetric=section.symmetric)
-    if isinstance(form, RotaryDecomposition):
-        return Rotary(channels, labels, form.rank, form.base)
-    kind = UV if isinstance(form, UVDecomposition) else Shared if isinstance(form, SharedDecomposition) else UVW
-    return kind(buckets, channels, labels, form.rank, symmetric=section.symmetric)
+    return TERNARY[section.decomposition.kind].make(section)
 
 
 def bucket_count(distance: int | None) -> int:

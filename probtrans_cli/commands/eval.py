@@ -1,4 +1,4 @@
-"""Scores of a model on a split: its task's, and those of its induced trees where the split has gold trees."""
+"""The verb `eval`: scores of a model on a split: its task's, and those of its trees where the split has gold trees."""
 
 from __future__ import annotations
 
@@ -8,103 +8,108 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli import console
-from probtrans_cli.data.corpus.documents import encode_corpus
+from probtrans_cli import atomic, console
+from probtrans_cli.commands.checks import refuse_top_alone
+from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.table_of_readers import find, read_corpus
+from probtrans_cli.data.files import find
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
-from probtrans_cli.recipe.schema import Eval
-from probtrans_cli.recipe.task import Tagging
-from probtrans_cli.reports.scores import flattened
-from probtrans_cli.tasks.mlm import MaskedLanguageModelling
-from probtrans_cli.tasks.pretraining import Pretraining
-from probtrans_cli.trained.evaluation import choose_reading, has_trees, tree_scores
+from probtrans_cli.recipe.training import Eval
+from probtrans_cli.reports.scores import evaluation_report, flattened
+from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.card import store_reading
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
-from probtrans_cli.trained.model import Model, Reading
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trees import decode
 
-
-def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
-    """The task's own scores."""
-    model.network.eval()
-    return model.task.evaluate(model.network, split, model.evaluation(), final=final)
-
-
-# --- the verb -------------------------------------------------------------------------------------------------------
+__all__ = ["EvalRequest", "evaluate", "evaluation_report"]
 
 _REQUIREMENT = re.compile(r"\s*([^\s<>=]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 
 
-def evaluate(
-    name: str,
-    files: Sequence[str],
-    *,
-    split: str | None,
-    require: Sequence[str],
-    baselines: bool,
-    channel: str | None,
-    iteration: int | None,
-    decoder: decode.Method | None,
-    masks: int | None,
-    choose: bool = False,
-    labels: bool = False,
-    top: int | None = None,
-    relations: bool = False,
-    threads: int | None,
-) -> tuple[dict[str, Any], RequirementNotMetError | None]:
-    """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
+@dataclass(frozen=True)
+class EvalRequest:
+    """What `eval` is asked for."""
 
-    ``choose``: first choose channel, iteration and decoder, what of them is not given, by the trees of what is scored,
-    and store the choice in the checkpoint. ``labels``: also what the latent labels are about in what is scored, see
-    :func:`probtrans_cli.trained.latent_labels.describe`; this part stands in the report only, not in the file beside the checkpoint.
-    ``relations``: also which channel finds which gold relation, as part of the scores of the trees.
+    checkpoint: str
+    """A CKPT argument: a run folder, ``RUN@last``, ..."""
+    files: Sequence[str] = ()
+    """What is scored; none: a split of the recipe."""
+    split: str | None = None
+    """``dev``, ``test`` or ``extra``; None: ``test``, or ``dev`` where there is none."""
+    require: Sequence[str] = ()
+    """Comparisons such as ``accuracy>=0.91``."""
+    baselines: bool = False
+    """Score also the floors of the trees."""
+    channel: str | None = None
+    """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice. So for the next two."""
+    iteration: int | None = None
+    decoder: decode.Method | None = None
+    choose: bool = False
+    """First choose channel, iteration and decoder, what of them is not given, by the trees of what is scored, and store
+    the choice in the checkpoint."""
+    masks: int | None = None
+    """Mask draws of a masked language model; None: the recipe's."""
+    latent_labels: bool = False
+    """Tell also what the latent labels are about in what is scored, see
+    :func:`probtrans_cli.trained.latent_labels.describe`; this is not part of the file beside the checkpoint."""
+    top: int | None = None
+    """How much is told of each latent label."""
+    relations: bool = False
+    """Tell also which channel finds which gold relation, as part of the scores of the trees."""
+    threads: int | None = None
+
+
+def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetError | None]:
+    """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
 
     Raises:
         UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
         DataError, CheckpointError: as their readers do.
     """
-    requirements = [_requirement(text) for text in require]
-    every = channel == "all"
-    if choose and every:
+    refuse_top_alone(request.latent_labels, request.top)
+    requirements = [_requirement(text) for text in request.require]
+    every = request.channel == "all"
+    if request.choose and every:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
-    model = Model.load(name, threads=threads)
-    if masks is not None:
-        if not isinstance(model.task, MaskedLanguageModelling | Pretraining):
-            raise UsageError("--masks is for masked language models", hint="leave it out")
-        model.task.section = model.task.section.model_copy(update={"eval_masks": masks})
-    reading = model.read(None if every else channel, iteration, decoder)
-    if labels:
+    model = Model.load(request.checkpoint, threads=request.threads)
+    if request.masks is not None:
+        model.task.draw(request.masks)
+    reading = model.read(None if every else request.channel, request.iteration, request.decoder)
+    if request.latent_labels:
         require_labels(model)
         if model.recipe.data.format == "documents":
             raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
-    types = Types.of(model) if labels else None
-    of_words: list[str] | None = [] if relations else None
-    title, corpus = _corpus(model, files, split, types, of_words)
-    if choose:
-        reading = _choose(model, corpus, title, files, channel, iteration, decoder)
+    types = Types.of(model) if request.latent_labels else None
+    of_words: list[str] | None = [] if request.relations else None
+    title, corpus = _corpus(model, request, types, of_words)
+    if request.choose:
+        reading = _choose(model, corpus, title, request)
     scores = _task_scores_if_any(model, corpus, title)
     if has_trees(corpus):
-        scores |= tree_scores(model, corpus, reading, baselines=baselines, every=every, relations=of_words)
-    if not scores and not labels:
+        scores |= tree_scores(model, corpus, reading, baselines=request.baselines, every=every, relations=of_words)
+    if not scores and not request.latent_labels:
         raise DataError(
             f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
         )
     result = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
-    if not files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
+    if not request.files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
         beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
-        path = beside / f"eval-{title}.json"
-        path.write_text(json.dumps(result, indent=1, ensure_ascii=False) + "\n", encoding="utf-8")
+        atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if types is not None:
-        result |= describe(model, corpus, types, top)
-    return result, _unmet(require, requirements, scores)
+        result |= describe(model, corpus, types, request.top)
+    return result, _unmet(request.require, requirements, scores)
 
 
 def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, Any]:
@@ -120,31 +125,23 @@ def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, An
         return {}
 
 
-def _choose(
-    model: Model,
-    corpus: Split,
-    title: str,
-    files: Sequence[str],
-    channel: str | None,
-    iteration: int | None,
-    decoder: decode.Method | None,
-) -> Reading:
+def _choose(model: Model, corpus: Split, title: str, request: EvalRequest) -> Reading:
     """Choose by the gold trees of a corpus how this model's trees are read from now on."""
     data = model.recipe.data
-    if title in ("test", "extra") or any(_same_files(files, names) for names in (data.test, data.extra)):
+    if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
     if not has_trees(corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
-    named = model.read(channel, iteration, decoder)
+    named = model.read(request.channel, request.iteration, request.decoder)
     wish = Eval(
-        channel="best" if channel is None else named.channel,
-        iteration="best" if iteration is None else named.iteration,
-        decode=decoder or "best",
+        channel="best" if request.channel is None else named.channel,
+        iteration="best" if request.iteration is None else named.iteration,
+        decode=request.decoder or "best",
     )
     if "best" not in (wish.channel, wish.iteration, wish.decode):
         raise UsageError("--choose has nothing to choose", hint="leave out one of --channel, --iteration and --decode")
-    model.reading = choose_reading(model, corpus, wish, ", ".join(Path(one).name for one in files) or title)
-    model.store_reading()
+    model.reading = choose_reading(model, corpus, wish, ", ".join(Path(file).name for file in request.files) or title)
+    store_reading(model)
     return model.reading
 
 
@@ -182,13 +179,12 @@ def _unmet(
     return None
 
 
-def _corpus(
-    model: Model, files: Sequence[str], split: str | None, types: Types | None, relations: list[str] | None
-) -> tuple[str, Split]:
+def _corpus(model: Model, request: EvalRequest, types: Types | None, relations: list[str] | None) -> tuple[str, Split]:
     """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
 
     ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word; some must have one.
     """
+    files, split = request.files, request.split
     if files and split:
         raise UsageError("give either files or --split, not both")
     data = model.recipe.data
@@ -231,5 +227,5 @@ def _noting_relations(sentences: Iterable[Sentence], relations: list[str]) -> It
 
 def _has_gold(model: Model, corpus: Split) -> bool:
     """Whether the corpus has what the task is scored against."""
-    section = model.recipe.task
-    return not isinstance(section, Tagging) or corpus.has(section.column)
+    column = model.recipe.task.chosen_column
+    return column is None or corpus.has(column)

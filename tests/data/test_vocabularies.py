@@ -1,4 +1,4 @@
-"""The one interface of all vocabularies: whatever a word or a text is, ids, words and characters belong together."""
+"""The contract of every kind of vocabulary: whatever a word or a text is, ids, words and characters belong together."""
 
 from __future__ import annotations
 
@@ -13,16 +13,17 @@ from tempfile import TemporaryDirectory
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as some
-from support import Invoke, workplace
 
 from probtrans_cli.data.tokens import token_spans, tokenize
+from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, files, load_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.data.vocabularies.characters import Characters
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
-from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import VOCABULARIES as vocabularies_of_recipes
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,
@@ -58,6 +59,29 @@ def made(kind: str) -> Vocabulary:
     return Enclosed(found) if inner else found
 
 
+def test_every_kind_is_tested() -> None:
+    assert {section.kind for section in SECTIONS.values()} == {*VOCABULARIES} == {*vocabularies_of_recipes}
+    for name, kind in VOCABULARIES.items():
+        assert vocabularies_of_recipes[name] is kind.section
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_what_a_vocabulary_says_of_itself(kind: str, tmp_path: Path) -> None:
+    vocabulary, section = made(kind), SECTIONS[kind.removeprefix("enclosed ")]
+    assert vocabulary.units == ("words" if section.kind == "words" else "pieces")
+    assert vocabulary.omits is section.omits_words
+    assert (vocabulary.features is not None) is section.has_features
+    if not kind.startswith("enclosed "):
+        assert (vocabulary.entry_counts is not None) is section.counts_words
+    if vocabulary.entry_counts is not None:
+        entries = [vocabulary.decode(id) for id in range(len(vocabulary.specials), vocabulary.size)]
+        for entry, count in zip(entries, vocabulary.entry_counts, strict=True):
+            assert entry == "N" or vocabulary.frequency(entry) == count  # `N` is a number, and in lower case no more
+    vocabulary.save(tmp_path)
+    assert {path.name for path in tmp_path.iterdir()} == {"vocabulary.json", *VOCABULARIES[section.kind].files}
+    assert {path.name for path in tmp_path.iterdir()} <= files()
+
+
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
@@ -74,7 +98,9 @@ def test_every_word_has_its_ids(kind: str, words: list[str]) -> None:
     inside = slice(around, encoded.end)
     assert not set(encoded.ids[inside]) & (set(vocabulary.specials) - {vocabulary.UNKNOWN})
     assert all(0 <= id < vocabulary.size for id in encoded.ids)
-    if isinstance(vocabulary, Words) and vocabulary.omits:
+    assert encoded.sizes == [encoded.word_of_piece.count(word) for word in range(len(words))]
+    assert [size > 0 for size in encoded.sizes] == [vocabulary.reads(word) for word in words]
+    if vocabulary.omits:
         assert encoded.word_of_piece == [word for word, one in enumerate(words) if vocabulary.reads(one)]
         assert all(encoded.word_start[word] == place for place, word in enumerate(encoded.word_of_piece))
         return
@@ -206,99 +232,83 @@ def test_halves_of_a_character(kind: str) -> None:
     assert len(made(kind).encode_text("a\ud800b \udfff").ids) <= len(encoded.ids)
 
 
-# --- characters -------------------------------------------------------------------------------------------------------
+# --- specials, and files ---------------------------------------------------------------------------------------------
+
+STEMS = [
+    a + b + c for a in ("", "sla", "bro", "ti") for b in ("cat", "dog", "lar", "mon") for c in ("", "s", "ing", "ed")
+]
+LARGER = [["the", first, "saw", "a", second, "near"] for first in STEMS for second in STEMS]
 
 
-def test_characters() -> None:
-    vocabulary = build_vocabulary(CharacterVocabulary(kind="char"), [["ab", "ba", "b", "<mask>"], ["ab", "c"]])
-    assert isinstance(vocabulary, Characters)
-    assert isinstance(vocabulary, Pieces)
-    entries = ["<pad>", "<unk>", "<mask>", "▁b", "▁a", "▁c", "b", "a", "c"]
-    assert [vocabulary.decode(id) for id in range(vocabulary.size)] == entries
-    encoded = vocabulary.encode_words(["cab", "b", "x", "axb", "", "<mask>", "<Mask>"])
-    assert [vocabulary.decode(id) for id in encoded.ids] == [
-        *("▁c", "a", "b"), "▁b", "<unk>", *("▁a", "<unk>", "b"), "<unk>", "<unk>", *("<unk>", "<unk>", "a", "<unk>"),
-        *("<unk>", "<unk>"),
-    ]  # fmt: skip
-    assert encoded.word_start == [0, 3, 4, 5, 8, 9, 10]
-    assert [vocabulary.frequency(word) for word in ("ab", "b", "cab", "AB", "<mask>")] == [2, 1, 0, 0, 0]
-    assert vocabulary.encode_words(["ab", "c"]).ids != vocabulary.encode_words(["abc"]).ids
-
-
-def test_rare_characters_and_capitals() -> None:
-    section = CharacterVocabulary(kind="char", lowercase=True, min_count=3)
-    vocabulary = build_vocabulary(section, [["Aab", "bA", "c", "▁"], ["<PAD>"]])
-    assert [vocabulary.decode(id) for id in range(3, vocabulary.size)] == ["▁a", "a"]
-    assert vocabulary.encode_words(["AA", "b"]).ids == [3, 4, vocabulary.UNKNOWN]
-    assert vocabulary.frequency("AAB") == 1
-    with pytest.raises(DataError, match="no training character is frequent enough"):
-        build_vocabulary(CharacterVocabulary(kind="char", min_count=9), [["Aab", "bA"]])
-    with pytest.raises(DataError):
-        build_vocabulary(CharacterVocabulary(kind="char"), [["<unk>"], ["<unk>", "<mask>"]])
-
-
-# --- the command ------------------------------------------------------------------------------------------------------
-
-CHARACTERS = "data.vocabulary={kind: char, lowercase: true}"
-TRANSFORMER = "model={kind: transformer, width: 8, heads: 2, layers: 1, inner: 8}"
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(workplace(tmp_path))
-    return tmp_path
-
-
-def test_prepare_counts_characters(here: Path, invoke: Invoke) -> None:
-    prepare = ("prepare", "tiny.yaml", CHARACTERS, "data.prepared=one")
-    ran = invoke(*prepare, "--check")
-    assert ran.code == 0, ran.err
-    assert "pieces" in ran.out
-    assert invoke(*prepare).code == 0
-    whole = json.loads((here / "one" / "manifest.json").read_text("utf-8"))["splits"]["train"]
-    text = (here / "train.conllu").read_text("utf-8").splitlines()
-    words = [line.split("\t")[1] for line in text if line[:1].isdigit()]
-    assert (whole["words"], whole["tokens"]) == (len(words), sum(map(len, words)))
-    assert (whole["unknown"], whole["unseen"]) == (0.0, 0.0)
-    assert "up to date" in invoke(*prepare).out
-
-
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
-    "overrides",
+    "section",
     [
-        ["task.output=tied"],
-        ["task={kind: tagging, column: xpos, word_dropout: 1.0}", "data.longest=20", "data.too_long=window"],
-        [TRANSFORMER, "data.longest=20", "data.too_long=cut"],
+        WordVocabulary(lowercase=True),
+        SubwordVocabulary(kind="sentencepiece", size=32, lowercase=True),
+        CharacterVocabulary(kind="char", lowercase=True),
     ],
-    ids=["mlm", "tagging", "transformer"],
 )
-def test_train_eval_parse_and_export(overrides: list[str], here: Path, invoke: Invoke) -> None:
-    ran = invoke("train", "tiny.yaml", CHARACTERS, *overrides, "--run", "run", "--json")
-    assert ran.code == 0, ran.err
-    again = invoke("eval", "run", "--json", "--baselines")
-    assert again.code == 0, again.err
-    assert again.json["scores"]["test"] == ran.json["test"]
-    text = "the fox don't sleep , İzmir ▁ <mask> ."
-    (here / "text.txt").write_text(f"{text}\n\nx\n", "utf-8")
-    lines = invoke("parse", "run", "text.txt", "-f", "jsonl").out.splitlines()
-    trees = [json.loads(line) for line in lines]
-    assert [tree["words"] for tree in trees] == [tokenize(text), [], ["x"]]
-    for tree in trees:
-        assert len(tree["heads"]) == len(tree["words"])
-        assert sorted(tree["heads"])[-1:] <= [len(tree["words"])]
-    assert invoke("parse", "run", "text.txt", "-f", "conllu", "--prob").code == 0
-    if TRANSFORMER not in overrides:
-        assert invoke("parse", "run", "text.txt", "-f", "tree", "--labels").code == 0
-    assert invoke("export", "run", "out").code == 0
-    assert invoke("parse", "out", "text.txt", "-f", "jsonl").out.splitlines() == lines
+def test_specials_in_a_corpus_are_unknown(section: VocabularySection) -> None:
+    vocabulary = build_vocabulary(section, [*LARGER, ["<unk>", "<mask>", "<pad>", "<MASK>"]])
+    words = ["<unk>", "<mask>", "<pad>", "<UNK>", "<Mask>"]
+    assert vocabulary.encode_words(words)[:2] == ([UNKNOWN] * 5, [0, 1, 2, 3, 4])
+    assert [vocabulary.frequency(word) for word in words] == [0] * 5
+    ids = vocabulary.encode_words(["x<mask>", "<pad>x", "▁<mask>", "\u2581"]).ids
+    assert PAD not in ids
+    assert MASK not in ids
 
 
-@pytest.mark.usefixtures("quick")
-def test_characters_are_learned(here: Path, invoke: Invoke) -> None:
-    """Every word is one of two, so its other characters tell a hidden one."""
-    (here / "two.txt").write_text("abc xyz abc\nxyz abc\nabc abc xyz xyz\n" * 8, "utf-8")
-    data = "data={train: two.txt, dev: two.txt, test: two.txt, vocabulary: {kind: char}}"
-    ran = invoke("train", "tiny.yaml", data, "train.epochs=12", "optim.lr=0.1", "eval.every_steps=100", "--json")
-    assert ran.code == 0, ran.err
-    assert ran.json["test"]["perplexity"] < 4.0  # of six entries, all of them as frequent
+@pytest.mark.parametrize(
+    "section",
+    [
+        WordVocabulary(digits=True),
+        SubwordVocabulary(kind="sentencepiece", size=32),
+        CharacterVocabulary(kind="char", min_count=2),
+    ],
+)
+def test_saved_and_loaded(section: VocabularySection, tmp_path: Path) -> None:
+    vocabulary = build_vocabulary(section, LARGER)
+    vocabulary.save(tmp_path)
+    loaded = load_vocabulary(tmp_path)
+    assert type(loaded) is type(vocabulary)
+    assert loaded.size == vocabulary.size
+    for words in [*LARGER[:5], ["7", "unseen", "é", "<mask>"]]:
+        assert loaded.encode_words(words) == vocabulary.encode_words(words)
+        assert [loaded.frequency(word) for word in words] == [vocabulary.frequency(word) for word in words]
+    (tmp_path / "two").mkdir()
+    loaded.save(tmp_path / "two")
+    for path in tmp_path.glob("*.*"):
+        assert path.read_bytes() == (tmp_path / "two" / path.name).read_bytes()
+
+
+@pytest.mark.parametrize(
+    "section", [WordVocabulary(), WordVocabulary(min_count=5), SubwordVocabulary(kind="sentencepiece", size=32)]
+)
+def test_nothing_to_learn_from(section: WordVocabulary | SubwordVocabulary) -> None:
+    with pytest.raises(DataError):
+        build_vocabulary(section, [["<unk>"], ["<unk>", "<mask>"]])
+
+
+def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
+    with pytest.raises(DataError, match=r"vocabulary.json"):
+        load_vocabulary(tmp_path)
+    build_vocabulary(SubwordVocabulary(kind="sentencepiece", size=32), LARGER).save(tmp_path)
+    (tmp_path / "spm.model").write_bytes(b"nothing of the kind")
+    with pytest.raises(DataError, match=r"spm.model"):
+        load_vocabulary(tmp_path)
+    (tmp_path / "spm.model").unlink()
+    with pytest.raises(DataError, match=r"spm.model"):
+        load_vocabulary(tmp_path)
+    Words(["a"], [1], lowercase=False, digits=False).save(tmp_path)
+    good = json.loads((tmp_path / "vocabulary.json").read_text())
+    for bad in (
+        "",
+        "[]",
+        "{}",
+        json.dumps({**good, "counts": []}),
+        json.dumps({**good, "options": {"x": 1}}),
+        json.dumps({**good, "kind": "new"}),
+    ):
+        (tmp_path / "vocabulary.json").write_text(bad)
+        with pytest.raises(DataError, match=r"vocabulary.json"):
+            load_vocabulary(tmp_path)

@@ -1,37 +1,66 @@
-"""The ``model`` section of a recipe: the probabilistic transformer, the transformer, and all their options.
-
-Both say how many channels and iterations of arcs they have, whatever these are called. Imports no torch.
-"""
+"""The ``model`` section of kind `probabilistic`: all its options. Imports no torch."""
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe.base import (
     File,
     Fraction,
+    Inconsistency,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
     PositiveInt,
     Section,
 )
+from probtrans_cli.recipe.kinds import Kinds
+from probtrans_cli.recipe.model.base import MODELS, ModelSection
+
+if TYPE_CHECKING:
+    from probtrans_cli.recipe.schema import Recipe
 
 StepSize = Annotated[float, Field(gt=0.0, le=1.0)]
-# A key's path within the section, and why its value does not go together with others.
-Inconsistency = tuple[tuple[str, ...], str]
+DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition")
+"""The kinds of `model.decomposition`."""
+ROOT_DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition of root scores")
+"""The kinds of `model.root.decomposition`."""
 
 
-class NoDecomposition(Section):
+class Decomposition(Section):
+    """A parameterisation of the ternary scores."""
+
+    if TYPE_CHECKING:  # a field of each kind
+
+        @property
+        def kind(self) -> str:
+            """The name of the kind."""
+
+    @property
+    def has_buckets(self) -> bool:
+        """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
+        return True
+
+    @property
+    def can_be_symmetric(self) -> bool:
+        """Whether `symmetric` has a meaning."""
+        return True
+
+
+@ROOT_DECOMPOSITIONS.add
+@DECOMPOSITIONS.add
+class NoDecomposition(Decomposition):
     """`T` itself: one d x d matrix for every bucket and channel."""
 
     kind: Literal["none"] = "none"
 
 
-class UVDecomposition(Section):
+@ROOT_DECOMPOSITIONS.add
+@DECOMPOSITIONS.add
+class UVDecomposition(Decomposition):
     """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
 
     kind: Literal["uv"]
@@ -39,7 +68,9 @@ class UVDecomposition(Section):
     """r, the number of terms."""
 
 
-class UVWDecomposition(Section):
+@ROOT_DECOMPOSITIONS.add
+@DECOMPOSITIONS.add
+class UVWDecomposition(Decomposition):
     """Eq. 13: `T[k,c,a,b] = sum_l U[k,a,l] V[k,b,l] W[k,c,l]`."""
 
     kind: Literal["uvw"]
@@ -47,7 +78,8 @@ class UVWDecomposition(Section):
     """r, the number of terms."""
 
 
-class SharedDecomposition(Section):
+@DECOMPOSITIONS.add
+class SharedDecomposition(Decomposition):
     """One pair of factors for all buckets (not in the paper): `T[k,c,a,b] = sum_l U[a,c,l] D[k,c,l] V[b,c,l]`."""
 
     kind: Literal["shared"]
@@ -55,7 +87,8 @@ class SharedDecomposition(Section):
     """r, the number of terms."""
 
 
-class RotaryDecomposition(Section):
+@DECOMPOSITIONS.add
+class RotaryDecomposition(Decomposition):
     """A rotation by the distance x = i - j between the factors (not in the paper): `T[x,c] = U[c] R(x) V[c]^T`."""
 
     kind: Literal["rotary"]
@@ -64,12 +97,13 @@ class RotaryDecomposition(Section):
     base: PositiveFloat = 10000.0
     """Plane l turns by `base^(-2l/r)` a word."""
 
+    @property
+    def has_buckets(self) -> bool:
+        return False
 
-Decomposition = Annotated[
-    NoDecomposition | UVDecomposition | UVWDecomposition | SharedDecomposition | RotaryDecomposition,
-    Field(discriminator="kind"),
-]
-RootDecomposition = Annotated[NoDecomposition | UVDecomposition | UVWDecomposition, Field(discriminator="kind")]
+    @property
+    def can_be_symmetric(self) -> bool:
+        return False
 
 
 class Root(Section):
@@ -77,7 +111,7 @@ class Root(Section):
 
     labels: PositiveInt = 512
     """d_root, the number of the root's labels."""
-    decomposition: RootDecomposition = NoDecomposition()
+    decomposition: Annotated[Decomposition, ROOT_DECOMPOSITIONS] = NoDecomposition()
     """How the root scores `T'[c,a,b]` are parameterised: none | uv | uvw."""
 
 
@@ -144,8 +178,12 @@ class Damping(Section):
     """beta_H."""
 
 
-class ProbabilisticTransformer(Section):
+@MODELS.add
+class ProbabilisticTransformer(ModelSection):
     """The probabilistic transformer of Wu & Tu (2023)."""
+
+    has_latent_labels = True
+    has_ternary_scores = True
 
     kind: Literal["probabilistic"] = "probabilistic"
     labels: PositiveInt = 384
@@ -154,7 +192,7 @@ class ProbabilisticTransformer(Section):
     """h, the number of dependency structures."""
     iterations: PositiveInt = 5
     """T, the number of mean-field iterations."""
-    decomposition: Decomposition = UVDecomposition(kind="uv", rank=64)
+    decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
     """Symmetric ternary scores, `T[k,c,a,b] = T[k,c,b,a]` (3.1): the child's and the head's factors are the same."""
@@ -198,6 +236,14 @@ class ProbabilisticTransformer(Section):
         kind = decomposition.get("kind") if isinstance(decomposition, Mapping) else getattr(decomposition, "kind", None)
         return {"distance": None, **given} if kind == "rotary" else given
 
+    @property
+    def has_root(self) -> bool:
+        return self.root is not None
+
+    @property
+    def counts_words(self) -> bool:
+        return self.head_bias is not None
+
     def describe(self) -> str:
         """For people, a sentence."""
         sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
@@ -213,9 +259,10 @@ class ProbabilisticTransformer(Section):
     def inconsistencies(self) -> list[Inconsistency]:
         """Values of the section that do not go together: each key's path with the reason."""
         faults: list[Inconsistency] = []
-        if self.decomposition.kind == "rotary" and self.distance is not None:
-            faults.append((("distance",), "`rotary` knows every distance by itself: set this to null or leave it out"))
-        if self.symmetric and self.decomposition.kind == "rotary":
+        if not self.decomposition.has_buckets and self.distance is not None:
+            reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
+            faults.append((("distance",), reason))
+        if self.symmetric and not self.decomposition.can_be_symmetric:
             faults.append((("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"))
         if self.globals is not None:
             if self.globals.parameterization == "neural" and self.globals.kind != "all-dep":
@@ -234,164 +281,23 @@ class ProbabilisticTransformer(Section):
                 faults.append((("head_bias", "root"), reason))
         return faults
 
-
-# --- the transformer --------------------------------------------------------------------------------------------------
-
-
-class AbsolutePositions(Section):
-    """A learned vector for every position, added to the word's."""
-
-    kind: Literal["absolute"]
-    rows: PositiveInt = 512
-    """The number of positions: longer sentences are refused."""
-
-
-class LearnedSinusoidalPositions(Section):
-    """As `absolute`, but the learned vectors start as those of `sinusoidal`."""
-
-    kind: Literal["learned_sinusoidal"]
-    rows: PositiveInt = 512
-    """The number of positions: longer sentences are refused."""
-
-
-class SinusoidalPositions(Section):
-    """A fixed vector of sines and cosines for every position (Vaswani et al. 2017), added to the word's."""
-
-    kind: Literal["sinusoidal"]
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        faults: list[Inconsistency] = []
+        vocabulary, runtime = recipe.data.vocabulary, recipe.runtime
+        if self.head_bias is not None and not vocabulary.counts_words:
+            reason = f"it counts words: data.vocabulary.kind is {vocabulary.kind}, choose words"
+            faults.append((("model", "head_bias"), reason))
+        if runtime.messages != "linear":
+            return faults
+        if self.heads == "tree":
+            reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
+            faults.append((("runtime", "messages"), reason))
+        elif self.head_bias is not None:
+            reason = "`model.head_bias` is one of all pairs of words: choose plain, banded or auto"
+            faults.append((("runtime", "messages"), reason))
+        if runtime.compile:
+            faults.append((("runtime", "compile"), "`runtime.messages: linear` cannot be compiled: set this to false"))
+        return faults
 
 
-class RelativePositions(Section):
-    """Learned vectors for the distance x = i - j of two words, in every layer (Shaw et al. 2018)."""
-
-    kind: Literal["relative"]
-    clip: PositiveInt = 8
-    """Distances beyond this are all alike."""
-    terms: Literal["k", "kv", "qk", "qkv"] = "k"
-    """Where the distance's vector is added: k to the key (the paper's code), v to the value, q to the query."""
-    per_head: bool = False
-    """Vectors of their own for every head, not for the layer."""
-
-
-class NoPositions(Section):
-    """Words in any order are the same to the model."""
-
-    kind: Literal["none"]
-
-
-PositionTable = AbsolutePositions | LearnedSinusoidalPositions
-Positions = Annotated[
-    PositionTable | SinusoidalPositions | RelativePositions | NoPositions, Field(discriminator="kind")
-]
-
-
-class Transformer(Section):
-    """A transformer encoder: the paper's baseline, or with `preset: bert` that of BERT."""
-
-    kind: Literal["transformer"]
-    preset: Literal["bert"] | None = None
-    """bert: other defaults, those of BERT (Devlin et al. 2019): `bias: all`, `activation: gelu`, `segments: 2`,
-    `embedding_norm`, `pooler`, `norm_eps: 1e-12`, and `width: 768, inner: 3072, heads: 12, layers: 12`."""
-    width: PositiveInt = 384
-    """d, the size of a word's vector."""
-    inner: PositiveInt = 2048
-    """d_ff, the size of the feed-forward layer."""
-    heads: PositiveInt = 8
-    """h, the number of attention heads."""
-    head_size: PositiveInt | None = None
-    """d_qkv, the size of a head's queries, keys and values; null = width / heads."""
-    layers: PositiveInt = 5
-    """N, the number of layers."""
-    positions: Positions = AbsolutePositions(kind="absolute")
-    """How the order of words is told: absolute | learned_sinusoidal | sinusoidal | relative | none."""
-    norm: Literal["post", "pre"] = "post"
-    """post: normalise after adding (the paper, BERT); pre: before each sublayer, and once at the end."""
-    norm_eps: PositiveFloat = 1e-5
-    """Added to the variance in layer normalisation."""
-    activation: Literal["relu", "gelu", "gelu_tanh"] = "relu"
-    """Of the feed-forward layer; gelu is exact, gelu_tanh its approximation."""
-    bias: Literal["all", "feed_forward", "none"] = "feed_forward"
-    """Which linear layers have biases."""
-    share_layers: bool = False
-    """One layer, applied N times (universal transformer, without halting)."""
-    tie_kv: bool = False
-    """Keys and values from one projection (the paper's Limitations)."""
-    tie_qo: bool = False
-    """The output projection is the transposed one of the queries (the paper's Limitations)."""
-    segments: NonNegativeInt = 0
-    """Number of segment types whose learned vectors are added to the words'; 0 = none."""
-    embedding_norm: bool = False
-    """Normalise what goes into the first layer."""
-    pooler: bool = False
-    """A linear layer with tanh on the first word's vector, which represents the sentence."""
-    dropout: Fraction = 0.1
-    """On what attention and feed-forward layer add to a word's vector."""
-    attention_dropout: Fraction | None = None
-    """On attention probabilities; null = as `dropout`."""
-    embedding_dropout: Fraction = 0.1
-    """On what goes into the first layer: words and positions each, or with `embedding_norm` their normalised sum."""
-    initialization: Literal["normal", "xavier"] = "normal"
-    """normal: all weights N(0, std²) (BERT); xavier: words Xavier-uniform, projections Xavier-normal, positions N(0, 1)
-    (the paper), which drowns the words for long: on the quick start it stays near the unigram."""
-    std: PositiveFloat = 0.02
-    """Standard deviation of `initialization: normal`."""
-    word_std: PositiveFloat | None = None
-    """Standard deviation of the words' vectors at the start; null = as `initialization` says."""
-    init_from: File | None = None
-    """What the weights start with: a run folder or checkpoint of the same encoder, or a BERT folder of Hugging Face's;
-    words are found by their spelling, and labels by their names where the output layer there is for the same. null =
-    drawn at random."""
-    init_strict: bool = True
-    """Refuse a BERT folder with tensors that are neither of the encoder nor of a known head; false = leave them there
-    and tell."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _preset(cls, given: Any) -> Any:
-        """What a preset says where the recipe is silent."""
-        preset = given.get("preset") if isinstance(given, Mapping) else None
-        return {**_PRESETS.get(preset, {}), **given} if isinstance(preset, str) else given
-
-    @property
-    def channels(self) -> int:
-        """The number of heads."""
-        return self.heads
-
-    @property
-    def iterations(self) -> int:
-        """The number of layers."""
-        return self.layers
-
-    def describe(self) -> str:
-        """For people, a sentence."""
-        return f"A transformer encoder of width {self.width}: {self.layers} layers, {self.heads} heads."
-
-    def resolved(self) -> Transformer:
-        """The same section with every automatic value (``null``) filled in."""
-        dropped = self.dropout if self.attention_dropout is None else self.attention_dropout
-        size = self.head_size or self.width // self.heads
-        return self.model_copy(update={"head_size": size, "attention_dropout": dropped})
-
-    def inconsistencies(self) -> list[Inconsistency]:
-        """Values of the section that do not go together: each key's path with the reason."""
-        if self.head_size is None and self.width % self.heads:
-            reason = f"{self.heads} heads do not divide a width of {self.width}: change one of them, or set head_size"
-            return [(("heads",), reason)]
-        return []
-
-
-_PRESETS: dict[str, dict[str, Any]] = {
-    "bert": {
-        "width": 768,
-        "inner": 3072,
-        "heads": 12,
-        "layers": 12,
-        "norm_eps": 1e-12,
-        "activation": "gelu",
-        "bias": "all",
-        "segments": 2,
-        "embedding_norm": True,
-        "pooler": True,
-    }
-}
-
-Model = Annotated[ProbabilisticTransformer | Transformer, Field(discriminator="kind")]
+DECOMPOSITIONS.used_in(ProbabilisticTransformer)

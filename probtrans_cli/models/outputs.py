@@ -1,0 +1,257 @@
+"""Output layers: from the representations of words and sentences to scores.
+
+    P_i(w)  ∝ Σ_a exp(β_w + S_w(a) + M_i(a))                   tied output: the hidden word as a latent variable
+    P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
+    P_i(w)  ∝ exp(β_w + D_w · LN(act(W M_i + b)))              BERT's, with D = S where it is tied
+    P(c)    ∝ exp(w_c · s + b_c)                               of a sentence, or a pair of texts; s: its vector
+
+symbol   code        shape    meaning
+S        table       [v, d]   unary scores of every entry of the vocabulary, its features included
+M_i      states      [m, d]   all that the sentence says about the label of word i
+β        bias        [v]      score of a word by itself
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Callable, Mapping, Sequence
+from dataclasses import dataclass
+from typing import Any, ClassVar
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor, nn
+from torch.nn import functional
+
+from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.transformer import ACTIVATIONS
+
+_LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
+
+
+@dataclass(frozen=True)
+class View:
+    """What an output layer may read of a batch.
+
+    ``tokens [b, n]``: where scores are wanted; ``words [b, w]``: the words that these stand for, where words were asked
+    for. ``table``: gives ``S_w(a)`` of every entry of the vocabulary.
+    """
+
+    encoded: Encoded
+    tokens: Bool[Tensor, "b n"] | None
+    words: Bool[Tensor, "b w"] | None
+    table: Callable[[], Float[Tensor, "v d"]]
+
+    @property
+    def states(self) -> Float[Tensor, "m d"]:
+        """The representations where scores are wanted, in row-major order."""
+        assert self.tokens is not None, "the task wants scores of words"
+        return self.encoded.states[self.tokens]
+
+    @property
+    def sentence(self) -> Float[Tensor, "b s"]:
+        """The representations of the sentences."""
+        assert self.encoded.sentence is not None, "the task says what represents a sentence"
+        return self.encoded.sentence
+
+
+class OutputLayer(ABC):
+    """A module that reads representations. What it asks of the network is in ``reads_sentence`` and ``reads_table``."""
+
+    reads_sentence: ClassVar[bool] = False
+    """Whether it reads the sentence's representation beside those of words."""
+    reads_table: ClassVar[bool] = False
+    """Whether it reads the unary scores of the vocabulary: its scores of words are tied to them."""
+
+    @abstractmethod
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        """Scores by name; ``words [m, o]`` are those of the words that were asked for."""
+
+
+class LinearOutput(OutputLayer, nn.Linear):
+    """Scores of words by one linear layer."""
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        return {"words": self(view.states)}
+
+
+class SentenceOutput(OutputLayer, nn.Linear):
+    """Scores of sentences by one linear layer."""
+
+    reads_sentence = True
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        return {"sentence": self(view.sentence)}
+
+
+def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
+    """What is added to the scores of words: -inf to those of the ids ``never``, 0 to others."""
+    added = torch.zeros(words)
+    added[list(never)] = -torch.inf
+    return added
+
+
+class WordOutput(OutputLayer, nn.Linear):
+    """Word scores by a linear layer; the ids ``never`` have no probability."""
+
+    impossible: Tensor
+
+    def __init__(self, width: int, words: int, *, never: Sequence[int] = ()) -> None:
+        super().__init__(width, words)
+        self.register_buffer("impossible", _impossible(words, never), persistent=False)
+
+    def forward(self, states: Float[Tensor, "m d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words."""
+        return functional.linear(states, self.weight, self.bias + self.impossible)
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        return {"words": self(view.states)}
+
+
+class TiedOutput(OutputLayer, nn.Module):
+    """Word scores by the unary scores themselves: the hidden word ``W_i`` is one more latent variable.
+
+    Its potential with the label is that of a word that is seen, ``exp S_w(a)``; the label summed out exactly,
+
+        score_i(w) = β_w + log Σ_a exp(S_w(a) + M_i(a)),
+
+    whose softmax over ``w`` is the posterior of ``W_i``. ``β``, the only parameters, is in theory a constant of the
+    row ``S_w``. But such constants are as large as the logarithms of frequencies, and dropout of label scores, which
+    sets some of them to 0, would make them decide a word's label.
+    """
+
+    reads_table = True
+
+    impossible: Tensor
+
+    def __init__(self, words: int, probabilities: bool, *, never: Sequence[int] = ()) -> None:
+        """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant.
+        ``never``: ids without a probability."""
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(words))
+        self.register_buffer("impossible", _impossible(words, never), persistent=False)
+        self.probabilities = probabilities
+
+    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words; one product of exponentials, in float32 or better whatever the autocast says."""
+        states = states.double() if table.dtype == torch.float64 else states.float()
+        if self.probabilities:
+            states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
+        with torch.autocast(states.device.type, enabled=False):
+            # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
+            # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
+            highest = table.detach().amax(0)
+            reached = states + highest
+            best = reached.detach().amax(1, keepdim=True)
+            shares = (reached - best).exp() @ (table - highest).exp().T
+            return (shares + _LEAST).log() + best + (self.bias + self.impossible)
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        return {"words": self(view.states, view.table())}
+
+
+class TiedLinear(OutputLayer, nn.Module):
+    """Word scores by the word vectors themselves, ``β_w + S_w · M_i``; ``β`` is the only parameter. The ids ``never``
+    have no probability."""
+
+    reads_table = True
+
+    impossible: Tensor
+
+    def __init__(self, words: int, *, never: Sequence[int] = ()) -> None:
+        super().__init__()
+        self.bias = nn.Parameter(torch.zeros(words))
+        self.register_buffer("impossible", _impossible(words, never), persistent=False)
+
+    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words."""
+        return functional.linear(states, table, self.bias + self.impossible)
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        return {"words": self(view.states, view.table())}
+
+
+class BertWordOutput(OutputLayer, nn.Module):
+    """Word scores of BERT (Devlin et al. 2019): one more layer with its norm, then the word vectors, or others.
+
+    ``decoder [v, d]``: the others, ``D``; None where the output is tied. ``norm_eps``, ``activation``, ``std``: those
+    of the encoder.
+    """
+
+    reads_table = True
+
+    def __init__(
+        self, words: int, width: int, *, tied: bool = True, activation: str = "gelu", norm_eps: float = 1e-12,
+        std: float = 0.02,
+    ) -> None:  # fmt: skip
+        super().__init__()
+        self.dense = nn.Linear(width, width)
+        self.activation = ACTIVATIONS[activation]
+        self.norm = nn.LayerNorm(width, norm_eps)
+        self.decoder = None if tied else nn.Parameter(torch.randn(words, width) * std)
+        self.bias = nn.Parameter(torch.zeros(words))
+        nn.init.normal_(self.dense.weight, std=std)
+        nn.init.zeros_(self.dense.bias)
+
+    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+        """Scores of all words."""
+        inner = self.norm(self.activation(self.dense(states)))
+        return functional.linear(inner, table if self.decoder is None else self.decoder, self.bias)
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        return {"words": self(view.states, view.table())}
+
+
+class PairOutput(nn.Linear):
+    """Scores of what a pair of texts is, from its sentence vector; of BERT: 0 = the second follows the first, 1 = it
+    is a random one."""
+
+    def __init__(self, width: int, classes: int = 2, *, std: float = 0.02) -> None:
+        super().__init__(width, classes)
+        nn.init.normal_(self.weight, std=std)
+        nn.init.zeros_(self.bias)
+
+
+class PretrainingOutput(OutputLayer, nn.Module):
+    """The outputs of pretraining: scores of words by ``words``, of pairs of texts by ``pair``; None = no pairs."""
+
+    reads_sentence = True
+
+    def __init__(self, words: WordLayer, pair: PairOutput | None) -> None:
+        super().__init__()
+        self.words: Any = words
+        self.pair = pair
+
+    def read(self, view: View) -> Mapping[str, Tensor]:
+        of_words = self.words.read(view)
+        return of_words if self.pair is None else {**of_words, "pair": self.pair(view.sentence)}
+
+
+WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput
+"""Output layers over the vocabulary."""
+
+
+def _linear(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
+    del tied
+    return WordOutput(encoder.width, words, never=never)
+
+
+def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
+    del tied
+    if encoder.has_latent_labels:
+        section: Any = encoder.section
+        return TiedOutput(words, probabilities=section.output == "probabilities", never=never)
+    return TiedLinear(words, never=never)
+
+
+def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
+    del never  # as transformers has it
+    options: Any = encoder.section
+    return BertWordOutput(
+        words, encoder.width, tied=tied, activation=options.activation, norm_eps=options.norm_eps, std=options.std
+    )
+
+
+WORD_OUTPUTS: dict[str, Callable[..., WordLayer]] = {"linear": _linear, "tied": _tied, "bert": _bert}
+"""The kinds of `task.output`: each makes a layer for an encoder, of so many words, some of which (by id) never have a
+probability; ``tied``: whether BERT's reads the table of words."""

@@ -1,0 +1,105 @@
+"""Values of different sections of a recipe that do not go together. Imports no torch.
+
+What concerns one kind of model or task alone is said by that kind (``inconsistencies_with``); here is the rest.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+from itertools import chain
+from typing import TYPE_CHECKING
+
+from probtrans_cli.recipe.base import Inconsistency
+from probtrans_cli.recipe.data import FORMATS, Data
+from probtrans_cli.recipe.task import formats_for
+
+if TYPE_CHECKING:
+    from probtrans_cli.recipe.schema import Recipe
+
+
+def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
+    """Every inconsistency of a recipe: the key's path, and why its value does not go with the others."""
+    of_model = ((("model", *path), reason) for path, reason in recipe.model.inconsistencies())
+    checks = (_dev(recipe), _data(recipe), _lengths(recipe), _vocabulary(recipe), _reading(recipe), _probe(recipe))
+    by_kind = (recipe.task.inconsistencies_with(recipe), of_model, recipe.model.inconsistencies_with(recipe))
+    return [*chain(*checks), *chain(*by_kind)]
+
+
+def _dev(recipe: Recipe) -> Iterator[Inconsistency]:
+    """What cannot do without a dev set."""
+    if recipe.data.dev is not None:
+        return
+    schedule = recipe.optim.schedule
+    if schedule.drops_after is not None:
+        reason = f"`{schedule.kind}` needs data.dev: give a dev file or choose `kind: cosine`"
+        yield ("optim", "schedule", "kind"), reason
+    if recipe.train.patience is not None:
+        yield ("train", "patience"), "patience needs data.dev: give a dev file or set this to null"
+
+
+def _data(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Files that do not have what the task learns from, or options of other files."""
+    kind, form = recipe.task.kind, recipe.data.format
+    fitting = formats_for(recipe.task)
+    if form not in fitting:
+        reason = "plain text has no tags" if recipe.task.needs == "tags" and form == "text" else f"found {form}"
+        yield ("data", "format"), f"{reason}: `kind: {kind}` reads {', '.join(fitting)}"
+    for name, options in ((one.name, one.options) for one in FORMATS.values() if one.options is not None):
+        if form != name and getattr(recipe.data, options) != Data.model_fields[options].default:
+            yield ("data", options), f"for `data.format: {name}` only: leave it out"
+    for name, section in (("table", recipe.data.table), ("jsonl", recipe.data.jsonl)):
+        if section.text == section.label:
+            yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
+
+
+def _vocabulary(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Options of another vocabulary, and a vocabulary that leaves out what the task asks of."""
+    vocabulary, kind = recipe.data.vocabulary, recipe.task.kind
+    for path, reason in vocabulary.inconsistencies():
+        yield ("data", "vocabulary", *path), reason
+    if recipe.task.needs_every_token and vocabulary.omits_words:
+        reason = f"`kind: {kind}` has something to say of every token: leave this out"
+        yield ("data", "vocabulary", "punctuation"), reason
+
+
+def _lengths(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Sentences that may not be divided, or have a way of their own."""
+    data, task = recipe.data, recipe.task
+    path = "data", "too_long"
+    if data.format == "documents" and data.longest is not None:
+        yield ("data", "longest"), "documents have data.documents.max_length: leave this out"
+    elif data.too_long == "error":
+        return
+    elif data.longest is None:
+        yield path, "too long for what? Set data.longest, too"
+    elif not task.may_be_cut:
+        yield path, f"`kind: {task.kind}` is scored by whole sentences: choose error"
+    elif data.too_long == "window" and not task.may_be_divided:
+        yield path, "a label is one of a whole text: choose cut or error"
+
+
+def _reading(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Arcs that the model does not have, to be read or to be penalised."""
+    model, channel, iteration = recipe.model, recipe.eval.channel, recipe.eval.iteration
+    if recipe.optim.ternary_penalty.weight > 0.0 and not model.has_ternary_scores:
+        reason = f"a model of kind `{model.kind}` has no ternary scores: set this to 0"
+        yield ("optim", "ternary_penalty", "weight"), reason
+    if isinstance(channel, int) and channel >= model.channels:
+        yield ("eval", "channel"), f"found {channel}, but the model has channels 0 to {model.channels - 1}"
+    if isinstance(iteration, int) and iteration != -1 and not 1 <= iteration <= model.iterations:
+        reason = f"found {iteration}, wanted -1 or an iteration of the model, 1 to {model.iterations}"
+        yield ("eval", "iteration"), reason
+
+
+def _probe(recipe: Recipe) -> Iterator[Inconsistency]:
+    """What a probe cannot do without, or cannot change."""
+    if not recipe.train.probe:
+        return
+    if recipe.model.init_from is None:
+        yield ("train", "probe"), "a probe reads a trained encoder: name it with model.init_from or --init-from"
+    if recipe.task.not_linear is not None:
+        path, reason = recipe.task.not_linear
+        yield ("task", *path), reason
+    if recipe.optim.ternary_penalty.weight > 0.0:
+        reason = "a probe leaves the ternary scores as they are: set this to 0"
+        yield ("optim", "ternary_penalty", "weight"), reason

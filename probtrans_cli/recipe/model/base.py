@@ -1,0 +1,95 @@
+"""What every ``model`` section says of itself, whatever its kind. Imports no torch.
+
+Encoders have channels and iterations of arcs, whatever these are called: a transformer's are its attention heads and
+layers. All else in the package asks these properties, and never which kind a section is.
+"""
+
+from __future__ import annotations
+
+from typing import TYPE_CHECKING, ClassVar, Self
+
+from probtrans_cli.recipe.base import Inconsistency, Section
+from probtrans_cli.recipe.kinds import Kinds
+
+if TYPE_CHECKING:
+    from probtrans_cli.recipe.schema import Recipe
+
+
+class ModelSection(Section):
+    """The options of an encoder. A kind has a field ``kind`` with one value, and fields or properties for the rest."""
+
+    if TYPE_CHECKING:  # fields or properties of each kind; pydantic is not to see them here
+
+        @property
+        def kind(self) -> str:
+            """The name of the kind."""
+
+        @property
+        def init_from(self) -> str | None:
+            """What the weights start with."""
+
+        @property
+        def channels(self) -> int:
+            """The number of channels of arcs."""
+
+        @property
+        def iterations(self) -> int:
+            """The number of iterations of arcs."""
+
+    has_latent_labels: ClassVar[bool] = False
+    """Whether a word's representation is a distribution over latent labels."""
+    has_ternary_scores: ClassVar[bool] = False
+    """Whether `optim.ternary_penalty` has something to penalise."""
+    has_bert_output: ClassVar[bool] = False
+    """Whether `task.output: bert` can stand behind it."""
+
+    @property
+    def has_root(self) -> bool:
+        """Whether there is a root node, which represents the sentence."""
+        return False
+
+    @property
+    def has_pooler(self) -> bool:
+        """Whether a layer of its own makes the sentence's representation of the first word's."""
+        return False
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether it asks how often words occur in the training file."""
+        return False
+
+    @property
+    def segment_types(self) -> int | None:
+        """The number of segment types that it tells apart, 0 = it could, but does not; None: it reads no segments."""
+        return None
+
+    @property
+    def position_rows(self) -> int | None:
+        """The number of positions that it has vectors for; None = sentences of any length."""
+        return None
+
+    @property
+    def refuses_unknown_tensors(self) -> bool:
+        """Whether a foreign folder of weights with unknown tensors is refused."""
+        return False
+
+    def describe(self) -> str:
+        """For people, a sentence."""
+        return f"An encoder of kind {self.kind}."
+
+    def resolved(self) -> Self:
+        """The same section with every automatic value (``null``) filled in."""
+        return self
+
+    def inconsistencies(self) -> list[Inconsistency]:
+        """Values of the section that do not go together: each key's path within the section, with the reason."""
+        return []
+
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
+        del recipe
+        return []
+
+
+MODELS: Kinds[ModelSection] = Kinds("model")
+"""The kinds of `model`."""

@@ -1,0 +1,232 @@
+"""Sections of a recipe about the training: optimizer and schedule, length, evaluation, checkpoints, log, runtime.
+Imports no torch."""
+
+from __future__ import annotations
+
+import math
+from typing import TYPE_CHECKING, Annotated, Literal
+
+from pydantic import Field
+
+from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Section
+from probtrans_cli.recipe.kinds import Kinds
+
+
+class Schedule(Section):
+    """How the learning rate changes; a pure function, so that resuming is exact."""
+
+    if TYPE_CHECKING:  # a field of each kind
+
+        @property
+        def kind(self) -> str:
+            """The name of the kind."""
+
+    def rate(self, lr: float, done: float, drops: int) -> float:
+        """The rate after a share ``done`` of all steps and so many ``drops``; ``lr``: the rate of the recipe."""
+        del done, drops
+        return lr
+
+    @property
+    def drops_after(self) -> int | None:
+        """Evaluations without a better dev score after which the rate drops; None = it never does, and no dev set is
+        needed."""
+        return None
+
+    def ends_at(self, rate: float) -> bool:
+        """Whether the training ends when a drop leads to this rate."""
+        del rate
+        return False
+
+
+SCHEDULES: Kinds[Schedule] = Kinds("schedule")
+"""The kinds of `optim.schedule`."""
+
+
+@SCHEDULES.add
+class PlateauSchedule(Schedule):
+    """Multiply the rate by `factor` after `patience` evaluations without a better dev score (the paper's way)."""
+
+    kind: Literal["plateau"]
+    factor: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.5
+    """Multiplier of the learning rate."""
+    patience: PositiveInt = 6
+    """Evaluations without improvement before the rate drops."""
+    min_lr: PositiveFloat = 1e-7
+    """Training stops when the rate falls below this."""
+
+    def rate(self, lr: float, done: float, drops: int) -> float:
+        del done
+        return lr * self.factor**drops
+
+    @property
+    def drops_after(self) -> int | None:
+        return self.patience
+
+    def ends_at(self, rate: float) -> bool:
+        return rate < self.min_lr
+
+
+class _WarmedUp(Schedule):
+    """A straight line up to the rate, then down from it to `final` times the rate."""
+
+    if TYPE_CHECKING:  # fields of each kind
+
+        @property
+        def warmup(self) -> float:
+            """Share of all steps on the way up."""
+
+        @property
+        def final(self) -> float:
+            """Rate at the end, as a multiple of the rate."""
+
+    def rate(self, lr: float, done: float, drops: int) -> float:
+        del drops
+        if done < self.warmup:
+            return lr * done / self.warmup
+        share = min((done - self.warmup) / (1.0 - self.warmup), 1.0)
+        return lr * (self.final + (1.0 - self.final) * self.height(share))
+
+    def height(self, share: float) -> float:
+        """From 1 to 0, as ``share`` of the way down goes from 0 to 1."""
+        return 1.0 - share
+
+
+@SCHEDULES.add
+class CosineSchedule(_WarmedUp):
+    """Linear warm-up, then half a cosine down to `final` times the rate."""
+
+    kind: Literal["cosine"] = "cosine"
+    warmup: Fraction = 0.05
+    """Share of all steps."""
+    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Rate at the end, as a multiple of `lr`."""
+
+    def height(self, share: float) -> float:
+        return 0.5 * (1.0 + math.cos(math.pi * share))
+
+
+@SCHEDULES.add
+class LinearSchedule(_WarmedUp):
+    """Linear warm-up, then a straight line down to `final` times the rate (BERT's way)."""
+
+    kind: Literal["linear"]
+    warmup: Fraction = 0.1
+    """Share of all steps."""
+    final: Annotated[float, Field(ge=0.0, le=1.0)] = 0.0
+    """Rate at the end, as a multiple of `lr`."""
+
+
+@SCHEDULES.add
+class ConstantSchedule(Schedule):
+    """The same rate throughout."""
+
+    kind: Literal["constant"]
+
+
+class TernaryPenalty(Section):
+    """Penalty on the Frobenius norm of the whole of `T`, all buckets and channels."""
+
+    weight: NonNegativeFloat = 0.0
+    """Factor in the loss; 0 = none."""
+    squared: bool = False
+    """Square the norm; the paper's code does not."""
+
+
+class Optim(Section):
+    """How the parameters move."""
+
+    kind: Literal["adam", "adamw"] = "adam"
+    """adam: decay as part of the gradient (the paper's); adamw: decoupled decay."""
+    lr: PositiveFloat = 1e-3
+    """Learning rate."""
+    betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
+    """Decay rates of the two moments."""
+    eps: PositiveFloat = 1e-9
+    """Adam's epsilon."""
+    weight_decay: NonNegativeFloat = 0.0
+    """Coefficient of the L2 decay."""
+    decayed: Literal["all", "matrices"] = "all"
+    """What decays: all parameters, or none with a single index: no biases, no layer norms (BERT's way)."""
+    ternary_penalty: TernaryPenalty = TernaryPenalty()
+    """Penalty on the ternary scores."""
+    clip: PositiveFloat | None = 5.0
+    """Largest norm of the gradient; null = unlimited."""
+    schedule: Annotated[Schedule, SCHEDULES] = CosineSchedule()
+    """How the learning rate changes: cosine | linear | plateau | constant."""
+    ema: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
+    """Decay of an exponential moving average of the weights, which is then what is evaluated and saved as the model."""
+
+
+class Train(Section):
+    """How long, and in what portions."""
+
+    epochs: PositiveInt = 20
+    """Passes over the training set."""
+    steps: PositiveInt | None = None
+    """Stop after this many updates, whatever `epochs` says."""
+    batch_words: PositiveInt = 2048
+    """Largest number of words, padding included, in a batch."""
+    by_length: bool = True
+    """Sentences of similar length go together; false: any (the paper's code), at the price of padding."""
+    batch_sentences: PositiveInt | None = None
+    """Largest number of sentences in a batch; null = as many as fit."""
+    accumulate: PositiveInt = 1
+    """Batches per update; the gradient is that of their union."""
+    patience: PositiveInt | None = None
+    """Stop after this many evaluations without a better dev score; null = never."""
+    probe: bool = False
+    """Learn the output layer alone, which must be linear; the words' scores and the encoder stay as `model.init_from`
+    has them, and nothing in them is dropped."""
+
+
+class Eval(Section):
+    """What is measured on dev, and when."""
+
+    every_epochs: PositiveInt = 1
+    """Evaluate on dev every so many epochs (and at the end)."""
+    every_steps: PositiveInt | None = None
+    """Evaluate every so many updates instead; null = by epochs."""
+    batch_words: PositiveInt = 4096
+    """Batch size of evaluation and parsing, in words."""
+    channel: Literal["mean", "best"] | NonNegativeInt = "best"
+    """Channel whose trees are scored and printed: a number from 0, `mean` of the log marginals, or `best` on dev."""
+    iteration: Literal["best"] | int = "best"
+    """Iteration whose head marginals are read: 1..T, -1 for the last, or `best` on dev."""
+    decode: Literal["best", "argmax", "mst", "eisner"] = "best"
+    """Decoder that turns head marginals into trees; `best` on dev is `mst` or `eisner`."""
+
+
+class Save(Section):
+    """When checkpoints are written (always after an evaluation)."""
+
+    every_steps: PositiveInt | None = None
+    """Also every so many updates; null = after evaluations only."""
+    keep: PositiveInt = 1
+    """How many checkpoints to keep besides the best and the last."""
+
+
+class Log(Section):
+    """What is reported while training."""
+
+    every_steps: PositiveInt = 20
+    """Updates between two lines of metrics.jsonl."""
+
+
+class Runtime(Section):
+    """Where and how the arithmetic is done. Does not change what is computed, up to rounding."""
+
+    device: Literal["auto", "cpu", "cuda"] = "auto"
+    """auto: the GPU if there is one."""
+    precision: Literal["auto", "float32", "bfloat16"] = "auto"
+    """auto: bfloat16 autocast on the GPU, float32 on the CPU."""
+    threads: PositiveInt | None = None
+    """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
+    compile: bool = False
+    """Run the encoder through torch.compile (for the GPU)."""
+    messages: Literal["auto", "plain", "banded", "linear"] = "auto"
+    """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
+    product), linear (banded, in blocks of rows: memory linear in the sentence's length), auto (by length). Tree-shaped
+    heads and a head_bias are of all pairs of words: no linear there."""
+
+
+SCHEDULES.used_in(Optim)

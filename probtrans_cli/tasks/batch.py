@@ -1,0 +1,88 @@
+"""From encoded sentences to the tensors of a batch: the only way, for training, scores and predictions alike."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import dataclass, field
+
+import numpy as np
+import torch
+from jaxtyping import Bool, Int
+from torch import Tensor
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.base import Features, Inputs
+
+PADDING = -2  # in place of a label where there is no word
+UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
+
+
+@dataclass(frozen=True, kw_only=True)
+class Batch(Inputs):
+    """Some sentences of a split, padded: what a network reads of them, and what a task knows of them.
+
+    ``split``, ``indices [b]``: where they come from. ``words [b, w]``: True where there is a word. ``frequency [b, w]``:
+    of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for, as far as
+    the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task has
+    something to say of; None = all words. ``number``: of the pass of an evaluation, from 0.
+    """
+
+    split: Split
+    indices: np.ndarray
+    words: Bool[Tensor, "b w"]
+    frequency: Int[Tensor, "b w"]
+    gold: Mapping[str, Int[Tensor, "b k"]] = field(default_factory=dict)
+    scored: Bool[Tensor, "b s"] | None = None
+    number: int = 0
+
+    def __len__(self) -> int:
+        return len(self.indices)
+
+
+def collate(
+    split: Split,
+    indices: np.ndarray,
+    columns: Mapping[str, int] | None = None,
+    *,
+    padding: int,
+    device: torch.device,
+) -> Batch:
+    """The batch of some sentences of a split.
+
+    Args:
+        split: the encoded sentences.
+        indices: which of them, ``[b]``.
+        columns: gold columns to be had, each with the number that stands behind a sentence's end.
+        padding: the vocabulary's id of padding.
+        device: where the tensors go.
+    """
+
+    def padded(name: str, fill: int) -> Tensor:
+        return tensor(split.padded(name, indices, fill), device)
+
+    ids, frequency = padded("ids", padding), padded("frequency", -1)
+    return Batch(
+        split=split,
+        indices=indices,
+        ids=ids,
+        mask=ids != padding,
+        first=padded("first", ids.shape[1]) if split.has("first") else None,
+        features=_features(split, indices, device),
+        segments=padded("segments", 0) if split.has("segments") else None,
+        words=frequency >= 0,
+        frequency=frequency,
+        gold={name: padded(name, fill) for name, fill in (columns or {}).items() if split.has(name)},
+    )
+
+
+def tensor(array: np.ndarray, device: torch.device) -> Tensor:
+    """A numpy array on the device."""
+    return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+
+
+def _features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:
+    """The features of the words of a batch; None where the vocabulary has none."""
+    if not split.has("widths"):
+        return None
+    rows, widths = split.features(indices)
+    return Features(tensor(rows, device), tensor(np.cumsum(widths) - widths.ravel(), device))

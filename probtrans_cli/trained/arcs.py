@@ -1,0 +1,156 @@
+"""What a trained encoder says of words: head marginals, the trees that are read from them, latent labels.
+
+A :class:`Reading` says which head marginals are read as trees, and by which decoder. A word that is not read is
+nobody's head and hangs at its host, whatever the decoder.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass, field
+from itertools import chain
+from typing import TYPE_CHECKING, Literal
+
+import numpy as np
+import torch
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.base import Wants
+from probtrans_cli.trees import decode
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.model import Model
+
+Channel = int | Literal["mean"]
+
+# Head marginals of a batch that are taken out of the network at once: 256 MB; a single longer sentence may have more.
+ARC_CELLS = 1 << 26
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which head marginals are read as trees: ``channel`` (number or mean), ``iteration`` (1..T or -1), ``decoder``."""
+
+    channel: Channel
+    iteration: int
+    decoder: decode.Method
+    chosen_on: str | None = None
+
+    def describe(self) -> str:
+        """For people: `channel 3, last iteration, eisner`."""
+        iteration = "last iteration" if self.iteration == -1 else f"iteration {self.iteration}"
+        chosen = f", chosen on {self.chosen_on}" if self.chosen_on else ""
+        return f"channel {self.channel}, {iteration}, {self.decoder}{chosen}"
+
+
+@dataclass
+class WordBatch:
+    """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for.
+
+    ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
+    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty unless asked for.
+    ``host [b, n]``: where some words are not read, the word at which such a one hangs, -1 for words that are read.
+    """
+
+    indices: np.ndarray
+    mask: np.ndarray
+    arcs: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    latent_labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    host: np.ndarray | None = None
+
+
+@torch.inference_mode()
+def word_batches(
+    model: Model, split: Split, *, arcs: Sequence[int] = (), latent_labels: bool = False
+) -> Iterator[WordBatch]:
+    """What the encoder says of a split's words, batch by batch, from unmasked input; only what is asked for.
+
+    ``arcs``: the iterations whose arcs are wanted, ascending, from 1.
+    """
+    model.network.eval()
+    of_pair = len(arcs) * model.recipe.model.channels
+    for indices in chain.from_iterable(_cut(split, batch, of_pair) for batch in model.evaluation().batches(split)):
+        given = model.collate(split, indices)
+        with model.machine.autocast():
+            outputs = model.network(given, Wants(arcs=arcs, states=latent_labels))
+        batch = WordBatch(indices, given.words.cpu().numpy())
+        if split.has("read"):
+            batch.host = _hosts(split.padded("read", indices, True))
+        # The token that stands for each word.
+        first = None if given.first is None else given.first.masked_fill(~given.words, 0).cpu().numpy()
+        if arcs:
+            assert outputs.arcs is not None, "a network returns arcs when asked"
+            tokens, root = given.ids.shape[1], model.has_root_column
+            found = outputs.arcs[..., : tokens + root].float().cpu().numpy()
+            if first is not None:
+                found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
+                heads = np.pad(first, ((0, 0), (0, root)), constant_values=tokens)
+                found = np.take_along_axis(found, heads[:, None, None, None, :], axis=-1)
+            batch.arcs = found
+        if latent_labels:
+            assert outputs.states is not None, "a network returns states when asked"
+            batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
+            if first is not None:
+                batch.latent_labels = np.take_along_axis(batch.latent_labels, first[:, :, None], axis=1)
+        yield batch
+
+
+def read_arcs(
+    model: Model, split: Split, readings: Sequence[Reading], *, latent_labels: bool = False
+) -> Iterator[tuple[WordBatch, Iterator[tuple[np.ndarray, np.ndarray]]]]:
+    """The batches of a split, each with its heads [b, n] (0 = root, 1..n, -1 = padding) and the scores of its arcs
+    [b, n, n (+1)] in every reading, in order; a reading's are computed when their turn comes."""
+    last = model.recipe.model.iterations
+    numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
+    iterations = sorted(set(numbers))
+
+    def read(batch: WordBatch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+        for reading, number in zip(readings, numbers, strict=True):
+            scores = decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number))
+            scores = _with_unread(scores, batch)
+            yield decode.decode(decode.levelled(scores), batch.mask, reading.decoder), scores
+
+    for batch in word_batches(model, split, arcs=iterations, latent_labels=latent_labels):
+        yield batch, read(batch)
+
+
+def trees_of(model: Model, split: Split, readings: Sequence[Reading]) -> list[list[np.ndarray]]:
+    """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings."""
+    result = [[chain_of(int(words)) for words in split.words] for _ in readings]
+    for batch, found in read_arcs(model, split, readings):
+        for heads, (decoded, _) in zip(result, found, strict=True):
+            for index, row, real in zip(batch.indices, decoded, batch.mask, strict=True):
+                heads[index] = row[real]
+    return result
+
+
+def _cut(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
+    """A batch in parts whose arcs fit: there are ``of_pair`` numbers for every pair of words."""
+    cells = of_pair * int(split.lengths[indices].max(initial=1)) ** 2
+    return np.array_split(indices, -(-len(indices) // max(1, ARC_CELLS // max(cells, 1))))
+
+
+def chain_of(words: int) -> np.ndarray:
+    """The tree of a sentence of which nothing is read: a chain from left to right."""
+    return np.arange(words, dtype=np.int64)
+
+
+def _hosts(read: np.ndarray) -> np.ndarray:
+    """For every word that is not read the word that it hangs at: the nearest one before it that is read, or else the
+    first one that is; -1 for all others. [b, n]."""
+    before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
+    return np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
+
+
+def _with_unread(scores: np.ndarray, batch: WordBatch) -> np.ndarray:
+    """Arc scores [b, n, n (+1)] in which words that are not read hang at their hosts, and nothing hangs at them."""
+    if batch.host is None:
+        return scores
+    n = scores.shape[1]
+    rooted = scores if scores.shape[2] > n else np.pad(scores, ((0, 0), (0, 0), (0, 1)))
+    unread = batch.host >= 0
+    scores = np.where(unread[:, :, None], -np.inf, rooted)
+    scores[:, :, :n] = np.where(unread[:, None, :], -np.inf, scores[:, :, :n])
+    sentence, word = unread.nonzero()
+    scores[sentence, word, batch.host[sentence, word]] = 0.0
+    return scores
