@@ -96,6 +96,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 words, and chunks of shared bands of a few: smaller than the sentences."""
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.linear.BLOCK", 1)
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.fused.BLOCK", 1)
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.bands.CHUNK", 60)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.recomputed.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.fused.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.bands.CHUNK", 60)

@@ -6,7 +6,8 @@ The rows of a block (``blocks.py``) are computed with all their iterations when 
     for each block:   M, Q_H of its rows  →  ū of its rows, its share of v̄ of all words  →  forgotten
 
 This is the form for every option and device; where an iteration forgets the ones before, on a CPU, ``fused.py`` does
-the same by hand.
+the same by hand. It is ``torch.utils.checkpoint`` for blocks; that would give every block a gradient of the whole sides
+and takes up to a quarter more time (``python -m tests.bench.parts recompute``).
 """
 
 from __future__ import annotations
@@ -20,9 +21,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from probtrans_cli.models.probabilistic.banded import BandedMessages, BandedSides
-from probtrans_cli.models.probabilistic.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
+from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables, over
 from probtrans_cli.models.probabilistic.inference import Inference
 
@@ -43,7 +44,7 @@ class RecomputedHeads(HeadVariables):
         self.blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
 
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], only: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides = self.messages.sides(labels)
         short = self.messages.short(sides, extra)
@@ -53,14 +54,14 @@ class RecomputedHeads(HeadVariables):
             used = used[-1:]
             del self.history[:-1]
         far = len(sides.far)
-        block = _Rows(self.blocks, self.inference, self.dropout.frozen(), len(used))
+        block = _Rows(self.blocks, self.inference, self.dropout, len(used))
         tensors = [one.child for one in sides.far]
         tensors += [one for theirs, columns in used for one in (columns, *(part.child for part in theirs.far))]
         block.rows = len(tensors)
         tensors += [one.head for one in sides.far]
         tensors += [part.head for theirs, _ in used for part in theirs.far]
         used_short, *parts = _InBlocks.apply(block, *tensors)  # type: ignore[no-untyped-call]
-        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), wanted)
+        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), only)
 
 
 @dataclass
@@ -163,8 +164,8 @@ class _InBlocks(torch.autograd.Function):
             given += [one[:, :, part] for one, part in zip(gradients[far + 1 :], columns, strict=False)]
             pairs = [(one, gradient) for one, gradient in zip(outputs, given, strict=True) if one.requires_grad]
             results_of, by = zip(*pairs, strict=True)
-            found = torch.autograd.grad(results_of, inputs, by, allow_unused=True)
-            for k, gradient in enumerate(found):
+            parts = torch.autograd.grad(results_of, inputs, by, allow_unused=True)
+            for k, gradient in enumerate(parts):
                 if gradient is not None:
                     part = slice(start, stop) if k < block.rows else columns[k - block.rows]
                     results[k][:, :, part] += gradient

@@ -14,7 +14,7 @@ import torch
 from jaxtyping import Bool, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.banded import BandedMessages
+from probtrans_cli.models.probabilistic.fast.banded import BandedMessages
 
 SMALLEST = 16  # children of a block, at least
 

@@ -16,11 +16,12 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.bands import Band, ChannelBand, band, shared_band
+from probtrans_cli.models.probabilistic.fast.bands import Band, band
+from probtrans_cli.models.probabilistic.fast.pairs import messages_of, scores_of
 from probtrans_cli.models.probabilistic.layout import Layout, offsets
 from probtrans_cli.models.probabilistic.messages import Messages, pairs
-from probtrans_cli.models.probabilistic.potentials import Sides, Ternary
-from probtrans_cli.models.probabilistic.products import messages_of, scores_of, transposed
+from probtrans_cli.models.probabilistic.potentials import Ternary
+from probtrans_cli.models.probabilistic.projections import Matrix, MatrixOf, Sides
 
 
 class Far(NamedTuple):
@@ -34,29 +35,32 @@ class Far(NamedTuple):
 FarMessages = tuple[Sequence[Tensor], Sequence[Tensor]]
 
 
-class Near(NamedTuple):
-    """The sides of the near buckets, and their band."""
-
-    sides: Sides
-    band: Band
-
-
 class BandedSides(NamedTuple):
-    """Sides of the one or two far buckets, on rows and on lines, and of the near ones (None without any)."""
+    """Sides of the one or two far buckets, on rows and on lines, and the band of the near ones (None without any)."""
 
     rows: list[Sides]
     far: list[Far]
-    near: Near | None
+    near: Band | None
 
 
 class BandedMessages(Messages[BandedSides]):
     """Messages by bands; see the module."""
 
-    def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
-        self.layout = layout
+    def __init__(
+        self,
+        ternary: Ternary,
+        layout: Layout,
+        distance: int | None,
+        *,
+        matrix: MatrixOf = Matrix,
+        by_hand: bool = False,
+    ) -> None:
+        """``matrix``: how the factors of the ternary scores are multiplied with; ``by_hand``: whether gradients of the
+        bands and of the far products are written by hand."""
+        self.layout, self.by_hand = layout, by_hand
         self.gamma = distance
         sizes = [1] if distance is None else [1, 2 * distance, 1] if distance else [1, 1]
-        self.projection = ternary.projection(sizes)
+        self.projection = ternary.projection(sizes, matrix)
         self.position = layout.position
         self.offsets = offsets(distance or 0)
         self.near = layout.near(distance or 0)
@@ -96,23 +100,17 @@ class BandedMessages(Messages[BandedSides]):
         head = self._once([one.head for one in rows])
         weighted = [c if one.weight is None else c * one.weight[0, :, None] for c, one in zip(child, rows, strict=True)]
         far = [Far(*one) for one in zip(weighted, head, strict=True)]
-        return BandedSides(rows, far, self._near(groups[1]) if self.offsets else None)
+        near = band(groups[1], self.offsets, by_hand=self.by_hand) if self.offsets else None
+        return BandedSides(rows, far, near)
 
     def _once(self, sides: Sequence[Float[Tensor, "w 1 c r"]]) -> list[Float[Tensor, "l c n r"]]:
         """Sides on the lines; those that the far buckets share are put there once."""
         first = self.layout.to_channels(sides[0][:, 0])
         return [first, *(first if one is sides[0] else self.layout.to_channels(one[:, 0]) for one in sides[1:])]
 
-    def _near(self, sides: Sides) -> Near:
-        if _shares(sides) and sides.weight is not None:
-            return Near(sides, shared_band(sides.child[:, 0], sides.head[:, 0], sides.weight, self.offsets))
-        if _channels_share(sides) and sides.weight is not None:
-            return Near(sides, ChannelBand(sides.child[:, :, 0], sides.head[:, :, 0], sides.weight, self.offsets))
-        return Near(sides, band(sides.u, sides.head, self.offsets))
-
     def far_scores(self, far: Sequence[Far]) -> Float[Tensor, "l c n n"]:
         """``F``, as if all heads were far."""
-        scores = [_scores(one) for one in far]
+        scores = [_scores(one, by_hand=self.by_hand) for one in far]
         return scores[0] if len(scores) == 1 else torch.where(self.far_side > 0, scores[1], scores[0])
 
     def far_messages(self, far: Sequence[Far], heads: Float[Tensor, "l c n n"]) -> FarMessages:
@@ -120,26 +118,21 @@ class BandedMessages(Messages[BandedSides]):
         heads = heads.to(far[0].child.dtype)
         gamma = self.gamma or 0
         apart = [heads] if len(far) == 1 else [heads.triu(gamma + 1), heads.tril(-gamma - 1)]
-        found = [_messages(*one) for one in zip(apart, far, strict=True)]
-        return [child for child, _ in found], [head for _, head in found]
+        messages = [_messages(*one, by_hand=self.by_hand) for one in zip(apart, far, strict=True)]
+        return [child for child, _ in messages], [head for _, head in messages]
 
-    def near_scores(self, near: Near) -> Float[Tensor, "w c k"]:
+    def near_scores(self, near: Band) -> Float[Tensor, "w c k"]:
         """``F`` of the near buckets."""
-        return near.band.scores().transpose(1, 2)
+        return near.scores().transpose(1, 2)
 
-    def near_messages(self, near: Near, heads: Float[Tensor, "w c k"]) -> Sides:
+    def near_messages(self, near: Band, heads: Float[Tensor, "w c k"]) -> Sides:
         """Messages to the near buckets' sides."""
-        to_child, to_head = near.band.messages(heads.transpose(1, 2))
-        if _shares(near.sides):
-            return Sides(to_child[:, None], to_head[:, None])
-        if _channels_share(near.sides):
-            return Sides(to_child[:, :, None], to_head[:, :, None])
-        return Sides(near.sides.back(to_child), to_head)
+        return near.messages(heads.transpose(1, 2))
 
     def collect(
-        self, rows: Sequence[Sides], far: FarMessages, near: Sides | None, wanted: Tensor | None
+        self, rows: Sequence[Sides], far: FarMessages, near: Sides | None, only: Tensor | None
     ) -> Float[Tensor, "w d"]:
-        """All messages to sides as one to the labels; of the rows ``wanted`` only, where given."""
+        """All messages to sides as one to the labels; of the rows ``only`` only, where given."""
         to_child = [_back(*one) for one in zip(rows, far[0], strict=True)]
         to_head = far[1]
         if rows[0].child is rows[-1].child and rows[0].head is rows[-1].head:
@@ -149,9 +142,9 @@ class BandedMessages(Messages[BandedSides]):
         if near is not None:
             messages.insert(1, near)
         position = self.position
-        if wanted is not None:
-            messages = [Sides(*(part.index_select(0, wanted) for part in one[:2])) for one in messages]
-            position = position.index_select(0, wanted)
+        if only is not None:
+            messages = [Sides(*(part.index_select(0, only) for part in one[:2])) for one in messages]
+            position = position.index_select(0, only)
         return self.projection.collect(messages, position)
 
     def short(self, sides: BandedSides, extra: Float[Tensor, "w c e"]) -> Float[Tensor, "l c n s"]:
@@ -164,13 +157,13 @@ class BandedMessages(Messages[BandedSides]):
         sides: BandedSides,
         short: Float[Tensor, "l c n s"],
         far: FarMessages,
-        wanted: Tensor | None,
+        only: Tensor | None,
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         """The message to the labels, with ``ū`` and ``v̄`` of the ``far`` buckets, and the distributions of the extra
         candidates, from the distributions over the short columns."""
         near, extra = self.layout.from_channels(short).tensor_split([len(self.offsets)], dim=-1)
         near_messages = None if sides.near is None else self.near_messages(sides.near, near)
-        return self.collect(sides.rows, far, near_messages, wanted), extra
+        return self.collect(sides.rows, far, near_messages, only), extra
 
     # --- all of them ------------------------------------------------------------------------------------------------
 
@@ -182,13 +175,13 @@ class BandedMessages(Messages[BandedSides]):
         return torch.cat([scores, near.to(scores.dtype)], dim=-1)
 
     def to_labels(
-        self, sides: BandedSides, heads: Float[Tensor, "l c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: BandedSides, heads: Float[Tensor, "l c n m"], only: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         far = self.far_messages(sides.far, heads[..., : self.words])
         near = None
         if sides.near is not None:
             near = self.near_messages(sides.near, self.layout.from_channels(heads[..., self.words :]))
-        return self.collect(sides.rows, far, near, wanted)
+        return self.collect(sides.rows, far, near, only)
 
     def between_words(self, columns: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n n"]:
         if not self.offsets:
@@ -215,16 +208,6 @@ class BandedMessages(Messages[BandedSides]):
         return head.clamp(0, self.words - 1), bucket
 
 
-def _shares(sides: Sides) -> bool:
-    """Whether a weight is all that tells the sides of the buckets apart."""
-    return sides.child.shape[1] == 1 and sides.weight is not None
-
-
-def _channels_share(sides: Sides) -> bool:
-    """Whether a weight is all that tells the sides of the channels apart."""
-    return sides.child.shape[2] == 1 and sides.weight is not None
-
-
 def _back(sides: Sides, to_child: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c2 n r"]:
     """The message to a far bucket's child side as the projection takes it, still on the lines: :meth:`Sides.back`."""
     if sides.weight is not None:
@@ -240,21 +223,25 @@ def _channel_by_channel(child: Tensor, head: Tensor) -> bool:
     return head.shape[1] == child.shape[1] or torch.compiler.is_exporting()
 
 
-def _scores(far: Far) -> Float[Tensor, "l c n n"]:
+def _scores(far: Far, *, by_hand: bool) -> Float[Tensor, "l c n n"]:
     child, head = far
-    head_t = transposed(head)
     if _channel_by_channel(child, head):
-        return scores_of(child, head, head_t)
-    flat = scores_of(child.flatten(1, 2), head[:, 0], None if head_t is None else head_t[:, 0])
-    return flat.reshape(*child.shape[:3], flat.shape[-1])
+        return _scores_of(child, head, by_hand)
+    return _scores_of(child.flatten(1, 2), head[:, 0], by_hand).reshape(*child.shape[:3], head.shape[2])
 
 
-def _messages(heads: Float[Tensor, "l c n n"], far: Far) -> tuple[Tensor, Tensor]:
+def _scores_of(u: Tensor, v: Tensor, by_hand: bool) -> Tensor:
+    return scores_of(u, v, v.detach().mT.contiguous()) if by_hand else u @ v.mT
+
+
+def _messages(heads: Float[Tensor, "l c n n"], far: Far, *, by_hand: bool) -> tuple[Tensor, Tensor]:
     child, head = far
-    head_t = transposed(head)
     if _channel_by_channel(child, head):
-        to_child, to_head = messages_of(heads, child, head, head_t)
+        to_child, to_head = _messages_of(heads, child, head, by_hand)
         return to_child, to_head if head.shape[1] == child.shape[1] else to_head.sum(1, keepdim=True)
-    flat_t = None if head_t is None else head_t[:, 0]
-    to_child, to_head = messages_of(heads.flatten(1, 2), child.flatten(1, 2), head[:, 0], flat_t)
+    to_child, to_head = _messages_of(heads.flatten(1, 2), child.flatten(1, 2), head[:, 0], by_hand)
     return to_child.reshape(child.shape), to_head[:, None]
+
+
+def _messages_of(p: Tensor, u: Tensor, v: Tensor, by_hand: bool) -> tuple[Tensor, Tensor]:
+    return messages_of(p, u, v, v.detach().mT.contiguous()) if by_hand else (p @ v, p.mT @ u)

@@ -23,9 +23,9 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.autograd.function import once_differentiable
 
-from probtrans_cli.models.probabilistic.banded import BandedMessages, BandedSides
-from probtrans_cli.models.probabilistic.blocks import Blocks, random_state, set_random_state
-from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
+from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
+from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables
 from probtrans_cli.models.probabilistic.inference import Inference
 
@@ -42,20 +42,20 @@ class FusedHeads(HeadVariables):
         messages: BandedMessages,
         extra: int,
         inference: Inference,
-        dropout: Dropout,
+        dropout: DrawnDropout,
         dtype: torch.dtype,
         *,
-        keep: bool,
+        keep: bool = True,
     ) -> None:
         """``keep``: whether distributions are kept for the gradient, or computed again."""
         super().__init__(messages, extra, inference, dropout, dtype)
         blocks = Blocks.of(messages, self.extra_allowed, inference.channels, BLOCK)
         kept = [_Block.of(blocks, *bounds, dtype) for bounds in blocks.bounds] if keep else None
-        self.plan = _Plan(blocks, self.how.weight, dropout.frozen(), dtype, kept)
+        self.plan = _Plan(blocks, self.how.weight, dropout, dtype, kept)
         self.before: tuple[BandedSides, Tensor] | None = None
 
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], only: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides = self.messages.sides(labels)
         short = self.messages.short(sides, extra)
@@ -68,7 +68,7 @@ class FusedHeads(HeadVariables):
             tensors = [*now, used[1], *(_tensors(used[0]) if used[0] is not sides else [])]
         used_short, *parts = _Fused.apply(self.plan, len(now), *tensors)  # type: ignore[no-untyped-call]
         far = len(sides.far)
-        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), wanted)
+        return self.messages.from_short(sides, used_short, (parts[:far], parts[far:]), only)
 
 
 def _tensors(sides: BandedSides) -> list[Tensor]:
@@ -134,7 +134,7 @@ class _Plan:
 
     geometry: Blocks
     weight: float
-    dropout: Dropout
+    dropout: DrawnDropout
     dtype: torch.dtype
     kept: list[_Block] | None
 
@@ -162,7 +162,7 @@ class _Plan:
         P = torch.add(block.bias, scores, alpha=1.0 / self.weight, out=scores).softmax(-1)
         if block.present is not None:
             P.mul_(block.present)
-        return P, self.dropout.factors(P).mul_(P) if self.dropout.active else P
+        return P, self.dropout.factors(P).mul_(P) if self.dropout.p > 0.0 else P
 
 
 class _Fused(torch.autograd.Function):

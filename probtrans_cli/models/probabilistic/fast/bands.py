@@ -1,7 +1,7 @@
 """Products of each word with the word ``x`` rows before it, for the few shifts ``x`` of the near buckets.
 
 Left to autograd every shifted slice has a zero-filled gradient of the whole; here results are written where they
-belong, and what scores and messages add to the gradients of the sides is added in one place. The loops over the 2γ
+belong, and the sides' gradients by their scores are added to those by their messages in place. The loops over the 2γ
 buckets of a band are over large operations: the numbers of one bucket fit a processor's cache, where one operation on
 all buckets would go through memory again and again.
 
@@ -11,7 +11,7 @@ and exported graphs are made of, where shapes are symbols and a compiler fuses t
 symbol   variable   shape            meaning
 u        u          [w, k, c, r]     child side of every word (``potentials.py``)
 v        v          [w, k|1, c|1, r] head side; an axis of size 1 is the same for all buckets or channels
-D        weight     [k, c, r]        weight of the child side, where all buckets share both sides
+D W      weight     [k, c, r]        weight of the child side, where all buckets or all channels share both sides
 Q_ic(j)  p          [w, k, c]        probability of the head of bucket k, the k-th of ``shifts``
 """
 
@@ -27,35 +27,52 @@ from torch import Tensor
 from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.products import Sums, by_hand, summed
+from probtrans_cli.models.probabilistic.projections import Sides
 
 
 class Band(ABC):
-    """The near buckets of one iteration; ``shifts``: their distances."""
+    """The near buckets of one iteration. A band owns their sides, and gives back messages to just these sides."""
 
     @abstractmethod
     def scores(self) -> Float[Tensor, "w k c"]:
         """``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]`` with ``x`` the k-th shift; 0 where there is no row ``i - x``."""
 
     @abstractmethod
-    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
-        """``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``, summed over buckets and
-        channels where they share a side."""
+    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
+        """``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``, as messages to the sides:
+        summed over the buckets and channels that share one."""
 
 
-def band(u: Float[Tensor, "w k c r"], v: Float[Tensor, "w k2 c2 r"], shifts: Sequence[int]) -> Band:
-    """The band of sides of which every bucket has its own."""
-    return _OwnBand(u, v, shifts) if by_hand(u) else TraceableBand(u, v, None, shifts)
+def band(sides: Sides, shifts: Sequence[int], *, by_hand: bool) -> Band:
+    """The band of some sides; ``shifts``: the distances of its buckets; ``by_hand``: whether gradients may be."""
+    if sides.weight is not None and sides.child.shape[1] > 1:
+        return ChannelBand(sides, shifts)
+    if not by_hand:
+        return TraceableBand(sides, shifts)
+    return _OwnBand(sides, shifts) if sides.weight is None else _SharedBand(sides, shifts)
 
 
-def shared_band(
-    u: Float[Tensor, "w c r"], v: Float[Tensor, "w c r"], weight: Float[Tensor, "k c r"], shifts: Sequence[int]
-) -> Band:
-    """The band of sides that all buckets share, ``s[i,k,c] = Σ_l u_i[c,l] D[k,c,l] v_{i-x}[c,l]``: without a tensor of
-    all buckets' sides. Messages are ``Σ_k p[i,k] D[k] v_{i-x}`` and ``Σ_k p[j+x,k] D[k] u_{j+x}``."""
-    if by_hand(u):
-        return _SharedBand(u, v, weight, shifts)
-    return TraceableBand(u[:, None], v[:, None], weight, shifts)
+class TraceableBand(Band):
+    """In plain operations."""
+
+    def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
+        self.sides, self.shifts, self.u = sides, shifts, sides.u
+
+    def scores(self) -> Float[Tensor, "w k c"]:
+        heads = _by_bucket(self.sides.head, self.shifts)
+        buckets = zip(self.u.unbind(1), heads, self.shifts, strict=True)
+        return torch.stack([(child * _shifted(head, x)).sum(-1) for child, head, x in buckets], dim=1)
+
+    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
+        u, v = self.u, self.sides.head
+        p = p.to(u.dtype)
+        buckets = list(zip(p.unbind(1), u.unbind(1), _by_bucket(v, self.shifts), self.shifts, strict=True))
+        to_child = torch.stack([one[..., None] * _shifted(head, x) for one, _, head, x in buckets], dim=1)
+        to_head = torch.stack([_shifted(one[..., None] * child, -x) for one, child, _, x in buckets], dim=1)
+        for axis in (1, 2):
+            if v.shape[axis] == 1:
+                to_head = to_head.sum(axis, keepdim=True)
+        return Sides(self.sides.back(to_child), to_head)
 
 
 class ChannelBand(Band):
@@ -63,57 +80,21 @@ class ChannelBand(Band):
     by row, then a product with ``W``, without a tensor of all channels' sides. Messages are those to the shared
     sides, ``(Σ_c p[i,k,c] W[k,c]) v_{i-x}`` and ``(Σ_c p[j+x,k,c] W[k,c]) u_{j+x}``."""
 
-    def __init__(
-        self,
-        u: Float[Tensor, "w k r"],
-        v: Float[Tensor, "w k r"],
-        weight: Float[Tensor, "k c r"],
-        shifts: Sequence[int],
-    ) -> None:
-        self.weight, self.shifts = weight, shifts
-        self.children = u.transpose(0, 1)
-        self.heads = torch.stack([_shifted(head, x) for head, x in zip(v.unbind(1), shifts, strict=True)])
+    def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
+        assert sides.weight is not None, "a weight tells the channels apart"
+        self.weight, self.shifts = sides.weight, shifts
+        self.children = sides.child[:, :, 0].transpose(0, 1)
+        heads = sides.head[:, :, 0].unbind(1)
+        self.heads = torch.stack([_shifted(head, x) for head, x in zip(heads, shifts, strict=True)])
 
     def scores(self) -> Float[Tensor, "w k c"]:
         return ((self.children * self.heads) @ self.weight.mT).transpose(0, 1)
 
-    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Float[Tensor, "w k r"], Float[Tensor, "w k r"]]:
+    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
         mixed = p.to(self.children.dtype).transpose(0, 1) @ self.weight
         to_heads = [_shifted(one, -x) for one, x in zip((mixed * self.children).unbind(0), self.shifts, strict=True)]
-        return (mixed * self.heads).transpose(0, 1), torch.stack(to_heads, dim=1)
-
-
-class TraceableBand(Band):
-    """In plain operations; ``weight``: of the child sides, where all buckets share them."""
-
-    def __init__(self, u: Tensor, v: Tensor, weight: Tensor | None, shifts: Sequence[int]) -> None:
-        self.u, self.v, self.weight, self.shifts = u if weight is None else u * weight, v, weight, shifts
-
-    def scores(self) -> Float[Tensor, "w k c"]:
-        return traceable_band_scores(self.u, self.v, self.shifts)
-
-    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
-        to_child, to_head = traceable_band_messages(p, self.u, self.v, self.shifts)
-        return (to_child, to_head) if self.weight is None else ((to_child * self.weight).sum(1), to_head[:, 0])
-
-
-def traceable_band_scores(u: Tensor, v: Tensor, shifts: Sequence[int]) -> Float[Tensor, "w k c"]:
-    """:meth:`Band.scores` in plain operations."""
-    buckets = zip(u.unbind(1), _by_bucket(v, shifts), shifts, strict=True)
-    return torch.stack([(child * _shifted(head, x)).sum(-1) for child, head, x in buckets], dim=1)
-
-
-def traceable_band_messages(p: Tensor, u: Tensor, v: Tensor, shifts: Sequence[int]) -> tuple[Tensor, Tensor]:
-    """:meth:`Band.messages` in plain operations."""
-    p = p.to(u.dtype)
-    buckets = list(zip(p.unbind(1), u.unbind(1), _by_bucket(v, shifts), shifts, strict=True))
-    to_child = [one[..., None] * _shifted(head, x) for one, _, head, x in buckets]
-    to_head = [_shifted(one[..., None] * child, -x) for one, child, _, x in buckets]
-    summed = torch.stack(to_head, dim=1)
-    for axis in (1, 2):
-        if v.shape[axis] == 1:
-            summed = summed.sum(axis, keepdim=True)
-    return torch.stack(to_child, dim=1), summed
+        to_child = (mixed * self.heads).transpose(0, 1)
+        return Sides(to_child[:, :, None], torch.stack(to_heads, dim=1)[:, :, None])
 
 
 def _by_bucket(v: Tensor, shifts: Sequence[int]) -> Sequence[Tensor]:
@@ -210,43 +191,44 @@ def _products(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
 
 
 class _OwnBand(Band):
-    """By hand; every bucket has sides of its own."""
+    """By hand; every bucket has sides of its own. Scores hand the sides on to the messages, see ``products.py``."""
 
-    def __init__(self, u: Tensor, v: Tensor, shifts: Sequence[int]) -> None:
-        self.bands = _Bands(u, v, shifts)
-        self.u, self.v, self.sums = summed(u, v)
+    def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
+        self.u, self.v = sides.child, sides.head
+        self.bands = _Bands(self.u, self.v, shifts)
 
     def scores(self) -> Float[Tensor, "w k c"]:
-        scores: Tensor = _BandScores.apply(self.bands, self.sums, self.u, self.v)  # type: ignore[no-untyped-call]
+        scores: Tensor
+        scores, self.u, self.v = _BandScores.apply(self.bands, self.u, self.v)  # type: ignore[no-untyped-call]
         return scores
 
-    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
-        messages: tuple[Tensor, Tensor]
-        messages = _BandMessages.apply(self.bands, self.sums, p, self.u, self.v)  # type: ignore[no-untyped-call]
-        return messages
+    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
+        return Sides(*_BandMessages.apply(self.bands, p, self.u, self.v))  # type: ignore[no-untyped-call]
 
 
 class _BandScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, bands: _Bands, sums: Sums, u: Tensor, v: Tensor) -> Tensor:
+    def forward(ctx: Any, bands: _Bands, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ctx.save_for_backward(u, v)
-        ctx.bands, ctx.sums = bands, sums
-        return bands.scores((u, v))
+        ctx.bands = bands
+        ctx.set_materialize_grads(False)
+        return bands.scores((u, v)), u.view_as(u), v.view_as(v)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         u, v = ctx.saved_tensors
-        (p,) = gradients
-        ctx.sums.add(lambda into: ctx.bands.by_child(p, v, into), lambda into: ctx.bands.by_head(p, u, into))
-        return None, None, None, None
+        p, by_child, by_head = gradients
+        if p is None:
+            return None, by_child, by_head
+        return None, ctx.bands.by_child(p, v, by_child), ctx.bands.by_head(p, u, by_head)
 
 
 class _BandMessages(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, bands: _Bands, sums: Sums, p: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
+    def forward(ctx: Any, bands: _Bands, p: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(p, u, v)
-        ctx.bands, ctx.sums = bands, sums
+        ctx.bands = bands
         return bands.by_child(p, v), bands.by_head(p, u)
 
     @staticmethod
@@ -256,9 +238,7 @@ class _BandMessages(torch.autograd.Function):
         p, u, v = ctx.saved_tensors
         of_child, of_head = gradients
         by_p = ctx.bands.scores((of_child, v), (u, of_head))
-        bands = ctx.bands
-        ctx.sums.add(lambda into: bands.by_child(p, of_head, into), lambda into: bands.by_head(p, of_child, into))
-        return None, None, by_p, None, None
+        return None, by_p, ctx.bands.by_child(p, of_head), ctx.bands.by_head(p, of_child)
 
 
 # --- bands of sides that all buckets share ----------------------------------------------------------------------------
@@ -319,48 +299,51 @@ class _SharedBands:
 
 
 class _SharedBand(Band):
-    """By hand; all buckets share the sides."""
+    """By hand; all buckets share the sides. Scores hand the sides on to the messages, see ``products.py``."""
 
-    def __init__(self, u: Tensor, v: Tensor, weight: Tensor, shifts: Sequence[int]) -> None:
-        self.bands = _SharedBands(u, shifts)
-        self.weight = weight
-        self.u, self.v, self.sums = summed(u, v)
+    def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
+        assert sides.weight is not None, "a weight tells the buckets apart"
+        self.u, self.v, self.weight = sides.child[:, 0], sides.head[:, 0], sides.weight
+        self.bands = _SharedBands(self.u, shifts)
 
     def scores(self) -> Float[Tensor, "w k c"]:
+        scores: Tensor
         sides = (self.u, self.v, self.weight)
-        scores: Tensor = _SharedScores.apply(self.bands, self.sums, *sides)  # type: ignore[no-untyped-call]
+        scores, self.u, self.v = _SharedScores.apply(self.bands, *sides)  # type: ignore[no-untyped-call]
         return scores
 
-    def messages(self, p: Float[Tensor, "w k c"]) -> tuple[Tensor, Tensor]:
+    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
         sides = (self.u, self.v, self.weight)
-        messages: tuple[Tensor, Tensor]
-        messages = _SharedMessages.apply(self.bands, self.sums, p, *sides)  # type: ignore[no-untyped-call]
-        return messages
+        to_child, to_head = _SharedMessages.apply(self.bands, p, *sides)  # type: ignore[no-untyped-call]
+        return Sides(to_child[:, None], to_head[:, None])
 
 
 class _SharedScores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, bands: _SharedBands, sums: Sums, u: Tensor, v: Tensor, weight: Tensor) -> Tensor:
+    def forward(ctx: Any, bands: _SharedBands, u: Tensor, v: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
         ctx.save_for_backward(u, v, weight)
-        ctx.bands, ctx.sums = bands, sums
-        return bands.scores(weight, u, v)
+        ctx.bands = bands
+        ctx.set_materialize_grads(False)
+        return bands.scores(weight, u, v), u.view_as(u), v.view_as(v)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         u, v, weight = ctx.saved_tensors
-        (p,) = gradients
-        ctx.sums.add_both(lambda into: ctx.bands.by_sides(p, u, v, weight, into))
-        return None, None, None, None, ctx.bands.by_weight(p, u, v)
+        p, by_child, by_head = gradients
+        if p is None:
+            return None, by_child, by_head, None
+        by_sides = ctx.bands.by_sides(p, u, v, weight, (by_child, by_head))
+        return None, *by_sides, ctx.bands.by_weight(p, u, v)
 
 
 class _SharedMessages(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, bands: _SharedBands, sums: Sums, p: Tensor, u: Tensor, v: Tensor, weight: Tensor
+        ctx: Any, bands: _SharedBands, p: Tensor, u: Tensor, v: Tensor, weight: Tensor
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(p, u, v, weight)
-        ctx.bands, ctx.sums = bands, sums
+        ctx.bands = bands
         to_child, to_head = bands.by_sides(p, u, v, weight)
         return to_child, to_head
 
@@ -370,5 +353,4 @@ class _SharedMessages(torch.autograd.Function):
         p, u, v, weight = ctx.saved_tensors
         of_child, of_head = gradients
         by_p, by_weight = ctx.bands.scores_by_weight(p, weight, (of_child, v), (u, of_head))
-        ctx.sums.add_both(lambda into: ctx.bands.by_sides(p, of_child, of_head, weight, into))
-        return None, None, by_p, None, None, by_weight
+        return None, by_p, *ctx.bands.by_sides(p, of_child, of_head, weight), by_weight
