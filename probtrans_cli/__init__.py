@@ -1,3 +1,23 @@
 """probtrans: train, evaluate and read probabilistic transformers (Wu & Tu, Findings of ACL 2023)."""
 
-__version__ = "0.1.0"
+from __future__ import annotations
+
+from typing import TYPE_CHECKING
+
+from probtrans_cli.version import __version__
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.model import Model
+
+__all__ = ["__version__", "load"]
+
+
+def load(checkpoint: str, *, threads: int | None = None) -> Model:
+    """The trained model of a run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.
+
+    Raises:
+        CheckpointError: there is none, it is damaged, or it was written by another version of the format.
+    """
+    from probtrans_cli.trained.model import Model  # noqa: PLC0415  (imports torch)
+
+    return Model.load(checkpoint, threads=threads)

@@ -13,7 +13,7 @@ BUG, INTERRUPTED, READER_GONE = 1, 130, 141
 
 
 def main(arguments: list[str] | None = None) -> None:
-    """Run the command line; exits the process with a code of the table in the README."""
+    """Run the command line; exits the process with a code of the table in `docs/command-line.md`."""
     for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
         if isinstance(stream, io.TextIOWrapper):
             stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")

@@ -5,15 +5,14 @@
                 training/       only for resuming: optimizer.safetensors, weights.safetensors (with EMA), state.json
     checkpoints/best, last      relative links
 
-A folder is written under a temporary name, synced, then renamed. ``SHA256SUMS`` has the format of ``sha256sum``.
+A folder is written as a whole or not at all (:mod:`probtrans_cli.atomic`). ``SHA256SUMS`` has the format of
+``sha256sum``.
 """
 
 from __future__ import annotations
 
 import hashlib
 import json
-import os
-import shutil
 from collections.abc import Iterator
 from dataclasses import dataclass
 from pathlib import Path
@@ -24,11 +23,11 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
 
+from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError
 
 FORMAT = 1
 SUMS = "SHA256SUMS"
-PARTIAL, REPLACED = ".partial", ".replaced"
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
 
@@ -62,16 +61,15 @@ class Verified:
 
 
 def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
-    """Write a checkpoint folder in one step: temporary name, checksums, sync, rename. Replaces a folder of that name.
+    """Write a checkpoint folder in one step, with checksums. Replaces a folder of that name.
 
     Raises:
         CheckpointError: the disk is full, or the folder may not be written; what was there before is still there.
     """
-    partial = folder.with_name(f".{folder.name}{PARTIAL}")
     try:
-        _write(folder, partial, texts, tensors)
+        with atomic.writing_folder(folder) as new:
+            _fill(new, texts, tensors)
     except (OSError, SafetensorError) as error:
-        shutil.rmtree(partial, ignore_errors=True)
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CheckpointError(
             f"{folder}: cannot be written: {reason}",
@@ -79,66 +77,23 @@ def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[s
         ) from None
 
 
-def _write(folder: Path, partial: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
-    shutil.rmtree(partial, ignore_errors=True)
-    partial.mkdir(parents=True)
+def _fill(new: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
     for name, text in texts.items():
-        (partial / name).parent.mkdir(exist_ok=True)
-        (partial / name).write_bytes(text.encode() if isinstance(text, str) else text)
+        (new / name).parent.mkdir(exist_ok=True)
+        (new / name).write_bytes(text.encode() if isinstance(text, str) else text)
     for name, values in tensors.items():
-        (partial / name).parent.mkdir(exist_ok=True)
+        (new / name).parent.mkdir(exist_ok=True)
         contiguous = {key: value.detach().contiguous() for key, value in values.items()}
-        save_file(contiguous, partial / name, metadata={"format": "pt"})  # without which some readers refuse it
-        (partial / name).chmod((partial / next(iter(texts))).stat().st_mode)  # not the private 0600 of its writer
+        save_file(contiguous, new / name, metadata={"format": "pt"})  # without which some readers refuse it
+        (new / name).chmod((new / next(iter(texts))).stat().st_mode)  # not the private 0600 of its writer
     names = sorted([*texts, *tensors])
-    sums = "".join(f"{hashlib.sha256((partial / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
-    (partial / SUMS).write_text(sums)
-    for path in (partial, *partial.rglob("*")):
-        sync(path)
-    if folder.exists():
-        folder.rename(folder.with_name(f".{folder.name}{REPLACED}"))
-    partial.rename(folder)
-    sync(folder.parent)
-    shutil.rmtree(folder.with_name(f".{folder.name}{REPLACED}"), ignore_errors=True)
-
-
-def replace_text(path: Path, text: str) -> None:
-    """Write a text file whole or not at all."""
-    partial = path.with_name(f".{path.name}{PARTIAL}")
-    partial.write_text(text, encoding="utf-8")
-    partial.replace(path)
-
-
-def sync(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
-    handle = os.open(path, os.O_RDONLY)
-    try:
-        os.fsync(handle)
-    finally:
-        os.close(handle)
+    sums = "".join(f"{hashlib.sha256((new / name).read_bytes()).hexdigest()}  {name}\n" for name in names)
+    (new / SUMS).write_text(sums)
 
 
 def link(folder: Path, name: str) -> None:
-    """Point the link ``name`` beside ``folder`` at it, in one step."""
-    temporary = folder.with_name(f".{name}{PARTIAL}")
-    temporary.unlink(missing_ok=True)
-    temporary.symlink_to(folder.name, target_is_directory=True)
-    temporary.replace(folder.with_name(name))
-    sync(folder.parent)
-
-
-def recover(checkpoints: Path) -> None:
-    """Tidy up after a kill: bring back a folder that was about to be replaced, remove half-written ones."""
-    if not checkpoints.is_dir():
-        return
-    for path in list(checkpoints.glob(f".*{REPLACED}")):
-        original = path.with_name(path.name[1 : -len(REPLACED)])
-        if original.exists():
-            shutil.rmtree(path)
-        else:
-            path.rename(original)
-    for path in list(checkpoints.glob(f".*{PARTIAL}")):
-        path.unlink() if path.is_symlink() else shutil.rmtree(path)
+    """Point the link `best` or `last` beside a checkpoint at it."""
+    atomic.link(folder, name)
 
 
 def steps(checkpoints: Path) -> Iterator[tuple[int, Path]]:
@@ -153,9 +108,7 @@ def prune(checkpoints: Path, keep: int) -> None:
     linked = {(checkpoints / name).resolve() for name in ("best", "last")}
     others = [path for _, path in steps(checkpoints) if path.resolve() not in linked]
     for path in others[: max(len(others) - keep, 0)]:
-        half = path.with_name(f".{path.name}{PARTIAL}")  # a kill while it is being removed leaves nothing to choose
-        path.rename(half)
-        shutil.rmtree(half)
+        atomic.remove_folder(path)
 
 
 def locate(name: str) -> Path:

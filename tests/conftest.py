@@ -37,16 +37,16 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a tiny corpus, its recipe, and the finished runs runs/tiny and runs/tagger; do not change it."""
     from support import workplace
 
-    from probtrans_cli.commands import train as runs
+    from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("trained"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)  # guards against a loss of power; slow
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)  # guards against a loss of power; slow
         patch.setattr("jaxtyping.config.jaxtyping_disable", True)
         tagging = ["task={kind: tagging, column: xpos}", "name=tagger", "train.epochs=3", "optim.lr=0.1"]
         for overrides in (["save.every_steps=4"], tagging):
-            runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
+            train(TrainRequest("tiny.yaml", overrides))
     return folder
 
 
@@ -67,10 +67,10 @@ def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stdin]:
 @pytest.fixture
 def invoke(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Invoke:
     """Run the command in this process; the switches that it sets are put back."""
-    from probtrans_cli import __main__, checkpoint, console
+    from probtrans_cli import __main__, atomic, console
 
     monkeypatch.setattr(console.STATE, "level", console.NORMAL)
-    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
 
     def run(*arguments: str) -> Ran:
         capsys.readouterr()
@@ -96,6 +96,6 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 words, and chunks of shared bands of a few: smaller than the sentences."""
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.linear.BLOCK", 1)
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.fused.BLOCK", 1)
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.bands.CHUNK", 60)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.recomputed.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.fused.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.bands.CHUNK", 60)

@@ -3,14 +3,23 @@
 from __future__ import annotations
 
 import json
-import sys
+from collections.abc import Callable, Iterable
 from pathlib import Path
-from typing import Annotated, Literal
+from typing import Annotated, Any, Literal
 
 import typer
 
-from probtrans_cli import __version__, console
+from probtrans_cli import console
 from probtrans_cli.errors import UsageError
+from probtrans_cli.export import EXPORTS, Dtype, ExportName
+from probtrans_cli.trained.formats import FORMATS, FormatName
+from probtrans_cli.version import __version__
+
+
+def rows_in_words(rows: Iterable[Any]) -> str:
+    """The rows of a table of formats in a phrase, for `--help`."""
+    return "; ".join(f"{row.name}: {row.help}" if row.help else row.name for row in rows)
+
 
 app = typer.Typer(
     name="probtrans",
@@ -128,16 +137,13 @@ def prepare(
     as_json: Json = False,
 ) -> None:
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
-    from probtrans_cli.data.corpus.prepared import prepare as run  # noqa: PLC0415
-    from probtrans_cli.data.corpus.prepared import report  # noqa: PLC0415
-    from probtrans_cli.recipe.source import load_recipe  # noqa: PLC0415
+    from probtrans_cli.commands import prepare as verb  # noqa: PLC0415
 
-    prepared = run(load_recipe(recipe, overrides or ()), force=force, check=check)
-    state = "checked" if check else "prepared" if prepared.fresh else "up to date"
+    result = verb.prepare(verb.PrepareRequest(recipe, overrides or (), check=check, force=force))
     if as_json or context.obj:
-        console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
+        console.result_json(result.record())
     else:
-        console.result_renderable(report(prepared, state))
+        console.result_renderable(result.report())
 
 
 @app.command()
@@ -171,25 +177,16 @@ def train(
     as_json: Json = False,
 ) -> None:
     """Train a recipe; writes a run folder with metrics and checkpoints."""
-    from probtrans_cli.recipe.source import dump_recipe, load_recipe  # noqa: PLC0415
+    from probtrans_cli.commands import train as verb  # noqa: PLC0415
 
-    if init_from is not None:
-        overrides = [*(overrides or ()), f"model.init_from={json.dumps(init_from)}"]
+    request = verb.TrainRequest(
+        recipe, overrides or (), init_from=init_from, run=run, resume=resume, overwrite=overwrite, dry_run=dry_run,
+        seeds=None if print_recipe else verb.seeds_of(seeds),
+    )  # fmt: skip
     if print_recipe:
-        resolved = load_recipe(recipe, overrides or ()).resolved()
-        console.result(dump_recipe(resolved, [f"Resolved from {recipe} by probtrans {__version__}"]))
-        return
-    from probtrans_cli.commands import train as runs  # noqa: PLC0415
-
-    result = runs.train(
-        recipe, overrides or (), run=run, resume=resume, overwrite=overwrite, seeds=_seeds(seeds), dry_run=dry_run
-    )
-    if as_json or context.obj:
-        console.result_json(result)
+        console.result(verb.resolved(request))
     else:
-        from probtrans_cli.reports.scores import training_report  # noqa: PLC0415
-
-        console.result(training_report(result))
+        _show(context, as_json, verb.train(request), verb.training_report)
 
 
 @app.command(name="eval")
@@ -222,7 +219,7 @@ def evaluate(
     masks: Annotated[
         int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
     ] = None,
-    labels: Annotated[
+    latent_labels: Annotated[
         bool,
         typer.Option(
             "--labels",
@@ -244,16 +241,15 @@ def evaluate(
     as_json: Json = False,
 ) -> None:
     """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there."""
-    from probtrans_cli.commands.evaluate import evaluate as run  # noqa: PLC0415
-    from probtrans_cli.reports.scores import evaluation_report  # noqa: PLC0415
+    from probtrans_cli.commands import eval as verb  # noqa: PLC0415
 
-    _top_needs_labels(labels, top)
-    result, failed = run(
-        checkpoint, files or [], split=split, require=require or [], baselines=baselines, channel=channel,
-        iteration=iteration, decoder=decode, masks=masks, choose=choose, labels=labels, top=top, relations=relations,
-        threads=threads,
+    request = verb.EvalRequest(
+        checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
+        iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
+        relations=relations, threads=threads,
     )  # fmt: skip
-    console.result_json(result) if as_json or context.obj else console.result(evaluation_report(result))
+    result, failed = verb.evaluate(request)
+    _show(context, as_json, result, verb.evaluation_report)
     if failed is not None:
         raise failed
 
@@ -263,14 +259,8 @@ def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
     form: Annotated[
-        Literal["conllu", "jsonl", "tree", "svg", "html", "latex", "displacy"],
-        typer.Option(
-            "-f",
-            "--format",
-            help="conllu; jsonl: an object a line; tree: for a terminal; svg: a picture, or a folder of them with -o; "
-            "html: an offline page to explore every channel and iteration; latex: a tikz-dependency document; "
-            "displacy: a line of spaCy's manual input a sentence.",
-        ),
+        FormatName,
+        typer.Option("-f", "--format", help=f"{rows_in_words(FORMATS.values())}."),
     ] = "conllu",
     input_form: Annotated[
         Literal["auto", "text", "tokens", "conllu"],
@@ -286,7 +276,7 @@ def parse(
     gold: Annotated[
         bool, typer.Option("--gold", help="Also show the trees that the input has; not with conllu.")
     ] = False,
-    labels: Annotated[
+    latent_labels: Annotated[
         bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,
     top: Annotated[
@@ -306,16 +296,14 @@ def parse(
     threads: Threads = None,
 ) -> None:
     """Print the dependency trees that a model sees in text or CoNLL-U, in input order, as they are done."""
-    from probtrans_cli.commands.parse import parse as run  # noqa: PLC0415
+    from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
-    _top_needs_labels(labels, top)
-    if not files and sys.stdin.isatty():
-        console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
-    run(
-        checkpoint, files or ["-"], form=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, gold=gold, labels=(top or 3) if labels else None, longest=longest,
+    request = verb.ParseRequest(
+        checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
+        decoder=decode, probability=probability, gold=gold, latent_labels=latent_labels, top=top, longest=longest,
         output=output, threads=threads,
     )  # fmt: skip
+    verb.parse(request)
 
 
 @app.command()
@@ -324,12 +312,10 @@ def export(
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.")],
     form: Annotated[
-        Literal["safetensors", "hf"],
-        typer.Option("--format", help="safetensors: for parse and eval; hf: for Hugging Face's transformers."),
+        ExportName,
+        typer.Option("--format", help=f"{rows_in_words(EXPORTS.values())}."),
     ] = "safetensors",
-    dtype: Annotated[
-        Literal["float32", "bfloat16", "float16"], typer.Option("--dtype", help="Precision of the weights.")
-    ] = "float32",
+    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     expand_shared: Annotated[
         bool,
         typer.Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
@@ -337,15 +323,10 @@ def export(
     as_json: Json = False,
 ) -> None:
     """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
-    from probtrans_cli.export.folder import export as run  # noqa: PLC0415
+    from probtrans_cli.commands import export as verb  # noqa: PLC0415
 
-    report = run(checkpoint, out, form=form, dtype=dtype, expand_shared=expand_shared)
-    if as_json or context.obj:
-        console.result_json(report)
-    else:
-        largest = report["largest_difference"]
-        difference = f"an output differs from {checkpoint}'s by {largest:.2g} at most" if largest is not None else form
-        console.result(f"{out}: {report['bytes']:,} bytes; {difference}")
+    request = verb.ExportRequest(checkpoint, out, format=form, dtype=dtype, expand_shared=expand_shared)
+    _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
 
 
 @app.command()
@@ -367,26 +348,16 @@ def table(
     them, without word scores and output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, mean over seeds,
     evaluations left out) depend on the machine.
     """
-    from probtrans_cli.reports.table import markdown  # noqa: PLC0415
-    from probtrans_cli.reports.table import table as run  # noqa: PLC0415
+    from probtrans_cli.commands import table as verb  # noqa: PLC0415
 
-    result = run(runs)
-    console.result_json(result) if as_json or context.obj else console.result(markdown(result))
+    _show(context, as_json, verb.table(verb.TableRequest(runs)), verb.markdown)
 
 
-def _top_needs_labels(labels: bool, top: int | None) -> None:
-    if top is not None and not labels:
-        raise UsageError("--top says how much --labels shows", hint=f"write --labels --top {top}, or leave it out")
-
-
-def _seeds(text: str | None) -> list[int] | None:
-    if text is None:
-        return None
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        seeds = []
-    if not seeds or not all(0 <= seed < 2**31 for seed in seeds):
-        hint = "write --seeds 0,1,2: whole numbers from 0 to 2147483647"
-        raise UsageError(f"--seeds {text!r} is not a list of seeds", hint=hint)
-    return seeds
+def _show(
+    context: typer.Context, as_json: bool, result: dict[str, Any], report: Callable[[dict[str, Any]], str]
+) -> None:
+    """The result on stdout: as JSON where that was asked for before or after the verb, else as text for people."""
+    if as_json or context.obj:
+        console.result_json(result)
+    else:
+        console.result(report(result))

@@ -1,4 +1,4 @@
-"""From raw text to tokens, in the manner of the Penn and English Web treebanks, for `parse` on one's own sentences.
+"""From raw text to tokens, as the Penn and English Web treebanks divide it: for `parse` on your own sentences.
 
 Text that is already tokenised comes out as it went in.
 """
@@ -61,5 +61,5 @@ def _closing(chunk: str) -> str:
 
 
 def valid(text: str) -> str:
-    """Text that the packages of tokenizers can read, of the same length; U+FFFD is unknown, or dropped, everywhere."""
+    """The text with U+FFFD for each half of a character, which tokenizer packages refuse; its length stays the same."""
     return _SURROGATES.sub("\ufffd", text)

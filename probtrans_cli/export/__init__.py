@@ -1,1 +1,63 @@
-"""Models as folders for others."""
+"""Models as folders for others: the formats of `export`, a row each.
+
+A new format is a row of :data:`EXPORTS` and a module ``export/NAME.py`` with a function ``write(model, out, options)``,
+which returns what the report says. The table is read for `--help`, so it imports no torch.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Mapping
+from dataclasses import dataclass
+from pathlib import Path
+from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.model import Model
+
+Dtype = Literal["float32", "bfloat16", "float16"]
+
+
+@dataclass(frozen=True)
+class ExportFormat:
+    """One form in which a model is written."""
+
+    name: str
+    help: str
+    """Whom it is for."""
+    expands_shared: bool = False
+    """It can write tensors that layers share once for each layer."""
+
+    def writer(self) -> Writer:
+        """The module that writes it."""
+        return cast(Writer, importlib.import_module(f"{__name__}.{self.name}"))
+
+
+@dataclass(frozen=True)
+class ExportOptions:
+    """How a model is written."""
+
+    dtype: Dtype = "float32"
+    """Precision of the weights."""
+    expand_shared: bool = False
+    """Write tensors that layers share once for each layer."""
+
+
+class Writer(Protocol):
+    """What the module of a format has."""
+
+    def write(self, model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
+        """Write the model and return the report, which is also the folder's EXPORT.json."""
+
+
+_ROWS = (
+    ExportFormat("safetensors", "for parse and eval"),
+    ExportFormat("hf", "for Hugging Face's transformers", expands_shared=True),
+)
+EXPORTS: Mapping[str, ExportFormat] = {row.name: row for row in _ROWS}
+
+if TYPE_CHECKING:
+    ExportName = str
+else:
+    ExportName = Literal[tuple(EXPORTS)]
+    """The names, as the command line takes them."""

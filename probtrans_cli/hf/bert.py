@@ -37,7 +37,7 @@ from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
 from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
 from probtrans_cli.recipe.reference import wanted
-from probtrans_cli.recipe.yaml import printable
+from probtrans_cli.text import printable
 
 Shapes = dict[str, tuple[int, ...]]
 PREFIX = "bert."

@@ -9,6 +9,7 @@ from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Transformer
 
 __all__ = ["ENCODERS", "Encoded", "Encoder", "EncoderKind", "Inputs", "Outputs", "Wants", "build", "register"]
@@ -23,18 +24,22 @@ class EncoderKind(NamedTuple):
     make: Callable[[Any, Messages], Encoder]
 
 
-ENCODERS: dict[str, EncoderKind] = {
-    "probabilistic": EncoderKind(ProbabilisticTransformer, ProbabilisticEncoder),
-    "transformer": EncoderKind(Transformer, lambda section, messages: TransformerEncoder(section)),
-}
+ENCODERS: Table[EncoderKind] = Table("encoder")
 """The kinds of encoders, by the kind of `model`."""
 
 
-def register(row: EncoderKind) -> None:
-    """Add a kind of encoder: one row."""
-    MODELS.add(row.section)
-    (name,) = get_args(row.section.model_fields["kind"].annotation)
-    ENCODERS[name] = row
+def register(row: EncoderKind) -> EncoderKind:
+    """Add a kind of encoder, to what `model` may hold and to the table.
+
+    Raises:
+        ValueError: there is another kind of this name.
+    """
+    ENCODERS.enter(MODELS.name_of(row.section), row)
+    return row
+
+
+register(EncoderKind(ProbabilisticTransformer, ProbabilisticEncoder))
+register(EncoderKind(Transformer, lambda section, _: TransformerEncoder(section)))
 
 
 @overload

@@ -160,6 +160,7 @@ class Encoder(nn.Module, ABC):
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The distributions over latent labels that representations stand for; asked where there are such."""
+        del states
         raise TypeError(f"a {type(self).__name__} has no latent labels")
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:

@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from probtrans_cli.recipe.base import Inconsistency
-from probtrans_cli.recipe.data import Data, WordPieceVocabulary
+from probtrans_cli.recipe.data import FORMATS, Data
 from probtrans_cli.recipe.task import formats_for
 
 if TYPE_CHECKING:
@@ -44,9 +44,9 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
     if form not in fitting:
         reason = "plain text has no tags" if recipe.task.needs == "tags" and form == "text" else f"found {form}"
         yield ("data", "format"), f"{reason}: `kind: {kind}` reads {', '.join(fitting)}"
-    for name in ("columns", "table", "jsonl", "documents"):
-        if form != name and getattr(recipe.data, name) != Data.model_fields[name].default:
-            yield ("data", name), f"for `data.format: {name}` only: leave it out"
+    for name, options in ((one.name, one.options) for one in FORMATS.values() if one.options is not None):
+        if form != name and getattr(recipe.data, options) != Data.model_fields[options].default:
+            yield ("data", options), f"for `data.format: {name}` only: leave it out"
     for name, section in (("table", recipe.data.table), ("jsonl", recipe.data.jsonl)):
         if section.text == section.label:
             yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
@@ -55,11 +55,9 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
 def _vocabulary(recipe: Recipe) -> Iterator[Inconsistency]:
     """Options of another vocabulary, and a vocabulary that leaves out what the task asks of."""
     vocabulary, kind = recipe.data.vocabulary, recipe.task.kind
-    if getattr(vocabulary, "folder", None) is not None:
-        for name in ("size", "lowercase"):
-            if getattr(vocabulary, name) != WordPieceVocabulary.model_fields[name].default:
-                yield ("data", "vocabulary", name), "for a trained vocabulary only: leave it out"
-    if recipe.task.needs_every_token and not vocabulary.reads_every_token:
+    for path, reason in vocabulary.inconsistencies():
+        yield ("data", "vocabulary", *path), reason
+    if recipe.task.needs_every_token and vocabulary.omits_words:
         reason = f"`kind: {kind}` has something to say of every token: leave this out"
         yield ("data", "vocabulary", "punctuation"), reason
 

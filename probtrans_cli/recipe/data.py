@@ -1,13 +1,55 @@
-"""The ``data`` section of a recipe: corpora, what stands where in their files, and the vocabulary. Imports no torch."""
+"""The ``data`` section of a recipe: corpora, what stands where in their files, and the vocabulary. Imports no torch.
+
+Two tables can grow: :data:`VOCABULARIES`, of the sections that `data.vocabulary` may hold, and :data:`FORMATS`, of the
+names that `data.format` may have. How a vocabulary is built and a format is read says :mod:`probtrans_cli.data`.
+"""
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from collections.abc import Mapping
+from dataclasses import dataclass
+from types import MappingProxyType
+from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
 from probtrans_cli.recipe.base import File, Files, Fraction, NonNegativeInt, PositiveInt, Section
-from probtrans_cli.recipe.kinds import Kinds
+from probtrans_cli.recipe.kinds import Kinds, Names
+
+# --- vocabularies -----------------------------------------------------------------------------------------------------
+
+
+class VocabularySection(Section):
+    """What the model reads. Every kind of vocabulary has a section of its own, a row of :data:`VOCABULARIES`."""
+
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Keys that are younger than the format of prepared folders, with their defaults. A folder's description leaves
+    them out where they have these values, so that an older folder stays up to date."""
+
+    kind: str
+
+    @property
+    def counts_words(self) -> bool:
+        """Whether every entry is a whole word with its training count, as `model.head_bias` wants."""
+        return False
+
+    @property
+    def omits_words(self) -> bool:
+        """Whether some words have no entry, so that nothing can be predicted of them."""
+        return False
+
+    @property
+    def has_features(self) -> bool:
+        """Whether words have features of their spelling."""
+        return False
+
+    def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
+        """Values that do not go together, each as the path of its key below this section and the reason."""
+        return []
+
+
+VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
+"""The kinds of vocabularies by name."""
 
 
 class WordFeatures(Section):
@@ -25,38 +67,11 @@ class WordFeatures(Section):
     """Rows of the table into which features are hashed."""
 
 
-class VocabularySection(Section):
-    """What every kind of vocabulary says of itself."""
-
-    if TYPE_CHECKING:  # a field of each kind
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
-
-    lists_words: ClassVar[bool] = False
-    """Whether its entries are whole words, with their counts."""
-
-    @property
-    def reads_every_token(self) -> bool:
-        """Whether every token of a sentence is read."""
-        return True
-
-    @property
-    def has_features(self) -> bool:
-        """Whether the spelling of words has features."""
-        return False
-
-
-VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
-"""The kinds of `data.vocabulary`."""
-
-
 @VOCABULARIES.add
 class WordVocabulary(VocabularySection):
     """Every word of the training file that is frequent enough; all others are `<unk>`."""
 
-    lists_words = True
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None, "punctuation": True})
 
     kind: Literal["words"] = "words"
     min_count: PositiveInt = 1
@@ -75,11 +90,18 @@ class WordVocabulary(VocabularySection):
     a word hidden by `task.kind: mlm` has none; null = no features."""
 
     @property
-    def reads_every_token(self) -> bool:
-        return self.punctuation
+    def counts_words(self) -> bool:
+        """Whether every entry is a whole word with its training count."""
+        return True
+
+    @property
+    def omits_words(self) -> bool:
+        """Whether some words have no entry: punctuation."""
+        return not self.punctuation
 
     @property
     def has_features(self) -> bool:
+        """Whether words have features of their spelling."""
         return self.features is not None
 
 
@@ -109,6 +131,12 @@ class WordPieceVocabulary(VocabularySection):
     lowercase: bool = False
     """Lower-case words and strip their accents, in a trained one."""
 
+    def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
+        """Options of training beside a folder, which is not trained."""
+        options = ("size", "lowercase") if self.folder is not None else ()
+        changed = [name for name in options if getattr(self, name) != type(self).model_fields[name].default]
+        return [((name,), "for a trained vocabulary only: leave it out") for name in changed]
+
 
 @VOCABULARIES.add
 class CharacterVocabulary(VocabularySection):
@@ -120,6 +148,50 @@ class CharacterVocabulary(VocabularySection):
     """Characters rarer than this in the training file are unknown."""
     lowercase: bool = False
     """Lower-case words before they are divided."""
+
+
+# --- formats ----------------------------------------------------------------------------------------------------------
+
+
+@dataclass(frozen=True, slots=True)
+class Format:
+    """What the files of a format have. How they are read is a row of :data:`probtrans_cli.data.readers.READERS`."""
+
+    name: str
+    """What `data.format` calls it."""
+    gives: frozenset[str]
+    """What a task may find in its files: `words`, `tags`, `trees`, `entities`, `class`, `graphs`, `documents`."""
+    columns: tuple[str, ...] = ()
+    """Columns of labels that its sentences may have."""
+    options: str | None = None
+    """The section of `data` that says what stands where in its files; None = there is nothing to say."""
+    endings: tuple[str, ...] = ()
+    """Endings of file names, in lower case, by which `auto` recognises it."""
+
+
+_TAGS = ("upos", "xpos")
+_TREEBANK = frozenset({"words", "tags", "trees"})
+
+FORMATS: Names[Format] = Names("data format")
+"""The formats by name. `auto` stands for the one that a file's name tells; it is text where the name tells none."""
+for _format in (
+    Format("auto", _TREEBANK, _TAGS),
+    Format("conllu", _TREEBANK, _TAGS, endings=(".conllu", ".conllu.gz", ".conllup", ".conllup.gz")),
+    Format("text", frozenset({"words"}), _TAGS),  # has none of them; one corpus may be text and CoNLL-U
+    Format("columns", frozenset({"words", "tags", "entities"}), ("tag",), options="columns"),
+    Format("table", frozenset({"words", "class"}), ("label",), options="table"),
+    Format("jsonl", frozenset({"words", "class"}), ("label",), options="jsonl"),
+    Format(
+        "cogs",
+        frozenset({"words", "graphs"}),
+        ("role", "category", "noun_type", "verb_name", "offset", "position", "case"),
+    ),
+    Format("documents", frozenset({"documents"}), ("pair",), options="documents"),
+):
+    FORMATS.enter(_format.name, _format)
+
+ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
+"""How a column says that a word has no label, by column; other columns always have one."""
 
 
 class Columns(Section):
@@ -180,6 +252,9 @@ class Documents(Section):
     """A line that begins with this token separates documents, as a blank one does, and is not read; null = no such."""
 
 
+# --- the section ------------------------------------------------------------------------------------------------------
+
+
 class Data(Section):
     """Where the sentences come from and what counts as a word."""
 
@@ -193,7 +268,7 @@ class Data(Section):
     extra: Files | None = None
     """One more test set, of which scores are told beside those of `test`, in the same way: another domain, say, or the
     same sentences with other labels."""
-    format: Literal["auto", "conllu", "text", "columns", "table", "jsonl", "cogs", "documents"] = "auto"
+    format: Annotated[str, FORMATS] = "auto"
     """conllu; text: one sentence a line; columns: one word a line with its tag, blank lines between sentences; table:
     one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;
     documents: one sentence a line, blank lines between documents.
@@ -219,3 +294,4 @@ class Data(Section):
 
 
 VOCABULARIES.used_in(Data)
+FORMATS.used_in(Data)

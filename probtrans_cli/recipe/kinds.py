@@ -1,5 +1,8 @@
 """Tables of kinds: what a key with ``kind:`` may hold. A table can grow, so that a kind may come from another package.
 
+An installed package adds its kinds by an entry point of the group `probtrans.kinds`, which names the module to import
+(:func:`load_outside`); a program may as well import that module itself.
+
 A table stands in the annotation of a field, ``model: Annotated[ModelSection, MODELS]``; pydantic then takes whatever
 sections the table has. :meth:`Kinds.add` is one row; the schemas that were built with the table are built again.
 """
@@ -7,15 +10,20 @@ sections the table has. :meth:`Kinds.add` is one row; the schemas that were buil
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping
+from functools import cache
+from importlib.metadata import entry_points
 from typing import Annotated, Any, Generic, TypeVar, Union, get_args
 
 from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import Section
 
 S = TypeVar("S", bound=Section)
 R = TypeVar("R")
+GROUP = "probtrans.kinds"
+"""The entry points of packages that add kinds."""
 
 
 class Table(Mapping[str, R], Generic[R]):
@@ -78,6 +86,12 @@ class Kinds(_InSchemas[type[S]]):
         self.enter(name, section)
         return section
 
+    def name_of(self, section: type[S]) -> str:
+        """The name of a section, which is added where it is not there yet."""
+        if section not in self.values():
+            self.add(section)
+        return next(name for name, one in self.items() if one is section)
+
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members: Any = Union[tuple(self.values())]  # noqa: UP007 - known at run time only
         return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
@@ -88,3 +102,15 @@ class Names(_InSchemas[R]):
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         return core_schema.literal_schema(list(self))
+
+
+@cache
+def load_outside() -> None:
+    """Import the modules of installed packages that add kinds, once a process."""
+    for entry in entry_points(group=GROUP):
+        try:
+            entry.load()
+        except Exception as error:
+            package = entry.dist.name if entry.dist else entry.value
+            message = f"the kinds of the package {package} cannot be loaded: {error!r}"
+            raise UsageError(message, hint="mend or uninstall it") from error

@@ -1,7 +1,8 @@
-"""The recipe's schema in words: what a key wants, the reference for the README, and the JSON schema for editors.
+"""The recipe's schema in words: what a key wants, the reference for `docs/`, and the JSON schema for editors.
 
-``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json`` and the reference in ``README.md`` between
-its two marker lines; give file names to rewrite only these. A test keeps both fresh.
+``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json``, and the reference in
+``docs/recipe-reference.md`` between its two marker lines; give file names to rewrite only these. A test keeps both
+fresh.
 """
 
 from __future__ import annotations
@@ -17,6 +18,7 @@ from typing import Any
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import NAME
+from probtrans_cli.recipe.kinds import CHANGED, load_outside
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import write_value
 
@@ -32,6 +34,7 @@ _UNBOUNDED = 2**31
 
 def json_schema() -> dict[str, Any]:
     """The JSON schema of recipes: every key with its description and default; unknown keys are not allowed."""
+    load_outside()
     return copy.deepcopy(_schema())
 
 
@@ -51,6 +54,9 @@ def _schema() -> dict[str, Any]:
             target = schema["$defs"][member["$ref"].rsplit("/", 1)[1]]
             target["required"] = sorted({*target.get("required", ()), "kind"})
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
+
+
+CHANGED.append(_schema.cache_clear)  # the schema has what the tables of kinds have
 
 
 def _objects(schema: dict[str, Any]) -> list[dict[str, Any]]:
@@ -208,7 +214,7 @@ def with_reference(document: str) -> str:
 
 def main(arguments: Sequence[str]) -> None:
     """Rewrite the files named (``.json``: the schema; others: documents with markers), by default both of them."""
-    for name in arguments or ("recipes/schema.json", "README.md"):
+    for name in arguments or ("recipes/schema.json", "docs/recipe-reference.md"):
         path = Path(name)
         text = schema_text() if path.suffix == ".json" else with_reference(path.read_text(encoding="utf-8"))
         path.write_text(text, encoding="utf-8")

@@ -13,7 +13,7 @@ from pydantic import Field, model_validator
 
 from probtrans_cli.recipe.base import NAME, InconsistentError, Section
 from probtrans_cli.recipe.checks import inconsistencies
-from probtrans_cli.recipe.data import VOCABULARIES, Data
+from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS
 from probtrans_cli.recipe.model.transformer import POSITIONS
@@ -60,5 +60,5 @@ class Recipe(Section):
         return self.model_copy(update={"model": self.model.resolved()})
 
 
-for table in (VOCABULARIES, MODELS, DECOMPOSITIONS, POSITIONS, TASKS, SCHEDULES):
+for table in (VOCABULARIES, FORMATS, MODELS, DECOMPOSITIONS, POSITIONS, TASKS, SCHEDULES):
     table.used_in(Recipe)

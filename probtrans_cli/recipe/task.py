@@ -7,6 +7,7 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 from pydantic import Field
 
 from probtrans_cli.recipe.base import Inconsistency, NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
+from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.kinds import Kinds
 
 if TYPE_CHECKING:
@@ -53,7 +54,7 @@ class TaskSection(Section):
         return None
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
-        """Values of the whole recipe that do not go with this section: each key's path from the top, with the reason."""
+        """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
         del recipe
         return []
 
@@ -341,19 +342,6 @@ class Pretraining(WordPrediction):
         return faults
 
 
-# What the files of each format have, of what a task may need.
-FORMATS: dict[str, tuple[str, ...]] = {
-    "auto": ("words", "tags"),
-    "conllu": ("words", "tags"),
-    "text": ("words",),
-    "columns": ("words", "tags", "entities"),
-    "table": ("words", "class"),
-    "jsonl": ("words", "class"),
-    "cogs": ("words", "graphs"),
-    "documents": ("documents",),
-}
-
-
 def formats_for(task: TaskSection) -> list[str]:
     """The data formats that have what a task needs."""
-    return [name for name, has in FORMATS.items() if task.needs in has]
+    return [name for name, one in FORMATS.items() if task.needs in one.gives]

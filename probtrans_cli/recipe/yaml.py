@@ -18,11 +18,12 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping as AnyMapping
-from collections.abc import Sequence
 from dataclasses import dataclass, field
 from typing import Any
 
 import yaml
+
+from probtrans_cli.text import escaped, printable
 
 DEEPEST = 16
 """Levels of nesting; the schema itself has four."""
@@ -112,18 +113,6 @@ def plain(node: Node) -> object:
     return [plain(item) for item in node.nodes] if isinstance(node, Items) else node.value
 
 
-def printable(text: str, longest: int = 80) -> str:
-    """``text`` fit for a terminal line: control characters escaped, the end cut off where it is too long."""
-    shortened = text if len(text) <= longest else text[: longest - 1] + "…"
-    return "".join(character if character.isprintable() else _escape(character) for character in shortened)
-
-
-def first_of(names: Sequence[str], count: int = 5) -> str:
-    """The first of some names, fit for a terminal line, and how many more there are."""
-    more = f", and {len(names) - count:,} more" if len(names) > count else ""
-    return ", ".join(printable(name) for name in names[:count]) + more
-
-
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
@@ -160,7 +149,7 @@ class _Reader:
             character = chr(error.character) if isinstance(error.character, int) else str(error.character)
             before = text[: error.position].split("\n")
             place = Place(self.override, len(before), len(before[-1]) + 1, self.source)
-            raise self._broken(place, f"the character {_escape(character[:1])} may not stand in a recipe") from error
+            raise self._broken(place, f"the character {escaped(character[:1])} may not stand in a recipe") from error
         self._next()
         first = self._next()
         if isinstance(first, yaml.StreamEndEvent):
@@ -366,9 +355,4 @@ def write_scalar(value: object) -> str:
 def _quoted(character: str) -> str:
     if character in '"\\':
         return "\\" + character
-    return character if character.isprintable() else _escape(character)
-
-
-def _escape(character: str) -> str:
-    code = ord(character)
-    return f"\\x{code:02x}" if code < 0x100 else f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+    return character if character.isprintable() else escaped(character)

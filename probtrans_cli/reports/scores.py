@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from probtrans_cli.console import render
-from probtrans_cli.trees.drawing.layout import columns, visible
+from probtrans_cli.text import columns, visible
 
 SHARES = (
     "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas", "swapped",

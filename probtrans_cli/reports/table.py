@@ -13,33 +13,18 @@ from collections.abc import Sequence
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.reports.published import TASKS, Published, published, task_of
+from probtrans_cli.recipe.task import TASKS, TaskSection
+from probtrans_cli.reports.published import TASKS as PAPER
+from probtrans_cli.reports.published import Published, published, task_of
 from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
-from probtrans_cli.trees.drawing.layout import columns, visible
+from probtrans_cli.text import columns, visible
 
-
-class Metric(NamedTuple):
-    """The score that a kind of task is judged by."""
-
-    name: str
-    larger_is_better: bool
-
-
-# By kind of task, in the order of the paper's table; what the classes of ``tasks`` say, without importing torch.
-METRICS = {
-    "mlm": Metric("perplexity", False),
-    "tagging": Metric("accuracy", True),
-    "ner": Metric("f1", True),
-    "classification": Metric("accuracy", True),
-    "cogs": Metric("exact", True),
-    "pretrain": Metric("perplexity", False),
-}
 LARGEST = 1e150  # of a number, so that squares stay finite
 
 # Settings that change neither what is learned nor what is scored.
@@ -110,8 +95,8 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:
     task = task_of(row["recipe"])
-    place = TASKS.index(task) if task else len(TASKS)
-    return (list(METRICS).index(row["task"]), place, row["recipe"], row["model"], row["runs"])
+    place = PAPER.index(task) if task else len(PAPER)
+    return (list(TASKS).index(row["task"]), place, row["recipe"], row["model"], row["runs"])
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -130,7 +115,7 @@ def read_run(folder: str) -> Finished:
         recipe = load_recipe(str(checkpoint / "recipe.yaml")).resolved()
     except ProbtransError as error:
         raise CheckpointError(f"{where}: its recipe cannot be read: {error.message.splitlines()[0]}") from None
-    metric = METRICS[recipe.task.kind].name
+    metric = recipe.task.metric
     splits = [split for split in ("dev", "test", "extra") if getattr(recipe.data, split) is not None]
     if not splits:
         raise CheckpointError(f"{where}: its recipe names no data but those for training: there are no scores")
@@ -213,22 +198,22 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
     """One row, with raw numbers, of runs that differ in their seeds."""
     first = runs[0]
     task, model = first.recipe.task, first.recipe.model.kind
-    metric = METRICS[task.kind]
+    metric = task.metric
     column = task.chosen_column
-    scores = {split: _over_seeds(runs, split, [metric.name, "uuas"]) for split in first.scores}
-    cell = published(first.name, model, metric.name, column)
+    scores = {split: _over_seeds(runs, split, [metric, "uuas"]) for split in first.scores}
+    cell = published(first.name, model, metric, column)
     seconds = [run.seconds for run in runs if run.seconds is not None]
     speeds = [speed for run in runs for speed in run.speeds]
     return {
         "recipe": first.name, "model": model, "task": task.kind, "column": column,
-        "metric": metric.name, "larger_is_better": metric.larger_is_better,
+        "metric": metric, "larger_is_better": task.larger_is_better,
         "seeds": [run.recipe.seed for run in runs],
         "runs": [run.folder.encode(errors="backslashreplace").decode() for run in runs],
         "dev": scores.get("dev"), "test": scores.get("test"), "extra": scores.get("extra"),
         "encoder_parameters": first.parameters,
         "words_per_second": statistics.median(speeds) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
-        "paper": _compared(cell, scores["test"][metric.name]["mean"], metric) if cell and "test" in scores else None,
+        "paper": _compared(cell, scores["test"][metric]["mean"], task) if cell and "test" in scores else None,
     }  # fmt: skip
 
 
@@ -237,12 +222,12 @@ def _over_seeds(runs: Sequence[Finished], split: str, names: Sequence[str]) -> d
     return {name: {"mean": over["mean"][name], "sd": over["sd"][name]} for name in names if name in over["mean"]}
 
 
-def _compared(cell: Published, mean: float, metric: Metric) -> dict[str, Any]:
+def _compared(cell: Published, mean: float, task: TaskSection) -> dict[str, Any]:
     """The paper's figure, and ours less the paper's in units of the paper's s.d."""
     difference = (mean - cell.mean) / cell.sd
     return {
         "corpus": cell.corpus, "mean": cell.mean, "sd": cell.sd, "encoder_parameters": cell.parameters,
-        "difference_in_sd": difference, "better": difference > 0 if metric.larger_is_better else difference < 0,
+        "difference_in_sd": difference, "better": difference > 0 if task.larger_is_better else difference < 0,
     }  # fmt: skip
 
 

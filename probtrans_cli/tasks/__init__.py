@@ -3,10 +3,11 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.recipe import task as sections
+from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
@@ -27,22 +28,26 @@ class TaskKind(NamedTuple):
     """A class, made with the section, the vocabulary and the labels of the training file."""
 
 
-TASKS: dict[str, TaskKind] = {
-    "mlm": TaskKind(sections.MaskedLanguageModel, MaskedLanguageModelling),
-    "tagging": TaskKind(sections.Tagging, WordTagging),
-    "ner": TaskKind(sections.EntityRecognition, NamedEntities),
-    "classification": TaskKind(sections.Classification, SentenceClassification),
-    "cogs": TaskKind(sections.SemanticParsing, SemanticLabels),
-    "pretrain": TaskKind(sections.Pretraining, Pretraining),
-}
+TASKS: Table[TaskKind] = Table("task")
 """The kinds of tasks, by the kind of `task`."""
 
 
-def register(row: TaskKind) -> None:
-    """Add a kind of task: one row."""
-    sections.TASKS.add(row.section)
-    (name,) = get_args(row.section.model_fields["kind"].annotation)
-    TASKS[name] = row
+def register(row: TaskKind) -> TaskKind:
+    """Add a kind of task, to what `task` may hold and to the table.
+
+    Raises:
+        ValueError: there is another kind of this name.
+    """
+    TASKS.enter(sections.TASKS.name_of(row.section), row)
+    return row
+
+
+register(TaskKind(sections.MaskedLanguageModel, MaskedLanguageModelling))
+register(TaskKind(sections.Tagging, WordTagging))
+register(TaskKind(sections.EntityRecognition, NamedEntities))
+register(TaskKind(sections.Classification, SentenceClassification))
+register(TaskKind(sections.SemanticParsing, SemanticLabels))
+register(TaskKind(sections.Pretraining, Pretraining))
 
 
 def build(section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> Task:

@@ -4,7 +4,7 @@ batch   = collate(split, indices, task.columns)        tasks/batch.py
 batch   = task.training(batch)                         or task.evaluation(batch, number): what is hidden, what dropped
 outputs = network(batch, task.wants(batch))
 task.terms(outputs, batch)                             sums for the loss, each to be divided by its own count
-task.measure(outputs, batch)                           counts that add up over batches, of which task.scores makes scores
+task.measure(outputs, batch)                           counts that add up, of which task.scores makes scores
 task.predict(outputs, batch)                           one prediction a sentence
 """
 
@@ -21,7 +21,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Encoder, Features, Outputs, Wants
 from probtrans_cli.models.network import Network, Sentence
@@ -36,8 +36,8 @@ Prediction = Mapping[str, Any]
 
 @dataclass(frozen=True)
 class Term:
-    """A part of the loss of a batch: ``sum`` over ``count`` things. The loss of an update is the sum of ``weight`` times
-    the mean of each term, over all of its batches."""
+    """A part of the loss of a batch: ``sum`` over ``count`` things. The loss of an update adds up ``weight`` times the
+    mean of each term over all of its batches."""
 
     sum: Tensor
     count: Tensor
@@ -161,6 +161,7 @@ class Task(ABC):
         Raises:
             UsageError: nothing is masked.
         """
+        del masks
         raise UsageError("--masks is for masked language models", hint="leave it out")
 
     def require_something(self, split: Split, how: Evaluation) -> None:

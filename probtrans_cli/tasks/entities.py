@@ -6,7 +6,7 @@ from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
-from probtrans_cli.data.readers.annotated import TAG_END
+from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.tasks.base import Counts, Prediction, by_sentence
 from probtrans_cli.tasks.batch import Batch

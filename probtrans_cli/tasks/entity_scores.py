@@ -23,7 +23,12 @@ def entity_counts(gold: Sequence[list[str]], predicted: Sequence[list[str]], sch
         gold: valid tags of every sentence.
         predicted: as many tags for every sentence; they need not be valid.
         scheme: the scheme of both.
+
+    Raises:
+        ValueError: the sides have other numbers of sentences or tags.
     """
+    if [len(tags) for tags in gold] != [len(tags) for tags in predicted]:
+        raise ValueError("inconsistent: gold and predicted tags are of different sentences")
     there, found = (
         {(number, *one) for number, of in enumerate(tags) for one in entities_in(of, scheme)}
         for tags in (gold, predicted)
@@ -44,8 +49,8 @@ def entities_in(tags: list[str], scheme: Scheme) -> list[tuple[str, int, int]]:
 
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
-    """``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type that occurs on either side,
-    as shares; 0 where there is nothing to divide by. ``counts``: of :func:`entity_counts`."""
+    """``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type on either side, as shares;
+    0 where there is nothing to divide by. ``counts``: of :func:`entity_counts`."""
     sums: Counter[str] = Counter()
     of_type: dict[str, Counter[str]] = {}
     for (type_, name), number in counts.items():

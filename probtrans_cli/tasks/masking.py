@@ -21,7 +21,7 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import SPECIALS, UNKNOWN, Vocabulary
+from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Vocabulary
 from probtrans_cli.errors import NothingToScoreError, RecipeError
 from probtrans_cli.recipe.task import Masking
 from probtrans_cli.tasks.base import Evaluation
@@ -76,7 +76,7 @@ class Masks:
         return torch.stack([tensor(values, batch.ids.device) for values in of_batch])
 
     def uniform(self, split: Split, draw: int | None) -> Float[np.ndarray, "k tokens"]:
-        """Uniform numbers for all tokens of a split: those of a draw of an evaluation, or (None) that training keeps."""
+        """Uniform numbers for all tokens of a split: those of an evaluation's draw, or (None) those training keeps."""
         shape: Any = (self.numbers, int(split.lengths.sum()))
         if draw is None:
             return np.asarray(np.random.default_rng(STATIC_SEED).random(shape, dtype=np.float32))

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedOutput, WordLayer
@@ -108,8 +108,8 @@ class WordPrediction(Task):
         return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
 
     def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
-        """``masks``: of every token that is written as a mask its ``token``, the ``words`` that are most probable there,
-        the best first, and their ``probabilities``."""
+        """``masks``: of every token that is written as a mask its ``token``, the ``words`` most probable there, the
+        best first, and their ``probabilities``."""
         scores = outputs.scores["words"].float().softmax(-1)
         best, ids = scores.topk(min(MOST_PROBABLE, scores.shape[-1]), dim=-1)
         found: list[Prediction] = [{"masks": []} for _ in batch.indices]

@@ -11,7 +11,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.documents import PAIR
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import PairOutput, PretrainingOutput

@@ -17,9 +17,8 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import Analysis, logical_form
-from probtrans_cli.data.readers.annotated import NONE
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.codecs.logical_forms import NONE, Analysis, logical_form
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View

@@ -1,7 +1,7 @@
 """What a trained encoder says of words: head marginals, the trees that are read from them, latent labels.
 
-A :class:`Reading` says which head marginals are read as trees, and by which decoder. A word that is not read is nobody's
-head and hangs at its host, whatever the decoder.
+A :class:`Reading` says which head marginals are read as trees, and by which decoder. A word that is not read is
+nobody's head and hangs at its host, whatever the decoder.
 """
 
 from __future__ import annotations
@@ -48,7 +48,7 @@ class WordBatch:
     """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for.
 
     ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
-    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty where not asked for.
+    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty unless asked for.
     ``host [b, n]``: where some words are not read, the word at which such a one hangs, -1 for words that are read.
     """
 

@@ -5,8 +5,9 @@ from __future__ import annotations
 import json
 from typing import TYPE_CHECKING, Any
 
-from probtrans_cli import __version__, checkpoint
+from probtrans_cli import checkpoint
 from probtrans_cli.recipe.source import dump_recipe
+from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model

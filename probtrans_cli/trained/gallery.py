@@ -11,14 +11,16 @@ from dataclasses import replace
 from itertools import islice
 from pathlib import Path
 
-from probtrans_cli import console
+from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.lengths import Shortened
-from probtrans_cli.data.readers.table_of_readers import find, read_corpus
+from probtrans_cli.data.files import find
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
-from probtrans_cli.trained.formats import Look, svg_files
+from probtrans_cli.trained.formats import DisplayOptions
+from probtrans_cli.trained.formats.svg import svg_files
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import analysed, parsed
 from probtrans_cli.trees.drawing.html import page
@@ -45,9 +47,9 @@ def _draw(model: Model, chosen: Sequence[Sentence], folder: Path) -> None:
     readings = [
         replace(model.reading, channel=channel, chosen_on=None) for channel in range(model.recipe.model.channels)
     ]
-    svg_files(parsed(model, chosen, readings), folder, Look(probability=True, several=True))
+    svg_files(parsed(model, chosen, readings), folder, DisplayOptions(probability=True, several=True))
     of_words = analysed(model, chosen, model.reading, gold=True)
-    with (folder / "index.html").open("w", encoding="utf-8") as file:
+    with atomic.replacing(folder / "index.html", synced=False) as file:
         file.writelines(page(of_words, title=f"Trees of {model.recipe.name}, step {model.step}"))
 
 

@@ -17,17 +17,19 @@ from probtrans_cli import checkpoint, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import load_vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.training import Runtime
-from probtrans_cli.tasks.base import Evaluation, Task, entry_features
+from probtrans_cli.tasks.base import Evaluation, Prediction, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.machine import Machine
+from probtrans_cli.trained.predictions import predictions
 from probtrans_cli.trees import decode
 
 
@@ -146,6 +148,14 @@ class Model:
             chosen = replace(chosen, iteration=iteration)
         return chosen if decoder is None else replace(chosen, decoder=decoder)
 
+    def predict(self, sentences: Sequence[Sequence[str]]) -> list[Prediction | None]:
+        """What the task says of some sentences, each a list of words; None for one without a word.
+
+        Raises:
+            DataError: a sentence has more tokens than the encoder has positions.
+        """
+        return list(predictions(self, [Sentence(words=list(words)) for words in sentences]))
+
     def require_positions(self, splits: Mapping[str, Split | None]) -> None:
         """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch
         with them.
@@ -193,9 +203,10 @@ class Model:
         )
 
 
-def _commonness(vocabulary: Any) -> torch.Tensor:
+def _commonness(vocabulary: Vocabulary) -> torch.Tensor:
     """How common every entry of a vocabulary of words is."""
-    return commonness(vocabulary.counts, unread=len(vocabulary.specials))
+    assert vocabulary.entry_counts is not None, "a recipe with another vocabulary is refused"
+    return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:

@@ -14,8 +14,8 @@ from probtrans_cli.trained.arcs import Channel, Reading, chain_of, read_arcs
 from probtrans_cli.trained.latent_labels import most_probable
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trees.analysis import Analysis, arc_probabilities
+from probtrans_cli.trees.drawing.drawing import reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
-from probtrans_cli.trees.drawing.layout import reads_right_to_left
 
 
 @dataclass(frozen=True)

@@ -11,9 +11,9 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator
 from contextlib import contextmanager
-from dataclasses import asdict, dataclass, field
+from dataclasses import asdict
 from pathlib import Path
 from typing import Any
 
@@ -40,29 +40,11 @@ from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.training import optim
+from probtrans_cli.training.loss import counts_of, loss_of
 from probtrans_cli.training.start_from import start_from
+from probtrans_cli.training.state import State
 from probtrans_cli.training.stopping import StopRequest, stop_signals
 from probtrans_cli.training.tracking import Metrics
-
-
-@dataclass
-class State:
-    """What a training remembers beside its tensors. ``batch`` counts within ``epoch``, ``step`` counts updates."""
-
-    step: int = 0
-    epoch: int = 0
-    batch: int = 0
-    best: float | None = None
-    best_loss: float | None = None
-    best_step: int = 0
-    waited: int = 0
-    since_drop: int = 0
-    evaluated: int = -1
-    drops: int = 0
-    finished: bool = False
-    seconds: float = 0.0
-    scores: dict[str, Any] = field(default_factory=dict)
-    data: str = ""
 
 
 class Trainer:
@@ -164,12 +146,12 @@ class Trainer:
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
         self.optimizer.zero_grad(set_to_none=True)
         given = [self._batch(indices) for indices in group]
-        counts = self._counts(given)
+        counts = counts_of(self.model.task, given)
         main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
         for batch in given:
             with self._memory_guard(batch.indices):
                 with self.model.machine.autocast():
-                    loss = self._loss(batch, counts)
+                    loss = loss_of(self.model.task, self.network, batch, counts)
                 loss.backward()  # type: ignore[no-untyped-call]
             total = total + loss.detach()
         for parameter in self.parameters:
@@ -200,25 +182,6 @@ class Trainer:
         """The batch of some training sentences, as training shows it."""
         return self.model.task.training(self.model.collate(self.train_split, indices))
 
-    def _counts(self, batches: Sequence[Batch]) -> dict[str, Tensor]:
-        """How many things each term of the loss is summed over in all batches of an update, at least 1."""
-        counts: dict[str, Tensor] = {}
-        for batch in batches:
-            for name, number in self.model.task.counts(batch).items():
-                counts[name] = counts.get(name, torch.zeros((), device=number.device)) + number
-        return {name: number.clamp(min=1) for name, number in counts.items()}
-
-    def _loss(self, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
-        """The part of a batch in the loss of an update, times the count of the first term: each term is divided by its
-        own count over *all* batches, so that the gradient is that of their union."""
-        task = self.model.task
-        terms = task.terms(self.network(batch, task.wants(batch)), batch)
-        (main, first), *others = terms.items()
-        loss = first.weight * first.sum if first.weight != 1.0 else first.sum
-        for name, term in others:
-            loss = loss + term.weight * (term.sum / counts[name] * counts[main])
-        return loss
-
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""
         state, section = self.state, self.recipe.eval
@@ -248,16 +211,8 @@ class Trainer:
                 f"the dev loss is not finite at step {state.step}; last good checkpoint: {self._last_good()}",
                 hint="lower optim.lr, or set optim.clip",
             )
-        metric = self.model.task.metric
-        sign = 1.0 if self.model.task.larger_is_better else -1.0
-        key = (sign * scores[metric], -loss)
-        better = state.best is None or key > (sign * state.best, -(state.best_loss or 0.0))
-        if better:
-            state.best, state.best_loss, state.best_step = scores[metric], loss, state.step
-            state.waited = state.since_drop = 0
-            state.scores = {"dev": scores}
-        else:
-            state.waited, state.since_drop = state.waited + 1, state.since_drop + 1
+        task = self.model.task
+        better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)
         self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores})
         shown = ", ".join(
             f"{name} {value:.4g}"
@@ -270,7 +225,7 @@ class Trainer:
             state.finished |= section.ends_at(optim.learning_rate(self.recipe.optim, 0.0, state.drops))
         patience = self.recipe.train.patience
         if patience is not None and state.waited >= patience:
-            console.log(f"stopping early: {patience} evaluations without a better dev {metric}")
+            console.log(f"stopping early: {patience} evaluations without a better dev {task.metric}")
             state.finished = True
 
     def _finish(self, stop: StopRequest) -> dict[str, Any]:

@@ -17,10 +17,10 @@ from torch import Tensor, nn
 from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.hf import Bert
-from probtrans_cli.recipe.yaml import first_of
 from probtrans_cli.tasks import base, mlm
 from probtrans_cli.tasks.base import OutputRows
 from probtrans_cli.tasks.classification import POOLED
+from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
 
 OUTPUT, WORDS, PAIRS = base.OUTPUT, mlm.BERT_WORDS, PAIR  # first part of a tensor's name

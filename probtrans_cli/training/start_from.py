@@ -16,16 +16,16 @@ import torch
 from torch import Tensor
 
 from probtrans_cli import console
-from probtrans_cli.data.readers.table_of_readers import expand_home
+from probtrans_cli.data.files import expand_home
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FILE, WordPieces, read_wordpieces
-from probtrans_cli.data.vocabularies.words import Vocabulary
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ModelSection
-from probtrans_cli.recipe.yaml import first_of
 from probtrans_cli.tasks.base import OutputRows
+from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training.output_rows import BY_ROW, OUTPUT, PAIRS, WORDS, of_bert, of_model, rows_of, take
 

@@ -1,4 +1,4 @@
-"""What a training leaves behind to be looked at: `metrics.jsonl`."""
+"""What a training writes down about itself: `metrics.jsonl`."""
 
 from __future__ import annotations
 
@@ -6,13 +6,14 @@ import json
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli import checkpoint
+from probtrans_cli import atomic
 
 
 class Metrics:
     """`metrics.jsonl`: one JSON object a line.
 
-    Lines after ``step``, and evaluations after ``evaluated``, are from before a kill, will come again, and are dropped.
+    A run that is resumed repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are
+    dropped when the file is opened.
     """
 
     def __init__(self, path: Path, step: int, evaluated: int) -> None:
@@ -25,7 +26,7 @@ class Metrics:
                         kept.append(line)
                 except (ValueError, KeyError):  # the line that was being written when the process was killed
                     continue
-        checkpoint.replace_text(path, "".join(line + "\n" for line in kept))
+        atomic.replace_text(path, "".join(line + "\n" for line in kept))
         self.path = path
 
     def write(self, values: dict[str, Any]) -> None:

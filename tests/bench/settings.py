@@ -20,7 +20,8 @@ from typing import Any
 import numpy as np
 
 from probtrans_cli.data.corpus.batches import plan
-from probtrans_cli.data.readers.table_of_readers import find, read_corpus
+from probtrans_cli.data.files import find
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.schema import Train
 

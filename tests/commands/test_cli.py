@@ -17,7 +17,7 @@ import torch
 from support import COMMAND, ROOT, Invoke, Ran, Stdin, environment, sentences, shell, workplace
 
 from probtrans_cli import __version__, checkpoint
-from probtrans_cli.commands.train import train
+from probtrans_cli.commands.train import TrainRequest, train
 
 pytestmark = pytest.mark.usefixtures("quick")
 SENTENCE = "the old farmers near the river feed three hungry goats ."
@@ -294,7 +294,7 @@ def test_what_cannot_begin_overwrites_nothing(copied: Path, invoke: Invoke, monk
             patch.setattr(Path, "rename", killed)
             patch.setattr("probtrans_cli.data.corpus.prepared.prepare", lambda recipe: 1 / 0)
             with pytest.raises((KeyboardInterrupt, ZeroDivisionError)):
-                train("tiny.yaml", [], run=None, resume=False, overwrite=True, seeds=None, dry_run=False)
+                train(TrainRequest("tiny.yaml", overwrite=True))
         assert len(names) == stop
         refused(invoke("train", "tiny.yaml"), 2, "is not empty")
         assert content() == before

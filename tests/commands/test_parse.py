@@ -17,7 +17,7 @@ from hypothesis import strategies as st
 from support import COMMAND, Invoke, Stdin, environment
 
 from probtrans_cli import __main__
-from probtrans_cli.commands.parse import chunks, not_too_long
+from probtrans_cli.commands.input_stream import chunks, not_too_long
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize

@@ -9,8 +9,8 @@ from hypothesis import given
 from hypothesis import strategies as st
 
 from probtrans_cli.data.codecs.entities import Scheme, convert, detect, spans
+from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.data.readers.columns import read_columns
-from probtrans_cli.data.readers.table_of_readers import find, open_lines
 from probtrans_cli.errors import DataError
 
 TYPES = ("person", "location", "corporation", "product", "creative-work", "group")

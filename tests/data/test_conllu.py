@@ -11,8 +11,10 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
+from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.readers.conllu import read_conllu, with_heads
-from probtrans_cli.data.readers.table_of_readers import find, open_lines, read_corpus, read_text
+from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError

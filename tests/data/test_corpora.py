@@ -21,7 +21,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import FOLDER, load
 
-from probtrans_cli.data.readers.table_of_readers import read_corpus
+from probtrans_cli.data.readers import read_corpus
 
 shared = load("corpus_files")
 

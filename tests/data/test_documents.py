@@ -9,12 +9,14 @@ from typing import Any
 import numpy as np
 import pytest
 
-from probtrans_cli.data.corpus.documents import PAIR, encode_corpus
+from probtrans_cli.data.corpus.documents import PAIR
+from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.table_of_readers import read_documents
+from probtrans_cli.data.readers.documents import read_documents
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.enclosed import ENDS, Enclosed, EnclosingVocabulary, enclosing
-from probtrans_cli.data.vocabularies.words import Vocabulary, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary
+from probtrans_cli.data.vocabularies.enclosed import ENDS, Enclosed, enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,

@@ -19,17 +19,17 @@ from small_tasks import CPU, linear, loss_of, word_scores
 from support import RECIPE, workplace
 
 from probtrans_cli import models
-from probtrans_cli.commands import parse
-from probtrans_cli.commands import train as runs
-from probtrans_cli.commands.evaluate import evaluate
+from probtrans_cli.commands.eval import EvalRequest, evaluate
+from probtrans_cli.commands.export import ExportRequest, export
+from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.corpus import prepared as prepare
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
-from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Vocabulary, build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError
-from probtrans_cli.export.folder import export
 from probtrans_cli.models.base import Encoder, Features
 from probtrans_cli.models.network import HIDDEN, PADDING, Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
@@ -40,6 +40,7 @@ from probtrans_cli.tasks.base import entry_features
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import parsed
 
 SENTENCES = [["The", "dogs", "barked"], ["I"], ["A", "very-large", "U.S.", "dog", "sang", "in", "1999"]]
 SECTION = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, "decomposition": {"kind": "none"}}
@@ -318,12 +319,10 @@ def place(tmp_path_factory: pytest.TempPathFactory) -> Path:
     folder = workplace(tmp_path_factory.mktemp("features"), RECIPE)
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
-        patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
         tags = ["name=tags", "task={kind: tagging, word_dropout: 0.5}"]
         for more in (tags, ["name=words", "task.output=tied"]):
-            runs.train(
-                "tiny.yaml", [FEATURES, *more], run=None, resume=False, overwrite=False, seeds=None, dry_run=False
-            )
+            train(TrainRequest("tiny.yaml", [FEATURES, *more]))
     return folder
 
 
@@ -338,19 +337,18 @@ def test_a_checkpoint_evaluates_parses_and_exports(
     model = Model.load(f"runs/{run}")
     assert model.network.features is not None
     assert model.network.features.weight.abs().max() > 0
-    asked: dict[str, Any] = {
-        "require": (), "baselines": False, "channel": None, "iteration": None, "decoder": None, "masks": None,
-        "threads": 1,
-    }  # fmt: skip
     by_split, by_file = (
-        evaluate(f"runs/{run}", files, split=split, **asked)[0]["scores"].popitem()[1]
-        for files, split in (((), "test"), (("test.conllu",), None))
+        evaluate(request)[0]["scores"].popitem()[1]
+        for request in (
+            EvalRequest(f"runs/{run}", split="test", threads=1),
+            EvalRequest(f"runs/{run}", ["test.conllu"], threads=1),
+        )
     )
     assert by_split == by_file
-    report = export(f"runs/{run}", Path("exported"), form="safetensors", dtype="float32")
+    report = export(ExportRequest(f"runs/{run}", Path("exported")))
     assert report["largest_difference"] == 0.0
     sentences = [Sentence(["Zebras", "sang", "zebraly"]), Sentence([]), Sentence(["sang"])]
-    trees = [list(parse.parsed(Model.load(name), sentences, [model.reading])) for name in (f"runs/{run}", "exported")]
+    trees = [list(parsed(Model.load(name), sentences, [model.reading])) for name in (f"runs/{run}", "exported")]
     for one, other in zip(*trees, strict=True):
         assert one.heads.tolist() == other.heads.tolist()
         np.testing.assert_array_equal(one.probabilities, other.probabilities)

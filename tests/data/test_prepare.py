@@ -17,11 +17,13 @@ import pytest
 from rich.console import Console
 from support import ROOT, Stdin
 
+from probtrans_cli import atomic
 from probtrans_cli.data.corpus import prepared as module
-from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare, report
-from probtrans_cli.data.readers.table_of_readers import find
+from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
+from probtrans_cli.data.files import find
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.reports.prepared import report
 
 
 def treebank(*sentences: str) -> str:
@@ -253,7 +255,7 @@ def test_a_place_that_cannot_be_written(corpus: Path) -> None:
         prepare(recipe(prepared="train.conllu/below"))
 
 
-@pytest.mark.parametrize("step", ["_sync", "write_split", "_replace"])
+@pytest.mark.parametrize("step", ["sync", "write_split", "replace_folder"])
 def test_a_full_disk_leaves_the_old_folder_and_nothing_else(
     corpus: Path, step: str, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -264,7 +266,7 @@ def test_a_full_disk_leaves_the_old_folder_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module, step, full)
+        patch.setattr(module if step == "write_split" else atomic, step, full)
         with pytest.raises(DataError, match="No space left"):
             prepare(recipe(prepared="here"))
     assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
@@ -276,7 +278,7 @@ def test_a_failed_rename_brings_the_old_folder_back(corpus: Path, monkeypatch: p
     rename = Path.rename
 
     def fails(self: Path, target: Path) -> Path:
-        if self.suffix == ".part":
+        if self.suffix == ".partial":
             raise KeyboardInterrupt
         return rename(self, target)
 
@@ -312,7 +314,7 @@ def test_killed_in_between_there_is_no_half_folder(corpus: Path, step: str) -> N
     done = subprocess.run([sys.executable, "-c", KILLED, step], env=environment, timeout=60, check=False)
     assert done.returncode == -signal.SIGKILL
     assert not (corpus / "here").exists()
-    (left,) = [name for name in names(corpus) if name.endswith(".part")]
+    (left,) = [name for name in names(corpus) if name.endswith(".partial")]
     assert prepare(recipe(prepared="here")).fresh
     os.utime(corpus / left, (0, 0))
     assert prepare(recipe(prepared="here"), force=True).fresh

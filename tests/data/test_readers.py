@@ -1,37 +1,132 @@
-"""From bytes to lines to sentences: encodings, compression, where a corpus is looked for."""
+"""The contract of every reader: sentences with their line, equal lengths, and errors that name the line."""
 
 from __future__ import annotations
 
-import gzip
-import hashlib
-import os
-import sys
+from collections.abc import Iterable
 from pathlib import Path
+from typing import NamedTuple
 
 import pytest
-from support import Stdin
 
-from probtrans_cli.data.readers.table_of_readers import (
-    find,
-    find_sources,
-    format_of,
-    open_lines,
-    read_corpus,
-    read_text,
-)
+from probtrans_cli.data.readers import READERS, Reader, format_of, read_corpus
+from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Data
+from probtrans_cli.recipe.data import FORMATS, Data
 
 
-def test_plain_compressed_and_standard_input_agree(tmp_path: Path, stdin: Stdin) -> None:
-    content = "\ufeffdas Haus\r\n\nzwei\u2028drei\x0cvier".encode()
-    (tmp_path / "a.txt").write_bytes(content)
-    (tmp_path / "a.txt.gz").write_bytes(gzip.compress(content))
-    stdin(content)
-    expected = ["das Haus\r", "", "zwei\u2028drei\x0cvier"]
-    for path in (tmp_path / "a.txt", str(tmp_path / "a.txt.gz"), "-"):
-        assert list(open_lines(path)) == expected
-    assert not sys.stdin.buffer.closed
+class Sample(NamedTuple):
+    """A file of a format: two sentences of two words, "a b" and "c d"."""
+
+    text: str
+    lines: tuple[int, int] = (1, 2)
+    """Where the two begin."""
+    bad: str | None = None
+    """A line that cannot be read; None = every line can."""
+    blank: bool = True
+    """Whether there may be blank lines between sentences."""
+
+
+TREEBANK = """1\ta\t_\tDET\tDT\t_\t2\tdet\t_\t_
+2\tb\t_\tNOUN\tNN\t_\t0\troot\t_\t_
+
+1\tc\t_\tDET\tDT\t_\t2\tdet\t_\t_
+2\td\t_\tNOUN\tNN\t_\t0\troot\t_\t_
+"""
+LABELS = (
+    '{"tokens": ["%s", "%s"], "parent": [1, -1], "role": ["agent", ""], "category": ["CNOUN", "VERB"], '
+    '"noun_type": ["DEF", ""], "verb_name": ["", "sleep"], "distribution": "in_distribution"}\n'
+)
+SAMPLES = {
+    "conllu": Sample(TREEBANK, (1, 4), "1\ta"),
+    "text": Sample("a b\nc d\n"),
+    "columns": Sample("a X\nb Y\n\nc X\nd Y\n", (1, 4), "a"),
+    "table": Sample("a b\tgood\nc d\tbad\n", bad="a b"),
+    "jsonl": Sample('{"text": "a b", "label": "x"}\n{"text": ["c", "d"], "label": 1}\n', bad="{"),
+    "cogs": Sample(LABELS % ("a", "b") + LABELS % ("c", "d"), bad="a b", blank=False),
+    "documents": Sample("a b\n\nc d\n", (1, 3)),
+}
+
+
+def read(reader: Reader, lines: Iterable[str]) -> list[Sentence]:
+    return list(reader.read(iter(list(lines)), "file", Data(train="file", format=reader.format.name)))
+
+
+@pytest.fixture(params=READERS)
+def reader(request: pytest.FixtureRequest) -> Reader:
+    return READERS[request.param]
+
+
+def test_there_is_a_reader_for_every_format() -> None:
+    assert {*READERS, "auto"} == {*FORMATS}
+    for name, format in FORMATS.items():
+        assert format.name == name
+        assert format.options is None or format.options in Data.model_fields
+
+
+def test_sentences_say_where_they_are(reader: Reader) -> None:
+    sample = SAMPLES[reader.format.name]
+    sentences = read(reader, sample.text.splitlines())
+    assert [sentence.words for sentence in sentences] == [["a", "b"], ["c", "d"]]
+    assert [sentence.where for sentence in sentences] == [f"file:{line}" for line in sample.lines]
+
+
+def test_all_that_is_said_of_words_has_their_number(reader: Reader) -> None:
+    for sentence in read(reader, SAMPLES[reader.format.name].text.splitlines()):
+        said = [*sentence.tags.values(), sentence.heads, sentence.relations, sentence.parents, sentence.rows]
+        assert {len(values) for values in said if values is not None} <= {2}
+        assert {*sentence.tags, *sentence.labels} <= {*reader.format.columns}
+
+
+def test_a_format_gives_what_it_says(reader: Reader) -> None:
+    first = read(reader, SAMPLES[reader.format.name].text.splitlines())[0]
+    gives = reader.format.gives
+    assert ("tags" in gives) == bool({"upos", "xpos", "tag"} & {*first.tags})
+    assert ("trees" in gives) == (first.heads is not None)
+    assert ("graphs" in gives) == (first.parents is not None)
+    assert ("class" in gives) == ("label" in first.labels)
+    assert ("documents" in gives) == first.begins
+    assert ("words" in gives) != ("documents" in gives)
+
+
+def test_an_empty_file_has_no_sentence(reader: Reader) -> None:
+    assert read(reader, []) == []
+
+
+def test_line_ends_of_windows_change_nothing(reader: Reader) -> None:
+    lines = SAMPLES[reader.format.name].text.splitlines()
+    windows = read(reader, [f"{line}\r" for line in lines])
+    for one, other in zip(read(reader, lines), windows, strict=True):
+        assert (one.words, one.tags, one.labels, one.heads) == (other.words, other.tags, other.labels, other.heads)
+
+
+def test_blank_lines_are_between_sentences(reader: Reader) -> None:
+    sample = SAMPLES[reader.format.name]
+    lines = ["", *sample.text.splitlines(), "", ""]
+    if not sample.blank:
+        with pytest.raises(DataError, match=r"^file:1: "):
+            read(reader, lines)
+        return
+    assert [sentence.where for sentence in read(reader, lines)] == [f"file:{line + 1}" for line in sample.lines]
+
+
+def test_a_bad_line_is_named(reader: Reader) -> None:
+    sample = SAMPLES[reader.format.name]
+    if sample.bad is None:
+        assert read(reader, ["\x00 \ufffd {"])
+        return
+    lines = sample.text.splitlines()
+    with pytest.raises(DataError, match=rf"^file:{len(lines) + 2}: "):
+        read(reader, [*lines, *([""] if sample.blank else ["".join(lines[-1:])]), sample.bad])
+
+
+def test_options_have_defaults(tmp_path: Path) -> None:
+    (tmp_path / "a.tsv").write_text("a b\tgood\n")
+    (sentence,) = read_corpus(tmp_path / "a.tsv", "table")
+    assert (sentence.words, sentence.labels) == (["a", "b"], {"label": "good"})
+
+
+# --- text, and the format of a file -----------------------------------------------------------------------------------
 
 
 def test_text_is_split_at_white_space_but_not_at_no_break_space() -> None:
@@ -41,35 +136,6 @@ def test_text_is_split_at_white_space_but_not_at_no_break_space() -> None:
     assert sentences[0].heads is None
     assert sentences[0].lines is None
     assert [s.words for s in read_text(["a", "", "b"], "t", keep_empty=True)] == [["a"], [], ["b"]]
-
-
-def test_bytes_that_are_not_utf8_name_the_line(tmp_path: Path, stdin: Stdin) -> None:
-    path = tmp_path / "latin1.txt"
-    path.write_bytes(b"fine\n\nf\xfcr\n")
-    with pytest.raises(DataError, match=r"latin1.txt:3: not UTF-8 \(byte 0xfc at 2\)"):
-        list(open_lines(path))
-    stdin(gzip.compress(b"a"))
-    with pytest.raises(DataError, match=r"^<stdin>:1: not UTF-8") as caught:
-        list(open_lines("-"))
-    assert ".gz" in (caught.value.hint or "")
-
-
-@pytest.mark.parametrize(
-    "content",
-    [b"plain text", gzip.compress(os.urandom(9000).hex().encode())[:5000], gzip.compress(b"a")[:-3], b"\x1f\x8b\x08"],
-    ids=["no archive", "cut", "no checksum", "a header"],
-)
-def test_damaged_archives(tmp_path: Path, content: bytes) -> None:
-    path = tmp_path / "a.txt.gz"
-    path.write_bytes(content)
-    with pytest.raises(DataError, match=r"a.txt.gz:\d+: cannot be unpacked"):
-        list(open_lines(path))
-
-
-def test_files_that_cannot_be_opened(tmp_path: Path) -> None:
-    for path in (tmp_path, tmp_path / "absent.txt"):
-        with pytest.raises(DataError, match="cannot be read"):
-            list(open_lines(path))
 
 
 @pytest.mark.parametrize(
@@ -87,84 +153,6 @@ def test_reads_either_format(tmp_path: Path) -> None:
     (tmp_path / "a.txt").write_text("Hi\n")
     (tmp_path / "b.txt").write_text(row)
     for name, format in (("a.conllu", "auto"), ("a.txt", "auto"), ("b.txt", "conllu")):
-        (sentence,) = read_corpus(tmp_path / name, format)  # type: ignore[arg-type]
+        (sentence,) = read_corpus(tmp_path / name, format)
         assert sentence.words == ["Hi"]
         assert sentence.where == f"{tmp_path / name}:1"
-
-
-def test_find_looks_here_then_in_the_data_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    here, there = tmp_path / "here", tmp_path / "there"
-    for folder in (here / "data", there / "ud"):
-        folder.mkdir(parents=True)
-    monkeypatch.chdir(here)
-    monkeypatch.delenv("PROBTRANS_DATA", raising=False)
-    (here / "data" / "a.txt").touch()
-    assert find("a.txt") == Path("data/a.txt")
-    (here / "a.txt").touch()
-    assert find("a.txt") == Path("a.txt")
-    monkeypatch.setenv("PROBTRANS_DATA", str(there))
-    (there / "ud" / "b.conllu.gz").touch()
-    assert find("ud/b.conllu") == there / "ud" / "b.conllu.gz"
-    assert find(str(here / "a.txt")) == here / "a.txt"
-    assert find("-") == Path("-")
-
-
-@pytest.mark.parametrize(
-    ("name", "hint"),
-    [
-        ("ud/en_ewt/train.conllu", "data_scripts/ud_english_ewt.py"),
-        ("text/x.txt", "PROBTRANS_DATA"),
-        ("embedded:nowhere.conllu", "embedded:toy"),
-        ("embedded:../recipe.py", "embedded:toy"),
-        ("embedded:", "embedded:toy"),
-        ("", "name files"),
-        ("folder/", "name files"),
-        (".", "name a file in it"),
-        ("data", "name a file in it"),
-        ("embedded:toy", "name a file in it"),
-        ("a\0b", "PROBTRANS_DATA"),
-        ("x" * 5000, "PROBTRANS_DATA"),
-        ("~nobody/x", "PROBTRANS_DATA"),
-    ],
-)
-def test_what_is_not_there(name: str, hint: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "data"))
-    (tmp_path / "data").mkdir()
-    with pytest.raises(DataError) as caught:
-        find(name)
-    assert repr(name) in caught.value.message
-    assert hint in (caught.value.hint or "")
-    assert (" is a folder (/" in caught.value.message) == (hint == "name a file in it")
-    with pytest.raises(DataError) as of_recipe:
-        find_sources(Data(train="embedded:toy/train.conllu", extra=name or "/"), {})
-    assert of_recipe.value.message.startswith("data.extra: ")
-
-
-def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin) -> None:
-    path = tmp_path / "a.txt"
-    path.write_bytes(b"a b\n")
-    data = Data(train=[str(path), str(path)], dev=str(path))
-    first = find_sources(data, {})
-    assert [source.split for source in first] == ["train", "train", "dev"]
-    assert first[0].sha256 == hashlib.sha256(b"a b\n").hexdigest()
-    known = {(str(path), first[0].size, first[0].mtime_ns): "believed"}
-    assert {source.sha256 for source in find_sources(data, known)} == {"believed"}
-    stdin(b"a b\n")
-    (piped,) = find_sources(Data(train="-"), {})
-    assert piped.sha256 == first[0].sha256
-    stdin(b"a b\n")
-    with pytest.raises(DataError, match="twice"):
-        find_sources(Data(train="-", dev="-"), {})
-
-
-def test_counts_of_wikitext() -> None:
-    if "PROBTRANS_DATA" not in os.environ:
-        pytest.skip("PROBTRANS_DATA is not set")
-    try:
-        path = find("text/wikitext-2/valid.txt")
-    except DataError as error:
-        pytest.skip(error.message)
-    sentences = [sentence.words for sentence in read_corpus(path)]
-    assert (len(sentences), sum(map(len, sentences))) == (2461, 213886)
-    assert sum(words.count("<unk>") for words in sentences) == 11718

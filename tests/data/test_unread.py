@@ -14,7 +14,8 @@ from support import Invoke, workplace
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Words, build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.trained.arcs import trees_of
 from probtrans_cli.trained.model import Model
@@ -61,13 +62,13 @@ def test_it_is_kept(tmp_path: Path) -> None:
 @pytest.fixture(scope="module")
 def blind(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with the run of a model that reads no punctuation."""
-    from probtrans_cli.commands import train as runs
+    from probtrans_cli.commands.train import TrainRequest, train
 
     folder = workplace(tmp_path_factory.mktemp("blind"))
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         overrides = [NO_PUNCTUATION, "train.epochs=2"]
-        runs.train("tiny.yaml", overrides, run=None, resume=False, overwrite=False, seeds=None, dry_run=False)
+        train(TrainRequest("tiny.yaml", overrides))
     return folder
 
 

@@ -16,9 +16,9 @@ from hypothesis import given, settings
 from hypothesis import strategies as some
 from support import environment
 
+from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces, read_pieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_building import train_wordpieces
-from probtrans_cli.data.vocabularies.words import build_vocabulary, load_vocabulary
 from probtrans_cli.errors import DataError, RecipeError, UsageError
 from probtrans_cli.recipe.data import WordPieceVocabulary
 

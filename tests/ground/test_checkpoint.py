@@ -14,7 +14,7 @@ import pytest
 import torch
 from safetensors import SafetensorError
 
-from probtrans_cli import __main__, checkpoint
+from probtrans_cli import __main__, atomic, checkpoint
 from probtrans_cli.errors import CheckpointError
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -38,7 +38,7 @@ def best(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path
     """The best checkpoint of a copy of the tiny run, which is also its last one."""
     shutil.copytree(trained, tmp_path / "copy", symlinks=True)
     monkeypatch.chdir(tmp_path / "copy")
-    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
     last = checkpoint.locate("runs/tiny@last")
     checkpoint.link(last, "best")
     return last
@@ -106,17 +106,17 @@ def test_half_written_folders_are_never_chosen_and_removed(best: Path) -> None:
     assert checkpoint.locate("runs/tiny@last") == best
     with pytest.raises(CheckpointError, match="99"):
         checkpoint.locate("runs/tiny@99")
-    checkpoint.recover(checkpoints)
+    atomic.recover(checkpoints)
     assert not half.exists()
     assert not list(checkpoints.glob(".*"))
 
 
 def test_a_folder_whose_replacement_was_cut_off_comes_back(best: Path) -> None:
     best.rename(best.with_name(f".{best.name}.replaced"))
-    checkpoint.recover(best.parent)
+    atomic.recover(best.parent)
     assert checkpoint.verify(checkpoint.locate("runs/tiny@last"), training=True).files
     shutil.copytree(best, best.with_name(f".{best.name}.replaced"))
-    checkpoint.recover(best.parent)
+    atomic.recover(best.parent)
     assert not list(best.parent.glob(".*"))
 
 
@@ -180,7 +180,7 @@ def test_a_newer_format_is_refused(
 
 
 def test_pruning_keeps_best_last_and_the_newest(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
     for step in range(1, 7):
         checkpoint.write(tmp_path / f"step-{step:06d}", {"config.json": "{}"}, {})
     checkpoint.link(tmp_path / "step-000002", "best")

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +25,9 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
-from probtrans_cli.models.probabilistic import bands, dropout, fused, layout, linear, meanfield, products
+from probtrans_cli.models.probabilistic import forms as choice
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.models.probabilistic.layout import Layout
+from probtrans_cli.models.probabilistic.fast import fused, lines, recomputed
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -54,7 +56,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 @pytest.fixture(params=["packed", "padded"])
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Rows of real words only, or of all positions."""
-    monkeypatch.setattr(layout, "WORTH_PACKING", -1.0 if request.param == "packed" else 2.0)
+    monkeypatch.setattr(lines, "WORTH_PACKING", -1.0 if request.param == "packed" else 2.0)
     return request.param
 
 
@@ -85,7 +87,7 @@ def test_the_fast_forms_equal_the_plain_one(
 
     def compare(unary: torch.Tensor, tolerance: float) -> None:
         for _, packing in zip(forms(model, *fast), packings, strict=False):
-            monkeypatch.setattr(layout, "WORTH_PACKING", packing)
+            monkeypatch.setattr(lines, "WORTH_PACKING", packing)
             found = model(unary, mask)
             assert_near(values(found), values(plain), tolerance)
             assert_near(gradients(model, unary, found), expected, tolerance)
@@ -113,8 +115,7 @@ def test_what_compilers_and_other_devices_see(
     unary.requires_grad_()
     plain = model(unary, mask)
     expected = gradients(model, unary, plain)
-    for module in (bands, dropout, meanfield, products):
-        monkeypatch.setattr(module, "by_hand", lambda _: False)
+    monkeypatch.setattr(choice, "by_hand", lambda _: False)
     for _ in forms(model, *FAST):
         found = model(unary, mask)
         assert_near(values(found), values(plain), 1e-10)
@@ -192,7 +193,7 @@ def test_where_words_look(wanted: list[int], options: dict[str, Any]) -> None:
 def test_what_stands_at_padding_is_nobodys(
     garbage: float, messages: str, packed: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(layout, "WORTH_PACKING", -1.0 if packed else 2.0)
+    monkeypatch.setattr(lines, "WORTH_PACKING", -1.0 if packed else 2.0)
     model = encoder(messages=messages, root={"labels": 3})
     unary, mask = sentences([5, 1, 3])
     expected = model(unary, mask, arcs=messages == "plain")
@@ -262,18 +263,68 @@ def test_no_wanted_position(messages: str) -> None:
     torch.testing.assert_close(nothing.sentence, model(unary, mask).sentence)
 
 
-def test_the_form_is_chosen_by_the_size(monkeypatch: pytest.MonkeyPatch) -> None:
-    from probtrans_cli.models.probabilistic import encoder as module
+LONG = ["auto-long", "linear"]
+SHORT = ["auto", "banded"]
 
-    _, mask = sentences([20, 3])
-    model = encoder()
-    assert model._method(mask, dense=False) == "banded"
-    monkeypatch.setattr(module, "LONG", 100)
-    assert model._method(mask, dense=False) == "linear"
-    assert model._method(mask, dense=True) == "dense"
-    assert encoder(heads="tree")._method(mask, dense=False) == "dense"
-    for messages in ("plain", "banded", "linear"):
-        assert encoder(messages=messages)._method(mask, dense=False) == messages
+
+@pytest.mark.parametrize(
+    ("form", "options", "how", "situations"),
+    [
+        ("plain", {}, ["plain"], ["", "all pairs", "not by hand"]),
+        ("plain", {"heads": "tree"}, ["plain"], [""]),
+        ("pairs", {}, [*SHORT, *LONG], ["all pairs", "all pairs, not by hand"]),
+        ("pairs", {"heads": "tree"}, [*SHORT, *LONG], ["", "not by hand"]),
+        ("fused", {}, SHORT, [""]),
+        ("fused", {"schedule": "synchronous", "damping": {"labels": 0.5}}, SHORT, [""]),
+        ("fused-again", {}, LONG, [""]),
+        ("banded", {}, SHORT, ["not by hand"]),
+        ("banded", {"damping": {"heads": 0.5}}, SHORT, ["", "not by hand"]),
+        ("banded", {"step_size": {"heads": 0.5}}, SHORT, [""]),
+        ("banded", {}, [*SHORT, *LONG], ["compiling, not by hand"]),
+        ("recomputed", {}, LONG, ["not by hand"]),
+        ("recomputed", {"damping": {"heads": 0.5}}, LONG, ["", "not by hand"]),
+    ],
+    ids=name,
+)
+def test_the_choice_of_a_form(
+    form: str, options: dict[str, Any], how: list[str], situations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    unary, mask = sentences([20, 3])
+    inference = encoder(**options).inference
+    for messages in how:
+        for situation in situations:
+            with monkeypatch.context() as patch:
+                patch.setattr(choice, "LONG", 100 if messages == "auto-long" else 10_000)
+                if "not by hand" in situation:
+                    patch.setattr(choice, "by_hand", lambda _: False)
+                if "compiling" in situation:
+                    patch.setattr(torch.compiler, "is_compiling", lambda: True)
+                option: Any = messages.removesuffix("-long")
+                all_pairs = "all pairs" in situation
+                chosen = choice.choose(option, unary, mask, inference, all_pairs=all_pairs)
+            assert chosen.form.name == form, (messages, situation)
+
+
+def test_only_the_choice_looks_into_the_fast_room() -> None:
+    """The text to read does without it, and what is in there does not know who uses it."""
+    room = Path(fused.__file__).parent
+    for path in room.parent.glob("*.py"):
+        assert path.name == "forms.py" or "probabilistic.fast" not in path.read_text("utf-8"), path
+    for path in room.glob("*.py"):
+        imported = re.findall(
+            r"^from probtrans_cli\.models\.probabilistic\.(\w+)", path.read_text("utf-8"), re.MULTILINE
+        )
+        assert not set(imported) & {"forms", "meanfield", "encoder", "energy", "exact"}, path
+
+
+def test_what_is_written_by_hand() -> None:
+    """On a CPU, in one precision, of plain tensors; a form's products, bands and dropout follow the one answer."""
+    unary, mask = sentences([4, 2])
+    inference = encoder().inference
+    assert choice.choose("auto", unary, mask, inference).by_hand
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert not choice.choose("auto", unary, mask, inference).by_hand
+    assert not choice.choose("auto", unary.to("meta"), mask, inference).by_hand
 
 
 @pytest.mark.parametrize("lengths", [[5], [3, 3], [7, 1, 2, 4, 7, 3, 3, 1, 1], [0, 4, 0, 2], [0, 0]], ids=name)
@@ -281,7 +332,7 @@ def test_short_sentences_share_lines(lengths: list[int]) -> None:
     """Every word has one place, each sentence stands in one line in its order, and no line is longer than needed."""
     mask = torch.arange(max(*lengths, 8)) < torch.tensor(lengths)[:, None]
     mask = mask.roll(1, 1) if max(lengths) < 8 else mask  # padding may stand before a sentence, too
-    packed = Layout.of(mask, packed=True)
+    packed = lines.shared_lines(mask)
     assert packed.index is not None
     assert packed.place is not None
     b, n = mask.shape
@@ -296,16 +347,15 @@ def test_short_sentences_share_lines(lengths: list[int]) -> None:
     numbers = torch.arange(b * n).view(b, n)
     assert torch.equal(packed.grid(packed.rows(numbers)), numbers * mask)
     rows = torch.randn(len(packed.index), 3, 2)
-    lines = packed.to_channels(rows)
-    assert torch.equal(packed.from_channels(lines), rows)
+    assert torch.equal(packed.from_channels(packed.to_channels(rows)), rows)
     steps = packed.index.diff()[packed.place.diff() == 1]  # neighbours on a line: of one sentence, or a new one begins
     assert all(step == 1 or step % n != 1 for step in steps.tolist())
 
 
 def test_lines_are_as_few_as_first_fit_makes_them() -> None:
     mask = torch.arange(10) < torch.tensor([10, 5, 5, 3, 3, 3, 1])[:, None]
-    assert len(Layout.of(mask, packed=True).sentence) == 3
-    assert len(Layout.of(mask, packed=True, merge=False).sentence) == 7
+    assert len(lines.shared_lines(mask).sentence) == 3
+    assert len(lines.packed(mask).sentence) == 7
 
 
 class Memory(TorchDispatchMode):
@@ -346,7 +396,7 @@ def growth(messages: str, options: dict[str, Any]) -> list[float]:
 def test_memory_of_the_linear_form_grows_with_the_length_alone(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(linear, "BLOCK", 2**10)
+    monkeypatch.setattr(recomputed, "BLOCK", 2**10)
     monkeypatch.setattr(fused, "BLOCK", 2**10)
     assert max(growth("linear", options)) < 2.1
     assert max(growth("banded", options)) > 3.0

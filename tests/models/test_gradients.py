@@ -10,6 +10,10 @@ from small_models import DECOMPOSITIONS, FAST, assert_near, encoder, gradients, 
 
 from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.fast.bands import TraceableBand, band
+from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.products import MatrixByHand
+from probtrans_cli.models.probabilistic.projections import Matrix, Sides
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -48,6 +52,98 @@ def test_backward_passes_through_one_graph_do_not_mix(decomposition: dict[str, A
     one.backward(retain_graph=True)
     two.backward()
     assert_near([weight.grad for weight in weights], sums[1:], 1e-12)
+
+
+class Abandoned(Exception):
+    """What ends a backward pass half-way."""
+
+
+@pytest.mark.parametrize("messages", ["plain", *FAST])
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
+def test_a_backward_pass_that_was_abandoned_leaves_nothing_behind(
+    decomposition: dict[str, Any], messages: str, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """The first pass ends with an exception, after some products have added to the gradients; so does a pass that asks
+    for an inner part of the graph alone. The next one through the same graph gives what it would have given."""
+    options = {"decomposition": decomposition, "distance": None if decomposition["kind"] == "rotary" else 1}
+    model = encoder(**options, messages=messages, iterations=3)
+    unary, mask = sentences([18, 3])
+    unary.requires_grad_()
+    weights = list(model.parameters())
+    expected = torch.autograd.grad(loss(model(unary, mask)), [unary, *weights])
+    softmax, between = torch.Tensor.softmax, []
+
+    def watched(tensor: torch.Tensor, *how: Any) -> torch.Tensor:
+        between.append(softmax(tensor, *how))
+        return between[-1]
+
+    monkeypatch.setattr(torch.Tensor, "softmax", watched)
+    one = loss(model(unary, mask))
+    monkeypatch.undo()
+    labels = [tensor for tensor in between if tensor.shape[-1] == model.width and tensor.grad_fn is not None]
+
+    def abandon(_: torch.Tensor) -> None:
+        raise Abandoned
+
+    handle = labels[1].register_hook(abandon)  # after the third iteration's products, before the first one's
+    with pytest.raises(Abandoned):
+        torch.autograd.grad(one, [unary, *weights], retain_graph=True)
+    handle.remove()
+    torch.autograd.grad(one, labels[1], retain_graph=True)
+    assert_near(torch.autograd.grad(one, [unary, *weights], retain_graph=True), expected, 1e-12)
+    assert_near(torch.autograd.grad(one, weights[-1:]), expected[-1:], 1e-12)
+
+
+def test_products_add_up_the_gradient_of_a_matrix() -> None:
+    """Of all rows and of groups of them, in any order of use, in passes that reach only some of the products."""
+    torch.manual_seed(0)
+    weight = torch.randn(6, 4, dtype=torch.float64, requires_grad=True)
+    narrow = torch.randn(5, 4, dtype=torch.float64, requires_grad=True)
+
+    def results(matrix: Matrix) -> list[torch.Tensor]:
+        first, second = matrix.split([2, 4])
+        wide = first.times(narrow)
+        again = second.times(narrow)
+        back = second.back(again.square())
+        return [wide.sin().sum(), again.sum(), back.square().sum(), first.back(wide).sum(), second.times(back).sum()]
+
+    ours, plain = results(MatrixByHand.of(weight)), results(Matrix(weight))
+    for chosen in [[0], [1], [2], [4], [0, 3], [1, 4], [3, 0, 2], [0, 1, 2, 3, 4]]:
+        pairs = [
+            torch.autograd.grad(sum(one[k] for k in chosen), [weight, narrow], retain_graph=True)
+            for one in (ours, plain)
+        ]
+        assert_near(*pairs, 1e-12)
+    assert type(MatrixByHand.of(weight.detach())) is Matrix
+    with torch.no_grad():
+        assert type(MatrixByHand.of(weight)) is Matrix
+
+
+@pytest.mark.parametrize("used", ["scores", "messages", "both", "messages first", "messages twice"])
+@pytest.mark.parametrize("kind", ["own", "one head side", "shared", "channels"])
+def test_bands_by_hand_equal_traceable_ones(kind: str, used: str) -> None:
+    """Scores and messages, whichever of them a pass goes through; a band gives messages to its own sides."""
+    torch.manual_seed(0)
+    w, c, r, shifts = 9, 2, 3, [-2, -1, 1, 2]
+    buckets, channels = 1 if kind == "shared" else len(shifts), 1 if kind == "channels" else c
+    child = torch.randn(w, buckets, channels, r, dtype=torch.float64, requires_grad=True)
+    head = torch.randn(w, 1 if kind == "one head side" else buckets, channels, r, dtype=torch.float64).requires_grad_()
+    weight = torch.randn(len(shifts), c, r, dtype=torch.float64, requires_grad=True)
+    sides = Sides(child, head, weight if kind in ("shared", "channels") else None)
+    p = torch.randn(w, len(shifts), c, dtype=torch.float64, requires_grad=True)
+    inputs = [child, head, p, *([] if sides.weight is None else [weight])]
+
+    def run(by_hand: bool) -> list[torch.Tensor]:
+        near = band(sides, shifts, by_hand=True) if by_hand else TraceableBand(sides, shifts)
+        parts: list[torch.Tensor] = []
+        for step in {"both": "sm", "messages first": "ms", "messages twice": "smm"}.get(used, used[0]):
+            parts += [near.scores()] if step == "s" else near.messages(p)[:2]
+        for part, side in zip(parts[-2:], sides[:2], strict=False):
+            assert used == "scores" or step == "s" or part.shape == side.shape
+        values = sum((part.sin() * torch.arange(part.numel()).view(part.shape)).sum() for part in parts)
+        return [*parts, *torch.autograd.grad(values, inputs, materialize_grads=True, retain_graph=True)]
+
+    assert_near(run(True), run(False), 1e-12)
 
 
 @pytest.mark.parametrize("messages", ["plain", *FAST])
@@ -112,11 +208,15 @@ def check(model: ProbabilisticEncoder, unary: torch.Tensor, mask: torch.Tensor, 
 # --- dropout ----------------------------------------------------------------------------------------------------------
 
 
+DROPOUTS = [Dropout, DrawnDropout]
+
+
+@pytest.mark.parametrize("kind", DROPOUTS)
 @pytest.mark.parametrize("p", [0.1, 0.5, 0.9])
-def test_dropout_keeps_the_mean(p: float) -> None:
+def test_dropout_keeps_the_mean(p: float, kind: type[Dropout]) -> None:
     torch.manual_seed(0)
-    dropout, count = Dropout(p).train(), 200_003
-    dropped = dropout(torch.full((count,), 3.0))
+    count = 200_003
+    dropped = kind(p)(torch.full((count,), 3.0))
     torch.testing.assert_close(dropped.unique(), torch.tensor([0.0, 3.0 / (1.0 - p)]))
     deviation = (p * (1.0 - p) / count) ** 0.5
     assert abs(float((dropped == 0).double().mean()) - p) < 5 * deviation
@@ -127,10 +227,11 @@ def test_dropout_keeps_the_mean(p: float) -> None:
         assert abs(together - p * p) < 6 * deviation
 
 
+@pytest.mark.parametrize("kind", DROPOUTS)
 @pytest.mark.parametrize("p", [0.0, 1e-6, 1.0 - 1e-6])
-def test_dropout_that_drops_next_to_nothing_or_everything(p: float) -> None:
+def test_dropout_that_drops_next_to_nothing_or_everything(p: float, kind: type[Dropout]) -> None:
     torch.manual_seed(0)
-    share = float((Dropout(p).train()(torch.ones(10_000)) == 0).double().mean())
+    share = float((kind(p)(torch.ones(10_000)) == 0).double().mean())
     assert abs(share - p) < 1e-3
 
 

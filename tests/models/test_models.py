@@ -289,7 +289,7 @@ def test_the_message_to_labels_is_the_gradient_of_the_expected_score(scores: dic
     """``G_i(a) = d/dQ_i(a) of Σ Q_ic(j) F_ic(j)`` for any distributions: an oracle without loops."""
     model = encoder(**scores)
     unary, mask = sentences([5, 3])
-    messages = PlainMessages(model.ternary, Layout.of(mask, packed=False), scores["distance"])
+    messages = PlainMessages(model.ternary, Layout.of(mask), scores["distance"])
     q = (unary.softmax(-1) * mask[:, :, None]).flatten(0, 1).requires_grad_()
     heads = torch.rand(2, 2, 5, 5, dtype=torch.float64) * messages.candidates
     sides = messages.sides(q)

@@ -19,6 +19,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError
+from probtrans_cli.recipe import faults, kinds
 from probtrans_cli.recipe import reference as recipe_reference
 from probtrans_cli.recipe import source as recipe_source
 from probtrans_cli.recipe.base import InconsistentError
@@ -352,7 +353,7 @@ def test_inconsistent_values_are_all_told() -> None:
 
 def test_many_faults_are_cut_short() -> None:
     lines = refused(SMALL + "".join(f"key{number}: 1\n" for number in range(500)))
-    assert len(lines) == recipe_source.MOST_FAULTS + 1
+    assert len(lines) == faults.MOST_FAULTS + 1
     assert lines[-1].startswith("… and ")
 
 
@@ -809,8 +810,8 @@ def test_the_schema_file_is_fresh() -> None:
     )
 
 
-def test_the_reference_in_the_readme_is_fresh() -> None:
-    path = ROOT / "README.md"
+def test_the_reference_in_the_docs_is_fresh() -> None:
+    path = ROOT / "docs" / "recipe-reference.md"
     text = path.read_text(encoding="utf-8")
     assert recipe_reference.with_reference(text) == text, "run `python -m probtrans_cli.recipe.reference`"
 
@@ -831,7 +832,7 @@ def test_reference_names_every_key_and_is_rewritten_in_place(tmp_path: Path) -> 
     assert "#### `model.decomposition`, `kind: uvw`" in reference
     for row in (line for line in reference.splitlines() if line.startswith("|")):
         assert len(re.findall(r"(?<!\\)\|", row)) == 5, row
-    document = tmp_path / "README.md"
+    document = tmp_path / "reference.md"
     document.write_text(f"before\n{recipe_reference.BEGIN}\nold\n{recipe_reference.END}\nafter\n")
     schema = tmp_path / "schema.json"
     for _ in range(2):
@@ -847,3 +848,17 @@ def test_reading_recipes_imports_no_torch() -> None:
     code = "import sys, probtrans_cli.recipe.source, probtrans_cli.recipe.reference; print('torch' in sys.modules)"
     done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True, cwd=ROOT)
     assert done.stdout.strip() == "False"
+
+
+def test_the_schema_is_forgotten_when_a_table_of_kinds_grows(monkeypatch: pytest.MonkeyPatch) -> None:
+    before = recipe_reference.json_schema()["title"]
+    monkeypatch.setattr(Recipe, "model_json_schema", lambda: {"$defs": {}, "properties": {"new": {}}})
+    assert recipe_reference.json_schema()["title"] == before
+    try:
+        for listener in kinds.CHANGED:
+            listener()
+        assert "new" in recipe_reference.json_schema()["properties"]
+    finally:
+        monkeypatch.undo()
+        for listener in kinds.CHANGED:
+            listener()

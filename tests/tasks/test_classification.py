@@ -16,7 +16,8 @@ from torch.nn import functional
 from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import PAD, UNKNOWN, build_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import PAD, UNKNOWN
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer

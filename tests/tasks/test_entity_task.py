@@ -17,8 +17,9 @@ from torch.nn import functional
 from probtrans_cli import models
 from probtrans_cli.data.codecs.entities import spans
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.annotated import read_tagged
-from probtrans_cli.data.vocabularies.words import PAD, build_vocabulary
+from probtrans_cli.data.readers.columns import read_tagged
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import PAD
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary

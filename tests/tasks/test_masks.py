@@ -14,7 +14,9 @@ from torch.nn import functional
 from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Words, build_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import WordVocabulary

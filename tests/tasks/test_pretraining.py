@@ -17,11 +17,13 @@ from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.corpus.documents import PAIR, encode_corpus, labels_of
+from probtrans_cli.data.corpus.documents import PAIR, labels_of
+from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.table_of_readers import read_documents
-from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
-from probtrans_cli.data.vocabularies.words import build_vocabulary
+from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import EnclosingVocabulary
+from probtrans_cli.data.vocabularies.enclosed import enclosing
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe.task import Pretraining as Section
@@ -219,7 +221,7 @@ Command = Callable[..., str]
 def command(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]) -> Command:
     """The command in a folder with documents and ``pairs.yaml``; returns stdout, or stderr where it fails."""
     monkeypatch.chdir(tmp_path)
-    monkeypatch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     for seed, (split, count) in enumerate((("train", 40), ("dev", 10), ("test", 10))):
         Path(f"{split}.txt").write_text(documents(count, seed), "utf-8")
     Path("pairs.yaml").write_text(RECIPE, "utf-8")

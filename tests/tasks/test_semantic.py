@@ -15,11 +15,12 @@ from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.logical_forms import Analysis, Example, logical_form, read_cogs
+from probtrans_cli.data.codecs.logical_forms import NONE, Analysis, logical_form
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.annotated import CASES, NONE, read_semantic
+from probtrans_cli.data.readers.cogs import CASES, Example, read_cogs, read_semantic
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import PAD, build_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import PAD
 from probtrans_cli.models.base import Encoded, Inputs, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import View

@@ -16,7 +16,9 @@ from probtrans_cli import models
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import MASK, PAD, UNKNOWN, Words, build_vocabulary
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.network import Network

@@ -1,18 +1,61 @@
-"""The README is true: its tour runs line by line, its quick start learns structure, its reference is fresh."""
+"""The pages are true: their links lead somewhere, their commands parse and run, and their figures are the recipes'."""
 
 from __future__ import annotations
 
+import fnmatch
 import json
 import os
 import re
+import shlex
 import subprocess
 import sys
+from collections import Counter
+from collections.abc import Iterator
+from itertools import pairwise
 from pathlib import Path
 
 import pytest
+import typer
+import yaml
+
+from probtrans_cli import __version__
+from probtrans_cli.cli.application import app
+from probtrans_cli.recipe.reference import every_key
+from probtrans_cli.reports.published import PUBLISHED
 
 ROOT = Path(__file__).resolve().parents[2]
-README = (ROOT / "README.md").read_text(encoding="utf-8")
+PAGES = {
+    str(path.relative_to(ROOT)): path.read_text(encoding="utf-8")
+    for path in (
+        *(ROOT / name for name in ("README.md", "CONTRIBUTING.md", "CHANGELOG.md", "data_scripts/README.md")),
+        *sorted((ROOT / "docs").glob("*.md")),
+    )
+}
+README, RESULTS, REFERENCE = PAGES["README.md"], PAGES["docs/results.md"], "docs/recipe-reference.md"
+RECIPES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "recipes").glob("*.yaml"))}
+KEYS = {".".join(path) for path, _ in every_key()}
+FILE = re.compile(r"\.(json|jsonl|conllu|conll|tsv|txt|yaml|py|md|safetensors)(\.gz)?$")
+SECTIONS = {key.partition(".")[0] for key in KEYS if "." in key}
+
+FENCE = re.compile(r"^```([a-z]*)\n(.*?)^```$", re.DOTALL | re.MULTILINE)
+CODE = re.compile(r"`([^`]+)`")
+each_page = pytest.mark.parametrize("page", PAGES)
+
+
+def prose(page: str) -> str:
+    """A page without its blocks of code."""
+    return FENCE.sub("", PAGES[page])
+
+
+def block(name: str, pages: str = "*") -> str:
+    """The code between two marker lines of the only page that has them."""
+    marked = re.compile(rf"<!-- {name}: begin -->\n```[a-z]+\n(.*?)```\n<!-- {name}: end -->", re.DOTALL)
+    blocks = [code for page, text in PAGES.items() if fnmatch.fnmatch(page, pages) for code in marked.findall(text)]
+    assert len(blocks) == 1, f"{len(blocks)} blocks are marked {name!r}"
+    return blocks[0]
+
+
+# --- what the marked blocks do ----------------------------------------------------------------------------------------
 
 
 def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
@@ -26,41 +69,34 @@ def run(script: str, folder: Path) -> subprocess.CompletedProcess[str]:
     )
 
 
-def block(name: str) -> str:
-    """The code between two markers of the README."""
-    found = re.search(rf"<!-- {name}: begin -->\n```bash\n(.*?)```\n<!-- {name}: end -->", README, re.DOTALL)
-    assert found, f"the README has no block {name!r}"
-    return found[1]
-
-
 @pytest.mark.slow
-def test_tour_runs(tmp_path):
-    done = run(block("tour"), tmp_path)
+def test_tour_runs(tmp_path: Path) -> None:
+    done = run(block("tour", "README.md"), tmp_path)
     assert done.returncode == 0, done.stderr
     assert (tmp_path / "tree.svg").read_text(encoding="utf-8").startswith(("<?xml", "<svg"))
     assert (tmp_path / "trees.conllu").read_text(encoding="utf-8").count("\troot\t") == 1
 
 
 @pytest.mark.slow
-def test_hugging_face_runs(tmp_path):
-    """Both blocks, the second on the model of the first one's place: a probabilistic one."""
+def test_hugging_face_runs(tmp_path: Path) -> None:
+    """A BERT there and back, then the export of a probabilistic transformer, which Python opens."""
     pytest.importorskip("transformers")
     done = run(block("hugging face"), tmp_path)
     assert done.returncode == 0, done.stderr
     assert "'token_str':" in done.stdout
     assert "started from little-bert" in done.stderr
-    found = re.search(r"```bash\n([^`]*)```[^`]*```python\n(from probtrans_cli import hf\n.*?)```", README, re.DOTALL)
-    assert found
-    (tmp_path / "script.py").write_text(found[2] + "print(len(arcs), arcs[0].shape)\n", encoding="utf-8")
-    done = run(f"probtrans train quickstart train.steps=2\n{found[1]}python script.py", tmp_path)
+    script = block("the export in Python") + "print(len(arcs), arcs[0].shape)\n"
+    (tmp_path / "script.py").write_text(script, encoding="utf-8")
+    export = block("an export of the quick start")
+    done = run(f"probtrans train quickstart train.steps=2\n{export}python script.py", tmp_path)
     assert done.returncode == 0, done.stderr
     assert re.search(r"\d torch.Size\(\[1, \d+, 7, 7\]\)", done.stdout), done.stdout
 
 
 @pytest.mark.slow
-def test_quick_start_finds_structure(tmp_path):
+def test_quick_start_finds_structure(tmp_path: Path) -> None:
     """The README's main job without its installation: trees well above both floors, and a tree on stdout."""
-    command = block("main job").replace(".venv/bin/probtrans", "probtrans")
+    command = block("main job", "README.md").replace(".venv/bin/probtrans", "probtrans")
     command = command[command.index("probtrans train") :].replace("--overwrite", "--overwrite --json")
     done = run(command, tmp_path)
     assert done.returncode == 0, done.stderr
@@ -71,16 +107,199 @@ def test_quick_start_finds_structure(tmp_path):
     assert "farmers" in picture
 
 
-def test_ci_runs_the_commands_of_the_readme():
+def test_ci_runs_the_commands_of_the_readme() -> None:
     assert "<!-- tests: begin -->" in (ROOT / ".ci" / "run").read_text(encoding="utf-8")
-    assert "pytest" in block("tests")
+    assert "pytest" in block("tests", "README.md")
 
 
-def test_every_recipe_is_in_the_table():
-    for path in (ROOT / "recipes").glob("*.yaml"):
-        assert f"`{path.stem}`" in README, f"{path.stem} is missing from the README's table of recipes"
+# --- pages and links --------------------------------------------------------------------------------------------------
 
 
-def test_links_and_pictures_are_there():
-    for target in re.findall(r"\]\((?!https?://)([^)#]+)\)", README):
-        assert (ROOT / target).exists(), target
+def test_the_readme_is_short() -> None:
+    assert len(README.splitlines()) <= 300
+
+
+def anchors(text: str) -> set[str]:
+    """What links to headings of a page end in, as GitHub makes it: lower case, hyphens for spaces, no punctuation."""
+    seen: Counter[str] = Counter()
+    found = set()
+    for heading in re.findall(r"^#{1,6} +(.+?) *$", FENCE.sub("", text), re.MULTILINE):
+        name = re.sub(r"[^\w\- ]", "", heading.lower()).replace(" ", "-")
+        found.add(f"{name}-{seen[name]}" if seen[name] else name)
+        seen[name] += 1
+    return found
+
+
+@each_page
+def test_links_and_pictures_lead_somewhere(page: str) -> None:
+    for target in re.findall(r"\]\((?!https?://)([^)]+)\)", prose(page)):
+        name, _, anchor = target.partition("#")
+        path = (ROOT / page).parent / name if name else ROOT / page
+        assert path.exists(), target
+        assert not anchor or anchor in anchors(path.read_text(encoding="utf-8")), target
+
+
+def test_the_readme_leads_to_every_page() -> None:
+    missing = [page for page in PAGES if page != "README.md" and f"]({page}" not in README]
+    assert not missing
+
+
+def test_the_citation_is_that_of_the_readme() -> None:
+    citation = yaml.safe_load((ROOT / "CITATION.cff").read_text(encoding="utf-8"))
+    assert citation["cff-version"] == "1.2.0"
+    assert citation["version"] == __version__
+    assert f"## {__version__}" in PAGES["CHANGELOG.md"]
+    paper = citation["preferred-citation"]
+    names = " and ".join(f"{author['family-names']}, {author['given-names']}" for author in paper["authors"])
+    wanted = (f'title = "{paper["title"]}"', f'author = "{names}"', f'year = "{paper["year"]}"', paper["url"])
+    for text in (*wanted, f'booktitle = "{paper["collection-title"]}"', f'"{paper["start"]}--{paper["end"]}"'):
+        assert text in README
+
+
+# --- commands and keys ------------------------------------------------------------------------------------------------
+
+
+def commands(text: str) -> Iterator[list[str]]:
+    """The arguments of every call of `probtrans` in a page's blocks: of bash, and behind the prompts of examples."""
+    for language, code in FENCE.findall(text):
+        lines = code.replace("\\\n", " ").splitlines()
+        for line in lines if language == "bash" else [line[2:] for line in lines if line.startswith("$ ")]:
+            words = shlex.shlex(line, posix=True, punctuation_chars="|&;<>")
+            words.whitespace_split = True
+            call: list[str] = []
+            for word in [*words, ";"]:
+                if word[0] in "|&;":
+                    yield from _arguments(call)
+                    call = []
+                else:
+                    call.append(word)
+
+
+def _arguments(call: list[str]) -> Iterator[list[str]]:
+    """The arguments of one simple command, without variables in front and redirections, if it is `probtrans`."""
+    while call and re.match(r"\w+=", call[0]):
+        call = call[1:]
+    if call and Path(call[0]).name == "probtrans":
+        yield [
+            word
+            for before, word in pairwise(call)
+            if not word.startswith(("<", ">")) and not before.startswith(("<", ">"))
+        ]
+
+
+def check_command(arguments: list[str]) -> None:
+    """Parse a command as the program does, without running it; its recipe and the keys that it sets must exist."""
+    group = typer.main.get_command(app)
+    verb = next((index for index, word in enumerate(arguments) if not word.startswith("-")), len(arguments))
+    if verb:
+        group.make_context("probtrans", arguments[:verb])
+    if verb == len(arguments):
+        return
+    name, rest = arguments[verb], arguments[verb + 1 :]
+    assert name in group.commands, f"there is no command {name}"  # type: ignore[attr-defined]
+    parameters = group.commands[name].make_context(name, list(rest)).params  # type: ignore[attr-defined]
+    recipe = parameters.get("recipe")
+    assert recipe is None or recipe in RECIPES or re.search(r"[./A-Z]|^-$", recipe), f"there is no recipe {recipe}"
+    for override in parameters.get("overrides") or ():
+        if not override.startswith("$"):
+            assert override.partition("=")[0] in KEYS, f"there is no key {override}"
+
+
+@each_page
+def test_commands_parse(page: str) -> None:
+    for arguments in commands(PAGES[page]):
+        try:
+            check_command(arguments)
+        except Exception as error:
+            pytest.fail(f"probtrans {shlex.join(arguments)}: {error}")
+
+
+def test_commands_are_found_and_faults_in_them_noticed() -> None:
+    calls = 'A=1 probtrans eval runs/a --json > b | jq . && echo "probtrans no" # probtrans\nprobtrans x \\\n  y'
+    text = f"```bash\n{calls}\n```\n"
+    assert list(commands(text)) == [["eval", "runs/a", "--json"], ["x", "y"]]
+    for wrong in ("evil RUN", "train quickstart --sed 1", "train quickstart optim.rate=1", "parse RUN -f pdf", "--lst"):
+        with pytest.raises(Exception, match=r"(?i)no such|not one of|there is no"):
+            check_command(wrong.split())
+
+
+@each_page
+def test_keys_of_recipes_exist(page: str) -> None:
+    for code in CODE.findall(prose(page)):
+        for key in re.findall(rf"(?:^|\s)((?:{'|'.join(SECTIONS)})\.[\w.]*\w)", code):
+            assert key in KEYS or FILE.search(key), key
+
+
+# --- figures ----------------------------------------------------------------------------------------------------------
+
+SPREAD = re.compile(r"\d+(?:\.\d+)? ± \d+(?:\.\d+)?")
+DECIMAL = re.compile(r"(?<![\d.])\d+\.\d+(?!\.?\d|M| s\.d\.)")  # but for sizes in millions, and distances to the paper
+
+
+def header(recipe: str) -> str:
+    """The comment at the head of a recipe, as one line."""
+    lines = RECIPES[recipe].partition("\nversion:")[0].splitlines()
+    return " ".join(" ".join(line.lstrip("#") for line in lines).split())
+
+
+def named(text: str) -> list[str]:
+    """The recipes that a text names in code, `pos-ewt-*` being all of those."""
+    return [name for code in CODE.findall(text) for name in fnmatch.filter(RECIPES, code)]
+
+
+def passages(text: str) -> Iterator[tuple[str, list[str]]]:
+    """Every paragraph and row of a table, with the recipes that it is about: those it names, else the last named ones
+    of its section."""
+    about: list[str] = []
+    for part in re.split(r"\n{2,}", FENCE.sub("", text)):
+        if part.startswith("#"):
+            about = []
+        for passage in part.splitlines() if part.startswith("|") else [part]:
+            here = named(passage)
+            about = here or about
+            yield passage, here if passage.startswith("|") else about
+
+
+@pytest.mark.parametrize("page", [page for page in PAGES if page not in (REFERENCE, "CHANGELOG.md")])
+def test_figures_with_their_spread_are_those_of_the_recipe(page: str) -> None:
+    for passage, recipes in passages(PAGES[page]):
+        for figure in SPREAD.findall(" ".join(passage.split())):
+            known = [recipe for recipe in recipes if figure in header(recipe)]
+            assert known, f"{figure} is in the header of none of {recipes or 'no recipe'}: {passage}"
+
+
+@pytest.mark.parametrize("page", ["README.md", "docs/results.md", "docs/reading-trees.md"])
+def test_rows_of_recipes_have_the_figures_of_their_headers(page: str) -> None:
+    for passage, recipes in passages(PAGES[page]):
+        if passage.startswith("| `") and len(recipes) == 1:
+            figures = DECIMAL.findall(passage)
+            assert [figure for figure in figures if figure not in DECIMAL.findall(header(recipes[0]))] == [], passage
+
+
+@pytest.mark.parametrize("recipe", RECIPES)
+def test_the_score_of_a_recipe_is_in_the_table_of_results(recipe: str) -> None:
+    """The first figure of the header (of "dev / test", the second) stands in the recipe's row of the first table."""
+    table = RESULTS.partition("\n## ")[0]
+    rows = [row for row in table.splitlines() if row.startswith(f"| `{recipe}` |")]
+    assert len(rows) == 1, f"{recipe} has {len(rows)} rows in the table of docs/results.md"
+    first = re.search(r"(?:\d+\.\d+ / )?(\d+\.\d+(?: ± \d+\.\d+)?)", header(recipe))
+    assert first
+    assert first[1] in rows[0]
+    assert ("Not run here" in header(recipe)) == ("not measured here" in rows[0])
+
+
+def test_the_figures_of_the_paper_are_those_that_the_table_of_runs_compares_with() -> None:
+    table = RESULTS.partition("## The paper's figures")[2].partition("\n## ")[0]
+    for cell in PUBLISHED:
+        factor = 1 if cell.metric == "perplexity" else 100
+        digits = 2 if cell.parameters < 1_000_000 else 1
+        figures = f"{factor * cell.mean:.2f} ± {factor * cell.sd:.2f} | {cell.parameters / 1e6:.{digits}f}M"
+        [row] = [row for row in table.splitlines() if re.match(rf"\| `{cell.task}(-\*)?` ", row)]
+        assert figures in row
+
+
+def test_a_figure_that_differs_is_noticed() -> None:
+    page = "# A\n\n`quickstart` has\n9.97 ± 0.16.\n\nIt has 74.6 ± 2.5.\n\n## B\n\n| `quickstart` | 10.00 ± 0.18 |\n"
+    found = [(SPREAD.findall(passage), recipes) for passage, recipes in passages(page) if "±" in passage]
+    assert found == [([figure], ["quickstart"]) for figure in ("9.97 ± 0.16", "74.6 ± 2.5", "10.00 ± 0.18")]
+    assert [figures[0] in header("quickstart") for figures, _ in found] == [True, True, False]

@@ -15,14 +15,16 @@ import torch
 from small_tasks import encode
 
 from probtrans_cli import __main__
-from probtrans_cli.commands import train as runs
+from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.table_of_readers import read_corpus
+from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.reports.scores import evaluation_report
 from probtrans_cli.trained import latent_labels as labels
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trees.drawing.terminal import Arc, Drawing, svg, terminal
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing
+from probtrans_cli.trees.drawing.svg import svg
+from probtrans_cli.trees.drawing.terminal import terminal
 
 Invoke = Callable[..., str]
 TEXT = "the farmer feeds two goats\n\nfarmers\nan unknown zebra behind the barn\n"
@@ -58,11 +60,11 @@ def others(trained: Path) -> Iterator[Path]:
     """The same folder with two runs more: `runs/pieces` has subwords, `runs/rotary` rotary scores and probabilities."""
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(trained)
-        patch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
         pieces = "data.vocabulary={kind: sentencepiece, size: 120, algorithm: bpe}"
         for name, change in (("pieces", pieces), ("rotary", ROTARY)):
             changes = [f"name={name}", change, "train.epochs=1"]
-            runs.train("tiny.yaml", changes, run=None, resume=False, overwrite=True, seeds=None, dry_run=False)
+            train(TrainRequest("tiny.yaml", changes, overwrite=True))
         yield trained
 
 

@@ -11,7 +11,7 @@ import pytest
 import torch
 from support import RECIPE, workplace
 
-from probtrans_cli import checkpoint
+from probtrans_cli import atomic, checkpoint
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.schema import Optim
@@ -26,7 +26,7 @@ pytestmark = pytest.mark.usefixtures("quick")
 @pytest.fixture(autouse=True)
 def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A new workplace as the current folder."""
-    monkeypatch.setattr(checkpoint, "sync", lambda path: None)
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
     monkeypatch.chdir(workplace(tmp_path))
     return tmp_path
 
@@ -38,7 +38,7 @@ def trainer(*overrides: str, name: str = "run") -> Trainer:
 
 
 def train(*overrides: str, run: str = "runs/one") -> dict[str, Any]:
-    return runs.train("tiny.yaml", overrides, run=Path(run), resume=False, overwrite=False, seeds=None, dry_run=False)
+    return runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(run)))
 
 
 def metrics(run: str = "runs/one") -> list[dict[str, Any]]:
@@ -168,12 +168,9 @@ def test_subwords(task: str) -> None:
     result = train("data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1")
     assert math.isfinite(result["test"]["loss"])
     assert 0.0 <= result["test"]["trees"]["with_punct"]["all"]["uuas"] <= 1.0
-    from probtrans_cli.commands.evaluate import evaluate
+    from probtrans_cli.commands.eval import EvalRequest, evaluate
 
-    found, _ = evaluate(
-        "runs/one", ["test.conllu"], split=None, require=[], baselines=True, channel=None, iteration=None, decoder=None,
-        masks=None, threads=1,
-    )  # fmt: skip
+    found, _ = evaluate(EvalRequest("runs/one", ["test.conllu"], baselines=True, threads=1))
     assert found["scores"]["test.conllu"] == result["test"]
 
 

@@ -34,7 +34,7 @@ OFTEN = ["runtime={device: cpu, threads: 1}", "train.epochs=1", "optim.lr=1.0e-9
 def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     """A random BERT of theirs, saved with its vocabulary as the folder `bert` in a workplace, which becomes current."""
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.checkpoint.sync", lambda path: None)
+    monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
     torch.manual_seed(0)
     words = WordPieces([*PIECES, *LETTERS], Options())
     config = transformers.BertConfig(

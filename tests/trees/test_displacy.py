@@ -11,7 +11,7 @@ from hostile import HOSTILE
 from test_draw import drawing
 
 from probtrans_cli.trees.drawing.displacy import displacy_line
-from probtrans_cli.trees.drawing.layout import Arc, Drawing
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing
 
 
 def test_a_sentence() -> None:

@@ -14,8 +14,12 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.trees.drawing.layout import columns, ends, levels, visible
-from probtrans_cli.trees.drawing.terminal import Arc, Drawing, json_line, svg, terminal
+from probtrans_cli.text import columns, visible
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing
+from probtrans_cli.trees.drawing.jsonl import json_line
+from probtrans_cli.trees.drawing.layout import ends, levels
+from probtrans_cli.trees.drawing.svg import svg
+from probtrans_cli.trees.drawing.terminal import terminal
 
 
 def drawing(words: str | tuple[str, ...], heads: list[int], probabilities: list[float] | None = None) -> Drawing:

@@ -18,10 +18,12 @@ from test_page import analysis
 from probtrans_cli.data.readers.conllu import read_conllu, with_heads
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trees.drawing.displacy import displacy_line
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing
 from probtrans_cli.trees.drawing.html import page
+from probtrans_cli.trees.drawing.jsonl import json_line
 from probtrans_cli.trees.drawing.latex import latex
-from probtrans_cli.trees.drawing.layout import Arc, Drawing
-from probtrans_cli.trees.drawing.terminal import json_line, svg, terminal
+from probtrans_cli.trees.drawing.svg import svg
+from probtrans_cli.trees.drawing.terminal import terminal
 
 HEADS = [0, *range(1, len(HOSTILE))]
 DRAWING = Drawing(

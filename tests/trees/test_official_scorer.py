@@ -8,8 +8,8 @@ from pathlib import Path
 import numpy as np
 import pytest
 
+from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.data.readers.conllu import read_conllu, with_heads
-from probtrans_cli.data.readers.table_of_readers import find, open_lines
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trees.score import attachment
 

@@ -19,6 +19,8 @@ from collections.abc import Iterable, Sequence
 from typing import Literal, NamedTuple
 
 Scheme = Literal["iob2", "bioes", "bilou", "iob1"]
+TAG_END = "\n"
+"""What separates the tags of a sentence that are written as one text."""
 
 
 class Span(NamedTuple):

@@ -34,17 +34,15 @@ are the category alone. The form of a verb has its arguments, which the labels d
 
 from __future__ import annotations
 
-import json
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import Any, NoReturn
-
-from probtrans_cli.errors import DataError
 
 ROLES = ("", "agent", "theme", "recipient", "ccomp", "xcomp", "PREP", "PP_NOUN")
 CATEGORIES = ("", "CNOUN", "PNOUN", "VERB")
 NOUN_TYPES = ("", "DEF", "INDEF")
+NONE = "none"
+"""The class that stands for a label that a word does not have."""
 _RELATIONS = ("agent", "theme", "recipient", "ccomp", "xcomp")
 
 _BETWEEN_TERMS = re.compile(" ; | AND ")
@@ -91,19 +89,6 @@ class Analysis:
         lengths = [len(self.parents), len(self.role), len(self.category), len(self.noun_type), len(self.verb_name)]
         if len(set(lengths)) > 1:
             raise ValueError(f"lists of labels of {', '.join(map(str, lengths))} words")
-
-
-@dataclass(frozen=True, slots=True)
-class Example:
-    """A sentence of COGS with its labels; ``form`` is None where the source has labels alone."""
-
-    words: list[str]
-    analysis: Analysis
-    form: str | None
-    distribution: str
-    """The kind of example, such as `in_distribution`, `primitive`, `cp_recursion`."""
-    where: str
-    """`file:line`, for messages."""
 
 
 # --- from forms to labels ---------------------------------------------------------------------------------------------
@@ -287,91 +272,3 @@ def _write_primitive(word: str, category: str, verb: str) -> str:
     if verb in _AGENT_ONLY_VERBS.split():
         return _AGENT_ONLY.format(verb)
     return (_THEME_ONLY if verb in _THEME_ONLY_VERBS.split() else _TRANSITIVE).format(verb)
-
-
-# --- files ------------------------------------------------------------------------------------------------------------
-
-
-def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
-    r"""Yield the examples of a TSV file of COGS: sentence, logical form and distribution, separated by tabs.
-
-    ``lines`` may end in ``\n`` or ``\r\n``.
-
-    Raises:
-        DataError: a line is malformed; the message starts with ``name:line:``.
-    """
-    for number, raw in enumerate(lines, start=1):
-        columns = raw.removesuffix("\n").removesuffix("\r").split("\t")
-        if len(columns) != 3:
-            found = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
-            hint = "a line of COGS is sentence, logical form and distribution, separated by single tabs"
-            _fail(name, number, f"{found} instead of 3", hint)
-        words = columns[0].split(" ")
-        if "" in words:
-            _fail(name, number, "a sentence with an empty word", "words are separated by single spaces")
-        try:
-            analysis = analyse(words, columns[1])
-        except ValueError as error:
-            hint = "the second column is a COGS form of this sentence, such as * otter ( x _ 1 ) ; "
-            hint += "yawn . agent ( x _ 2 , x _ 1 ) for The otter yawned ."
-            _fail(name, number, str(error), hint)
-        yield Example(words, analysis, columns[1], columns[2], f"{name}:{number}")
-
-
-_KEYS = ("tokens", "parent", "role", "category", "noun_type", "verb_name", "distribution")
-_VALUES = {"role": ROLES, "category": CATEGORIES, "noun_type": NOUN_TYPES}
-
-
-def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
-    r"""Yield the examples of a file of labels, one JSON object a line; they have no form.
-
-    The labels are not asked to describe a form. ``lines`` may end in ``\n`` or ``\r\n``.
-
-    Raises:
-        DataError: a line is malformed; the message starts with ``name:line:``.
-    """
-    for number, line in enumerate(lines, start=1):
-        try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
-            _fail(name, number, f"not JSON: {error}", "a line is one JSON object; COGS with forms is a .tsv file")
-        _check_record(record, name, number)
-        values = [record[key] for key in _KEYS]
-        yield Example(values[0], Analysis(*values[1:6]), None, values[6], f"{name}:{number}")
-
-
-def _check_record(record: Any, name: str, number: int) -> None:
-    hint = f"an object has the keys {', '.join(_KEYS)}"
-    if not isinstance(record, dict):
-        _fail(name, number, "not a JSON object", hint)
-    if unknown := [key for key in record if key not in _KEYS]:
-        _fail(name, number, f"unknown key {unknown[0]!r}", hint)
-    if missing := [key for key in _KEYS if key not in record]:
-        _fail(name, number, f"no key {missing[0]!r}", hint)
-    if not isinstance(record["distribution"], str):
-        _fail(name, number, "distribution is not a string", 'for example "in_distribution"')
-    for key in _KEYS[:-1]:
-        kind, what = (int, "whole numbers") if key == "parent" else (str, "strings")
-        if not isinstance(record[key], list) or any(type(value) is not kind for value in record[key]):
-            _fail(name, number, f"{key} is not a list of {what}", "one value a word")
-        if len(record[key]) != len(record["tokens"]):
-            found = f"{len(record[key])} values for {len(record['tokens'])} tokens"
-            _fail(name, number, f"{key} has {found}", "one value a word")
-    if not record["tokens"]:
-        _fail(name, number, "a sentence without words", "remove the line")
-    _check_values(record, name, number)
-
-
-def _check_values(record: dict[str, list[Any]], name: str, number: int) -> None:
-    for key, known in _VALUES.items():
-        if unknown := [value for value in record[key] if value not in known]:
-            _fail(name, number, f"unknown {key} {unknown[0]!r}", f"it is one of {', '.join(map(repr, known))}")
-    n = len(record["tokens"])
-    for i, parent in enumerate(record["parent"]):
-        if not -1 <= parent < n or parent == i:
-            hint = f"the sentence has {n} words, counted from 0; -1 is no parent"
-            _fail(name, number, f"parent {parent} of word {i} is not another word of the sentence", hint)
-
-
-def _fail(name: str, number: int, message: str, hint: str) -> NoReturn:
-    raise DataError(f"{name}:{number}: {message}", hint=hint) from None

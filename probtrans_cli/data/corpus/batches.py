@@ -1,4 +1,4 @@
-"""Which sentences go together: a plan of batches as a pure function of the lengths, the seed and the epoch.
+"""Which sentences form a batch: a plan that is a pure function of the lengths, the seed and the epoch.
 
 Nothing about batches is ever stored: a resumed training computes the same plan again and skips what it has done.
 """

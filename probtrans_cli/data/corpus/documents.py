@@ -1,10 +1,10 @@
-"""Documents as a split of the store: a row is an instance of pretraining, with what stands around its texts.
+"""Documents as a split of the store: a row is an instance of pretraining, one text or two with specials around them.
 
 column     one value per  content
 ids        token          `<cls>` A `<sep>`, or `<cls>` A `<sep>` B `<sep>`
-first      word           position of its first token; a word that was cut begins where its text does
+first      word           position of its first token; of a word that was cut, the beginning of its text
 segments   token          0 up to the first `<sep>`, 1 behind it
-pair       instance       what B is to A (:data:`probtrans_cli.data.corpus.pairs.NAMES`)
+pair       instance       how B follows A (:data:`probtrans_cli.data.corpus.pairs.NAMES`)
 """
 
 from __future__ import annotations
@@ -16,10 +16,10 @@ from typing import TYPE_CHECKING
 import numpy as np
 
 from probtrans_cli.data.corpus.pairs import NAMES, Corpus, Instance, Stretch, enclosed, instances, require_both
-from probtrans_cli.data.corpus.store import Labels, Row, encode_table, table_of_rows
+from probtrans_cli.data.corpus.store import Labels, Row, table_of_rows
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.enclosed import EnclosingVocabulary, enclosing
-from probtrans_cli.data.vocabularies.words import Vocabulary
+from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary
+from probtrans_cli.data.vocabularies.enclosed import enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data, Documents
 
@@ -29,21 +29,23 @@ if TYPE_CHECKING:
 PAIR = "pair"  # the column
 
 
-def encode_corpus(
-    data: Data, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels, *, training: bool = False
+def encode_instances(
+    data: Data,
+    sentences: Iterable[Sentence],
+    vocabulary: Vocabulary,
+    labels: Labels,  # noqa: ARG001
+    *,
+    training: bool,
 ) -> pa.Table:
-    """Encode the sentences of a split, one row each; of documents, one row an instance.
+    """Make instances of the documents of a split and encode them, one row each.
 
-    ``training``: documents give as many instances as a training takes, and must give both kinds of pairs.
+    ``training``: there are as many instances as a training takes, and they must have both kinds of pairs.
 
     Raises:
-        DataError: a sentence cannot be stored, or the documents do not give the pairs that are asked for.
+        DataError: the documents do not give the pairs that are asked for.
     """
-    if data.format != "documents":
-        return encode_table(sentences, vocabulary, labels)
     text = _Text(enclosing(vocabulary), sentences)
-    options = data.documents
-    made = _made(text, options, training)
+    made = _made(text, data.documents, training)
     return table_of_rows(map(text.row, made))
 
 
@@ -59,7 +61,7 @@ def _made(text: _Text, options: Documents, training: bool) -> list[Instance]:
         )
         made = list(found)
         if training and options.pairs != "none":
-            require_both([one.label for one in made if one.label is not None], options.pairs)
+            require_both([instance.label for instance in made if instance.label is not None], options.pairs)
     except DataError as error:
         raise DataError(f"{text.where}: {error.message}", hint=error.hint) from None
     return made
@@ -71,7 +73,7 @@ def labels_of(options: Documents) -> dict[str, list[str]]:
 
 
 class _Text:
-    """All tokens of a split in a row, with the words they belong to and the sentences and documents they are in."""
+    """All tokens of a split, one after the other, and which words, sentences and documents they belong to."""
 
     def __init__(self, vocabulary: EnclosingVocabulary, sentences: Iterable[Sentence]) -> None:
         self.vocabulary = vocabulary

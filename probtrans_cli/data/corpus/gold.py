@@ -1,4 +1,4 @@
-"""Gold labels that a model cannot give, because the training file does not have them."""
+"""Gold labels that a model cannot predict, because the training file does not have them."""
 
 from __future__ import annotations
 
@@ -7,10 +7,10 @@ from collections.abc import Iterable, Iterator, Mapping
 from typing import Any
 
 from probtrans_cli.data.corpus.store import Labels, Split
-from probtrans_cli.data.readers.table_of_readers import ABSENT
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.recipe.yaml import first_of
+from probtrans_cli.text import first_of
 
 
 class NewLabels:
@@ -55,8 +55,8 @@ def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapp
 def label_warnings(
     task: TaskSection, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]
 ) -> list[str]:
-    """What is to be said of the labels of a prepared corpus: those of dev and test that train lacks, or that there is
-    nothing to tell apart."""
+    """Warnings about the labels of a prepared corpus: dev or test has labels that train lacks, or train has but one
+    label."""
     columns, new = task.learned, manifest.get("new_labels")
     found = []
     if columns and all(len(labels.get(column, ())) == 1 for column in columns):

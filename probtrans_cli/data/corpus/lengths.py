@@ -1,25 +1,25 @@
-"""Sentences of more tokens than `data.longest`: refused, cut, or read in portions."""
+"""Sentences of more tokens than `data.longest` are refused, cut, or read in portions."""
 
 from __future__ import annotations
 
 from bisect import bisect_right
 from collections.abc import Iterable, Iterator
 from dataclasses import replace
-from itertools import accumulate, pairwise
+from itertools import accumulate
 
-from probtrans_cli.data.readers.annotated import TAG_END
+from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 
 
 class Shortened:
-    """The sentences of an iterable, none of more tokens than `data.longest`; and how many had more.
+    """The sentences of an iterable, with those of more tokens than `data.longest` divided, and how many those were.
 
-    A sentence is divided between words. With `too_long: cut` its first portion stands for it, with `window` every
-    portion is a sentence of its own. No portion has a tree: a part of one is none. Portions end between entities, but
-    where one is longer than a portion may be.
+    A sentence is divided between words. With `too_long: cut` its first portion stands for it; with `window` every
+    portion is a sentence of its own. Portions have no gold tree, because a part of a tree is no tree. An entity is not
+    divided, unless it is longer than a portion may be.
 
     Raises:
         DataError: while it is read: a sentence or, when it may be divided, one word of it is too long.
@@ -46,10 +46,7 @@ class Shortened:
                 raise DataError(
                     f"{sentence.where}: a sentence of {len(encoded.ids)} tokens, more than {longest}", hint=hint
                 )
-            if isinstance(self.vocabulary, Words) and self.vocabulary.omits:
-                sizes = [int(self.vocabulary.reads(word)) for word in sentence.words]
-            else:
-                sizes = [later - one for one, later in pairwise([*encoded.word_start, encoded.end])]
+            sizes = encoded.sizes
             self.divided += 1
             start, room = 0, longest - around
             totals = [0, *accumulate(sizes)]
@@ -64,7 +61,7 @@ class Shortened:
             self.left_out += len(sizes) - start
 
     def report(self, name: str) -> str | None:
-        """What to tell of the file that the sentences are of; None: all was short enough."""
+        """A line that says how many sentences of a file were divided; None if none was."""
         if not self.divided:
             return None
         how = f"cut, without {self.left_out:,} words" if self.data.too_long == "cut" else "read in portions"
@@ -72,7 +69,7 @@ class Shortened:
 
 
 def _between_entities(sentence: Sentence, start: int, end: int) -> int:
-    """The end of a portion, or the one before it that divides no entity; the same where an entity fills it."""
+    """The end of a portion, moved back so that it divides no entity; unmoved where one entity fills the portion."""
     if sentence.form is None or "tag" not in sentence.tags:
         return end
     tags = sentence.tags["tag"]
@@ -83,7 +80,7 @@ def _between_entities(sentence: Sentence, start: int, end: int) -> int:
 
 
 def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
-    """Some words of a sentence with all that is said of them one by one; of entities, `form` is the tags."""
+    """Some words of a sentence, with their labels; `form` is cut like the tags, which it repeats."""
     tags = {column: labels[start:end] for column, labels in sentence.tags.items()}
     form = None if sentence.form is None else TAG_END.join(sentence.form.split(TAG_END)[start:end])
     without = replace(sentence, heads=None, relations=None, lines=None, rows=None)

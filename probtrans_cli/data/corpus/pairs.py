@@ -1,8 +1,8 @@
-"""From documents to instances of pretraining: a stretch of text, or two with the question what the second is.
+"""From documents to instances of pretraining: one stretch of text, or two and how the second follows the first.
 
-As BERT's own script makes them (Devlin et al. 2019, google-research/bert, create_pretraining_data.py). A document is
-walked from its beginning in chunks: whole sentences until there are as many tokens as an instance takes, which is the
-longest that there may be, but for some documents any number from 2. Of a chunk of ``c`` sentences,
+They are made as by BERT's own script (Devlin et al. 2019, google-research/bert, create_pretraining_data.py). A document
+is cut into chunks from its beginning on: whole sentences, until there are as many tokens as an instance takes. That is
+the largest number allowed or, for some documents, a random smaller one, at least 2. Of a chunk of ``c`` sentences,
 
     A       the first 1 to c - 1 of them (of a single sentence: itself)
     nsp     B is the rest; or, half of the time and always where there is no rest, the sentences from a random one on of
@@ -13,7 +13,7 @@ longest that there may be, but for some documents any number from 2. Of a chunk 
     none    no chunks: the document is cut every so many tokens, and nothing of it is lost
 
 Where both are too long, the longer one loses tokens until they fit, each from its front or its back with equal chance.
-Everything here is positions in the corpus, so that no token is copied before it is known where it goes.
+Instances are positions in the corpus, so that no token is copied before its place is known.
 """
 
 from __future__ import annotations
@@ -29,7 +29,7 @@ from probtrans_cli.errors import DataError
 Kind = Literal["nsp", "sop", "none"]
 Stretch = tuple[int, int]  # tokens [begin, end) of the corpus
 NAMES: dict[Kind, tuple[str, ...]] = {"nsp": ("next", "random"), "sop": ("ordered", "swapped"), "none": ()}
-"""What the second stretch is to the first; the index is the label."""
+"""How the second stretch follows the first; the index is the label."""
 _TRIES = 10  # to find another document than the one at hand
 
 

@@ -33,7 +33,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.words import Vocabulary, Words
+from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 
 Labels = Mapping[str, Sequence[str]]
@@ -92,7 +92,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     read = sentence.words
     if vocabulary.divides:
         row["first"] = encoded.word_start
-    if isinstance(vocabulary, Words) and vocabulary.omits:
+    if vocabulary.omits:
         row["read"] = kept = [vocabulary.reads(word) for word in sentence.words]
         read = list(compress(sentence.words, kept))
     if vocabulary.features is not None:
@@ -116,7 +116,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
 def table_of_rows(rows: Iterable[Row]) -> pa.Table:
     """Build the table of a split from one mapping ``column -> values`` per sentence.
 
-    A value of None stands for a sentence without that column; a column that no sentence has is left out.
+    A value of None means that the sentence does not have the column; a column that no sentence has is left out.
 
     Raises:
         OverflowError: a value does not fit its column.

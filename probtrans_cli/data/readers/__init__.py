@@ -1,1 +1,84 @@
-"""From files to sentences: one file a format."""
+"""From files to sentences: one file a format, and the table of them, :data:`READERS`.
+
+A format is one row: :func:`register` takes the reader of a format that another package defines, and from then on
+`data.format` may name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from dataclasses import dataclass
+from pathlib import Path
+
+from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.readers.cogs import read_semantic
+from probtrans_cli.data.readers.columns import read_tagged
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.readers.jsonl import read_jsonl
+from probtrans_cli.data.readers.table import read_table
+from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.recipe.data import FORMATS, Data, Format
+from probtrans_cli.recipe.kinds import Table
+
+Read = Callable[[Iterable[str], str, Data], Iterator[Sentence]]
+
+
+@dataclass(frozen=True, slots=True)
+class Reader:
+    """How the files of a format are read."""
+
+    format: Format
+    """Name of the format and what its files have."""
+    read: Read
+    """Yields the sentences of ``(lines, name, data)``: the lines of a file without their ends, how messages call the
+    file, and the section with the format's options. It raises a DataError that begins with ``name:line:``."""
+
+
+READERS: Table[Reader] = Table("reader")
+"""The reader of every format by the format's name, without `auto`, which stands for one of the others."""
+
+
+def register(reader: Reader) -> Reader:
+    """Add a format, to what `data.format` may name and to the readers.
+
+    Raises:
+        ValueError: there is another format of this name.
+    """
+    if FORMATS.get(reader.format.name) is not reader.format:
+        FORMATS.enter(reader.format.name, reader.format)
+    READERS.enter(reader.format.name, reader)
+    return reader
+
+
+register(Reader(FORMATS["conllu"], lambda lines, name, _: read_conllu(lines, name)))
+register(Reader(FORMATS["text"], lambda lines, name, _: read_text(lines, name)))
+register(Reader(FORMATS["columns"], lambda lines, name, data: read_tagged(lines, name, data.columns)))
+register(Reader(FORMATS["table"], lambda lines, name, data: read_table(lines, name, data.table)))
+register(Reader(FORMATS["jsonl"], lambda lines, name, data: read_jsonl(lines, name, data.jsonl)))
+register(Reader(FORMATS["cogs"], lambda lines, name, _: read_semantic(lines, name)))
+register(Reader(FORMATS["documents"], lambda lines, name, data: read_documents(lines, name, data.documents)))
+
+
+def format_of(path: str | Path, format: str = "auto") -> str:
+    """Resolve `auto` by the file name; standard input, and a name that no format claims, is text."""
+    if format != "auto":
+        return format
+    name = str(path).lower()
+    return next((one.name for one in FORMATS.values() if one.endings and name.endswith(one.endings)), "text")
+
+
+def read_corpus(
+    path: str | Path, format: str = "auto", *, data: Data | None = None, lines: Iterable[str] | None = None
+) -> Iterator[Sentence]:
+    """Yield the sentences of a file (`-` is standard input) in its format; ``lines`` replaces its content.
+
+    ``data`` has the options of the format; None = their defaults.
+
+    Raises:
+        DataError: see :func:`open_lines` and the readers.
+    """
+    reader = READERS[format_of(path, format)]
+    given = open_lines(path) if lines is None else lines
+    return reader.read(given, display_name(path), data or Data(train=str(path)))

@@ -7,11 +7,54 @@ a word like others.
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
 
+from probtrans_cli.data.codecs.entities import TAG_END, MisfitError, Scheme, convert, detect, problems
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import Columns
 
 DOCUMENT = "-DOCSTART-"
+
+
+def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[Sentence]:
+    """Yield the sentences of a column file with their tags, which mark entities if the section says so.
+
+    Raises:
+        DataError: a line is malformed, or the tags do not fit their scheme; the message names the line.
+    """
+    found = read_columns(lines, name, word=columns.word, tag=columns.tag, separator=columns.separator)
+    if columns.entities is None:
+        for words, tags, where in found:
+            yield Sentence(words=words, tags={"tag": tags}, where=where)
+        return
+    every = list(found)  # only the whole corpus shows the scheme
+    scheme: Scheme = _detected(every) if columns.scheme == "auto" else columns.scheme
+    for words, tags, where in every:
+        if problem := problems(tags, scheme):
+            hint = f"the tags are read as {scheme}: mend this one, or set data.columns.scheme"
+            raise DataError(f"{_line(where, problem[0])}: {problem[1]}", hint=hint)
+        converted = convert(tags, scheme, columns.entities)
+        yield Sentence(words=words, tags={"tag": converted}, form=TAG_END.join(converted), where=where)
+
+
+def _detected(found: Sequence[tuple[list[str], list[str], str]]) -> Scheme:
+    try:
+        return detect(tags for _, tags, _ in found)
+    except MisfitError as error:
+        where = _line(found[error.sequence][2], error.index)
+        hint = (
+            "mend the tag, or say with data.columns.tag which column has the tags, or with data.columns.scheme how "
+            "they mark entities"
+        )
+        message = f"{where}: {error.reason} (no scheme fits all tags of the file; {error.scheme} fits them up to here)"
+        raise DataError(message, hint=hint) from None
+
+
+def _line(where: str, index: int) -> str:
+    """The line of a word in a file of one a line, from that of its sentence, ``file:line``."""
+    name, _, first = where.rpartition(":")
+    return f"{name}:{int(first) + index}"
 
 
 def read_columns(

@@ -1,9 +1,8 @@
 """CoNLL-U: https://universaldependencies.org/format.html, read strictly and written back without loss.
 
-The ten columns are ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC. They are split here rather than by the
-``conllu`` package, which checks neither the number of columns nor the range of heads and knows no line numbers; the
-tests compare the two. What is *not* an error: cycles and several roots (induced "trees" may have both), and
-unknown tags or relations.
+The ten columns are ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC. They are split here rather than by the package
+``conllu``, which checks neither the number of columns nor the range of heads and reports no line numbers; the tests
+compare the two. Cycles, several roots (induced "trees" may have both) and unknown tags or relations are no errors.
 """
 
 from __future__ import annotations

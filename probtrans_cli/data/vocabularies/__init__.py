@@ -1,1 +1,100 @@
-"""From words to ids: one file a kind of vocabulary."""
+"""From words to ids: one file a kind of vocabulary, and the table of them, :data:`VOCABULARIES`.
+
+A kind is one row: :func:`register` takes the kind that another package defines, and from then on `data.vocabulary.kind`
+may name it.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Mapping, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, Generic, TypeVar
+
+from probtrans_cli.data.vocabularies.base import WORDS_FILE, Saved, Vocabulary, read_saved, reading
+from probtrans_cli.data.vocabularies.characters import build_characters, load_characters
+from probtrans_cli.data.vocabularies.enclosed import Enclosed
+from probtrans_cli.data.vocabularies.sentencepiece import SUBWORDS_FILE, build_subwords, load_subwords
+from probtrans_cli.data.vocabularies.wordpiece import WORDPIECE_FILES, load_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece_building import build_wordpieces, identity_of
+from probtrans_cli.data.vocabularies.words import build_words, load_words
+from probtrans_cli.recipe.data import (
+    VOCABULARIES as SECTIONS,
+)
+from probtrans_cli.recipe.data import (
+    CharacterVocabulary,
+    SubwordVocabulary,
+    VocabularySection,
+    WordPieceVocabulary,
+    WordVocabulary,
+)
+from probtrans_cli.recipe.kinds import Table
+
+S = TypeVar("S", bound=VocabularySection)
+
+
+@dataclass(frozen=True, slots=True)
+class VocabularyKind(Generic[S]):
+    """How the vocabularies of a kind are made, and read again."""
+
+    section: type[S]
+    """Its section of a recipe."""
+    build: Callable[[S, Iterable[Sequence[str]]], Vocabulary]
+    """Builds the vocabulary of a section from the training sentences, which it reads once."""
+    load: Callable[[Path, Saved], Vocabulary]
+    """Reads a vocabulary from the folder where ``save`` wrote it, with the content of its ``vocabulary.json``."""
+    files: tuple[str, ...] = ()
+    """The files that ``save`` writes beside ``vocabulary.json``."""
+    identity: Callable[[S], Mapping[str, Any]] = lambda _: {}
+    """What stands for keys of a section in the description of a prepared folder, where their own values do not tell
+    what the vocabulary is made of: for the name of a folder, its content."""
+
+
+VOCABULARIES: Table[VocabularyKind[Any]] = Table("vocabulary")
+"""The kinds of vocabularies by name."""
+
+
+def register(kind: VocabularyKind[S]) -> VocabularyKind[S]:
+    """Add a kind of vocabulary, to what `data.vocabulary` may hold and to the table.
+
+    Raises:
+        ValueError: there is another kind of this name.
+    """
+    VOCABULARIES.enter(SECTIONS.name_of(kind.section), kind)
+    return kind
+
+
+register(VocabularyKind(WordVocabulary, build_words, load_words))
+register(VocabularyKind(SubwordVocabulary, build_subwords, load_subwords, (SUBWORDS_FILE,)))
+register(VocabularyKind(WordPieceVocabulary, build_wordpieces, load_wordpieces, WORDPIECE_FILES, identity_of))
+register(VocabularyKind(CharacterVocabulary, build_characters, load_characters))
+
+
+def files() -> set[str]:
+    """The names of all files in which a vocabulary of any kind is kept."""
+    return {WORDS_FILE}.union(*(kind.files for kind in VOCABULARIES.values()))
+
+
+def build_vocabulary(section: VocabularySection, sentences: Iterable[Sequence[str]]) -> Vocabulary:
+    """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary.
+
+    Raises:
+        DataError: there is no word to learn from, or the folder of a vocabulary is not one.
+        RecipeError: there cannot be as many, or as few, pieces as ``section.size`` of this corpus.
+        UsageError: a package for this kind of vocabulary is not installed.
+    """
+    return VOCABULARIES[section.kind].build(section, sentences)
+
+
+def load_vocabulary(folder: Path) -> Vocabulary:
+    """Load the vocabulary that ``save`` wrote into a folder.
+
+    Raises:
+        DataError: a file is missing or damaged.
+    """
+    with reading(folder / WORDS_FILE):
+        saved = read_saved(folder)
+        if saved.kind not in VOCABULARIES:
+            raise ValueError(f"unknown kind {saved.kind!r}")
+        vocabulary = VOCABULARIES[saved.kind].load(folder, saved)
+    return Enclosed(vocabulary) if saved.enclosed else vocabulary

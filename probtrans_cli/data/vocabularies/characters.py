@@ -1,10 +1,10 @@
 """Characters as the vocabulary: a word is as many pieces as it has characters, and the first represents it.
 
-A character is two entries, one at the beginning of a word, which is written with sentencepiece's `▁` in front, and one
-within: so `no one` and `noone` differ, though no piece stands between words. Other than a mark of its own in front of
-every word, the first piece tells something of the word that it represents, and a sentence is not longer for it.
+A character has two entries: one at the beginning of a word, written with sentencepiece's `▁` in front, and one within a
+word. So `no one` and `noone` differ, though no piece stands between words. A separate mark in front of every word would
+do the same, but it would say nothing about the word that it represents, and it would make sentences longer.
 
-A character is a code point of the corpus as it stands there: `é` may be one or, decomposed, two.
+A character is a code point as the corpus has it: `é` may be one code point or, decomposed, two.
 """
 
 from __future__ import annotations
@@ -14,12 +14,11 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 
+from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Saved, normalise, ordered, write_saved
 from probtrans_cli.data.vocabularies.pieces import Pieces
-from probtrans_cli.data.vocabularies.words import SPECIALS, UNKNOWN, normalise, ordered, write_counts
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import CharacterVocabulary
 
-KIND = "char"  # of vocabulary.json
 BEGINNING = "▁"
 
 
@@ -31,8 +30,9 @@ class Characters(Pieces):
         """``characters``, each once, in the order of their ids; ``counts`` of whole words."""
         super().__init__(counts, lowercase=lowercase)
         self.characters = characters
-        self._first = {one: id for id, one in enumerate(characters, start=len(SPECIALS))}
-        self._within = {one: id for id, one in enumerate(characters, start=len(SPECIALS) + len(characters))}
+        self._first = {character: id for id, character in enumerate(characters, start=len(SPECIALS))}
+        behind = len(SPECIALS) + len(characters)
+        self._within = {character: id for id, character in enumerate(characters, start=behind)}
 
     @property
     def size(self) -> int:
@@ -49,12 +49,11 @@ class Characters(Pieces):
     def save(self, folder: Path) -> None:
         """Write ``vocabulary.json``."""
         options = {"lowercase": self.lowercase, "characters": self.characters}
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": KIND, "options": options, "words": words, "counts": counts})
+        write_saved(folder, Saved("char", options, list(self.counts), list(self.counts.values())))
 
     def _divide(self, word: str) -> list[int]:
-        ids = [self._within.get(one, UNKNOWN) for one in word]
-        ids[:1] = [self._first.get(one, UNKNOWN) for one in word[:1]]
+        ids = [self._within.get(character, UNKNOWN) for character in word]
+        ids[:1] = [self._first.get(character, UNKNOWN) for character in word[:1]]
         return ids
 
     def _lengths(self, word: str) -> Iterable[int]:
@@ -76,10 +75,15 @@ def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[
     of_words = dict(ordered(counts))
     of_characters: Counter[str] = Counter()
     for word, count in of_words.items():
-        for one in word:
-            of_characters[one] += count
-    kept = [one for one, count in ordered(of_characters) if count >= section.min_count]
+        for character in word:
+            of_characters[character] += count
+    kept = [character for character, count in ordered(of_characters) if count >= section.min_count]
     if not kept:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training character is frequent enough", hint=hint)
     return Characters("".join(kept), of_words, lowercase=section.lowercase)
+
+
+def load_characters(folder: Path, saved: Saved) -> Characters:  # noqa: ARG001
+    """The characters that ``save`` wrote."""
+    return Characters(counts=saved.count_of, **saved.options)

@@ -1,39 +1,29 @@
-"""A vocabulary with what stands around texts: two more entries, `<cls>` and `<sep>`, behind those of another one."""
+"""A vocabulary to which `<cls>` and `<sep>` are added, the entries that stand in front of a text and behind it."""
 
 from __future__ import annotations
 
-import json
 from collections.abc import Sequence
 from pathlib import Path
-from typing import Protocol
+from typing import cast
 
-from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords
-from probtrans_cli.data.vocabularies.words import WORDS_FILE, Vocabulary
+from probtrans_cli.data.vocabularies.base import (
+    EnclosingVocabulary,
+    EncodedText,
+    EncodedWords,
+    Vocabulary,
+    read_saved,
+    write_saved,
+)
 
 ENDS = ("<cls>", "<sep>")
-KEY = "enclosed"  # of vocabulary.json
 
 
-class EnclosingVocabulary(Vocabulary, Protocol):
-    """A vocabulary whose sentences have a special entry in front, ``FIRST``, and one behind, ``LAST``."""
-
-    FIRST: int
-    LAST: int
-
-    def encode_part(self, words: Sequence[str]) -> EncodedWords:
-        """Return the ids of words within a longer text, without those around it."""
-
-
-class Enclosed:
-    """Another vocabulary with these two; their ids are behind its own, which stay as they are."""
-
-    features: None = None
-    divides: bool = True
-    begins: bool = True
-    omits: bool = False
+class Enclosed(EnclosingVocabulary):
+    """Another vocabulary with these two entries added; the ids of the other vocabulary stay as they are."""
 
     def __init__(self, inner: Vocabulary) -> None:
         self.inner = inner
+        self.units = inner.units
         self.PAD, self.UNKNOWN, self.MASK = inner.PAD, inner.UNKNOWN, inner.MASK
         self.FIRST, self.LAST = inner.size, inner.size + 1
         self.specials: tuple[int, ...] = (*inner.specials, self.FIRST, self.LAST)
@@ -69,13 +59,11 @@ class Enclosed:
         return self.inner.frequency(word)
 
     def save(self, folder: Path) -> None:
-        """Write the other vocabulary's files, with a note in ``vocabulary.json``."""
+        """Write the other vocabulary's files, and note in ``vocabulary.json`` that the two entries are added."""
         self.inner.save(folder)
-        path = folder / WORDS_FILE
-        content = json.loads(path.read_text(encoding="utf-8"))
-        path.write_text(json.dumps({**content, KEY: True}, ensure_ascii=False, indent=0) + "\n", encoding="utf-8")
+        write_saved(folder, read_saved(folder)._replace(enclosed=True))
 
 
 def enclosing(vocabulary: Vocabulary) -> EnclosingVocabulary:
-    """The vocabulary itself where it has what stands around a sentence, else with it."""
-    return vocabulary if vocabulary.begins else Enclosed(vocabulary)  # type: ignore[return-value]
+    """The vocabulary itself if its sentences have such entries around them, else the vocabulary with them added."""
+    return cast(EnclosingVocabulary, vocabulary) if vocabulary.begins else Enclosed(vocabulary)

@@ -1,9 +1,9 @@
-"""What the spelling of a word says about it, as rows of one hashed table: affixes, character n-grams, shape.
+"""Features of the spelling of a word, as rows of a hashed table: affixes, character n-grams, shape.
 
-The features of a form ``w`` are pieces of text, each marked with what it is (``suffix:ing``, ``shape:Xx``); feature
-``f`` lies in row ``crc32(f) mod rows`` of the table that the model learns (``models.heads``). Two features may share
-a row, as in every hashed model; the hash is the same on every machine and in every version of Python. Features are
-read from the word as it is written, so a vocabulary may lower-case its words and the case is still told by the shape.
+A feature is a piece of text that says what it is: ``suffix:ing``, ``shape:Xx``. Feature ``f`` has row
+``crc32(f) mod rows`` of the table that the model learns. Two features may share a row, as in every hashed model; the
+hash is the same on every machine and in every version of Python. Features are those of the word as it is written: where
+a vocabulary lower-cases its words, the shape still tells capitals.
 """
 
 from __future__ import annotations
@@ -15,7 +15,7 @@ from zlib import crc32
 from probtrans_cli.recipe.data import WordFeatures
 
 _CACHE_SIZE = 200_000  # forms whose rows are remembered
-_LONGEST = 64  # characters of a word that are read for n-grams: an address of a thousand letters says no more
+_LONGEST = 64  # characters of a word that are read for n-grams; an address may have a thousand
 _LONGEST_SHAPE = 8
 
 
@@ -57,9 +57,10 @@ class HashedFeatures:
 
 
 def shape(word: str) -> str:
-    """Return the pattern of a word's characters: X upper case, x other letters, d digits, runs as one.
+    """Return the pattern of a word's characters: X upper case, x other letters, d digits.
 
-    ``Ms`` -> Xx, ``U.S.`` -> X.X., ``mid-1990s`` -> x-dx, ``USA`` -> XX: two capitals or more are told from one.
+    A run of the same kind is written once, but for ``XX``, which stands for two capitals or more:
+    ``Ms`` -> Xx, ``U.S.`` -> X.X., ``mid-1990s`` -> x-dx, ``USA`` -> XX.
     """
     runs = []
     for kind, run in groupby(map(_kind, word)):

@@ -1,32 +1,32 @@
-"""A vocabulary that divides words: every word by itself, at least one piece each, and the first represents the word."""
+"""What vocabularies that divide words share: every word is one piece or more, and its first piece represents it."""
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Iterable, Mapping, Sequence
 from itertools import accumulate, pairwise
 
 from probtrans_cli.data.tokens import token_spans
-from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords, one_after_the_other
-from probtrans_cli.data.vocabularies.words import MASK, PAD, SPECIALS, UNKNOWN, normalise
+from probtrans_cli.data.vocabularies.base import (
+    SPECIALS,
+    UNKNOWN,
+    EncodedText,
+    EncodedWords,
+    Vocabulary,
+    normalise,
+    one_after_the_other,
+)
 
 LONGEST_WORD = 1000
 """Characters; a longer word is not divided, but unknown. Whole sentences without spaces fit."""
 _CACHE_SIZE = 200_000  # words whose pieces are remembered
 
 
-class Pieces(ABC):
-    """What :class:`Subwords` and :class:`Characters` share.
-    A word that is spelled as a special, or too long, is one unknown piece, and so is one without any piece."""
+class Pieces(Vocabulary):
+    """A vocabulary that divides every word by itself.
 
-    PAD: int = PAD
-    UNKNOWN: int = UNKNOWN
-    MASK: int = MASK
-    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
-    divides: bool = True
-    begins: bool = False
-    omits: bool = False
-    features: None = None
+    A word that is spelled as a special, is too long, or has no piece at all is one unknown piece.
+    """
 
     def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``counts``: training counts of whole words, normalised."""
@@ -44,7 +44,7 @@ class Pieces(ABC):
         offsets: list[tuple[int, int]] = []
         for start, end in token_spans(text):
             ids += self._segment(text[start:end])
-            offsets += [(start + one, start + other) for one, other in self._spans(text[start:end])]
+            offsets += [(start + begin, start + stop) for begin, stop in self._spans(text[start:end])]
         return EncodedText(ids, offsets, [0] * len(ids))
 
     def normalise(self, word: str) -> str:
@@ -79,8 +79,9 @@ class Pieces(ABC):
         lengths = list(self._lengths(normal)) if _divisible(normal) else []
         if not lengths:
             return [(0, len(word))]
-        # Lower case is longer here and there (`İ` becomes two characters): the one that each character of it was.
-        written = [place for place, one in enumerate(word) for _ in (one.lower() if self.lowercase else one)]
+        # Some characters become two in lower case (`İ`). For each character in lower case: its place in the word.
+        places = enumerate(word)
+        written = [place for place, letter in places for _ in (letter.lower() if self.lowercase else letter)]
         written.append(len(word))
         return [
             (written[start], written[end - 1] + 1 if end > start else written[start])

@@ -1,5 +1,7 @@
-"""Sentencepiece's units (Kudo and Richardson 2018) as the vocabulary, and how they are trained: a unigram model of
-pieces, or byte-pair merges, within the words of the training file, which are not normalised but as the recipe says.
+"""Sentencepiece's units (Kudo and Richardson 2018) as the vocabulary: a unigram model of pieces, or byte-pair merges.
+
+They are trained within the words of the training file. Sentencepiece's own normalisation is off: only the options of
+the recipe change a word.
 """
 
 from __future__ import annotations
@@ -11,20 +13,22 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.pieces import Pieces
-from probtrans_cli.data.vocabularies.words import (
+from probtrans_cli.data.vocabularies.base import (
     MASK,
     PAD,
     SPECIALS,
-    SUBWORDS_FILE,
     UNKNOWN,
+    Saved,
     normalise,
     ordered,
-    write_counts,
+    reading,
+    write_saved,
 )
+from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.data import SubwordVocabulary
 
+SUBWORDS_FILE = "spm.model"
 _LINE_WORDS = 500  # sentencepiece skips lines longer than max_sentence_length bytes; ours are cut before
 _LINE_BYTES = 1_000_000
 _TOO_LARGE = re.compile(r"value <= (\d+)")
@@ -32,7 +36,7 @@ _TOO_SMALL = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Subwords(Pieces):
-    """Sentencepiece units; every word is segmented by itself and its first piece represents it."""
+    """Sentencepiece units. Every word is segmented by itself, and its first piece represents it."""
 
     def __init__(self, model: bytes, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
@@ -55,16 +59,15 @@ class Subwords(Pieces):
         """Write ``spm.model`` and ``vocabulary.json`` (the counts of whole words)."""
         (folder / SUBWORDS_FILE).write_bytes(self.model)
         options = {"lowercase": self.lowercase}
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": "sentencepiece", "options": options, "words": words, "counts": counts})
+        write_saved(folder, Saved("sentencepiece", options, list(self.counts), list(self.counts.values())))
 
     def _divide(self, word: str) -> list[int]:
         ids: list[int] = self._processor.encode(valid(word))  # of a lone `▁` there is none
         return ids
 
     def _lengths(self, word: str) -> Iterator[int]:
-        # The package tells offsets in another way in every version, but the pieces of a word without a blank are its
-        # characters behind one `▁`; those at its end that are `▁` themselves are dropped.
+        # Versions of the package differ in how they count offsets. But the pieces of a word without a blank spell the
+        # word behind one `▁`; only characters at its end that are `▁` themselves are dropped.
         for number, piece in enumerate(self._processor.encode(valid(word), out_type=str)):
             yield len(piece) - (number == 0)
 
@@ -123,3 +126,14 @@ def _size_error(section: SubwordVocabulary, message: str) -> RecipeError:
         hint = f"set data.vocabulary.size={smallest[1]} or more"
         return RecipeError(f"data.vocabulary.size: {section.size} pieces are fewer than the characters", hint=hint)
     return RecipeError(f"sentencepiece cannot be trained: {message}", hint="try another data.vocabulary.size")
+
+
+def load_subwords(folder: Path, saved: Saved) -> Subwords:
+    """The pieces that ``save`` wrote.
+
+    Raises:
+        DataError: ``spm.model`` is missing or damaged.
+    """
+    path = folder / SUBWORDS_FILE
+    with reading(path):
+        return Subwords(path.read_bytes(), saved.count_of, **saved.options)

@@ -1,12 +1,13 @@
 """WordPiece, BERT's vocabulary (Devlin et al. 2019), through the package `tokenizers` (extra `hf`).
 
-Text is cleaned, blanks go around Chinese characters, capitals and accents go where the options say so, punctuation
-stands by itself; then the longest piece from the left, the next one with `##`, and so on. A word that has no such
-division is unknown as a whole, one of more than 100 characters, too. A sentence is `[CLS]`, its pieces, `[SEP]`.
+Text is cleaned: blanks are put around Chinese characters, capitals and accents are removed if the options say so, and
+punctuation is separated. Then a word is divided from the left into the longest pieces that the vocabulary has; every
+piece but the first begins with `##`. A word that cannot be divided so is unknown as a whole, and so is a word of more
+than 100 characters. A sentence is `[CLS]`, its pieces, `[SEP]`.
 
     vocab.txt                one piece a line, the id is the number of the line from 0
     tokenizer_config.json    options and the names of the special pieces
-    tokenizer.json           both once more, as `tokenizers` writes it; enough by itself
+    tokenizer.json           pieces and options as `tokenizers` writes them; it is enough by itself
 """
 
 from __future__ import annotations
@@ -19,8 +20,14 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.encoded import EncodedText, EncodedWords, one_after_the_other
-from probtrans_cli.data.vocabularies.words import write_counts
+from probtrans_cli.data.vocabularies.base import (
+    EnclosingVocabulary,
+    EncodedText,
+    EncodedWords,
+    Saved,
+    one_after_the_other,
+    write_saved,
+)
 from probtrans_cli.errors import DataError, UsageError
 
 if TYPE_CHECKING:
@@ -68,13 +75,8 @@ _KEYS = {  # of tokenizer_config.json -> of Options
 }
 
 
-class WordPieces:
+class WordPieces(EnclosingVocabulary):
     """A WordPiece vocabulary. Ids are those of its file; the special ones are found by their names."""
-
-    features: None = None
-    divides: bool = True
-    begins: bool = True
-    omits: bool = False
 
     def __init__(
         self,
@@ -84,7 +86,7 @@ class WordPieces:
         rows: int | None = None,
         counts: Mapping[str, int] | None = None,
     ) -> None:
-        """``pieces[id]``; an empty one takes an id and is never found.
+        """``pieces[id]``; an empty piece has an id, but no text has it.
 
         Args:
             pieces: the vocabulary.
@@ -99,8 +101,7 @@ class WordPieces:
         self.pieces = list(pieces)
         self.options = options or Options()
         self.counts = dict(counts or {})
-        self.size = max(rows or 0, len(self.pieces))
-        """Number of ids."""
+        self._size = max(rows or 0, len(self.pieces))
         self._ids = {piece: id for id, piece in enumerate(self.pieces) if piece}
         if len(self._ids) + self.pieces.count("") < len(self.pieces):
             piece, _ = Counter(filter(None, self.pieces)).most_common(1)[0]
@@ -116,9 +117,16 @@ class WordPieces:
         self._words.encode_special_tokens = True  # a corpus's `[MASK]` is three pieces, not an instruction
         self._cache: dict[str, list[int]] = {}
 
+    @property
+    def size(self) -> int:
+        """Number of ids."""
+        return self._size
+
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
-        """`[CLS]` text `[SEP]`, or of a pair `[CLS]` text `[SEP]` second `[SEP]`; the names of special pieces are
-        recognised in it."""
+        """Return the ids of `[CLS]` text `[SEP]`, or of `[CLS]` text `[SEP]` second `[SEP]`.
+
+        Where a text has the name of a special piece, it is that piece.
+        """
         found = self._text.encode(valid(text), None if second is None else valid(second))
         return EncodedText(found.ids, found.offsets, found.type_ids)
 
@@ -163,8 +171,8 @@ class WordPieces:
         """Write those files and ``vocabulary.json`` (the counts of whole words)."""
         for name, text in self.files().items():
             (folder / name).write_bytes(text.encode())
-        words, counts = list(self.counts), list(self.counts.values())
-        write_counts(folder, {"kind": "wordpiece", "options": {"rows": self.size}, "words": words, "counts": counts})
+        options = {"rows": self.size}
+        write_saved(folder, Saved("wordpiece", options, list(self.counts), list(self.counts.values())))
 
     def _segment(self, word: str) -> list[int]:
         pieces = self._cache.get(word)
@@ -177,7 +185,7 @@ class WordPieces:
 
 
 def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
-    """What the package makes of a vocabulary; the same parts as those of `transformers.BertTokenizer`."""
+    """The package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`."""
     try:
         from tokenizers import AddedToken, Tokenizer, decoders, models  # noqa: PLC0415  (an extra)
         from tokenizers.processors import TemplateProcessing  # noqa: PLC0415
@@ -251,6 +259,11 @@ def read_wordpieces(folder: Path, *, rows: int | None = None, counts: Mapping[st
         return WordPieces(pieces, options, rows=rows, counts=counts)
     except DataError as error:
         raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
+
+
+def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
+    """The pieces that ``save`` wrote."""
+    return read_wordpieces(folder, counts=saved.count_of, **saved.options)
 
 
 def read_pieces(path: Path) -> list[str]:

@@ -1,4 +1,4 @@
-"""The WordPiece vocabulary that a recipe asks for: of a folder, or trained on the training file."""
+"""How the WordPiece vocabulary of a recipe is made: read from a folder, or trained on the training file."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli import console
-from probtrans_cli.data.readers.table_of_readers import expand_home
+from probtrans_cli.data.files import expand_home
 from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.vocabularies.wordpiece import (
     LONGEST_WORD,
@@ -67,6 +67,11 @@ def fingerprint_of(section: WordPieceVocabulary) -> str:
         digest.update(f"{name} {len(content)} ".encode() + content)
     digest.update(str(_rows_of(folder)).encode())
     return digest.hexdigest()
+
+
+def identity_of(section: WordPieceVocabulary) -> dict[str, str]:
+    """What identifies a vocabulary in place of values of its section: the content of a folder, not its name."""
+    return {} if section.folder is None else {"folder": fingerprint_of(section)}
 
 
 def _rows_of(folder: Path) -> int | None:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 from collections.abc import Collection, Mapping, Sequence
-from typing import Literal
 
 import torch
 from jaxtyping import Bool, Float
@@ -11,15 +10,13 @@ from torch import Tensor, nn
 
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
 from probtrans_cli.models.probabilistic import energy
-from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.forms import Option, choose
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
-from probtrans_cli.models.probabilistic.meanfield import MeanField, Method, State
+from probtrans_cli.models.probabilistic.meanfield import MeanField, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.training import Optim
-
-LONG = 2**25  # head scores of an iteration above which they are computed in blocks (`linear`)
 
 
 class ProbabilisticEncoder(Encoder):
@@ -31,9 +28,7 @@ class ProbabilisticEncoder(Encoder):
 
     has_latent_labels = True
 
-    def __init__(
-        self, section: ProbabilisticTransformer, messages: Literal["auto", "plain", "banded", "linear"] = "auto"
-    ) -> None:
+    def __init__(self, section: ProbabilisticTransformer, messages: Option = "auto") -> None:
         super().__init__()
         self.section = section
         self.messages = messages
@@ -52,7 +47,6 @@ class ProbabilisticEncoder(Encoder):
             root=section.root is not None,
             tree=section.heads == "tree",
         )
-        self.dropout = Dropout(section.dropout)
 
     @property
     def width(self) -> int:
@@ -99,7 +93,7 @@ class ProbabilisticEncoder(Encoder):
         `head_bias`, see :func:`head_bias.commonness`; None: 0.
         """
         history = wanted(arcs, self.inference.iterations)
-        inference = self._mean_field(unary, mask, dense=bool(history), common=common)
+        inference = self._mean_field(unary, mask, all_pairs=bool(history), common=common)
         states, root, kept = inference.run(at=at, history=history)
         if self.section.output == "probabilities":
             states = states.softmax(-1) * mask[:, :, None]
@@ -115,13 +109,13 @@ class ProbabilisticEncoder(Encoder):
         common: Float[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.look`: no iteration after the last of these, and nothing that its heads do not need."""
-        return torch.stack(self._mean_field(unary, mask, dense=True, common=common).look(iterations), dim=1)
+        return torch.stack(self._mean_field(unary, mask, all_pairs=True, common=common).run_heads(iterations), dim=1)
 
     def infer(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], common: Float[Tensor, "b n"] | None = None
     ) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
-        inference = self._mean_field(unary, mask, dense=True, common=common)
+        inference = self._mean_field(unary, mask, all_pairs=True, common=common)
         return inference.run(history=range(self.inference.iterations + 1)).history
 
     def energy(
@@ -147,27 +141,16 @@ class ProbabilisticEncoder(Encoder):
             return None
         return head_bias(section, unary.new_zeros(unary.shape[:2]) if common is None else common.to(unary.dtype))
 
-    def _mean_field(self, unary: Tensor, mask: Tensor, *, dense: bool, common: Tensor | None) -> MeanField:
+    def _mean_field(self, unary: Tensor, mask: Tensor, *, all_pairs: bool, common: Tensor | None) -> MeanField:
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
             )
         potentials = (self.ternary, self.root, self.globals)
-        method = self._method(mask, dense=dense or self.section.head_bias is not None)
-        bias = self._bias(unary, common)
-        return MeanField(unary, mask, potentials, self.inference, self.dropout, method, bias)
-
-    def _method(self, mask: Tensor, *, dense: bool) -> Method:
-        """How messages are computed for a batch; ``dense``: all pairs of words are wanted anyway."""
-        if self.messages == "plain":
-            return "plain"
-        if dense or self.inference.tree:
-            return "dense"
-        if self.messages == "banded" or torch.compiler.is_compiling():
-            return "banded"  # the only one of the fast forms whose graph serves every length
-        if self.messages == "linear":
-            return "linear"
-        return "linear" if mask.numel() * mask.shape[1] * self.section.channels > LONG else "banded"
+        all_pairs = all_pairs or self.section.head_bias is not None
+        form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)
+        dropout = self.section.dropout if self.training else 0.0
+        return MeanField(unary, mask, potentials, self.inference, dropout, form, self._bias(unary, common))
 
     def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.

@@ -33,7 +33,7 @@ def expected_score(
 ) -> Float[Tensor, " b"]:
     """``-E(Q)``: the expected score of every sentence's assignments; ``bias``: what is added to ``F``."""
     n = mask.shape[1]
-    layout = Layout.of(mask, packed=False)
+    layout = Layout.of(mask)
     messages = PlainMessages(encoder.ternary, layout, encoder.section.distance)
     between = messages.to_heads(messages.sides(layout.rows(state.labels))).masked_fill(~messages.candidates, 0.0)
     score = torch.einsum("bia,bia->b", state.labels, unary.masked_fill(~mask[:, :, None], 0.0))

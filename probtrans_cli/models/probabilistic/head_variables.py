@@ -3,8 +3,8 @@
     M_H^(t) = (1 - β_H) F^(t) / λ_H + β_H M_H^(t-1)          damped messages, M_H^(0) = 0       (12, B.2)
     Q_H^(t) = α_H softmax(M_H^(t)) + (1 - α_H) Q_H^(t-1)     over the candidates                (6, B.1)
 
-Here they are kept for all pairs of words, in plain operations. ``fused.py`` has the usual case by hand, in blocks;
-``linear.py`` the form for long sentences, which keeps none.
+Here they are kept for all pairs of words, in plain operations. ``fast/fused.py`` has the usual case by hand, in blocks;
+``fast/recomputed.py`` the form for long sentences, which keeps none.
 """
 
 from __future__ import annotations
@@ -53,10 +53,10 @@ class HeadVariables(ABC):
 
     @abstractmethod
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], only: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
-        """One iteration: from label distributions and the scores of the extra candidates to the messages to the labels
-        (of the rows ``wanted``), and the distributions of the extra candidates that they were computed with."""
+        """One iteration: from label distributions and the scores of the extra candidates to the messages to the labels,
+        of the rows ``only`` where given, and the distributions of the extra candidates that made them."""
 
 
 class StoredHeads(HeadVariables):
@@ -99,12 +99,12 @@ class StoredHeads(HeadVariables):
         self.bias = torch.cat([self.messages.columns(words), extra], dim=-1)
 
     def exchange(
-        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], wanted: Tensor | None
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], only: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides, used = self.update(labels, extra)
         used = self.dropout(used)
         at_extra = self.layout.from_channels(used[..., self.columns :]) if self.extra else extra
-        return self.messages.to_labels(sides, used[..., : self.columns], wanted), at_extra
+        return self.messages.to_labels(sides, used[..., : self.columns], only), at_extra
 
     def update(self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]) -> tuple[Any, Tensor]:
         """The first half of an iteration: new distributions; returns the sides of the messages and the distributions

@@ -1,11 +1,10 @@
-"""Where the words of a padded batch stand when only real words are computed.
+"""Where the words of a padded batch stand.
 
 Products with the model's matrices and everything along the sentence are done on *rows*, one a word, the sentences one
 after the other; products between words on *lines* ``[l, m]``, a grid in which a line holds one sentence or several
-short ones. A neighbour is a shift by one row. Where there is much padding the rows are the real words only (packed) and
-the lines are as few as it takes; otherwise, and where shapes must not depend on values (a compiled or exported graph, a
-GPU), rows are all positions of the padded batch, which are the lines as well, and what belongs to padding is masked
-where it matters.
+short ones. A neighbour is a shift by one row. In the layout of the equations, :meth:`Layout.of`, rows are all positions
+of the padded batch, which are the lines as well, and what belongs to padding is masked where it matters. Where there is
+much padding, rows are better the real words only, and lines as few as it takes (``fast/lines.py``).
 """
 
 from __future__ import annotations
@@ -15,8 +14,6 @@ from dataclasses import dataclass, field
 import torch
 from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
-
-WORTH_PACKING = 0.05  # share of padding above which picking the real words out pays
 
 
 @dataclass(frozen=True)
@@ -34,46 +31,10 @@ class Layout:
     _by_channels: dict[int, Tensor] = field(default_factory=dict, compare=False, repr=False)
 
     @classmethod
-    def of(cls, mask: Bool[Tensor, "b n"], *, packed: bool | None = None, merge: bool = True) -> Layout:
-        """The layout of a batch.
-
-        ``packed`` None: by the device, the share of padding, and whether this is traced; ``merge``: packed sentences
-        may share a line.
-        """
-        if packed is None:
-            packed = (
-                mask.device.type == "cpu"
-                and not torch.compiler.is_compiling()
-                and not isinstance(mask, torch._subclasses.FakeTensor)
-                and float(mask.float().mean()) < 1.0 - WORTH_PACKING
-                and not _interrupted(mask)  # the next row must be the next word
-            )
+    def of(cls, mask: Bool[Tensor, "b n"]) -> Layout:
+        """All positions of a padded batch: each is a row, and each sentence a line."""
         number = torch.arange(mask.shape[0], device=mask.device)[:, None]
-        if not packed:
-            return cls(mask, None, None, torch.where(mask, number, -1))
-        index = mask.flatten().nonzero()[:, 0]
-        if not merge:
-            return cls(mask, index, index, torch.where(mask, number, -1))
-        return cls._merged(mask, index)
-
-    @classmethod
-    def _merged(cls, mask: Bool[Tensor, "b n"], index: Int[Tensor, " w"]) -> Layout:
-        """Sentences put together on lines of the length of the longest; rows in the order of the lines."""
-        lengths = mask.sum(1)
-        m = max(int(lengths.max()), 1)
-        lines = _first_fit(lengths.tolist(), m)
-        order = torch.tensor([one for line in lines for one in line], dtype=torch.int64)
-        sizes = lengths[order]
-        line = torch.tensor([number for number, line in enumerate(lines) for _ in line], dtype=torch.int64)
-        before = sizes.cumsum(0) - sizes  # rows before each sentence
-        first = torch.tensor([len(line) for line in lines]).cumsum(0)
-        first = torch.cat([first.new_zeros(1), first[:-1]])  # the first sentence of each line
-        start = line * m + before - before[first][line]
-        within = torch.arange(len(index)) - before.repeat_interleave(sizes)
-        place = start.repeat_interleave(sizes) + within
-        index = index[(lengths.cumsum(0) - lengths)[order].repeat_interleave(sizes) + within]
-        sentence = torch.full((len(lines) * m,), -1).index_copy(0, place, order.repeat_interleave(sizes))
-        return cls(mask, index, place, sentence.view(len(lines), m))
+        return cls(mask, None, None, torch.where(mask, number, -1))
 
     @property
     def position(self) -> Int[Tensor, " w"]:
@@ -113,14 +74,14 @@ class Layout:
     def _by_channel(self, channels: int) -> Int[Tensor, " w_c"]:
         """Where channel ``c`` of every row stands in the grid ``[l, c, m]``."""
         assert self.place is not None, "there are places when rows are packed"
-        found = self._by_channels.get(channels)
-        if found is None:
+        known = self._by_channels.get(channels)
+        if known is None:
             m = self.sentence.shape[1]
             line, position = self.place // m, self.place % m
             channel = torch.arange(channels, device=self.place.device)
-            found = ((line[:, None] * channels + channel) * m + position[:, None]).flatten()
-            self._by_channels[channels] = found
-        return found
+            known = ((line[:, None] * channels + channel) * m + position[:, None]).flatten()
+            self._by_channels[channels] = known
+        return known
 
     def near(self, distance: int) -> Bool[Tensor, "l m k"]:
         """Whether word ``i`` has a head at the distance ``x``, for every near bucket: ``x`` from -γ to γ without 0."""
@@ -130,26 +91,6 @@ class Layout:
         inside = (head >= 0) & (head < m)
         same = self.sentence[:, head.clamp(0, m - 1)] == self.sentence[:, :, None]
         return same & inside & (self.sentence >= 0)[:, :, None]
-
-
-def _interrupted(mask: Bool[Tensor, "b n"]) -> bool:
-    """Whether padding stands between the words of a sentence."""
-    begins = mask[:, 1:] & ~mask[:, :-1]
-    return bool((begins.sum(1) + mask[:, 0] > 1).any())
-
-
-def _first_fit(lengths: list[int], room: int) -> list[list[int]]:
-    """Sentences of every line, the longest ones first, each in the first line that has room for it."""
-    lines: list[list[int]] = []
-    free: list[int] = []
-    for sentence in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
-        line = next((number for number, left in enumerate(free) if left >= lengths[sentence]), len(lines))
-        if line == len(lines):
-            lines.append([])
-            free.append(room)
-        lines[line].append(sentence)
-        free[line] -= lengths[sentence]
-    return lines
 
 
 def offsets(distance: int) -> list[int]:

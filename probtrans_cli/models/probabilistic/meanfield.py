@@ -27,27 +27,16 @@ Q_G      features     [w, h|1, m]        second heads of dep-split and single-sp
 from __future__ import annotations
 
 from collections.abc import Collection
-from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.banded import BandedMessages
-from probtrans_cli.models.probabilistic.dropout import Dropout
-from probtrans_cli.models.probabilistic.fused import FusedHeads
-from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
+from probtrans_cli.models.probabilistic.forms import Chosen
+from probtrans_cli.models.probabilistic.head_variables import StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference, Update
-from probtrans_cli.models.probabilistic.layout import Layout
-from probtrans_cli.models.probabilistic.linear import RecomputedHeads
-from probtrans_cli.models.probabilistic.messages import PlainMessages
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
-from probtrans_cli.models.probabilistic.products import by_hand
-
-# How head distributions and messages are computed. `dense`: as `banded`, with all pairs of words of a sentence in a
-# matrix of their own, for whom wants to see them and for trees.
-Method = Literal["plain", "dense", "banded", "linear"]
 
 
 class State(NamedTuple):
@@ -72,21 +61,20 @@ class Result(NamedTuple):
     history: list[State]
 
 
-@dataclass
-class Variable:
+class Variable(NamedTuple):
     """A variable whose distribution and damped message are kept: labels, root, second heads."""
 
     how: Update
     message: Tensor | None
     probabilities: Tensor
 
-    def update(self, message: Tensor) -> None:
-        """One step of the variable."""
-        self.message = self.how.message(message, self.message)
-        self.probabilities = self.how.distribution(self.message.softmax(-1), self.probabilities)
+    def updated(self, message: Tensor) -> Variable:
+        """The variable after a step."""
+        message = self.how.message(message, self.message)
+        return Variable(self.how, message, self.how.distribution(message.softmax(-1), self.probabilities))
 
-    def of(self, rows: Tensor) -> Variable:
-        """The same variable of some rows."""
+    def at(self, rows: Tensor) -> Variable:
+        """The variables of some rows alone."""
         message = None if self.message is None else self.message.index_select(0, rows)
         return Variable(self.how, message, self.probabilities.index_select(0, rows))
 
@@ -100,15 +88,15 @@ class MeanField:
         mask: Bool[Tensor, "b n"],
         potentials: tuple[Ternary, RootScores | None, GlobalScores | None],
         inference: Inference,
-        dropout: Dropout,
-        method: Method,
+        dropout: float,
+        form: Chosen,
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
     ) -> None:
-        """``bias``: added to the scores of words and root as heads (`plain` and `dense` only); one channel or all."""
-        self.inference, self.dropout = inference, dropout
+        """``dropout``: its probability, 0 outside of training; ``form``: how messages are computed (``forms.py``);
+        ``bias``: added to the scores of words and root as heads, where all pairs are kept; one channel or all."""
+        self.inference, self.dropout = inference, form.dropout(dropout)
         ternary, root, features = potentials
-        packed = False if method == "plain" else None
-        self.layout = Layout.of(mask, packed=packed, merge=method != "dense")
+        self.layout = form.layout(mask)
         self.mask = mask
         # What stands at padding, NaN included, is nobody's score.
         self.unary = self.layout.rows(unary.masked_fill(~mask[:, :, None], 0.0))
@@ -125,44 +113,35 @@ class MeanField:
             start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
             self.features = Variable(inference.heads, None, start.softmax(-1))
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
-        self.heads = self._heads(ternary, (root is not None) + all_dep, method)
+        extra = (root is not None) + all_dep
+        self.heads = form.heads(ternary, self.layout, extra, inference, self.dropout, self.unary.dtype)
         if bias is not None:
             assert isinstance(self.heads, StoredHeads), "a bias is one of all pairs of words"
             self.heads.lean(*bias)
 
-    def _heads(self, ternary: Ternary, extra: int, method: Method) -> HeadVariables:
-        factors = (ternary, self.layout, self.inference.distance)
-        options = (extra, self.inference, self.dropout, self.unary.dtype)
-        if method == "plain":
-            return StoredHeads(PlainMessages(*factors), *options)
-        messages = BandedMessages(*factors)
-        if method != "dense" and self.inference.heads.forgets and by_hand(self.unary):
-            return FusedHeads(messages, *options, keep=method == "banded")
-        return RecomputedHeads(messages, *options) if method == "linear" else StoredHeads(messages, *options)
-
     def run(self, *, at: Bool[Tensor, "b n"] | None = None, history: Collection[int] = ()) -> Result:
-        """All iterations. ``at``: the only positions whose states are wanted, for which alone the last iteration's
-        labels are computed; ``history``: the iterations whose distributions are kept (not with ``linear``), of all
-        positions whatever ``at``; 0 is the start."""
+        """All iterations. ``at``: the only positions whose states are asked for, for which alone the last
+        iteration's labels are computed; ``history``: the iterations whose distributions are kept (by forms that keep
+        all pairs), of all positions whatever ``at``; 0 is the start."""
         if history or torch.compiler.is_compiling():
             at = None  # a graph's shapes must not depend on values
-        wanted = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
+        only = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
         words = self.unary.shape[0]
         kept = [self._state()] if 0 in history else []
         for iteration in range(1, self.inference.iterations + 1):
-            self._iterate(wanted if iteration == self.inference.iterations else None)
+            self._iterate(only if iteration == self.inference.iterations else None)
             if iteration in history:
                 kept.append(self._state())
         scores = self.labels.message
         assert scores is not None, "labels have a message from the start"
-        if wanted is not None:
-            scores = scores.new_zeros(words, scores.shape[-1]).index_copy(0, wanted, scores)
+        if only is not None:
+            scores = scores.new_zeros(words, scores.shape[-1]).index_copy(0, only, scores)
         states = self.layout.grid(scores) * self.mask[:, :, None]
         return Result(states, None if self.root is None else self.root.message, kept)
 
-    def look(self, iterations: Collection[int]) -> list[Tensor]:
-        """Head distributions [b, h, n, m] after some iterations, in order; not after :meth:`run`, nor with `linear`."""
-        assert isinstance(self.heads, StoredHeads), "heads to look at are stored"
+    def run_heads(self, iterations: Collection[int]) -> list[Tensor]:
+        """Head distributions [b, h, n, m] after some iterations, in order, and nothing else; instead of :meth:`run`."""
+        assert isinstance(self.heads, StoredHeads), "heads to return are stored"
         kept = []
         for iteration in range(1, max(iterations) + 1):
             if iteration < max(iterations):
@@ -174,11 +153,11 @@ class MeanField:
                 kept.append(self.heads.arcs())
         return kept
 
-    def _iterate(self, wanted: Tensor | None) -> None:
-        """One iteration of all variables; the labels of the rows ``wanted`` only, where given."""
+    def _iterate(self, only: Tensor | None) -> None:
+        """One iteration of all variables; the labels of the rows ``only``, where given."""
         labels = self.labels.probabilities
         extra, toward_root = self._extra_scores(labels)
-        to_labels, used = self.heads.exchange(labels, extra, wanted)
+        to_labels, used = self.heads.exchange(labels, extra, only)
         others = self._second_heads(labels)
         if toward_root is not None:
             # A copy: a view would put a condition on the length into an exported graph.
@@ -188,11 +167,11 @@ class MeanField:
             self._update_root(labels, at_root)
         if self.global_scores is not None and not self.split:
             others.append(used.flatten(1) @ self.global_scores.flatten(0, 1))
-        if wanted is not None:
-            others = [message.index_select(0, wanted) for message in others]
-            self.unary = self.unary.index_select(0, wanted)
-            self.labels = self.labels.of(wanted)
-        self.labels.update(self.dropout(sum(others, to_labels) + self.unary))
+        unary, before = self.unary, self.labels
+        if only is not None:
+            others = [message.index_select(0, only) for message in others]
+            unary, before = unary.index_select(0, only), before.at(only)
+        self.labels = before.updated(self.dropout(sum(others, to_labels) + unary))
 
     def _extra_scores(self, labels: Float[Tensor, "w d"]) -> tuple[Tensor, Tensor | None]:
         """Scores of the candidates that are no words [w, c, e], and ``Σ_b Q_root(b) T'[c,a,b]`` [b, c, d]."""
@@ -216,7 +195,7 @@ class MeanField:
         if self.features is None or self.global_scores is None:
             return []
         before = self.features.probabilities
-        self.features.update(self._global_messages(labels))
+        self.features = self.features.updated(self._global_messages(labels))
         used = self.dropout(self.features.probabilities if self.inference.asynchronous else before)
         return [used.flatten(1) @ self.global_scores.flatten(0, 1)]
 
@@ -224,7 +203,7 @@ class MeanField:
         assert self.root is not None, "there is a root"
         assert self.root_scores is not None, "it has scores"
         gathered = at_root.mT @ self.layout.grid(labels)
-        self.root.update(torch.einsum("bca,cae->be", gathered, self.root_scores))
+        self.root = self.root.updated(torch.einsum("bca,cae->be", gathered, self.root_scores))
 
     def _state(self) -> State:
         """All distributions of this moment."""

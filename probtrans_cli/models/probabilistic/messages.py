@@ -8,8 +8,8 @@ With the sides ``u_i[k,c]`` and ``v_j[k,c]`` of the ternary scores (``potentials
 
 ``ū`` and ``v̄`` are the derivatives of ``Σ Q_ic(j) F_ic(j)``; the bucket of the second is the child's, as it must be.
 
-This is the text to read and the oracle of the fast form (``banded.py``): it builds a tensor of all pairs of words and
-all buckets, which the fast one never does.
+This is the text to read and the oracle of the fast form (``fast/banded.py``): it builds a tensor of all pairs of words
+and all buckets, which the fast one never does.
 
 symbol      variable    shape            meaning
 f(i-j) = k  bucket      [k, n, n]        1 where the pair (i, j) is in bucket k
@@ -27,7 +27,8 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.layout import Layout
-from probtrans_cli.models.probabilistic.potentials import Sides, Ternary, bucket_count
+from probtrans_cli.models.probabilistic.potentials import Ternary, bucket_count
+from probtrans_cli.models.probabilistic.projections import Matrix, MatrixOf, Sides
 
 S = TypeVar("S")
 
@@ -57,9 +58,9 @@ class Messages(ABC, Generic[S]):
 
     @abstractmethod
     def to_labels(
-        self, sides: S, heads: Float[Tensor, "l c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: S, heads: Float[Tensor, "l c n m"], only: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
-        """``G`` for head distributions that are zero wherever there is no candidate; of the rows ``wanted`` only."""
+        """``G`` for head distributions that are zero wherever there is no candidate; of the rows ``only``."""
 
     @abstractmethod
     def between_words(self, columns: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n n"]:
@@ -73,9 +74,10 @@ class Messages(ABC, Generic[S]):
 class PlainMessages(Messages[Sides]):
     """The equations as they stand; column ``j`` is word ``j``."""
 
-    def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
+    def __init__(self, ternary: Ternary, layout: Layout, distance: int | None, *, matrix: MatrixOf = Matrix) -> None:
+        """``matrix``: how the factors of the ternary scores are multiplied with."""
         self.layout = layout
-        self.projection = ternary.projection([bucket_count(distance)])
+        self.projection = ternary.projection([bucket_count(distance)], matrix)
         self.bucket = bucket_of(layout.sentence.shape[1], distance, layout.sentence.device)
 
     @property
@@ -92,7 +94,7 @@ class PlainMessages(Messages[Sides]):
         return (by_bucket * self.bucket).sum(2)
 
     def to_labels(
-        self, sides: Sides, heads: Float[Tensor, "l c n m"], wanted: Int[Tensor, " w2"] | None = None
+        self, sides: Sides, heads: Float[Tensor, "l c n m"], only: Int[Tensor, " w2"] | None = None
     ) -> Float[Tensor, "w2 d"]:
         u, v = self._grids(sides)
         by_bucket = heads.to(u.dtype)[:, :, None] * self.bucket
@@ -103,7 +105,7 @@ class PlainMessages(Messages[Sides]):
                 to_head = to_head.sum(axis + 1, keepdim=True)
         message = Sides(sides.back(self.layout.rows(to_child)), self.layout.rows(to_head))
         to_labels = self.projection.collect([message], self.layout.position)
-        return to_labels if wanted is None else to_labels.index_select(0, wanted)
+        return to_labels if only is None else to_labels.index_select(0, only)
 
     def _grids(self, sides: Sides) -> tuple[Float[Tensor, "l n k c r"], Float[Tensor, "l n k c r"]]:
         u = self.layout.grid(sides.u)

@@ -5,8 +5,7 @@ Every ternary factor is a bilinear form in the label distributions of a word and
     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[k,c,a,b] = Σ_l u_i[k,c,l] v_j[k,c,l],     k = f(i-j)         (Eq. 3, 9)
 
 so a decomposition says how ``Q`` becomes the child side ``u`` and the head side ``v``, and how messages to the two
-sides become one message to the labels: a :class:`Projection`. The messages see nothing else of ``T``. An axis of size 1
-of a side stands for "the same for all", and a message to that side is summed over it.
+sides become one message to the labels: a :class:`Projection` (``projections.py``).
 
 symbol  variable   shape               meaning                                                          equation
 T       dense()    [K, h, d, d]        ternary scores: bucket k, channel c, label of word, of head      2, 9
@@ -23,13 +22,23 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Sequence
-from typing import Any, NamedTuple, get_args
+from typing import Any, NamedTuple
 
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Float
 from torch import Tensor, nn
 
-from probtrans_cli.models.probabilistic.products import Matrix
+from probtrans_cli.models.probabilistic.projections import (
+    Factor,
+    Factors,
+    Grouped,
+    Matrix,
+    MatrixOf,
+    Projection,
+    Rotated,
+    SharedSides,
+)
+from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.model.probabilistic import (
     DECOMPOSITIONS,
     Decomposition,
@@ -44,152 +53,6 @@ from probtrans_cli.recipe.model.probabilistic import (
 )
 
 
-class Sides(NamedTuple):
-    """Child side and head side ``[w, k|1, c|1, r]`` of every word, for one group of buckets, or messages to them.
-
-    ``weight [k, c, r]``: of the child side, where there is one: ``u = child · weight``.
-    """
-
-    child: Tensor
-    head: Tensor
-    weight: Tensor | None = None
-
-    @property
-    def u(self) -> Float[Tensor, "w k c r"]:
-        """The child side with its weight."""
-        return self.child if self.weight is None else self.child * self.weight
-
-    def back(self, message: Float[Tensor, "w k c r"]) -> Tensor:
-        """A message to ``u`` as one to ``child``."""
-        if self.weight is None:
-            return message
-        message = message * self.weight
-        for axis in (1, 2):
-            if self.child.shape[axis] == 1:
-                message = message.sum(axis, keepdim=True)
-        return message
-
-
-class Projection(ABC):
-    """From labels to sides and back, for groups of neighbouring buckets."""
-
-    @abstractmethod
-    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
-        """The sides of every word, group by group; ``position`` is the word's place in its sentence."""
-
-    @abstractmethod
-    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        """Messages to the sides as one message to the labels: the transposed map."""
-
-
-class _Factor:
-    """A factor ``[k, c|1, r, d]`` as the matrix between labels and one side."""
-
-    def __init__(self, matrix: Matrix, shape: tuple[int, int, int]) -> None:
-        """``matrix [k · c · r, d]``; ``shape``: those three sizes."""
-        self.matrix, self.shape = matrix, shape
-
-    @classmethod
-    def of(cls, factor: Float[Tensor, "k c r d"]) -> _Factor:
-        """A factor for one forward pass."""
-        buckets, channels, rank, _ = factor.shape
-        return cls(Matrix.of(factor.flatten(0, 2)), (buckets, channels, rank))
-
-    def split(self, sizes: Sequence[int]) -> list[_Factor]:
-        """The factor cut into groups of buckets."""
-        _, channels, rank = self.shape
-        matrices = self.matrix.split([size * channels * rank for size in sizes])
-        return [_Factor(matrix, (size, channels, rank)) for size, matrix in zip(sizes, matrices, strict=True)]
-
-    def side(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w k c r"]:
-        """The side of every word."""
-        return self.matrix.times(labels).reshape(labels.shape[0], *self.shape)
-
-    def back(self, message: Float[Tensor, "w k c r"]) -> Float[Tensor, "w d"]:
-        """A message to the side as one to the labels."""
-        return self.matrix.back(message.flatten(1))
-
-
-class _Factors(NamedTuple):
-    """Factors of a group: ``child``, ``head`` (None: the labels themselves), ``weight [k, c, r]`` of the child side."""
-
-    child: _Factor
-    head: _Factor | None
-    weight: Tensor | None = None
-
-
-class _Grouped(Projection):
-    """Each group has factors of its own: `none`, `uv` and `uvw`."""
-
-    def __init__(self, groups: Sequence[_Factors]) -> None:
-        self.groups = groups
-
-    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
-        del position
-        return [
-            Sides(
-                group.child.side(labels),
-                labels[:, None, None] if group.head is None else group.head.side(labels),
-                group.weight,
-            )
-            for group in self.groups
-        ]
-
-    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        del position
-        to_labels: list[Tensor] = []
-        for group, (child, head, _) in zip(self.groups, messages, strict=True):
-            to_labels += group.child.back(child), head[:, 0, 0] if group.head is None else group.head.back(head)
-        return _sum(to_labels)
-
-
-class _SharedSides(Projection):
-    """One pair of factors for all groups, reweighted by bucket and channel: `shared`."""
-
-    def __init__(self, U: Tensor, V: Tensor, weights: Sequence[Tensor]) -> None:
-        self.U, self.V, self.weights = _Factor.of(U), _Factor.of(V), weights
-
-    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
-        del position
-        child, head = self.U.side(labels), self.V.side(labels)
-        return [Sides(child, head, weight) for weight in self.weights]
-
-    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        del position
-        return self.U.back(_sum([one.child for one in messages])) + self.V.back(_sum([one.head for one in messages]))
-
-
-class _Rotated(Projection):
-    """Sides turned by the word's position, so that their product depends on the distance: `rotary`; one group."""
-
-    def __init__(self, U: Tensor, V: Tensor, frequency: Tensor) -> None:
-        self.U, self.V, self.frequency = _Factor.of(U), _Factor.of(V), frequency
-
-    def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
-        turn = self._turn(position, -1.0)
-        return [Sides(_rotate(self.U.side(labels), turn), _rotate(self.V.side(labels), turn))]
-
-    def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        turn = self._turn(position, 1.0)
-        (message,) = messages
-        return self.U.back(_rotate(message.child, turn)) + self.V.back(_rotate(message.head, turn))
-
-    def _turn(self, position: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        angle = sign * position[:, None] * self.frequency
-        return angle.cos()[:, None, None], angle.sin()[:, None, None]
-
-
-def _sum(messages: Sequence[Tensor]) -> Tensor:
-    return sum(messages[1:], messages[0])
-
-
-def _rotate(side: Float[Tensor, "w 1 c r"], turn: tuple[Tensor, Tensor]) -> Float[Tensor, "w 1 c r"]:
-    """Every plane (l, l + r/2) of every word turned by the word's own angle."""
-    first, second = side.chunk(2, dim=-1)
-    cos, sin = (part.to(side.dtype) for part in turn)
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
-
-
 def _signs(*shape: int) -> Tensor:
     """Alternately 1 and -1 along the last axis: half of a symmetric matrix's eigenvalues of either sign."""
     return torch.ones(shape) - 2.0 * (torch.arange(shape[-1]) % 2)
@@ -199,8 +62,9 @@ class Ternary(nn.Module, ABC):
     """Ternary scores ``T [K, h, d, d]`` in some parameterisation."""
 
     @abstractmethod
-    def projection(self, sizes: Sequence[int]) -> Projection:
-        """The projection for groups of neighbouring buckets; ``sizes`` sum to K."""
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
+        """The projection for groups of neighbouring buckets; ``sizes`` sum to K; ``matrix``: how factors are multiplied
+        with."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -219,9 +83,9 @@ class Full(Ternary):
         self.symmetric = symmetric
         self.T = nn.Parameter(torch.randn(buckets, channels, labels, labels))
 
-    def projection(self, sizes: Sequence[int]) -> Projection:
-        matrix = self.dense().transpose(2, 3).contiguous()
-        return _Grouped([_Factors(group, None) for group in _Factor.of(matrix).split(sizes)])
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
+        scores = self.dense().transpose(2, 3).contiguous()
+        return Grouped([Factors(group, None) for group in Factor.of(scores, matrix).split(sizes)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
@@ -249,9 +113,9 @@ class UV(Ternary):
         assert self.D is not None, "symmetric scores have a diagonal"
         return self.U, self.U * self.D[..., None]
 
-    def projection(self, sizes: Sequence[int]) -> Projection:
-        U, V = (_Factor.of(factor).split(sizes) for factor in self._factors())
-        return _Grouped([_Factors(u, v) for u, v in zip(U, V, strict=True)])
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
+        U, V = (Factor.of(factor, matrix).split(sizes) for factor in self._factors())
+        return Grouped([Factors(u, v) for u, v in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kcra,kcre->kcae", *self._factors())
@@ -271,10 +135,10 @@ class UVW(Ternary):
         self.V = None if symmetric else nn.Parameter(torch.randn(buckets, rank, labels) * rank**-0.5)
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
-    def projection(self, sizes: Sequence[int]) -> Projection:
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         head = self.U if self.V is None else self.V
-        U, V = (_Factor.of(factor[:, None]).split(sizes) for factor in (self.U, head))
-        return _Grouped([_Factors(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
+        U, V = (Factor.of(factor[:, None], matrix).split(sizes) for factor in (self.U, head))
+        return Grouped([Factors(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kra,kre,kcr->kcae", self.U, self.U if self.V is None else self.V, self.W)
@@ -297,9 +161,10 @@ class Shared(Ternary):
         self.V = None if symmetric else nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
         self.D = nn.Parameter(torch.randn(buckets, channels, rank))
 
-    def projection(self, sizes: Sequence[int]) -> Projection:
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         head = self.U if self.V is None else self.V
-        return _SharedSides(self.U[None], head[None], torch.split(self.D, list(sizes)))
+        U, V = (Factor.of(factor[None], matrix) for factor in (self.U, head))
+        return SharedSides(U, V, torch.split(self.D, list(sizes)))
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("cra,kcr,cre->kcae", self.U, self.D, self.U if self.V is None else self.V)
@@ -325,9 +190,10 @@ class Rotary(Ternary):
         frequency = base ** (-torch.arange(0, rank, 2, dtype=torch.float64) / rank)
         self.register_buffer("frequency", frequency, persistent=False)
 
-    def projection(self, sizes: Sequence[int]) -> Projection:
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         del sizes
-        return _Rotated(self.U[None], self.V[None], self.frequency)
+        U, V = (Factor.of(factor[None], matrix) for factor in (self.U, self.V))
+        return Rotated(U, V, self.frequency)
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         """``T`` at the distances -1 and 1: head to the right, head to the left."""
@@ -425,21 +291,25 @@ def _rotary(section: ProbabilisticTransformer) -> Ternary:
     return Rotary(section.channels, section.labels, form.rank, form.base)
 
 
-TERNARY: dict[str, TernaryKind] = {
-    "none": TernaryKind(NoDecomposition, _full),
-    "uv": TernaryKind(UVDecomposition, _ranked(UV)),
-    "uvw": TernaryKind(UVWDecomposition, _ranked(UVW)),
-    "shared": TernaryKind(SharedDecomposition, _ranked(Shared)),
-    "rotary": TernaryKind(RotaryDecomposition, _rotary),
-}
+TERNARY: Table[TernaryKind] = Table("parameterisation of the ternary scores")
 """The parameterisations of the ternary scores, by the kind of `model.decomposition`."""
 
 
-def register_ternary(row: TernaryKind) -> None:
-    """Add a parameterisation of the ternary scores: one row."""
-    DECOMPOSITIONS.add(row.section)
-    (name,) = get_args(row.section.model_fields["kind"].annotation)
-    TERNARY[name] = row
+def register(row: TernaryKind) -> TernaryKind:
+    """Add a parameterisation of the ternary scores, to what `model.decomposition` may hold and to the table.
+
+    Raises:
+        ValueError: there is another one of this name.
+    """
+    TERNARY.enter(DECOMPOSITIONS.name_of(row.section), row)
+    return row
+
+
+register(TernaryKind(NoDecomposition, _full))
+register(TernaryKind(UVDecomposition, _ranked(UV)))
+register(TernaryKind(UVWDecomposition, _ranked(UVW)))
+register(TernaryKind(SharedDecomposition, _ranked(Shared)))
+register(TernaryKind(RotaryDecomposition, _rotary))
 
 
 def ternary(section: ProbabilisticTransformer) -> Ternary:

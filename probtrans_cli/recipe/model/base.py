@@ -86,7 +86,7 @@ class ModelSection(Section):
         return []
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
-        """Values of the whole recipe that do not go with this section: each key's path from the top, with the reason."""
+        """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
         del recipe
         return []
 

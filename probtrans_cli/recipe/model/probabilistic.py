@@ -284,7 +284,7 @@ class ProbabilisticTransformer(ModelSection):
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         faults: list[Inconsistency] = []
         vocabulary, runtime = recipe.data.vocabulary, recipe.runtime
-        if self.head_bias is not None and not vocabulary.lists_words:
+        if self.head_bias is not None and not vocabulary.counts_words:
             reason = f"it counts words: data.vocabulary.kind is {vocabulary.kind}, choose words"
             faults.append((("model", "head_bias"), reason))
         if runtime.messages != "linear":

@@ -10,8 +10,8 @@ import json
 from collections.abc import Mapping
 from html import escape
 
-from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, visible
-from probtrans_cli.trees.drawing.terminal import named_channels, probability_text
+from probtrans_cli.text import LONGEST_WORD, visible
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
 
 
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:

@@ -17,19 +17,11 @@ from string import Template
 
 import numpy as np
 
+from probtrans_cli.text import visible
 from probtrans_cli.trees.analysis import Analysis
-from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, visible
-from probtrans_cli.trees.drawing.terminal import (
-    ARROW,
-    CELL,
-    COLOURS,
-    LABEL_SIZE,
-    MARGIN,
-    SLOT,
-    STEP,
-    WORD_SIZE,
-    text_width,
-)
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE
+from probtrans_cli.trees.drawing.style import COLOURS, WORD_SIZE, text_width
+from probtrans_cli.trees.drawing.svg import ARROW, CELL, LABEL_SIZE, MARGIN, SLOT, STEP
 
 LONGEST_WITH_MARGINALS = 200  # words; the marginals grow with their square
 SCRIPTS = ("geometry.js", "pictures.js", "controls.js")

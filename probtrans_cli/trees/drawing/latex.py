@@ -6,23 +6,14 @@ so `\write18{}`, `%` or `&` are only ever printed.
 
 from __future__ import annotations
 
-import math
 import unicodedata
 from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
-from probtrans_cli.trees.drawing.layout import LONGEST_TITLE, LONGEST_WORD, Arc, Drawing, ends, levels, visible
-from probtrans_cli.trees.drawing.terminal import (
-    COLOURS,
-    DASHES,
-    WORD_SIZE,
-    channel_style,
-    decimal,
-    named_channels,
-    probability_text,
-    rise,
-    text_width,
-)
+from probtrans_cli.text import LONGEST_WORD, visible
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
+from probtrans_cli.trees.drawing.layout import ends, levels, rise
+from probtrans_cli.trees.drawing.style import COLOURS, DASHES, WORD_SIZE, channel_style, decimal, opacity, text_width
 
 STEP, SLOT, NARROWEST, FONT_SIZE = 13.0, 6.0, 24.0, 10  # TeX points
 WIDEST = 12_000.0  # TeX has no length above 16383 points
@@ -90,11 +81,11 @@ PREAMBLE = r"""% Compile with lualatex; where all words are Latin, pdflatex does
 
 
 def latex(drawings: Iterable[Drawing], *, show_probability: bool = True) -> Iterator[str]:
-    """One compilable document, in pieces: a picture a sentence, of the same arcs and heights as in :func:`draw.svg`.
+    """One compilable document, in pieces: a picture a sentence, of the same arcs and heights as in the SVG picture.
 
     Every channel has its colour and its dashes, named below the picture where there are several; arcs are the fainter
-    the less probable. The first line names the engine that is needed. In
-    place of a sentence that is too wide for TeX stands a line that says so.
+    the less probable. The first line names the engine that is needed. In place of a sentence that is too wide for TeX
+    stands a line that says so.
     """
     styles = [f"\\definecolor{{colour{i}}}{{HTML}}{{{colour[1:]}}}" for i, colour in enumerate(COLOURS)]
     styles += [f"\\tikzset{{dash{i}/.style={{{_dash_pattern(dashes)}}}}}" for i, dashes in enumerate(DASHES)]
@@ -153,8 +144,7 @@ def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequen
 
 
 def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, height: float, label: str) -> str:
-    probability = 1.0 if arc.probability is None or not math.isfinite(arc.probability) else arc.probability
-    style = f"{_style(arc.channel)}, opacity={decimal(0.3 + 0.7 * min(max(probability, 0.0), 1.0))}"
+    style = f"{_style(arc.channel)}, opacity={opacity(arc.probability)}"
     column = columns[arc.dependent - 1]
     if start is None:
         return (

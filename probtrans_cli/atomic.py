@@ -1,0 +1,168 @@
+"""Files and folders that are replaced as a whole: written aside, synced, renamed. All of probtrans writes through this.
+
+A reader finds the old content or the new, never half of one, whenever the writer is killed. What a kill leaves has a
+name that nothing else has: ``.NAME.partial`` or ``.NAME-12345678.partial`` is half written, ``.NAME.replaced`` is a
+folder that was about to be replaced.
+"""
+
+from __future__ import annotations
+
+import os
+import re
+import secrets
+import shutil
+import time
+from collections.abc import Iterator
+from contextlib import contextmanager, suppress
+from pathlib import Path
+from typing import TextIO
+
+PARTIAL, REPLACED = ".partial", ".replaced"
+ABANDONED = 6 * 3600  # seconds after which the half-written folder of another process counts as left by a kill
+# The random part of the name, and the endings that older versions of `prepare` used.
+_LEFTOVER = r"-[a-z0-9_]{8}\.(partial|part|old)"
+
+
+def sync(path: Path) -> None:
+    """Make sure that a file or folder is on the disk."""
+    handle = os.open(path, os.O_RDONLY)
+    try:
+        os.fsync(handle)
+    finally:
+        os.close(handle)
+
+
+def sync_folder(folder: Path) -> None:
+    """Make sure that a folder is on the disk with all that is in it."""
+    for path in (*folder.rglob("*"), folder):
+        sync(path)
+
+
+# --- files ------------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def replacing(path: Path, *, synced: bool = True) -> Iterator[TextIO]:
+    """Within: a text file that takes the place of ``path`` once it is complete; a failure leaves the old one.
+
+    A device or a named pipe is written directly. Without ``synced`` the disk is not waited for: for many small files
+    that can be made again.
+
+    Raises:
+        OSError: the file cannot be written; the error names ``path``.
+    """
+    if path.exists() and not path.is_file():
+        with path.open("w", encoding="utf-8") as file:
+            yield file
+        return
+    partial = path.with_name(f".{path.name}{PARTIAL}")
+    try:
+        with partial.open("w", encoding="utf-8") as file:
+            yield file
+        if synced:
+            sync(partial)
+        partial.replace(path)
+    except OSError as error:
+        if error.filename == str(partial):
+            error.filename, error.filename2 = str(path), None
+        raise
+    finally:
+        with suppress(OSError):  # it was renamed, or never made
+            partial.unlink()
+
+
+def replace_text(path: Path, text: str, *, synced: bool = True) -> None:
+    """Write a text file whole or not at all; see :func:`replacing`."""
+    with replacing(path, synced=synced) as file:
+        file.write(text)
+
+
+def link(folder: Path, name: str) -> None:
+    """Point the link ``name`` beside ``folder`` at it, in one step."""
+    temporary = folder.with_name(f".{name}{PARTIAL}")
+    temporary.unlink(missing_ok=True)
+    temporary.symlink_to(folder.name, target_is_directory=True)
+    temporary.replace(folder.with_name(name))
+    sync(folder.parent)
+
+
+# --- folders ----------------------------------------------------------------------------------------------------------
+
+
+@contextmanager
+def folder_beside(folder: Path) -> Iterator[Path]:
+    """Within: a new, empty folder beside ``folder``, to be filled and given to :func:`replace_folder`.
+
+    It is removed at the end unless it was renamed. Several processes may write the same folder: each gets its own.
+    """
+    _remove_abandoned(folder)
+    new = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{PARTIAL}")
+    new.mkdir(parents=True)
+    try:
+        yield new
+    finally:
+        shutil.rmtree(new, ignore_errors=True)
+
+
+def replace_folder(new: Path, folder: Path) -> None:
+    """Put a complete new folder in the place of ``folder``, where there may be an old one: sync, then rename.
+
+    A full folder cannot be renamed over, so the old one steps aside for a moment; :func:`recover` brings it back after
+    a kill just then. Where several processes replace a folder, the caller lets one do so at a time, and may call
+    :func:`sync_folder` before, as that takes the time.
+    """
+    sync_folder(new)
+    aside = folder.with_name(f".{folder.name}{REPLACED}")
+    if folder.exists():
+        shutil.rmtree(aside, ignore_errors=True)  # a kill left it, after the folder was replaced
+        folder.rename(aside)
+    try:
+        new.rename(folder)
+    except BaseException:  # Ctrl-C between the two renames included
+        if aside.exists() and not folder.exists():
+            aside.rename(folder)
+        raise
+    sync(folder.parent)
+    shutil.rmtree(aside, ignore_errors=True)
+
+
+@contextmanager
+def writing_folder(folder: Path) -> Iterator[Path]:
+    """Within: a new folder that takes the place of ``folder`` at the end; a failure leaves the old one."""
+    with folder_beside(folder) as new:
+        yield new
+        replace_folder(new, folder)
+
+
+def remove_folder(folder: Path) -> None:
+    """Remove a folder so that a kill on the way leaves nothing under its name."""
+    half = folder.with_name(f".{folder.name}{PARTIAL}")
+    folder.rename(half)
+    shutil.rmtree(half)
+
+
+def recover(parent: Path) -> None:
+    """Tidy up in a folder after a kill: bring back what was about to be replaced, remove what is half written.
+
+    Nobody else may write there at the same time.
+    """
+    if not parent.is_dir():
+        return
+    for path in list(parent.glob(f".*{REPLACED}")):
+        original = path.with_name(path.name[1 : -len(REPLACED)])
+        if original.exists():
+            shutil.rmtree(path)
+        else:
+            path.rename(original)
+    for path in list(parent.glob(f".*{PARTIAL}")):
+        path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
+
+
+def _remove_abandoned(folder: Path) -> None:
+    """Remove the half-written folders that killed processes left beside ``folder``."""
+    with suppress(OSError):  # no such folder yet, or one that cannot be listed
+        for path in list(folder.parent.iterdir()):
+            if re.fullmatch(re.escape(f".{folder.name}") + _LEFTOVER, path.name):
+                with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
+                    if time.time() - path.stat().st_mtime > ABANDONED:
+                        shutil.rmtree(path, ignore_errors=True)

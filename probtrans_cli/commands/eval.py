@@ -1,0 +1,231 @@
+"""The verb `eval`: scores of a model on a split: its task's, and those of its trees where the split has gold trees."""
+
+from __future__ import annotations
+
+import json
+import operator
+import os
+import re
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import suppress
+from dataclasses import dataclass
+from itertools import chain
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli import atomic, console
+from probtrans_cli.commands.checks import refuse_top_alone
+from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.gold import NewLabels, unlearned
+from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.files import find
+from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
+from probtrans_cli.recipe.training import Eval
+from probtrans_cli.reports.scores import evaluation_report, flattened
+from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.card import store_reading
+from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
+from probtrans_cli.trained.latent_labels import Types, describe, require_labels
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trees import decode
+
+__all__ = ["EvalRequest", "evaluate", "evaluation_report"]
+
+_REQUIREMENT = re.compile(r"\s*([^\s<>=]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
+_COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
+
+
+@dataclass(frozen=True)
+class EvalRequest:
+    """What `eval` is asked for."""
+
+    checkpoint: str
+    """A CKPT argument: a run folder, ``RUN@last``, ..."""
+    files: Sequence[str] = ()
+    """What is scored; none: a split of the recipe."""
+    split: str | None = None
+    """``dev``, ``test`` or ``extra``; None: ``test``, or ``dev`` where there is none."""
+    require: Sequence[str] = ()
+    """Comparisons such as ``accuracy>=0.91``."""
+    baselines: bool = False
+    """Score also the floors of the trees."""
+    channel: str | None = None
+    """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice. So for the next two."""
+    iteration: int | None = None
+    decoder: decode.Method | None = None
+    choose: bool = False
+    """First choose channel, iteration and decoder, what of them is not given, by the trees of what is scored, and store
+    the choice in the checkpoint."""
+    masks: int | None = None
+    """Mask draws of a masked language model; None: the recipe's."""
+    latent_labels: bool = False
+    """Tell also what the latent labels are about in what is scored, see
+    :func:`probtrans_cli.trained.latent_labels.describe`; this is not part of the file beside the checkpoint."""
+    top: int | None = None
+    """How much is told of each latent label."""
+    relations: bool = False
+    """Tell also which channel finds which gold relation, as part of the scores of the trees."""
+    threads: int | None = None
+
+
+def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetError | None]:
+    """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
+
+    Raises:
+        UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
+        DataError, CheckpointError: as their readers do.
+    """
+    refuse_top_alone(request.latent_labels, request.top)
+    requirements = [_requirement(text) for text in request.require]
+    every = request.channel == "all"
+    if request.choose and every:
+        raise UsageError("--choose chooses one channel", hint="leave out --channel all")
+    model = Model.load(request.checkpoint, threads=request.threads)
+    if request.masks is not None:
+        model.task.draw(request.masks)
+    reading = model.read(None if every else request.channel, request.iteration, request.decoder)
+    if request.latent_labels:
+        require_labels(model)
+        if model.recipe.data.format == "documents":
+            raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
+    types = Types.of(model) if request.latent_labels else None
+    of_words: list[str] | None = [] if request.relations else None
+    title, corpus = _corpus(model, request, types, of_words)
+    if request.choose:
+        reading = _choose(model, corpus, title, request)
+    scores = _task_scores_if_any(model, corpus, title)
+    if has_trees(corpus):
+        scores |= tree_scores(model, corpus, reading, baselines=request.baselines, every=every, relations=of_words)
+    if not scores and not request.latent_labels:
+        raise DataError(
+            f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
+        )
+    result = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
+    if not request.files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
+        beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
+        atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    if types is not None:
+        result |= describe(model, corpus, types, request.top)
+    return result, _unmet(request.require, requirements, scores)
+
+
+def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, Any]:
+    """The task's scores; none, said on stderr, where only the trees of a corpus can be scored."""
+    if not _has_gold(model, corpus):
+        return {}
+    try:
+        return dict(task_scores(model, corpus, final=True))
+    except NothingToScoreError as error:
+        if not has_trees(corpus):
+            raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
+        console.log(f"{title}: no {model.task.metric}: {error.message}")
+        return {}
+
+
+def _choose(model: Model, corpus: Split, title: str, request: EvalRequest) -> Reading:
+    """Choose by the gold trees of a corpus how this model's trees are read from now on."""
+    data = model.recipe.data
+    if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
+        raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
+    if not has_trees(corpus):
+        raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
+    named = model.read(request.channel, request.iteration, request.decoder)
+    wish = Eval(
+        channel="best" if request.channel is None else named.channel,
+        iteration="best" if request.iteration is None else named.iteration,
+        decode=request.decoder or "best",
+    )
+    if "best" not in (wish.channel, wish.iteration, wish.decode):
+        raise UsageError("--choose has nothing to choose", hint="leave out one of --channel, --iteration and --decode")
+    model.reading = choose_reading(model, corpus, wish, ", ".join(Path(file).name for file in request.files) or title)
+    store_reading(model)
+    return model.reading
+
+
+def _same_files(files: Sequence[str], others: Sequence[str] | str | None) -> bool:
+    """Whether one of some files is among others, links and relative names notwithstanding."""
+    known = set()
+    for name in [others] if isinstance(others, str) else others or []:
+        with suppress(DataError):  # it is no longer there
+            known.add(find(name).resolve())
+    return any(find(name).resolve() in known for name in files if name != "-")
+
+
+def _requirement(text: str) -> tuple[str, str, float]:
+    found = _REQUIREMENT.fullmatch(text)
+    try:
+        if found:
+            return found[1], found[2], float(found[3])
+    except ValueError:
+        pass
+    raise UsageError(f"--require {text!r} is not a comparison", hint="write --require 'accuracy>=0.91'")
+
+
+def _unmet(
+    require: Sequence[str], requirements: Sequence[tuple[str, str, float]], scores: dict[str, Any]
+) -> RequirementNotMetError | None:
+    """The first requirement that scores do not meet; a score that there is nothing to compute from meets none."""
+    flat = flattened(scores)
+    for text, (metric, sign, bound) in zip(require, requirements, strict=True):
+        if metric in scores and scores[metric] is None:
+            return RequirementNotMetError(f"required {text.strip()}, but {metric} is null: nothing has a known label")
+        if metric not in flat:
+            raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=f"there are: {', '.join(flat)}")
+        if not _COMPARE[sign](flat[metric], bound):
+            return RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
+    return None
+
+
+def _corpus(model: Model, request: EvalRequest, types: Types | None, relations: list[str] | None) -> tuple[str, Split]:
+    """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
+
+    ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word; some must have one.
+    """
+    files, split = request.files, request.split
+    if files and split:
+        raise UsageError("give either files or --split, not both")
+    data = model.recipe.data
+    if files:
+        title, paths, key = ", ".join(files), list(files), None
+    else:
+        title = split or ("test" if data.test is not None else "dev")
+        named = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]
+        if named is None:
+            raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
+        paths, key = [named] if isinstance(named, str) else list(named), f"data.{title}"
+    form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
+    sentences = (sentence for path in paths for sentence in read_corpus(find(path, key), form, data=data))
+    first = next(sentences, None)
+    if first is None:
+        raise DataError(f"{title}: there is no sentence in it", hint="check the file")
+    every = Shortened(chain([first], sentences), model.vocabulary, data)
+    noted = NewLabels(every, model.labels)
+    passing = types.passing(noted) if types else iter(noted)
+    if relations is not None:
+        passing = _noting_relations(passing, relations)
+    corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    model.require_positions({title: corpus})
+    if report := every.report(title):
+        console.log(report)
+    for warning in unlearned(title, model.recipe.task, corpus, noted.counts):
+        console.log(warning)
+    if relations is not None and not (has_trees(corpus) and set(relations) - {"_"}):
+        hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
+        raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
+    return title, corpus
+
+
+def _noting_relations(sentences: Iterable[Sentence], relations: list[str]) -> Iterator[Sentence]:
+    """The same sentences; the relations of their words are appended to ``relations`` as they pass."""
+    for sentence in sentences:
+        relations.extend(sentence.relations or ["_"] * len(sentence.words))
+        yield sentence
+
+
+def _has_gold(model: Model, corpus: Split) -> bool:
+    """Whether the corpus has what the task is scored against."""
+    column = model.recipe.task.chosen_column
+    return column is None or corpus.has(column)

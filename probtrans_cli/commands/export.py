@@ -1,0 +1,54 @@
+"""The verb `export`: a model as a folder of its own, without what only training needs."""
+
+from __future__ import annotations
+
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli.errors import UsageError
+from probtrans_cli.export import EXPORTS, Dtype, ExportName, ExportOptions
+from probtrans_cli.trained.model import Model
+
+
+@dataclass(frozen=True)
+class ExportRequest:
+    """What `export` is asked for."""
+
+    checkpoint: str
+    """A CKPT argument: a run folder, ``RUN@last``, ..."""
+    out: Path
+    """The folder to write; it must not exist, or be empty."""
+    format: ExportName = "safetensors"
+    """A row of :data:`probtrans_cli.export.EXPORTS`."""
+    dtype: Dtype = "float32"
+    """Precision of the weights."""
+    expand_shared: bool = False
+    """Write tensors that layers share once for each layer."""
+
+
+def export(request: ExportRequest) -> dict[str, Any]:
+    """Write the model to the folder; returns the report, which is also its EXPORT.json.
+
+    The report's ``largest_difference`` is that of outputs for random sentences between the model that was read and what
+    was written; None where it could not be measured.
+
+    Raises:
+        UsageError: ``out`` exists and is not an empty folder, or the model has no form in the format.
+        CheckpointError: as its reader does.
+    """
+    form, out = EXPORTS[request.format], request.out
+    if request.expand_shared and not form.expands_shared:
+        names = " or ".join(name for name, row in EXPORTS.items() if row.expands_shared)
+        raise UsageError(f"--expand-shared is for --format {names}", hint="leave it out")
+    if out.exists() and (not out.is_dir() or any(out.iterdir())):
+        raise UsageError(f"{out} exists already", hint="choose another folder, or remove it")
+    model = Model.load(request.checkpoint)
+    return form.writer().write(model, out, ExportOptions(request.dtype, request.expand_shared))
+
+
+def exported(request: ExportRequest, report: dict[str, Any]) -> str:
+    """The report for people."""
+    largest = report["largest_difference"]
+    measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
+    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}"

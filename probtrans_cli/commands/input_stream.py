@@ -1,0 +1,122 @@
+"""What `parse` reads: files and pipes as sentences, and sentences as portions that are parsed together."""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Iterable, Iterator
+from itertools import chain, islice
+from queue import Empty, Queue
+from threading import Event, Thread
+
+from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.readers import format_of
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.errors import DataError
+
+# Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
+FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+LOOKED_AT = 100  # lines, to tell CoNLL-U from text
+COLUMN_TABS = 9  # between the columns of CoNLL-U
+PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
+_COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
+
+
+def read(path: str, input_form: str) -> Iterator[Sentence]:
+    """The sentences of a file; an empty line of text is an empty sentence."""
+    lines = open_lines(path)
+    if input_form == "auto":
+        is_conllu, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
+        input_form = "conllu" if is_conllu else "text"
+    name = display_name(path)
+    if input_form == "conllu":
+        yield from read_conllu(lines, name)
+    elif input_form == "tokens":
+        yield from read_text(lines, name, keep_empty=True)
+    else:
+        for number, line in enumerate(lines, start=1):
+            yield Sentence(tokenize(line), text=line, where=f"{name}:{number}")
+
+
+def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:
+    """The same sentences: none has more words, or more tokens of ``vocabulary``, than ``longest``.
+
+    Raises:
+        DataError: one is so long that it would exhaust memory or patience.
+    """
+    for sentence in sentences:
+        number, what = len(sentence.words), "words"
+        # No more tokens than characters, and two around them: hardly a sentence is divided here already.
+        if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
+            number, what = len(vocabulary.encode_words(sentence.words).ids), "tokens"
+        if number > longest:
+            raise DataError(
+                f"{sentence.where}: a sentence of {number:,} {what}, more than {longest:,}",
+                hint=f"split it, or allow it with --longest {number}; memory grows with the square, and "
+                "time, with --decode eisner, with the cube of its length",
+            )
+        yield sentence
+
+
+def look_ahead(lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
+    """Whether lines are CoNLL-U to all appearance, and an iterator of all of them.
+
+    A comment that UD defines decides that they are. Blank lines and other lines that begin with `#`, as text may, are
+    skipped; then the number of columns in the first line decides.
+    """
+    seen: list[str] = []
+    for line in islice(lines, LOOKED_AT):
+        seen.append(line)
+        if _COMMENT.match(line) or (line.strip() and line[0] != "#"):
+            break
+    is_conllu = bool(seen) and (seen[-1].count("\t") == COLUMN_TABS or _COMMENT.match(seen[-1]) is not None)
+    return is_conllu, chain(seen, lines)
+
+
+def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:
+    """Portions of growing size, read ahead in a thread while the portion before is in use.
+
+    ``patience``: a portion also ends where no sentence comes for so many seconds; None waits. An error of the reader is
+    raised behind the sentences before it.
+    """
+    ahead: Queue[Sentence | Exception | None] = Queue(LARGEST_CHUNK)
+    stopped = Event()
+
+    def read_ahead() -> None:
+        try:
+            for sentence in sentences:
+                ahead.put(sentence)
+                if stopped.is_set():
+                    return
+            ahead.put(None)
+        except Exception as error:  # whatever it is, the main thread raises it
+            ahead.put(error)
+
+    Thread(target=read_ahead, daemon=True).start()
+    size = FIRST_CHUNK
+    try:
+        while True:
+            chunk: list[Sentence] = []
+            end: Sentence | Exception | None = None
+            while len(chunk) < size:
+                try:
+                    end = ahead.get(timeout=patience if chunk else None)
+                except Empty:
+                    break
+                if not isinstance(end, Sentence):
+                    break
+                chunk.append(end)
+            if chunk:
+                yield chunk
+            if isinstance(end, Exception):
+                raise end
+            if end is None:
+                return
+            size = min(2 * size, LARGEST_CHUNK)
+    finally:
+        stopped.set()
+        while not ahead.empty():  # the reader may wait for room
+            ahead.get()

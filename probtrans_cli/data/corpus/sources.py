@@ -1,0 +1,92 @@
+"""The files that a recipe names: found, fingerprinted, and read as sentences."""
+
+from __future__ import annotations
+
+import hashlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+
+from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import Data
+
+SPLITS = ("train", "dev", "test", "extra")
+
+
+@dataclass(slots=True)
+class Source:
+    """One file of a split, found and fingerprinted; ``lines`` holds standard input, which can be read only once."""
+
+    split: str
+    path: Path
+    size: int
+    mtime_ns: int
+    sha256: str
+    lines: list[str] | None = field(default=None, repr=False)
+
+    def entry(self) -> dict[str, str | int]:
+        """What the manifest says about it."""
+        return {"path": str(self.path), "bytes": self.size, "mtime_ns": self.mtime_ns, "sha256": self.sha256}
+
+    def sentences(self, data: Data) -> Iterator[Sentence]:
+        """Yield the sentences that have a word.
+
+        Raises:
+            DataError: the file is malformed, or holds no sentence.
+        """
+        count = 0
+        for sentence in read_corpus(self.path, data.format, data=data, lines=self.lines):
+            if sentence.words:
+                count += 1
+                yield sentence
+        if not count:
+            raise DataError(
+                f"{display_name(self.path)}: no sentence in it", hint=f"check the file of data.{self.split}"
+            )
+
+
+def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[Source]:
+    """Find and fingerprint the files of all splits; standard input is read to its end.
+
+    ``known`` gives sha256 by (path, bytes, mtime_ns): a file that has not been touched is not read again.
+
+    Raises:
+        DataError: a file is missing or cannot be read, or standard input is named twice.
+    """
+    sources: list[Source] = []
+    for split in SPLITS:
+        paths = getattr(data, split)
+        if isinstance(paths, list) and not paths:
+            raise DataError(f"data.{split} is an empty list", hint="name at least one file")
+        for name in [paths] if isinstance(paths, str) else paths or []:
+            path = find(name, f"data.{split}")
+            if str(path) != "-":
+                status = path.stat()
+                key = (str(path), status.st_size, status.st_mtime_ns)
+                sources.append(Source(split, path, status.st_size, status.st_mtime_ns, known.get(key) or _sha256(path)))
+            elif any(source.lines is not None for source in sources):
+                raise DataError("standard input is named twice in data", hint="it can be read only once")
+            else:
+                sources.append(_standard_input(split))
+    return sources
+
+
+def _standard_input(split: str) -> Source:
+    lines = list(open_lines("-"))
+    digest, size = hashlib.sha256(), 0
+    for line in lines:
+        raw = line.encode() + b"\n"
+        digest.update(raw)
+        size += len(raw)
+    return Source(split, Path("-"), size, 0, digest.hexdigest(), lines)
+
+
+def _sha256(path: Path) -> str:
+    try:
+        with path.open("rb") as file:
+            return hashlib.file_digest(file, "sha256").hexdigest()
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror}", hint="check the file's permissions") from None

@@ -1,0 +1,118 @@
+"""Files of a corpus: where they lie, and how their bytes become lines."""
+
+from __future__ import annotations
+
+import gzip
+import os
+import sys
+import zlib
+from collections.abc import Callable, Iterator
+from pathlib import Path
+from typing import IO
+
+from probtrans_cli.errors import DataError
+
+EMBEDDED = "embedded:"
+
+
+def display_name(path: str | Path) -> str:
+    """How a source is called in messages: its path, or `<stdin>` for `-`."""
+    return "<stdin>" if str(path) == "-" else str(path)
+
+
+def open_lines(path: str | Path) -> Iterator[str]:
+    """Yield the lines of a file without their ``\\n``, one at a time; `-` is standard input, `.gz` is unpacked.
+
+    A byte-order mark at the start is dropped. Nothing but ``\\n`` ends a line (not U+2028 or a form feed).
+
+    Raises:
+        DataError: the file cannot be opened or unpacked, or is not UTF-8; the message names the line.
+    """
+    name = display_name(path)
+    number = 0
+    try:
+        with _open_bytes(str(path)) as file:
+            for number, raw in enumerate(file, start=1):
+                line = raw.decode("utf-8").removesuffix("\n")
+                yield line.removeprefix("\ufeff") if number == 1 else line
+    except UnicodeDecodeError as error:
+        hint = "corpora are UTF-8: convert it with iconv"
+        hint += "; a compressed file must end in .gz" if number == 1 else ""
+        bad = error.object[error.start]
+        raise DataError(f"{name}:{number}: not UTF-8 (byte 0x{bad:02x} at {error.start + 1})", hint=hint) from None
+    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
+        hint = "the file is damaged or cut off: fetch it again; a file that is not compressed must not end in .gz"
+        raise DataError(f"{name}:{number + 1}: cannot be unpacked: {error}", hint=hint) from None
+    except OSError as error:
+        raise DataError(f"{name}: cannot be read: {error.strerror or error}", hint="check the path") from None
+
+
+def _open_bytes(path: str) -> IO[bytes] | gzip.GzipFile:
+    if path == "-":
+        # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
+        return open(sys.stdin.fileno(), "rb", closefd=False)
+    return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
+
+
+def find(path: str, key: str | None = None) -> Path:
+    """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
+
+    A name that is not there is also tried with `.gz` appended. `-` (standard input) is returned as it is.
+
+    Args:
+        path: how it is named.
+        key: of the recipe where it is named.
+
+    Raises:
+        DataError: there is no such file; the message lists the places, and begins with the key.
+    """
+    if path == "-":
+        return Path(path)
+    begins = f"{key}: " if key else ""
+    places = _places(path, begins)
+    for place in places:
+        for candidate in (place, Path(f"{place}.gz")):
+            if _is(Path.is_file, candidate):
+                return candidate
+    for place in places:
+        if _is(Path.is_dir, place):
+            hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
+            raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
+    tried = ", ".join(str(place) for place in places)
+    raise DataError(f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz)", hint=_where_to_get(path))
+
+
+def _places(path: str, begins: str) -> list[Path]:
+    if path.startswith(EMBEDDED):
+        root = (Path(__file__).parents[1] / "embedded").resolve()
+        place = (root / path.removeprefix(EMBEDDED)).resolve()
+        if not path.removeprefix(EMBEDDED) or not place.is_relative_to(root):
+            hint = "for example embedded:toy/train.conllu"
+            raise DataError(f"{begins}{path!r} is not inside the package", hint=hint)
+        return [place]
+    if not path or path.endswith("/"):
+        hint = "data.train, data.dev, data.test and data.extra name files"
+        raise DataError(f"{begins}{path!r} does not name a file", hint=hint)
+    given = expand_home(path)
+    if given.is_absolute():
+        return [given]
+    return [given, Path(os.environ.get("PROBTRANS_DATA") or "data") / given]
+
+
+def expand_home(path: str) -> Path:
+    """Return the path with a leading `~/` replaced by the home folder, which no shell does after `data.train=`."""
+    return Path.home() / path[2:] if path.startswith("~/") else Path(path)
+
+
+def _is(kind: Callable[[Path], bool], path: Path) -> bool:
+    try:
+        return kind(path)
+    except OSError:  # a folder that may not be entered, a name that is too long
+        return False
+
+
+def _where_to_get(path: str) -> str:
+    if path.startswith(EMBEDDED):
+        return "the embedded corpus is embedded:toy/{train,dev,test}.conllu"
+    script = "python data_scripts/ud_english_ewt.py" if path.startswith("ud/en_ewt/") else "the script in data_scripts/"
+    return f"run {script} to fetch a public corpus, or set PROBTRANS_DATA to the folder that holds it"

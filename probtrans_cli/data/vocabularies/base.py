@@ -1,0 +1,220 @@
+"""What every vocabulary is: ids, with the words of a sentence or the characters of a text that they belong to.
+
+The specials never come out of a corpus by accident: a word spelled `<unk>` is unknown (WikiText marks rare words so),
+and a word spelled `<mask>` or `<pad>` is unknown, too, because their ids are instructions to the model.
+"""
+
+from __future__ import annotations
+
+import json
+import re
+from abc import ABC, abstractmethod
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import contextmanager
+from functools import lru_cache
+from itertools import pairwise
+from pathlib import Path
+from typing import Any, NamedTuple
+
+from probtrans_cli.data.vocabularies.features import HashedFeatures
+from probtrans_cli.errors import DataError
+
+PAD, UNKNOWN, MASK = 0, 1, 2
+SPECIALS = ("<pad>", "<unk>", "<mask>")
+"""The specials of all vocabularies but WordPiece, by id."""
+WORDS_FILE = "vocabulary.json"
+_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+_AGAIN = "run `probtrans prepare --force`"
+
+
+class EncodedWords(NamedTuple):
+    """The ids of a sentence of words."""
+
+    ids: list[int]
+    word_start: list[int]
+    """For each word the position of its first id; of a word that is not read, of the id that stands for it."""
+    end: int
+    """The position behind the last word's last id: of `[SEP]` where there is one, else the number of ids."""
+    read: Sequence[int] | None = None
+    """The words that have an id, from 0, where not all have; each of them has one. None = all."""
+
+    @property
+    def word_of_piece(self) -> list[int]:
+        """For each id the word that it was made of, from 0; -1 = of none, as `[CLS]` and `[SEP]`."""
+        if self.read is not None:
+            return list(self.read)
+        words = [-1] * len(self.ids)
+        for word, (start, end) in enumerate(pairwise([*self.word_start, self.end])):
+            words[start:end] = [word] * (end - start)
+        return words
+
+    @property
+    def sizes(self) -> list[int]:
+        """For each word the number of its ids; 0 of a word that is not read."""
+        sizes = [0] * len(self.word_start)
+        for word in self.word_of_piece:
+            if word >= 0:
+                sizes[word] += 1
+        return sizes
+
+    def between(self, first: int, last: int) -> EncodedWords:
+        """The same words with one id in front of them and one behind."""
+        assert self.read is None, "a recipe that leaves words out has nothing around its sentences"
+        start = [position + 1 for position in self.word_start]
+        return EncodedWords([first, *self.ids, last], start, self.end + 1)
+
+
+class EncodedText(NamedTuple):
+    """The ids of running text."""
+
+    ids: list[int]
+    offsets: list[tuple[int, int]]
+    """For each id its characters ``[begin, end)`` of the text as it was given. ``(0, 0)``: of `[CLS]` and `[SEP]`; of a
+    mark without a character the two are equal; two ids that one character became have the same."""
+    segments: list[int]
+    """For each id 0, or 1 in the second of two texts."""
+
+
+def one_after_the_other(pieces: Iterable[list[int]]) -> EncodedWords:
+    """The ids of a sentence from those of each of its words."""
+    ids: list[int] = []
+    first: list[int] = []
+    for of_word in pieces:
+        first.append(len(ids))
+        ids += of_word
+    return EncodedWords(ids, first, len(ids))
+
+
+class Vocabulary(ABC):
+    """What every vocabulary has and does. ``PAD``, ``UNKNOWN`` and ``MASK`` are ids."""
+
+    PAD: int = PAD
+    UNKNOWN: int = UNKNOWN
+    MASK: int = MASK
+    specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
+    """Ids that are no words: they are never hidden."""
+    units: str = "pieces"
+    """What the entries are, in messages: `words` or `pieces`."""
+    divides: bool = True
+    """Whether a word may have several ids, of which the first represents it, or none."""
+    begins: bool = False
+    """Whether every sentence begins with a special, whose state represents it (:class:`EnclosingVocabulary`)."""
+    omits: bool = False
+    """Whether some words have no id; another word's id then stands for them, which knows nothing of them."""
+    features: HashedFeatures | None = None
+    """Features of the spelling of words; None without."""
+    entry_counts: Sequence[int] | None = None
+    """Training counts of the entries behind the specials, by id, where each entry is a whole word; None elsewhere."""
+
+    @property
+    @abstractmethod
+    def size(self) -> int:
+        """Number of ids, specials included."""
+
+    @abstractmethod
+    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of a sentence, and for each word the position of its first id; every word that is read has at
+        least one, if need be ``UNKNOWN``, and none of them is another special."""
+
+    @abstractmethod
+    def encode_text(self, text: str) -> EncodedText:
+        """Return the ids of running text, which the vocabulary divides into words, and the characters of each id."""
+
+    @abstractmethod
+    def decode(self, id: int) -> str:
+        """Return the word or piece of an id (0 <= id < size)."""
+
+    @abstractmethod
+    def normalise(self, word: str) -> str:
+        """Return the word as it is looked up and counted."""
+
+    @abstractmethod
+    def frequency(self, word: str) -> int:
+        """Return how often the word, after normalisation, occurs in the training file; 0 if it is not known."""
+
+    @abstractmethod
+    def save(self, folder: Path) -> None:
+        """Write the vocabulary's files into an existing folder."""
+
+    def reads(self, word: str) -> bool:  # noqa: ARG002
+        """Whether a word has an id, known or not."""
+        return True
+
+
+class EnclosingVocabulary(Vocabulary):
+    """A vocabulary whose sentences have a special entry in front, ``FIRST``, and one behind, ``LAST``."""
+
+    FIRST: int
+    LAST: int
+    begins: bool = True
+
+    @abstractmethod
+    def encode_part(self, words: Sequence[str]) -> EncodedWords:
+        """Return the ids of words within a longer text, without those around it."""
+
+
+@lru_cache(maxsize=1 << 14)
+def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> str:
+    """Apply the options of a vocabulary to a word: lower case, and every number to `N` (1,234.5 -> N; 3rd -> Nrd)."""
+    if lowercase:
+        word = word.lower()
+    return _DIGITS.sub("N", word) if digits else word
+
+
+def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
+    """Words with their counts by falling count, equal counts alphabetically, without the specials' names."""
+    return sorted(((w, n) for w, n in counts.items() if w not in SPECIALS), key=lambda item: (-item[1], item[0]))
+
+
+# --- vocabulary.json --------------------------------------------------------------------------------------------------
+
+
+class Saved(NamedTuple):
+    """The content of ``vocabulary.json``."""
+
+    kind: str
+    options: dict[str, Any]
+    """What the kind keeps beside the words."""
+    words: list[str]
+    """The words of the training file, normalised."""
+    counts: list[int]
+    """How often each of them occurs there."""
+    enclosed: bool = False
+    """Whether `<cls>` and `<sep>` stand around every sentence."""
+
+    @property
+    def count_of(self) -> dict[str, int]:
+        """The counts by word."""
+        return dict(zip(self.words, self.counts, strict=True))
+
+
+def write_saved(folder: Path, saved: Saved) -> None:
+    """Write ``vocabulary.json``."""
+    content = {"format": 1, **saved._asdict()}
+    if not saved.enclosed:
+        del content["enclosed"]
+    text = json.dumps(content, ensure_ascii=False, indent=0)
+    (folder / WORDS_FILE).write_text(text + "\n", encoding="utf-8")
+
+
+def read_saved(folder: Path) -> Saved:
+    """Read ``vocabulary.json``; run it within :func:`reading`."""
+    content = json.loads((folder / WORDS_FILE).read_text(encoding="utf-8"))
+    saved = Saved(
+        content["kind"], content["options"], content["words"], content["counts"], content.get("enclosed", False)
+    )
+    if content["format"] != 1 or len(saved.words) != len(saved.counts):
+        raise ValueError("wrong format or length")
+    return saved
+
+
+@contextmanager
+def reading(path: Path) -> Iterator[None]:
+    """Turn what goes wrong while a vocabulary's file is read into a DataError that names the file."""
+    try:
+        yield
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}", hint=_AGAIN) from None
+    except (ValueError, KeyError, TypeError, RuntimeError) as error:
+        raise DataError(f"{path}: damaged vocabulary ({error})", hint=_AGAIN) from None

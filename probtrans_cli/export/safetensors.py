@@ -1,0 +1,40 @@
+"""A model as a folder that `parse` and `eval` accept: a checkpoint without what only training needs."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import torch
+
+from probtrans_cli import checkpoint
+from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.export import ExportOptions
+from probtrans_cli.export.measure import representations, source_of
+from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.model import Model, weights_of
+
+
+def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
+    """Write the folder; ``largest_difference`` is that of the word representations of random sentences.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    assert model.folder is not None, "it was loaded"
+    scores = json.loads((model.folder / "eval.json").read_text(encoding="utf-8"))
+    weights = {key: value.to(getattr(torch, options.dtype)) for key, value in weights_of(model.network).items()}
+    before = representations(model)
+    model.network.load_state_dict({key: value.float() for key, value in weights.items()})
+    difference = float((representations(model) - before).abs().max())
+    report = source_of(model, "safetensors", options.dtype) | {"largest_difference": difference}
+    report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
+    texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
+    if out.exists():
+        out.rmdir()
+    try:
+        checkpoint.write(out.absolute(), texts, {"model.safetensors": weights})
+    except CheckpointError as error:
+        raise UsageError(error.message, hint="choose another OUT folder") from None
+    return report

@@ -1,0 +1,135 @@
+"""The choice of a form: how the messages and the head variables of a batch are computed.
+
+This is the only place that chooses, and the only module above ``fast/`` that knows what is in there. A form changes no
+value but rounding. ``FORMS`` is the table; the first form that serves a batch computes it.
+
+form         messages   head variables                               lines (``layout.py``)       serves
+plain        plain      all pairs kept                               padded                      ``messages: plain``
+pairs        banded     all pairs kept                               one a sentence              who wants all pairs
+fused        banded     by blocks, by hand, kept                     shared by short sentences   the usual case
+fused-again  banded     by blocks, by hand, computed twice           shared                      the same, if long
+banded       banded     all pairs kept                               shared                      graphs, GPUs, damping
+recomputed   banded     by blocks, by autograd, computed twice       shared                      the same, if long
+
+Lines are padded where the real words are not worth picking out (``fast/lines.py``).
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from dataclasses import dataclass
+from functools import partial
+from typing import Literal, NamedTuple
+
+import torch
+from jaxtyping import Bool
+from torch import Tensor, nn
+
+from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.banded import BandedMessages
+from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.fused import FusedHeads
+from probtrans_cli.models.probabilistic.fast.lines import packed, shared_lines, worth_packing
+from probtrans_cli.models.probabilistic.fast.products import MatrixByHand
+from probtrans_cli.models.probabilistic.fast.recomputed import RecomputedHeads
+from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
+from probtrans_cli.models.probabilistic.inference import Inference
+from probtrans_cli.models.probabilistic.layout import Layout
+from probtrans_cli.models.probabilistic.messages import PlainMessages
+from probtrans_cli.models.probabilistic.potentials import Ternary
+from probtrans_cli.models.probabilistic.projections import Matrix
+
+LONG = 2**25  # head scores of an iteration above which they are computed in blocks
+
+Option = Literal["auto", "plain", "banded", "linear"]
+"""A recipe's ``runtime.messages``."""
+
+
+@dataclass(frozen=True)
+class Case:
+    """What the choice depends on. ``all_pairs``: probabilities of all pairs of words are needed, or of trees."""
+
+    option: Option
+    mask: Bool[Tensor, "b n"]
+    inference: Inference
+    all_pairs: bool
+    by_hand: bool
+
+    @property
+    def long(self) -> bool:
+        """Whether the distributions of an iteration are too many to be kept."""
+        if self.option != "auto":
+            return self.option == "linear" and not torch.compiler.is_compiling()
+        if torch.compiler.is_compiling():
+            return False  # the graph of blocks does not serve every length
+        return self.mask.numel() * self.mask.shape[1] * self.inference.channels > LONG
+
+    @property
+    def usual(self) -> bool:
+        """Whether an iteration of the heads forgets the ones before, and gradients may be written by hand."""
+        return self.by_hand and self.inference.heads.forgets
+
+
+class Form(NamedTuple):
+    """A row of the table."""
+
+    name: str
+    serves: Callable[[Case], bool]
+    messages: type[PlainMessages] | type[BandedMessages]
+    heads: Callable[..., HeadVariables]
+    lines: Callable[[Tensor], Layout]
+
+
+FORMS = (
+    Form("plain", lambda case: case.option == "plain", PlainMessages, StoredHeads, Layout.of),
+    Form("pairs", lambda case: case.all_pairs, BandedMessages, StoredHeads, packed),
+    Form("fused", lambda case: case.usual and not case.long, BandedMessages, FusedHeads, shared_lines),
+    Form("fused-again", lambda case: case.usual, BandedMessages, partial(FusedHeads, keep=False), shared_lines),
+    Form("banded", lambda case: not case.long, BandedMessages, StoredHeads, shared_lines),
+    Form("recomputed", lambda case: case.long, BandedMessages, RecomputedHeads, shared_lines),
+)
+
+
+class Chosen(NamedTuple):
+    """The form of a batch; ``by_hand``: whether its gradients are partly written by hand."""
+
+    form: Form
+    by_hand: bool
+
+    def layout(self, mask: Bool[Tensor, "b n"]) -> Layout:
+        """Where the words of the batch stand."""
+        return self.form.lines(mask) if self.form.name != "plain" and worth_packing(mask) else Layout.of(mask)
+
+    def dropout(self, p: float) -> Dropout:
+        """Dropout with probability ``p``."""
+        return DrawnDropout(p) if self.by_hand else Dropout(p)
+
+    def heads(
+        self, ternary: Ternary, layout: Layout, extra: int, inference: Inference, dropout: Dropout, dtype: torch.dtype
+    ) -> HeadVariables:
+        """The head variables with their messages; see :class:`HeadVariables`."""
+        messages: PlainMessages | BandedMessages
+        matrix = MatrixByHand.of if self.by_hand else Matrix
+        if self.form.messages is PlainMessages:
+            messages = PlainMessages(ternary, layout, inference.distance, matrix=matrix)
+        else:
+            messages = BandedMessages(ternary, layout, inference.distance, matrix=matrix, by_hand=self.by_hand)
+        return self.form.heads(messages, extra, inference, dropout, dtype)
+
+
+def choose(
+    option: Option, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
+) -> Chosen:
+    """The form of a batch. ``all_pairs``: the probabilities, or a bias, of all pairs of words are asked for."""
+    case = Case(option, mask, inference, all_pairs or inference.tree, by_hand(unary))
+    return Chosen(next(form for form in FORMS if form.serves(case)), case.by_hand)
+
+
+def by_hand(unary: Tensor) -> bool:
+    """Whether gradients may be written by hand: eagerly, on a CPU, in one precision."""
+    return (
+        unary.device.type == "cpu"
+        and not torch.compiler.is_compiling()
+        and type(unary) in (Tensor, nn.Parameter)
+        and not torch.is_autocast_enabled("cpu")
+    )

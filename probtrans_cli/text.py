@@ -1,0 +1,78 @@
+"""Text from anywhere made safe to show: on a terminal line, in a picture, in a table.
+
+Controls, bidirectional and invisible characters are shown as escapes, so that no word can hide, reorder or colour what
+stands around it; long text is cut off.
+"""
+
+from __future__ import annotations
+
+import unicodedata
+from collections.abc import Sequence
+
+LONGEST_WORD = 40  # columns
+JOINERS = "\u200c\u200d"  # spell Persian and Indic words and join emoji
+
+
+def visible(text: str, *, longest: int = LONGEST_WORD, ascii_only: bool = False, message: bool = False) -> str:
+    """The text as it may be shown anywhere: what is hidden as escapes, at most ``longest`` columns.
+
+    A mark without a letter gets a dotted circle, an empty text is shown as ∅. With ``ascii_only`` every character is
+    ASCII. With ``message`` the text is part of a message: every character that Python calls unprintable is escaped,
+    ``longest`` counts the characters of the text, and a mark or an empty text stays as it is.
+    """
+    result, used = "", 0
+    ellipsis = "..." if ascii_only else "…"
+    for number, character in enumerate(text):
+        hidden = not character.isprintable() if message else _hidden(character)
+        shown = escaped(character) if hidden or (ascii_only and not character.isascii()) else character
+        if number == 0 and unicodedata.combining(character) and not (ascii_only or message):
+            shown = "\u25cc" + shown
+        width = 1 if message else columns(shown)
+        # The ellipsis must fit, unless this is the end; marks without width must not make the word endless.
+        room = longest - (len(ellipsis) if number + 1 < len(text) else 0)
+        if used + width > room or number >= 3 * longest:
+            return result + ellipsis
+        result += shown
+        used += width
+    return result or ("" if message else "(empty)" if ascii_only else "∅")
+
+
+def printable(text: str, longest: int = 80) -> str:
+    """Text as part of a message: control characters as escapes, at most ``longest`` characters of it."""
+    return visible(text, longest=longest, message=True)
+
+
+def first_of(names: Sequence[str], count: int = 5) -> str:
+    """The first of some names, as part of a message, and how many more there are."""
+    more = f", and {len(names) - count:,} more" if len(names) > count else ""
+    return ", ".join(printable(name) for name in names[:count]) + more
+
+
+def escaped(character: str) -> str:
+    r"""A character as ``\x1b``, ``\u200e`` or ``\U0001f600``."""
+    code = ord(character)
+    if code < 0x100:
+        return f"\\x{code:02x}"
+    return f"\\u{code:04x}" if code < 0x10000 else f"\\U{code:08x}"
+
+
+def columns(text: str) -> int:
+    """Width on a terminal: two columns for wide characters, none for marks and what a joiner attaches."""
+    return sum(character_columns(text[i - 1] if i else "", character) for i, character in enumerate(text))
+
+
+def character_columns(previous: str, character: str) -> int:
+    """Columns that one character adds after another."""
+    if unicodedata.category(character) in ("Mn", "Me", "Cf") or previous == "\u200d":
+        return 0
+    code = ord(character)
+    if 0x1160 <= code <= 0x11FF or (0x1F3FB <= code <= 0x1F3FF and previous):  # jamo inside a syllable, skin tones
+        return 0
+    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def _hidden(character: str) -> bool:
+    """Whether a character must not be shown as it is: controls, surrogates, separators, invisible marks."""
+    code = ord(character)
+    nonsense = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
+    return nonsense or (unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in JOINERS)

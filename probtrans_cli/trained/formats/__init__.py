@@ -1,0 +1,111 @@
+"""The output formats of `parse`: a row each, and a file of the same name that writes it.
+
+A new format is a row of :data:`FORMATS` and a module ``trained/formats/NAME.py`` with a function
+``write(content: Content, options: DisplayOptions) -> Iterator[str]``; where the row says ``folder``, also
+``write_folder(content, folder, options)``. The table is read for `--help`, so it imports neither torch nor numpy.
+"""
+
+from __future__ import annotations
+
+import importlib
+from collections.abc import Iterator, Mapping
+from dataclasses import dataclass, field
+from pathlib import Path
+from typing import TYPE_CHECKING, Literal, Protocol, cast
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.parses import Tree
+    from probtrans_cli.trees.analysis import Analysis
+
+Option = Literal["all channels", "gold", "latent labels"]
+"""What can be asked for that not every format has a place for."""
+
+
+@dataclass(frozen=True)
+class Refusal:
+    """Why a format does not show something, and what to do instead."""
+
+    message: str
+    hint: str = "use another format"
+
+
+@dataclass(frozen=True)
+class Format:
+    """One output format."""
+
+    name: str
+    help: str = ""
+    """What it writes, where the name does not say so."""
+    refuses: Mapping[Option, Refusal] = field(default_factory=dict)
+    """What it cannot show."""
+    every_channel: bool = False
+    """It shows every channel (and iteration) whatever is asked for: it is given analyses, not one tree a channel."""
+    folder: bool = False
+    """It can also be a folder with a file for each tree."""
+
+    def writer(self) -> Writer:
+        """The module that writes it."""
+        return cast(Writer, importlib.import_module(f"{__name__}.{self.name}"))
+
+
+@dataclass(frozen=True)
+class DisplayOptions:
+    """What is shown of a tree."""
+
+    probability: bool = False
+    """The probability of every arc."""
+    gold: bool = False
+    """Also the input's own tree."""
+    several: bool = False
+    """There are several trees a sentence, which are told apart by their channel."""
+
+
+@dataclass(frozen=True)
+class Content:
+    """What there is to write, computed while it is read; a format reads either the trees or the analyses."""
+
+    trees: Iterator[Tree]
+    """A tree for each sentence and channel that was asked for."""
+    analyses: Iterator[Analysis]
+    """For each sentence the trees of every channel and iteration."""
+    title: str
+
+
+class Writer(Protocol):
+    """What the module of a format has."""
+
+    def write(self, content: Content, options: DisplayOptions) -> Iterator[str]:
+        """The output in pieces, at least one a sentence unless it is one picture."""
+
+    def write_folder(self, content: Content, folder: Path, options: DisplayOptions) -> None:
+        """A file for each tree; only of formats that have ``folder``."""
+
+
+_ONE_TREE = "CoNLL-U holds one tree a sentence"
+_ROWS = (
+    Format(
+        "conllu",
+        refuses={
+            "all channels": Refusal(_ONE_TREE, "give --channel K, or use -f jsonl or -f tree"),
+            "gold": Refusal(_ONE_TREE),
+        },
+    ),
+    Format("jsonl", "an object a line"),
+    Format("tree", "for a terminal"),
+    Format("svg", "a picture, or a folder of them with -o", folder=True),
+    Format(
+        "html",
+        "an offline page to explore every channel and iteration",
+        refuses={"latent labels": Refusal("--labels: the page has no room for them")},
+        every_channel=True,
+    ),
+    Format("latex", "a tikz-dependency document"),
+    Format("displacy", "a line of spaCy's manual input a sentence"),
+)
+FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}
+
+if TYPE_CHECKING:
+    FormatName = str
+else:
+    FormatName = Literal[tuple(FORMATS)]
+    """The names, as the command line takes them."""

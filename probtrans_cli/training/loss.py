@@ -1,0 +1,37 @@
+"""The loss of an update: every term of the task divided by its own count over all batches of the update.
+
+    L = Σ_t weight_t  Σ_m sum_t(m) / N_t,      N_t = Σ_m count_t(m)         m: the batches, t: the terms
+
+So the gradient is that of the batches' union. The counts are known before the network runs; what a batch is given to is
+``N_1 L`` with the first term's count, and the gradient is divided by that once all batches have been through.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+
+import torch
+from torch import Tensor
+
+from probtrans_cli.models.network import Network
+from probtrans_cli.tasks.base import Task
+from probtrans_cli.tasks.batch import Batch
+
+
+def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
+    """``N_t`` of the batches of an update, at least 1, by term."""
+    counts: dict[str, Tensor] = {}
+    for batch in batches:
+        for name, number in task.counts(batch).items():
+            counts[name] = counts.get(name, torch.zeros((), device=number.device)) + number
+    return {name: number.clamp(min=1) for name, number in counts.items()}
+
+
+def loss_of(task: Task, network: Network, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
+    """The part of a batch in ``N_1 L``; ``counts``: of all batches of the update."""
+    terms = task.terms(network(batch, task.wants(batch)), batch)
+    (main, first), *others = terms.items()
+    loss = first.sum if first.weight == 1.0 else first.weight * first.sum
+    for name, term in others:
+        loss = loss + term.weight * (term.sum / counts[name] * counts[main])
+    return loss

@@ -1,0 +1,68 @@
+"""What is drawn: a sentence with its arcs. Every picture is made of one :class:`Drawing`.
+
+Words are data from anywhere: nothing in them is ever markup, and characters that hide or reorder text are shown as
+escapes (:func:`probtrans_cli.text.visible`).
+"""
+
+from __future__ import annotations
+
+import math
+import unicodedata
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass
+
+from probtrans_cli.text import LONGEST_WORD
+
+LONGEST_TITLE = 200  # columns
+
+
+@dataclass(frozen=True)
+class Arc:
+    """One arc: words count from 1, head 0 is the root; ``probability`` None means that none is known."""
+
+    dependent: int
+    head: int
+    probability: float | None
+    channel: int | str = "mean"
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc.
+
+    ``notes``: for every word lines that stand below it; or none at all. ``right_to_left``: word 1 is at the right.
+    """
+
+    words: tuple[str, ...]
+    arcs: tuple[Arc, ...]
+    title: str = ""
+    notes: tuple[tuple[str, ...], ...] = ()
+    right_to_left: bool = False
+
+    def __post_init__(self) -> None:
+        if self.notes and len(self.notes) != len(self.words):
+            raise ValueError(f"notes for {len(self.notes)} of {len(self.words)} words")
+        for arc in self.arcs:
+            if not (1 <= arc.dependent <= len(self.words) and 0 <= arc.head <= len(self.words)):
+                raise ValueError(f"{arc} is outside a sentence of {len(self.words)} words")
+            if arc.dependent == arc.head:
+                raise ValueError(f"{arc} joins a word to itself")
+
+
+def reads_right_to_left(words: Iterable[str]) -> bool:
+    """Whether most letters with a direction of their own are of a script that is written from right to left."""
+    directions = [unicodedata.bidirectional(character) for word in words for character in word[:LONGEST_WORD]]
+    return sum(one in ("R", "AL") for one in directions) > directions.count("L")
+
+
+def named_channels(arcs: Sequence[Arc]) -> list[int | str]:
+    """The channels that a legend names: all of them where there are several, numbers first."""
+    channels = {arc.channel for arc in arcs}
+    return sorted(channels, key=lambda c: (isinstance(c, str), str(c).zfill(9))) if len(channels) > 1 else []
+
+
+def probability_text(value: float | None) -> str:
+    """Two decimals without the zero before the point."""
+    if value is None or not math.isfinite(value):
+        return ""
+    return "1.0" if value >= 0.995 else f"{max(value, 0.0):.2f}".removeprefix("0")

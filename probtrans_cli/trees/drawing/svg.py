@@ -1,0 +1,155 @@
+"""A tree as a stand-alone SVG picture."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from html import escape
+
+from probtrans_cli.text import visible
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
+from probtrans_cli.trees.drawing.layout import ends, levels, rise
+from probtrans_cli.trees.drawing.style import INK, WORD_SIZE, channel_style, decimal, opacity, text_width
+
+FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
+STEP, SLOT, MARGIN, CELL, LABEL_SIZE, ARROW = 27.0, 11.0, 14.0, 46.0, 10, 7.0
+NOTE, NOTE_STEP = LABEL_SIZE / WORD_SIZE, 13.0
+
+
+def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
+    """A stand-alone SVG picture, the same to the byte for the same input; no script, no link, no id.
+
+    Arcs rise by nesting, end in an arrow at the dependent, and are the fainter the less probable. Every channel has its
+    colour and its dashes, named below the picture where there are several.
+    """
+    words = [visible(word) for word in drawing.words]
+    heights = levels(drawing.arcs)
+    at = ends(drawing, heights)
+    notes = [[visible(text) for text in texts] for texts in drawing.notes or [()] * len(words)]
+    widths = [
+        max(text_width(word) + 16, SLOT * len(at[i]) + 10, CELL, *(NOTE * text_width(text) + 16 for text in notes[i]))
+        for i, word in enumerate(words)
+    ]
+    centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
+    legend = named_channels(drawing.arcs)
+    title = visible(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
+    width = max(
+        2 * MARGIN + sum(widths),
+        2 * MARGIN + 95.0 * len(legend),
+        2 * MARGIN + 0.8 * text_width(title),
+        2 * MARGIN + 40,
+    )
+    rises = [rise(drawing, heights, index) for index in range(len(drawing.arcs))]
+    base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
+    height = base + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
+
+    def mirrored(x: float) -> float:
+        return width - x if drawing.right_to_left else x
+
+    def place(word: int, index: int) -> float:
+        order = at[word - 1].index(index) - (len(at[word - 1]) - 1) / 2
+        x = centres[word - 1] + SLOT * order
+        return mirrored(x)
+
+    lines, labels = [], []
+    for index in sorted(range(len(drawing.arcs)), key=lambda i: -heights[i]):
+        arc = drawing.arcs[index]
+        end, peak = place(arc.dependent, index), base - STEP * rises[index]
+        start = place(arc.head, index) if arc.head else end
+        lines.append(_curve(arc, start, end, base, peak))
+        text = probability_text(arc.probability) if show_probability else ""
+        if arc.head == 0:
+            labels.append(_label(end, peak - 4, f"root {text}".strip()))
+        elif text:
+            labels.append(_label((start + end) / 2, peak - 4, text))
+    shown = [
+        f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 18)}" font-size="{WORD_SIZE}" '
+        f'text-anchor="middle" fill="{INK}">{escape(word)}</text>'
+        for x, word in zip(centres, words, strict=True)
+    ]
+    shown += [
+        f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
+        f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
+        for x, texts in zip(centres, notes, strict=True)
+        for line, text in enumerate(texts, start=1)
+    ]
+    size = f'width="{decimal(width)}" height="{decimal(height)}" viewBox="0 0 {decimal(width)} {decimal(height)}"'
+    head = [
+        f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
+        f"<title>{escape(title or ' '.join(words) or '(empty sentence)')}</title>",
+        f"<desc>{escape(_description(drawing, words))}</desc>",
+        '<rect width="100%" height="100%" fill="#FFFFFF"/>',
+    ]
+    if title:
+        side, anchor = (width - MARGIN, "end") if drawing.right_to_left else (MARGIN, "start")
+        style = f'font-size="12" text-anchor="{anchor}" fill="#555555"'
+        head.append(f'<text x="{decimal(side)}" y="18" {style}>{escape(title)}</text>')
+    return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"
+
+
+def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
+    """One arc as a path with a flat top and elliptic shoulders, and its arrow head as a triangle of its own.
+
+    No marker: it would need an id, which clashes when several pictures stand in one page.
+    """
+    colour, dash = channel_style(arc.channel)
+    foot = base - ARROW
+    if arc.head == 0:
+        path = f"M{decimal(end)} {decimal(peak)}V{decimal(foot)}"
+    else:
+        side = 1.0 if end > start else -1.0
+        bend = side * min(abs(end - start) / 2, 26.0)
+        rise = base - peak
+        # 0.5523: a cubic curve with these controls is a quarter of an ellipse
+        path = (
+            f"M{decimal(start)} {decimal(base)}"
+            f"C{decimal(start)} {decimal(base - 0.5523 * rise)} {decimal(start + 0.4477 * bend)} {decimal(peak)} "
+            f"{decimal(start + bend)} {decimal(peak)}H{decimal(end - bend)}"
+            f"C{decimal(end - 0.4477 * bend)} {decimal(peak)} {decimal(end)} {decimal(foot - 0.5523 * (foot - peak))} "
+            f"{decimal(end)} {decimal(foot)}"
+        )
+    dashes = f' stroke-dasharray="{dash}"' if dash else ""
+    triangle = (
+        f"M{decimal(end)} {decimal(base)}L{decimal(end - 3.5)} {decimal(foot)}L{decimal(end + 3.5)} {decimal(foot)}Z"
+    )
+    return (
+        f'<g opacity="{opacity(arc.probability)}">'
+        f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+        f'<path d="{triangle}" fill="{colour}"/></g>'
+    )
+
+
+def _label(x: float, y: float, text: str) -> str:
+    """Small text on a white plate, so that an arc that crosses here does not strike it through.
+
+    A plate, not a white outline with ``paint-order``: several converters paint the outline over the letters.
+    """
+    width = 0.5 * LABEL_SIZE + text_width(text) * LABEL_SIZE / WORD_SIZE - 3
+    return (
+        f'<rect x="{decimal(x - width / 2)}" y="{decimal(y - 8.5)}" width="{decimal(width)}" height="10" '
+        'fill="#FFFFFF"/>'
+        f'<text x="{decimal(x)}" y="{decimal(y)}" font-size="{LABEL_SIZE}" text-anchor="middle" '
+        f'fill="{INK}">{escape(text)}</text>'
+    )
+
+
+def _legend(channels: Sequence[int | str], height: float) -> list[str]:
+    result = []
+    for order, channel in enumerate(channels):
+        colour, dash = channel_style(channel)
+        x, dashes = MARGIN + 95.0 * order, f' stroke-dasharray="{dash}"' if dash else ""
+        name = visible(channel) if isinstance(channel, str) else f"channel {channel}"
+        result.append(
+            f'<path d="M{decimal(x)} {decimal(height - 14)}h26" stroke="{colour}" stroke-width="1.6"{dashes}/>'
+            f'<text x="{decimal(x + 31)}" y="{decimal(height - 10)}" font-size="11" fill="{INK}">{escape(name)}</text>'
+        )
+    return result
+
+
+def _description(drawing: Drawing, words: Sequence[str]) -> str:
+    """The arcs in words, for those who do not see them."""
+    parts = []
+    for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
+        head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
+        text = probability_text(arc.probability)
+        parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
+    return "; ".join(parts) or "no arcs"

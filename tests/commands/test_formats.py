@@ -1,0 +1,96 @@
+"""What holds of every output format of `parse` and of every form of `export`: a row each, and what the row says."""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from collections.abc import Iterator
+from pathlib import Path
+from types import ModuleType
+from typing import get_args
+
+import pytest
+from support import Invoke
+
+from probtrans_cli import export
+from probtrans_cli.commands.parse import ParseRequest, parse
+from probtrans_cli.export import EXPORTS
+from probtrans_cli.trained import formats
+from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Format
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+ROWS = pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
+OPTIONS = {"all channels": ("--channel", "all"), "gold": ("--gold",), "latent labels": ("--labels",)}
+
+
+def test_the_command_line_takes_the_rows() -> None:
+    assert get_args(formats.FormatName) == tuple(FORMATS)
+    assert get_args(export.ExportName) == tuple(EXPORTS)
+
+
+def test_the_tables_are_read_without_torch_and_numpy() -> None:
+    code = (
+        "import sys, probtrans_cli.export, probtrans_cli.trained.formats; "
+        "print([name for name in ('torch', 'numpy', 'pydantic') if name in sys.modules])"
+    )
+    done = subprocess.run([sys.executable, "-c", code], capture_output=True, text=True, check=True)
+    assert done.stdout.strip() == "[]"
+
+
+@ROWS
+def test_a_row_has_a_writer(form: Format) -> None:
+    writer = form.writer()
+    assert callable(writer.write)
+    assert hasattr(writer, "write_folder") == form.folder
+    assert set(form.refuses) <= set(OPTIONS)
+
+
+@pytest.mark.parametrize("name", EXPORTS)
+def test_an_export_has_a_writer(name: str) -> None:
+    assert callable(EXPORTS[name].writer().write)
+
+
+@ROWS
+@pytest.mark.parametrize("option", OPTIONS)
+def test_a_format_shows_an_option_or_says_that_it_cannot(
+    form: Format, option: str, trained: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(trained)
+    one = tmp_path / "one.conllu"
+    one.write_text(Path("dev.conllu").read_text("utf-8").split("\n\n")[0] + "\n\n", encoding="utf-8")
+    output = tmp_path / "out" if form.folder else tmp_path / "out.txt"
+    command = ("parse", "runs/tiny", str(one), "-f", form.name, "-o", str(output))
+    assert invoke(*command).code == 0
+    plain = contents(output)
+    asked = invoke(*command, *OPTIONS[option])
+    if option in form.refuses:  # type: ignore[comparison-overlap]
+        assert (asked.code, contents(output)) == (2, plain)
+        assert asked.err.startswith(f"error: {form.refuses[option].message}\n")  # type: ignore[index]
+        return
+    assert asked.code == 0
+    assert (contents(output) == plain) == (option == "all channels" and form.every_channel)
+
+
+def contents(output: Path) -> dict[str, str]:
+    """What was written, by name."""
+    files = [output] if output.is_file() else sorted(output.iterdir())
+    return {path.name: path.read_text("utf-8") for path in files}
+
+
+def test_a_format_is_a_row_and_a_function(trained: Path, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    """As another package may add one."""
+    monkeypatch.chdir(trained)
+
+    def write(content: Content, options: DisplayOptions) -> Iterator[str]:
+        return (json.dumps([len(tree.heads), options.probability]) + "\n" for tree in content.trees)
+
+    module = ModuleType("lengths")
+    module.write = write  # type: ignore[attr-defined]
+    monkeypatch.setitem(sys.modules, "probtrans_cli.trained.formats.lengths", module)
+    monkeypatch.setitem(FORMATS, "lengths", Format("lengths", "how long the sentences are"))  # type: ignore[arg-type]
+    (tmp_path / "text").write_text("the goat\ngoats\n")
+    out = tmp_path / "out"
+    parse(ParseRequest("runs/tiny", [str(tmp_path / "text")], format="lengths", probability=True, output=out))
+    assert out.read_text() == "[2, true]\n[1, true]\n"

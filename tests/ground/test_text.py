@@ -1,0 +1,39 @@
+"""Text made safe to show: what is hidden is escaped, what is long is cut, in a picture and in a message."""
+
+from __future__ import annotations
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probtrans_cli.text import escaped, first_of, printable, visible
+
+
+def plain_printable(text: str, longest: int) -> str:
+    """What a message shows, the simple way."""
+    shortened = text if len(text) <= longest else text[: longest - 1] + "…"
+    return "".join(one if one.isprintable() else escaped(one) for one in shortened)
+
+
+@given(st.text(max_size=30), st.integers(1, 30))
+def test_a_message_shows_what_is_printable_and_escapes_the_rest(text: str, longest: int) -> None:
+    assert printable(text, longest) == plain_printable(text, longest)
+
+
+@pytest.mark.parametrize(
+    ("text", "in_picture", "in_message"),
+    [
+        ("", "∅", ""),
+        ("a\u00a0b", "a\u00a0b", "a\\xa0b"),
+        ("می\u200cروم", "می\u200cروم", "می\\u200cروم"),
+        ("\u0301", "\u25cc\u0301", "\u0301"),
+        ("\x1b[31m", "\\x1b[31m", "\\x1b[31m"),
+    ],
+)
+def test_pictures_keep_what_spells_a_word_and_messages_do_not(text: str, in_picture: str, in_message: str) -> None:
+    assert (visible(text), printable(text)) == (in_picture, in_message)
+
+
+def test_the_first_of_many_names() -> None:
+    assert first_of(["a", "b\n"]) == "a, b\\x0a"
+    assert first_of([str(i) for i in range(1007)], 3) == "0, 1, 2, and 1,004 more"

@@ -1,0 +1,210 @@
+"""Four kinds from outside the package, each one row in a file of at most 60 lines, installed as a package would be.
+
+Each trains, is saved, resumed, evaluated and parsed with by the command line; and is refused by name where it lacks
+something.
+"""
+
+from __future__ import annotations
+
+import json
+import subprocess
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import ROOT, environment, workplace
+
+HERE = Path(__file__).parent
+KINDS = ("window", "rarity", "slashed", "diagonal")
+
+# Runs commands one after the other in one process, which has the kinds by its entry points.
+SCRIPT = """
+import contextlib, io, json, sys
+from probtrans_cli.__main__ import run
+for arguments in json.load(sys.stdin):
+    out, err = io.StringIO(), io.StringIO()
+    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+        code = run(arguments)
+    print(json.dumps([code, out.getvalue(), err.getvalue()]), file=sys.__stdout__, flush=True)
+"""
+
+
+@pytest.fixture(scope="module")
+def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder of installed packages: one with entry points that name the four modules."""
+    site = tmp_path_factory.mktemp("site")
+    (site / "outside").symlink_to(HERE)
+    info = site / "outside-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
+    points = "".join(f"{kind} = outside.{kind}\n" for kind in KINDS)
+    (info / "entry_points.txt").write_text(f"[probtrans.kinds]\n{points}")
+    return site
+
+
+@pytest.fixture
+def commands(installed: Path, tmp_path: Path):
+    """Run commands in a folder with a tiny corpus and recipe; returns the exit code, stdout and stderr of each."""
+    folder = workplace(tmp_path)
+
+    def run(*given: str) -> list[tuple[int, str, str]]:
+        path = f"{ROOT}:{installed}"
+        done = subprocess.run(
+            [sys.executable, "-c", SCRIPT], cwd=folder, env=environment() | {"PYTHONPATH": path},
+            input=json.dumps([one.split("|") for one in given]), capture_output=True, text=True, timeout=300,
+        )  # fmt: skip
+        assert done.returncode == 0, done.stderr
+        return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+
+    return run
+
+
+def whole_way(commands: Any, name: str, overrides: str, *, metric: str) -> dict[str, Any]:
+    """Train two epochs at once, and one and one more; evaluate, parse, export, parse again. Returns the scores."""
+    text = f"parse|runs/{name}|-f|conllu|-o|trees.conllu|test.conllu"
+    found = commands(
+        f"train|tiny.yaml|name={name}|{overrides}|--json",
+        f"train|tiny.yaml|name={name}|{overrides}|train.steps=5|optim.schedule={{kind: constant}}|--run|runs/half",
+        f"train|tiny.yaml|name={name}|{overrides}|train.steps=5|optim.schedule={{kind: constant}}|--run|runs/half|--resume",
+        f"eval|runs/{name}|--split|test|--json",
+        text,
+        f"export|runs/{name}|out",
+        "parse|out|-f|jsonl|test.conllu",
+    )
+    assert [code for code, _, _ in found] == [0] * len(found), found
+    trained, evaluated = json.loads(found[0][1]), json.loads(found[3][1])
+    assert trained["test"][metric] == pytest.approx(evaluated["scores"]["test"][metric], rel=1e-6)
+    lines = [json.loads(line) for line in found[6][1].splitlines()]
+    assert len(lines) == 12
+    assert all(len(line["heads"]) == len(line["words"]) for line in lines)
+    scores: dict[str, Any] = trained["test"]
+    return scores
+
+
+@pytest.mark.parametrize("name", KINDS)
+def test_a_kind_is_one_row_and_at_most_60_lines(name: str) -> None:
+    text = (HERE / f"{name}.py").read_text("utf-8")
+    assert text.count("\n") <= 60
+    assert text.count("register(") == 1
+    page = (ROOT / "docs" / "extending.md").read_text("utf-8")
+    assert text in page, "docs/extending.md shows the file as it is"
+
+
+def test_an_encoder(commands: Any) -> None:
+    model = "model={kind: window, width: 8, reach: 2}"
+    scores = whole_way(commands, "window", model, metric="perplexity")
+    assert scores["trees"]["no_punct"]["all"]["uuas"] > 0
+    refused = commands(
+        f"train|tiny.yaml|{model}|task={{kind: mlm, output: bert}}",
+        f"train|tiny.yaml|{model}|optim.ternary_penalty.weight=0.1",
+        "train|tiny.yaml|model={kind: window, reach: 0}",
+        "train|tiny.yaml|model={kind: windows}",
+        f"train|tiny.yaml|{model}|name=again",
+        "eval|runs/again|--labels",
+        "parse|runs/again|--channel|3|test.conllu",
+        "export|runs/again|there|--format|hf",
+    )
+    assert [code for code, _, _ in refused] == [2, 2, 2, 2, 0, 2, 2, 2]
+    says = [err for _, _, err in refused]
+    assert "`bert` is for a transformer, and model.kind is window" in says[0]
+    assert "a model of kind `window` has no ternary scores" in says[1]
+    assert "model.reach: found 0, wanted a whole number ≥ 1" in says[2]
+    assert "did you mean `window`?" in says[3]
+    assert "a model of kind window has no latent labels" in says[5]
+    assert "the model has channels 0 to 0" in says[6]
+    assert "not expressible in transformers: model.kind: window" in says[7]
+
+
+def test_a_task(commands: Any) -> None:
+    scores = whole_way(commands, "rarity", "task={kind: rarity, most: 2}|train.epochs=4|optim.lr=0.1", metric="accuracy")
+    assert scores["accuracy"] > 0.5
+    refused = commands(
+        "train|tiny.yaml|task={kind: rarity}|data.format=documents",
+        "train|tiny.yaml|task={kind: rarity}|data.vocabulary.punctuation=false",
+        "train|tiny.yaml|task={kind: rarity}|name=again",
+        "eval|runs/again|--masks|3",
+        "eval|runs/again|--require|perplexity<=10",
+    )
+    assert [code for code, _, _ in refused] == [2, 2, 0, 2, 2]
+    assert "`kind: rarity` reads auto, conllu, text, columns, table, jsonl, cogs" in refused[0][2]
+    assert "`kind: rarity` has something to say of every token" in refused[1][2]
+    assert "--masks is for masked language models" in refused[3][2]
+    assert "there is no score 'perplexity'" in refused[4][2]
+
+
+def test_predictions_of_a_task(installed: Path, tmp_path: Path) -> None:
+    script = """
+import probtrans_cli
+from probtrans_cli.__main__ import run
+assert run(["-q", "train", "tiny.yaml", "task={kind: rarity}", "name=rarity", "--json"]) == 0
+model = probtrans_cli.load("runs/rarity")
+(said,) = model.predict(["the farmers fold a shirt".split()])
+assert len(said["rare"]) == 5 and all(0 <= p <= 1 for p in said["rare"])
+"""
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=workplace(tmp_path), capture_output=True, text=True, timeout=120,
+        env=environment() | {"PYTHONPATH": f"{ROOT}:{installed}"},
+    )  # fmt: skip
+    assert done.returncode == 0, done.stderr
+
+
+def slashed(source: Path, target: Path) -> None:
+    """A CoNLL-U file in the outside format."""
+    blocks = source.read_text("utf-8").strip().split("\n\n")
+    rows = [[line.split("\t") for line in block.splitlines() if line[:1].isdigit()] for block in blocks]
+    target.write_text("".join(" ".join(f"{row[1]}/{row[3]}" for row in one) + "\n" for one in rows), encoding="utf-8")
+
+
+def test_a_format(commands: Any, tmp_path: Path) -> None:
+    for split in ("train", "dev", "test"):
+        slashed(tmp_path / f"{split}.conllu", tmp_path / f"{split}.slashed")
+    data = "data={format: slashed, train: train.slashed, dev: dev.slashed, test: test.slashed}"
+    tagging = "task={kind: tagging, column: tag}|train.epochs=4|optim.lr=0.1"
+    scores = whole_way(commands, "slashed", f"{data}|{tagging}", metric="accuracy")
+    assert scores["accuracy"] > 0.3
+    (tmp_path / "bad.slashed").write_text("the/DET farmers/NOUN\nfold shirts/NOUN\n", encoding="utf-8")
+    refused = commands(
+        f"train|tiny.yaml|{data}|task={{kind: ner}}",
+        f"train|tiny.yaml|{data}|data.train=bad.slashed|task={{kind: tagging, column: tag}}",
+        "train|tiny.yaml|data.train=train.slashed|data.dev=dev.slashed|data.test=test.slashed|name=auto|"
+        "task={kind: tagging, column: tag}|data.format=slashed",
+        "train|tiny.yaml|data.format=slash",
+    )
+    assert [code for code, _, _ in refused] == [2, 3, 0, 2]
+    assert "found slashed: `kind: ner` reads columns" in refused[0][2]
+    assert "bad.slashed:2: a word without a tag" in refused[1][2]
+    assert "did you mean `slashed`?" in refused[3][2]
+
+
+def test_ternary_scores(commands: Any) -> None:
+    diagonal = "model.decomposition={kind: diagonal}"
+    whole_way(commands, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
+    plain, banded, labelled, refused = commands(
+        f"train|tiny.yaml|{diagonal}|name=plain|runtime.messages=plain|--json",
+        f"train|tiny.yaml|{diagonal}|name=banded|runtime.messages=banded|--json",
+        "eval|runs/plain|--labels|--json",
+        "train|tiny.yaml|model.root={decomposition: {kind: diagonal}}",
+    )
+    values = [json.loads(one[1])["test"]["perplexity"] for one in (plain, banded)]
+    assert values[0] == pytest.approx(values[1], rel=1e-3)
+    pairs = [pair for group in json.loads(labelled[1])["pairs"] for pair in group["pairs"]]
+    assert pairs
+    assert all(pair["child"] == pair["head"] for pair in pairs)
+    assert refused[0] == 2
+    assert "model.root.decomposition.kind: found the text 'diagonal'" in refused[2]
+
+
+def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
+    info = tmp_path / "broken-1.0.dist-info"
+    info.mkdir()
+    (info / "METADATA").write_text("Metadata-Version: 2.1\nName: broken\nVersion: 1.0\n")
+    (info / "entry_points.txt").write_text("[probtrans.kinds]\nx = no_such_module\n")
+    done = subprocess.run(
+        [sys.executable, "-m", "probtrans_cli", "train", "quickstart", "--print"], capture_output=True, text=True,
+        env=environment() | {"PYTHONPATH": f"{ROOT}:{tmp_path}"}, timeout=60,
+    )  # fmt: skip
+    assert done.returncode == 2
+    assert "the kinds of the package broken cannot be loaded" in done.stderr
+
+
