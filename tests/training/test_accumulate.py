@@ -12,7 +12,7 @@ import torch
 from support import COGS, sentences, workplace
 from torch import Tensor
 
-from probtrans_cli import checkpoint
+from probtrans_cli import atomic
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
@@ -82,7 +82,7 @@ def trainers(tmp_path_factory: pytest.TempPathFactory) -> Callable[..., Trainer]
     def make(name: str, *more: str) -> Trainer:
         with pytest.MonkeyPatch.context() as patch:
             patch.chdir(folder)
-            patch.setattr(checkpoint, "sync", lambda path: None)
+            patch.setattr(atomic, "sync", lambda path: None)
             recipe = load_recipe("tiny.yaml", [*TASKS[name], *more]).resolved()
             run = Path(f"run-{name}".replace(" ", "-"))
             run.mkdir(exist_ok=True)
