@@ -1,6 +1,6 @@
 """An encoder from outside: every word takes from its neighbours, with a learned weight for each distance.
 
-    p_ij ∝ exp s[i - j],  0 < |i - j| ≤ reach          x'_i = x_i + W Σ_j p_ij x_j
+p_ij ∝ exp s[i - j],  0 < |i - j| ≤ reach          x'_i = x_i + W Σ_j p_ij x_j
 """
 
 from __future__ import annotations
