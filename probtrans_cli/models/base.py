@@ -145,7 +145,7 @@ class Encoder(nn.Module, ABC):
 
     @property
     def reads_segments(self) -> bool:
-        """Whether ``forward`` takes ``segments [b, n]``."""
+        """Whether ``forward`` and ``look`` take ``segments [b, n]``."""
         return False
 
     @property

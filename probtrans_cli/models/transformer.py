@@ -23,6 +23,8 @@ t         segments            [b, n]
 
 from __future__ import annotations
 
+from collections.abc import Collection
+
 import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -124,6 +126,18 @@ class TransformerEncoder(Encoder):
         sentence = None if self.pooler is None else self.pooler(states[:, 0]).tanh()
         states = states * mask[:, :, None]
         return Encoded(states, sentence, torch.stack(attentions, dim=1) if attentions else None)
+
+    def look(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        iterations: Collection[int],
+        segments: Int[Tensor, "b n"] | None = None,
+    ) -> Float[Tensor, "b t c n m"]:
+        """See :meth:`Encoder.look`; ``segments``: see :meth:`forward`."""
+        found: Encoded = self(unary, mask, arcs=iterations, segments=segments)
+        assert found.arcs is not None, "asked for"
+        return found.arcs
 
     def _embedded(self, words: Tensor, segments: Tensor | None) -> Float[Tensor, "b n d"]:
         """``x``, what goes into the first layer."""

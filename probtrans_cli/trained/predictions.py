@@ -22,6 +22,8 @@ def predictions(model: Model, sentences: Sequence[Sentence]) -> Iterator[Predict
     Raises:
         DataError: a sentence has more tokens than the encoder has positions.
     """
+    if not sentences:
+        return
     # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
     split = Split.encode([Sentence(words=one.words, form="") for one in sentences], model.vocabulary, {})
     if fault := model.too_long(sentences, split):

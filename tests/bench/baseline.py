@@ -105,12 +105,14 @@ def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[st
     from transformers import BertConfig, BertForMaskedLM
 
     from probtrans_cli.models import build
-    from probtrans_cli.models.network import Network, bert_words
+    from probtrans_cli.models.network import Network
+    from probtrans_cli.models.outputs import WORD_OUTPUTS
+    from tests.small_tasks import word_scores
 
     assert isinstance(device, torch.device)
     sizes = {"width": WIDTH, "inner": INNER, "heads": HEADS, "layers": LAYERS}
     section = {"kind": "transformer", "preset": "bert", "pooler": False, **sizes}
-    ours = Network(PIECES, build(section), lambda encoder: bert_words(PIECES, encoder, tied=True))
+    ours = Network(PIECES, build(section), lambda encoder: WORD_OUTPUTS["bert"](encoder, PIECES, (), tied=True))
     config = BertConfig(
         vocab_size=PIECES, hidden_size=WIDTH, intermediate_size=INNER, num_attention_heads=HEADS,
         num_hidden_layers=LAYERS,
@@ -118,7 +120,9 @@ def language_models(lengths: Sequence[Sequence[int]], device: object) -> dict[st
     theirs = BertForMaskedLM(config)
 
     def our_loss(ids: Tensor, mask: Tensor, hidden: Tensor) -> Tensor:
-        return functional.cross_entropy(ours(ids.masked_fill(hidden, 4), mask, hidden).float(), ids[hidden])
+        return functional.cross_entropy(
+            word_scores(ours, ids.masked_fill(hidden, 4), mask, hidden).float(), ids[hidden]
+        )
 
     def their_loss(ids: Tensor, mask: Tensor, hidden: Tensor) -> Tensor:
         labels, given = ids.masked_fill(~hidden, -100), ids.masked_fill(hidden, 4)

@@ -6,6 +6,7 @@ import hashlib
 import json
 import math
 import shutil
+from collections.abc import Callable
 from pathlib import Path
 from typing import Any
 
@@ -14,6 +15,7 @@ import pytest
 import torch
 from hypothesis import given
 from hypothesis import strategies as st
+from small_tasks import CPU, linear, loss_of, word_scores
 from support import RECIPE, workplace
 
 from probtrans_cli import models
@@ -28,17 +30,18 @@ from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
 from probtrans_cli.errors import DataError
-from probtrans_cli.models import network as heads
-from probtrans_cli.models.network import Features, Network, TiedOutput
+from probtrans_cli.models.base import Encoder, Features
+from probtrans_cli.models.network import HIDDEN, PADDING, Network
+from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedOutput
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import MaskedLanguageModel
-from probtrans_cli.tasks import base
+from probtrans_cli.tasks.base import entry_features
+from probtrans_cli.tasks.batch import collate
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import parsed
 
-CPU = torch.device("cpu")
 SENTENCES = [["The", "dogs", "barked"], ["I"], ["A", "very-large", "U.S.", "dog", "sang", "in", "1999"]]
 SECTION = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, "decomposition": {"kind": "none"}}
 
@@ -51,13 +54,21 @@ def encoded(words: Vocabulary, sentences: list[list[str]] = SENTENCES) -> Split:
     return Split.encode([Sentence(one) for one in sentences], words, {})
 
 
+def tied_to(words: int) -> Callable[[Encoder], Any]:
+    return lambda encoder: WORD_OUTPUTS["tied"](encoder, words, (), tied=True)
+
+
+def features_of(split: Split, indices: np.ndarray) -> Features | None:
+    return collate(split, indices, padding=PAD, device=CPU).features
+
+
 def network(words: Vocabulary, *, tied: bool = False, **section: Any) -> Network:
     """A network in float64 whose unary and feature scores are all far from zero."""
     torch.manual_seed(3)
     assert words.features is not None
-    entries = base.entry_features(words) if tied else None
+    entries = entry_features(words) if tied else None
     encoder = models.build({**SECTION, **section})
-    output = heads.tied(words.size) if tied else heads.linear(words.size)
+    output = tied_to(words.size) if tied else linear(words.size)
     made = Network(words.size, encoder, output, feature_rows=words.features.size, entries=entries)
     made = made.double().eval()
     with torch.no_grad():
@@ -157,7 +168,7 @@ def test_unary_scores_are_row_plus_features() -> None:
     assert words.features is not None
     indices = np.array([0, 1, 2])
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
-    found = made.potentials(ids, base.features(split, indices, CPU))
+    found = made.potentials(ids, features_of(split, indices))
     for index, sentence in enumerate(SENTENCES):
         for position, word in enumerate(sentence):
             wanted = made.unary.weight[ids[index, position]].clone()
@@ -172,7 +183,7 @@ def test_unknown_words_are_not_all_alike_and_case_is_information() -> None:
     ids = torch.from_numpy(split.padded("ids", np.array([0]), PAD))
     assert ids[0, :3].tolist() == [UNKNOWN] * 3
     assert ids[0, 3] == ids[0, 4]
-    rows = made.potentials(ids, base.features(split, np.array([0]), CPU))[0]
+    rows = made.potentials(ids, features_of(split, np.array([0])))[0]
     assert len({tuple(row.tolist()) for row in rows}) == 5
 
 
@@ -186,16 +197,16 @@ def test_a_hidden_word_shows_nothing_of_its_spelling() -> None:
     hidden = (torch.rand(ids.shape) < 0.5) & (ids != PAD)
     assert hidden.any()
     given_ids = ids.masked_fill(hidden, MASK)
-    of_words = base.features(split, indices, CPU)
+    of_words = features_of(split, indices)
     assert of_words is not None
     widths = torch.from_numpy(split.padded("widths", indices, 0)).flatten()
     of_hidden = hidden.flatten().repeat_interleave(widths)
     others = Features(torch.where(of_hidden, (of_words.rows + 7) % 50, of_words.rows), of_words.offsets)
     assert not torch.equal(others.rows, of_words.rows)
-    scores = [made(given_ids, ids != PAD, hidden, one) for one in (of_words, others)]
+    scores = [word_scores(made, given_ids, ids != PAD, hidden, one) for one in (of_words, others)]
     assert torch.equal(*scores)
-    assert heads.HIDDEN == MASK
-    assert heads.PADDING == PAD
+    assert HIDDEN == MASK
+    assert PADDING == PAD
 
 
 def test_padding_and_batch_mates_change_nothing() -> None:
@@ -203,11 +214,11 @@ def test_padding_and_batch_mates_change_nothing() -> None:
     made, split = network(words), encoded(words)
     at = torch.ones(1, 3, dtype=torch.bool)
     alone_ids = torch.from_numpy(split.padded("ids", np.array([0]), PAD))
-    alone = made(alone_ids, alone_ids != PAD, at, base.features(split, np.array([0]), CPU))
+    alone = word_scores(made, alone_ids, alone_ids != PAD, at, features_of(split, np.array([0])))
     ids = torch.from_numpy(split.padded("ids", np.array([2, 0, 1]), PAD))
     here = torch.zeros(ids.shape, dtype=torch.bool)
     here[1, :3] = True
-    among = made(ids, ids != PAD, here, base.features(split, np.array([2, 0, 1]), CPU))
+    among = word_scores(made, ids, ids != PAD, here, features_of(split, np.array([2, 0, 1])))
     torch.testing.assert_close(alone, among)
 
 
@@ -263,7 +274,7 @@ def test_the_tied_output_has_a_bias_only_and_scores_the_features_of_entries() ->
         for row in words.features.rows(words.decode(id)) if id > MASK else ():
             wanted += made.features.weight[row]
         torch.testing.assert_close(table[id], wanted)
-    plain = Network(9, models.build(SECTION), heads.tied(9))
+    plain = Network(9, models.build(SECTION), tied_to(9))
     assert plain._table() is plain.unary.weight
 
 
@@ -288,7 +299,7 @@ def test_a_tied_language_model_learns(output: str) -> None:
     optimizer, split = torch.optim.Adam(made.parameters(), lr=0.05), encoded(words)
     losses = []
     for _ in range(150):
-        loss = task.loss(made, split, np.arange(3), CPU)
+        loss = loss_of(task, made, split, np.arange(3))
         if int(loss.number):
             optimizer.zero_grad()
             (loss.total / loss.number).backward()

@@ -17,6 +17,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.recipe.data import WordVocabulary
+from probtrans_cli.trained.arcs import trees_of
 from probtrans_cli.trained.model import Model
 
 NO_PUNCTUATION = "data.vocabulary={kind: words, punctuation: false}"
@@ -80,7 +81,7 @@ def test_a_tree_is_that_of_the_words_with_the_rest_hung_in(blind: Path, decoder:
 
     def trees(texts: Sequence[str]) -> list[np.ndarray]:
         corpus = Split.encode([Sentence(text.split()) for text in texts], model.vocabulary, model.labels)
-        return model.trees(corpus, reading)
+        return trees_of(model, corpus, [reading])[0]
 
     read = [" ".join(word for word in text.split() if word[0].isalnum()) for text in sentences]
     for text, heads, of_words in zip(sentences, trees(sentences), trees(read), strict=True):

@@ -23,7 +23,7 @@ from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.hf import Bert, bert_of, read_bert, write_bert
 from probtrans_cli.hf.write import PARTS, Architecture, obstacles
 from probtrans_cli.models import build
-from probtrans_cli.models.network import BertWordOutput, PairOutput
+from probtrans_cli.models.outputs import BertWordOutput, PairOutput
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 

@@ -8,6 +8,7 @@ from typing import Any
 
 import pytest
 import torch
+from small_tasks import encode
 from support import workplace
 
 from probtrans_cli import hf
@@ -85,7 +86,7 @@ def test_a_transformer_opens_in_transformers(
     base = getattr(theirs.eval(), "bert", theirs)
     mask = torch.ones(1, len(ids), dtype=torch.bool)
     with torch.no_grad():
-        expected = ours.network.encode(torch.tensor([ids]), mask).states
+        expected = encode(ours.network, torch.tensor([ids]), mask).states
         torch.testing.assert_close(base(**given).last_hidden_state, expected, rtol=0, atol=1e-5)
     if "Classification" in architecture:
         names = json.loads(Path("run/checkpoints/best/labels.json").read_text("utf-8"))
@@ -147,7 +148,7 @@ def test_a_probabilistic_transformer(place: Path, capfd: pytest.CaptureFixture[s
     with torch.no_grad():
         found = theirs(**given, output_attentions=True)
         ids = torch.tensor([words])
-        expected = ours.network.encode(ids, ids != 0, arcs=True)
+        expected = encode(ours.network, ids, ids != 0, arcs=True)
     torch.testing.assert_close(found.last_hidden_state, expected.states, rtol=0, atol=1e-5)
     torch.testing.assert_close(torch.stack(found.attentions, 1), expected.arcs, rtol=0, atol=1e-5)
 

@@ -8,16 +8,18 @@ from typing import Any
 
 import pytest
 import torch
+from small_tasks import linear
 from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.network import Network, linear
+from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
-from probtrans_cli.recipe.model import HeadBias
+from probtrans_cli.recipe.model.probabilistic import HeadBias
 from probtrans_cli.trained.model import Model
 
 BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9}
@@ -201,7 +203,7 @@ def test_root_node_and_cls_are_one_root(heads: str) -> None:
     encoder = encoder_of(heads=heads, root={"labels": 2}).float()
     network = Network(9, encoder, linear(2), sentence="cls", common=torch.arange(9.0)).eval()
     ids, mask = torch.tensor([[3, 4, 5]]), torch.ones(1, 3, dtype=torch.bool)
-    arcs = network.look(ids, mask, None, [2])
+    arcs = network(Inputs(ids=ids, mask=mask), Wants(arcs=[2])).arcs
     assert arcs.shape[-1] == 4
     torch.testing.assert_close(arcs.sum(-1), torch.ones(1, 1, 2, 3))
     assert (arcs.diagonal(dim1=-2, dim2=-1) == 0).all()

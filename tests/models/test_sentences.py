@@ -6,11 +6,13 @@ from typing import Any
 
 import pytest
 import torch
+from small_tasks import encode, linear, sentence_scores
 from torch import Tensor
 
 from probtrans_cli import models
 from probtrans_cli.models.base import Encoder
-from probtrans_cli.models.network import Network, Sentence, linear
+from probtrans_cli.models.network import Network, Sentence
+from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.trees import decode
 
@@ -41,8 +43,8 @@ def network(name: str) -> Network:
     torch.manual_seed(0)
     encoder = models.build(section)
 
-    def output(encoder: Encoder) -> torch.nn.Module:
-        return torch.nn.Linear(encoder.sentence_width if sentence == "root" else encoder.width, OUTPUTS)
+    def output(encoder: Encoder) -> SentenceOutput:
+        return SentenceOutput(encoder.sentence_width if sentence == "root" else encoder.width, OUTPUTS)
 
     made = Network(VOCABULARY, encoder, output, sentence=sentence).double().eval()
     with torch.no_grad():
@@ -62,7 +64,7 @@ def batch(*lengths: int) -> tuple[Tensor, Tensor]:
 def test_a_sentence_is_what_its_definition_says(name: str) -> None:
     """By one sentence at a time, its vectors put together by hand."""
     made, (ids, mask) = network(name), batch(5, 1, 3)
-    found = made.classify(ids, mask)
+    found = sentence_scores(made, ids, mask)
     for b, n in enumerate(mask.sum(1).tolist()):
         words = made.unary.weight[ids[b, :n]]
         if made.sentence == "cls":
@@ -82,12 +84,12 @@ def test_a_sentence_is_what_its_definition_says(name: str) -> None:
 @pytest.mark.parametrize("name", MODELS)
 def test_padding_and_batch_mates_change_no_sentence(name: str) -> None:
     made, (ids, mask) = network(name), batch(4, 1, 7, 2)
-    together = made.encode(ids, mask, arcs=True)
-    scores = made.classify(ids, mask)
+    together = encode(made, ids, mask, arcs=True)
+    scores = sentence_scores(made, ids, mask)
     assert together.sentence is not None
     assert together.arcs is not None
     for b, n in enumerate(mask.sum(1).tolist()):
-        alone = made.encode(ids[b : b + 1, :n], mask[b : b + 1, :n], arcs=True)
+        alone = encode(made, ids[b : b + 1, :n], mask[b : b + 1, :n], arcs=True)
         assert alone.sentence is not None
         assert alone.arcs is not None
         near: dict[str, Any] = {"rtol": 1e-9, "atol": 1e-11}
@@ -96,21 +98,21 @@ def test_padding_and_batch_mates_change_no_sentence(name: str) -> None:
         torch.testing.assert_close(together.arcs[b, :, :, :n, :n], alone.arcs[0, :, :, :, :n], **near)
         torch.testing.assert_close(together.arcs[b, :, :, :n, mask.shape[1] :], alone.arcs[0, :, :, :, n:], **near)
         assert not together.states[b, n:].any()
-        torch.testing.assert_close(scores[b], made.classify(ids[b : b + 1, :n], mask[b : b + 1, :n])[0], **near)
+        torch.testing.assert_close(scores[b], sentence_scores(made, ids[b : b + 1, :n], mask[b : b + 1, :n])[0], **near)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_classify_computes_what_the_full_encoding_gives(name: str) -> None:
     made, (ids, mask) = network(name), batch(6, 2)
     for arcs in (False, True):
-        full = made.encode(ids, mask, arcs=arcs).sentence
-        torch.testing.assert_close(made.classify(ids, mask), made.output(full), rtol=1e-9, atol=1e-11)
+        full = encode(made, ids, mask, arcs=arcs).sentence
+        torch.testing.assert_close(sentence_scores(made, ids, mask), made.output(full), rtol=1e-9, atol=1e-11)
 
 
 @pytest.mark.parametrize("name", MODELS)
 def test_every_part_that_a_sentence_rests_on_has_a_gradient(name: str) -> None:
     made, (ids, mask) = network(name), batch(4, 2)
-    made.classify(ids, mask).square().sum().backward()  # type: ignore[no-untyped-call]
+    sentence_scores(made, ids, mask).square().sum().backward()  # type: ignore[no-untyped-call]
     for part in (made.unary.weight, made.start, made.output.weight):
         if part is not None:
             assert part.grad is not None
@@ -125,7 +127,7 @@ def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> N
     assert made.start is not None
     unary = torch.cat([made.start.expand(3, 1, -1), made.unary(ids)], dim=1)
     beside = made.encoder(unary, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], dim=1), arcs=True).arcs
-    found = made.encode(ids, mask, arcs=True).arcs
+    found = encode(made, ids, mask, arcs=True).arcs
     assert found is not None
     node = name == "cls-beside-a-root"
     others = beside.shape[-1] - n - 1 - node
@@ -160,4 +162,4 @@ def test_the_start_takes_one_position() -> None:
 def test_a_mean_of_no_words_is_a_number() -> None:
     made, (ids, mask) = network("mean"), batch(3, 2)
     mask[1] = False
-    assert bool(made.classify(ids, mask).isfinite().all())
+    assert bool(sentence_scores(made, ids, mask).isfinite().all())

@@ -11,13 +11,14 @@ import pytest
 import torch
 from pydantic import ValidationError
 from small_models import assert_near, loss, name, sentences
+from small_tasks import linear
 from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.errors import DataError
 from probtrans_cli.models import build
-from probtrans_cli.models.network import Network, linear
+from probtrans_cli.models.network import Network
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.model import Transformer

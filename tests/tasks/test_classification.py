@@ -9,8 +9,8 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_tasks import evaluation, loss_of, sentence_scores
 from support import Invoke
-from test_tasks import CPU, evaluation
 from torch.nn import functional
 
 from probtrans_cli import models
@@ -23,6 +23,7 @@ from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.tasks.classification import SentenceClassification
+from probtrans_cli.trained.evaluation import evaluate
 
 TEXTS = [
     ("a fine old boat", "good"), ("dull", "bad"), ("the boat sank and nobody minded", "bad"), ("it is", "so so"),
@@ -62,7 +63,7 @@ class Corpus:
     @torch.no_grad()
     def log_probabilities(self, split: Split, index: int) -> torch.Tensor:
         ids = torch.from_numpy(split.row("ids", index).astype(np.int64))[None]
-        return functional.log_softmax(self.network.classify(ids, ids != PAD)[0].float(), -1)
+        return functional.log_softmax(sentence_scores(self.network, ids, ids != PAD)[0].float(), -1)
 
 
 @pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
@@ -76,10 +77,10 @@ def test_scores_are_those_of_a_plain_loop(name: str, subwords: bool) -> None:
         losses += [-float(found[gold])] if gold >= 0 else []
     assert [int(corpus.dev.row("label", index)[0]) for index in range(7)].count(-1) == 1
     for words in (6, 500):
-        scores = corpus.task.evaluate(corpus.network, corpus.dev, evaluation(words), final=True)
+        scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(words), final=True)
         assert scores == {"accuracy": right / 7, "loss": pytest.approx(np.mean(losses), rel=1e-5)}
     unseen = corpus.dev.select(np.array([5]))
-    scores = corpus.task.evaluate(corpus.network, unseen, evaluation(), final=True)
+    scores = evaluate(corpus.task, corpus.network, unseen, evaluation(), final=True)
     assert scores == {"accuracy": 0.0, "loss": None}
 
 
@@ -90,16 +91,16 @@ def test_the_loss_is_that_of_a_plain_loop(name: str) -> None:
     wanted = sum(
         -float(corpus.log_probabilities(corpus.train, i)[int(corpus.train.row("label", i)[0])]) for i in indices
     )
-    total, number = corpus.task.loss(corpus.network, corpus.train, indices, CPU)
+    total, number = loss_of(corpus.task, corpus.network, corpus.train, indices)
     assert float(total.detach()) == pytest.approx(wanted, rel=1e-5)
     assert int(number) == 3
 
 
 def test_word_dropout_reads_the_unknown_word() -> None:
     corpus = Corpus("cls", word_dropout=1e9)
-    total, _ = corpus.task.loss(corpus.network, corpus.train, np.array([2]), CPU)
+    total, _ = loss_of(corpus.task, corpus.network, corpus.train, [2])
     unknown = torch.full((1, 6), UNKNOWN)
-    scores = corpus.network.classify(unknown, unknown != PAD).float()
+    scores = sentence_scores(corpus.network, unknown, unknown != PAD).float()
     assert float(total.detach()) == pytest.approx(float(functional.cross_entropy(scores, torch.tensor([0])).detach()))
 
 

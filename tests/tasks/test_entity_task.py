@@ -9,8 +9,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from small_tasks import encode, evaluation, linear, loss_of
 from support import Invoke
-from test_tasks import CPU, evaluation
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,10 +20,12 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD
-from probtrans_cli.models.network import Features, Network, linear
+from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.entities import NamedEntities
+from probtrans_cli.trained.evaluation import evaluate
 
 Scheme = Literal["iob2", "bioes"]
 TRAIN = """\
@@ -96,23 +98,24 @@ class Corpus:
         ids = torch.from_numpy(split.row("ids", index).astype(np.int64))[None]
         first = split.row("first", index).astype(np.int64) if split.has("first") else np.arange(ids.shape[1])
         return functional.log_softmax(
-            self.network.output(self.network.encode(ids, ids != PAD).states[0, first]).float(), -1
+            self.network.output(encode(self.network, ids, ids != PAD).states[0, first]).float(), -1
         )
 
 
 class Told(torch.nn.Module):
     """In place of a network: gives the tags that it was told, by the words' ids."""
 
-    padding = PAD
-
     def __init__(self, ids: list[list[int]], tags: list[list[int]], outputs: int) -> None:
         super().__init__()
         self.tags = {tuple(one): wanted for one, wanted in zip(ids, tags, strict=True)}
         self.outputs = outputs
 
-    def forward(self, ids: Tensor, mask: Tensor, at: Tensor, features: Features | None = None) -> Tensor:
-        wanted = [self.tags[tuple(row[real].tolist())] for row, real in zip(ids, mask, strict=True)]
-        return functional.one_hot(torch.tensor([tag for tags in wanted for tag in tags]), self.outputs).float()
+    def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
+        assert wants.words is not None
+        assert torch.equal(wants.words, inputs.mask)
+        wanted = [self.tags[tuple(row[real].tolist())] for row, real in zip(inputs.ids, inputs.mask, strict=True)]
+        tags = torch.tensor([tag for tags in wanted for tag in tags])
+        return Outputs(scores={"words": functional.one_hot(tags, self.outputs).float()})
 
 
 @pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
@@ -128,7 +131,7 @@ def test_scores_are_those_of_a_plain_loop(scheme: Scheme, subwords: bool) -> Non
             losses += [-float(found[i, int(ids[i])])] if ids[i] >= 0 else []
     assert len(losses) < words
     for size in (10, 500):
-        scores = corpus.task.evaluate(corpus.network, corpus.dev, evaluation(size), final=True)
+        scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(size), final=True)
         assert scores["accuracy"] == pytest.approx(right / words)
         assert scores["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
 
@@ -137,7 +140,7 @@ def told(corpus: Corpus, tags: list[list[str]]) -> dict[str, Any]:
     ids = [[corpus.names.index(tag) for tag in one] for one in tags]
     rows = [corpus.dev.row("ids", index).tolist() for index in range(len(corpus.dev))]
     network: Any = Told(rows, ids, len(corpus.names))
-    return corpus.task.evaluate(network, corpus.dev, evaluation(12), final=True)
+    return evaluate(corpus.task, network, corpus.dev, evaluation(12), final=True)
 
 
 @pytest.mark.parametrize("scheme", ["iob2", "bioes"])
@@ -176,14 +179,14 @@ def test_the_loss_is_that_of_a_plain_loop(kind: str) -> None:
         losses.append([-float(found[i, gold[i]]) for i in range(len(gold)) if gold[i] >= 0])
     words = [one for sentence in losses for one in sentence]
     wanted = np.mean(words) if kind == "words" else np.mean([np.mean(one) for one in losses if one])
-    total, number = corpus.task.loss(corpus.network, corpus.dev, np.arange(len(corpus.dev)), CPU)
+    total, number = loss_of(corpus.task, corpus.network, corpus.dev, np.arange(len(corpus.dev)))
     assert float((total / number).detach()) == pytest.approx(float(wanted), rel=1e-5)
 
 
 def test_scores_by_type_are_of_the_final_evaluation() -> None:
     corpus = Corpus("iob2")
     quick, final = (
-        corpus.task.evaluate(corpus.network, corpus.dev, evaluation(), final=final) for final in (False, True)
+        evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=final) for final in (False, True)
     )
     assert quick.keys() == {"f1", "precision", "recall", "accuracy", "loss"}
     assert quick.items() <= final.items()

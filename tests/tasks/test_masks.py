@@ -8,7 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from test_tasks import evaluation
+from small_tasks import batch_of, evaluation, loss_of, word_scores
 from torch.nn import functional
 
 from probtrans_cli import models
@@ -21,11 +21,12 @@ from probtrans_cli.errors import RecipeError
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.recipe.task import MaskedLanguageModel
+from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.masking import Masks
-from probtrans_cli.tasks.mlm import MaskedLanguageModelling, word_output
+from probtrans_cli.tasks.mlm import MaskedLanguageModelling
+from probtrans_cli.trained.evaluation import evaluate
 from tests.support import sentences
 
-CPU = torch.device("cpu")
 BERT = {"mask": 0.8, "random": 0.1, "keep": 0.1}
 ENCODERS = {
     "probabilistic": {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0},
@@ -52,9 +53,13 @@ class Corpus:
         torch.manual_seed(3)
         return Network(self.vocabulary.size, models.build(ENCODERS[kind]), task.output).eval()
 
+    def batch(self, indices: Any = None) -> Batch:
+        """Of all sentences, or of some."""
+        return batch_of(self.task(), self.split, self.all if indices is None else indices)
+
     def masked(self, masks: Masks, draw: torch.Tensor) -> tuple[torch.Tensor, torch.Tensor]:
         """(hidden, shown) of all sentences."""
-        hidden = masks.hidden(self.split, self.all, self.ids, draw)
+        hidden = masks.hidden(self.batch(), draw)
         return hidden, masks.shown(self.ids, hidden, draw)
 
 
@@ -67,9 +72,8 @@ def test_the_reference_s_masks_are_those_of_python_s_generator(corpus: Corpus) -
     """One number a token in the order of the corpus, for unknown words, too; a word is hidden below 0.3."""
     masks = corpus.task(mlm={"eval_seed": 313}).masks
     for draw in (0, 1):
-        uniform = masks.evaluation(corpus.split, draw)
         generator = random.Random(313 + draw)
-        hidden, shown = corpus.masked(masks, masks.batch(corpus.split, corpus.all, uniform, CPU))
+        hidden, shown = corpus.masked(masks, masks.evaluation(corpus.batch(), draw))
         for index in range(len(corpus.split)):
             words = corpus.split.row("ids", index).tolist()
             expected = [generator.random() < 0.3 and word != UNKNOWN for word in words]
@@ -89,7 +93,7 @@ def test_words_are_shown_as_bert_shows_them(corpus: Corpus) -> None:
     torch.manual_seed(4)
     counts = np.zeros(3)
     for _ in range(30):
-        hidden, shown = corpus.masked(masks, masks.draw(corpus.split, corpus.all, CPU))
+        hidden, shown = corpus.masked(masks, masks.draw(corpus.batch()))
         assert torch.equal(shown[~hidden], corpus.ids[~hidden])
         assert not torch.isin(shown[hidden], torch.tensor([PAD, UNKNOWN])).any()
         masked, kept = shown[hidden] == MASK, shown[hidden] == corpus.ids[hidden]
@@ -102,7 +106,7 @@ def test_words_are_shown_as_bert_shows_them(corpus: Corpus) -> None:
 
 def test_an_exact_count_is_one_of_the_sentence(corpus: Corpus) -> None:
     masks = corpus.task(mlm={"count": "exact", "max_per_seq": 3}).masks
-    hidden, _ = corpus.masked(masks, masks.draw(corpus.split, corpus.all, CPU))
+    hidden, _ = corpus.masked(masks, masks.draw(corpus.batch()))
     free = (corpus.ids > UNKNOWN).sum(1)
     wanted = torch.tensor([min(max(round(0.3 * int(length)), 1), 3) for length in corpus.split.lengths])
     assert torch.equal(hidden.sum(1), torch.minimum(wanted, free))
@@ -112,11 +116,11 @@ def test_masks_are_fresh_or_kept(corpus: Corpus) -> None:
     few = corpus.all[3:9]
     for dynamic in (True, False):
         masks = corpus.task(mlm={"dynamic": dynamic}).masks
-        first, again = (masks.draw(corpus.split, few, CPU) for _ in range(2))
+        first, again = (masks.draw(corpus.batch(few)) for _ in range(2))
         assert torch.equal(first, again) is not dynamic
         inside = torch.arange(first.shape[2]) < torch.from_numpy(corpus.split.lengths[few])[:, None]
         if not dynamic:
-            alone = masks.draw(corpus.split, few[2:3], CPU)[:, 0]
+            alone = masks.draw(corpus.batch(few[2:3]))[:, 0]
             assert torch.equal(first[:, 2, : alone.shape[1]], alone)
             assert (first[:, ~inside] == 1.0).all()
         assert ((first[:, inside] >= 0.0) & (first[:, inside] < 1.0)).all()
@@ -127,17 +131,17 @@ def test_a_loss_at_all_positions_and_scores_at_hidden_ones(corpus: Corpus) -> No
         corpus.task(mlm={"loss_positions": positions, "dynamic": False} | BERT) for positions in ("all", "masked")
     )
     network, few = corpus.network(everywhere), corpus.all[:5]
-    found = everywhere.loss(network, corpus.split, few, CPU)
+    found = loss_of(everywhere, network, corpus.split, few)
     ids = torch.from_numpy(corpus.split.padded("ids", few, PAD))
-    draw = everywhere.masks.draw(corpus.split, few, CPU)
-    shown = everywhere.masks.shown(ids, everywhere.masks.hidden(corpus.split, few, ids, draw), draw)
-    scores = network(shown, ids != PAD, ids != PAD)
+    draw = everywhere.masks.draw(corpus.batch(few))
+    shown = everywhere.masks.shown(ids, everywhere.masks.hidden(corpus.batch(few), draw), draw)
+    scores = word_scores(network, shown, ids != PAD, ids != PAD)
     assert int(found.number) == int((ids != PAD).sum())
     expected = functional.cross_entropy(scores, ids[ids != PAD], reduction="sum")
     assert float(found.total.detach()) == pytest.approx(float(expected.detach()), rel=1e-5)
-    assert int(hidden_only.loss(network, corpus.split, few, CPU).number) < int(found.number)
+    assert int(loss_of(hidden_only, network, corpus.split, few).number) < int(found.number)
     how = evaluation()
-    one, other = (task.evaluate(network, corpus.split, how, final=False) for task in (everywhere, hidden_only))
+    one, other = (evaluate(task, network, corpus.split, how, final=False) for task in (everywhere, hidden_only))
     assert one == other
 
 
@@ -147,7 +151,7 @@ def test_words_that_are_never_hidden(corpus: Corpus) -> None:
     for never, kept in ((["<unk>"], [UNKNOWN]), ([], []), (["<unk>", name], [UNKNOWN, 5]), ([name], [5])):
         masks = corpus.task(mlm=everything | {"never": never}).masks
         torch.manual_seed(0)
-        hidden, _ = corpus.masked(masks, masks.draw(corpus.split, corpus.all, CPU))
+        hidden, _ = corpus.masked(masks, masks.draw(corpus.batch()))
         for id in (UNKNOWN, 5):
             assert bool(hidden[corpus.ids == id].any()) is (id not in kept)
         assert not hidden[corpus.ids == PAD].any()
@@ -162,7 +166,7 @@ def test_padding_and_mask_have_no_probability(corpus: Corpus, kind: str, output:
     network = corpus.network(task, kind)
     task.start(network, corpus.split)
     ids = corpus.ids[:4]
-    scores = network(ids, ids != PAD, ids != PAD)
+    scores = word_scores(network, ids, ids != PAD, ids != PAD)
     assert (scores[:, [PAD, MASK]] == -torch.inf).all()
     others = scores[:, [id for id in range(scores.shape[1]) if id not in (PAD, MASK)]]
     assert others.isfinite().all()
@@ -178,5 +182,5 @@ def test_padding_and_mask_have_no_probability(corpus: Corpus, kind: str, output:
 
 def test_bert_s_output_scores_the_whole_vocabulary(corpus: Corpus) -> None:
     encoder = models.build(ENCODERS["transformer"])
-    output = word_output(MaskedLanguageModel(kind="mlm", output="bert"), corpus.vocabulary, encoder)
+    output = corpus.task(output="bert").word_output(encoder)
     assert output(torch.randn(3, 8), torch.randn(corpus.vocabulary.size, 8)).isfinite().all()

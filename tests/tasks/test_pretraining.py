@@ -12,11 +12,11 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_tasks import batch_of, encode, evaluation, loss_of
 from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.__main__ import run
-from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.documents import PAIR, labels_of
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
@@ -27,12 +27,11 @@ from probtrans_cli.data.vocabularies.enclosed import enclosing
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe.task import Pretraining as Section
-from probtrans_cli.tasks.base import Evaluation
 from probtrans_cli.tasks.masking import EVALUATION_SEED
 from probtrans_cli.tasks.pretraining import Pretraining
+from probtrans_cli.trained.evaluation import evaluate
 from probtrans_cli.trained.model import Model
 
-CPU = torch.device("cpu")
 BERT = {
     "kind": "transformer", "preset": "bert", "width": 8, "heads": 2, "inner": 12, "layers": 1, "std": 0.5,
     "embedding_dropout": 0.0,
@@ -87,14 +86,6 @@ class Corpus:
         return Network(size, encoder, task.output, sentence=sentence, begins=True).eval()
 
 
-def evaluation(words: int = 200) -> Evaluation:
-    return Evaluation(
-        batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False),
-        device=CPU,
-        autocast=lambda: torch.autocast("cpu", enabled=False),
-    )
-
-
 def plainly_scored(corpus: Corpus, network: Network, weight: float) -> dict[str, float]:
     """One instance at a time, one mask draw."""
     split, vocabulary = corpus.split, corpus.vocabulary
@@ -117,7 +108,7 @@ def plainly_scored(corpus: Corpus, network: Network, weight: float) -> dict[str,
         segments = torch.from_numpy(split.row("segments", index).astype(np.int64))[None]
         told = {"segments": segments} if getattr(network.encoder, "segments", None) is not None else {}
         with torch.no_grad():
-            encoded = network.encode(batch, torch.ones_like(batch, dtype=torch.bool), **told)
+            encoded = encode(network, batch, torch.ones_like(batch, dtype=torch.bool), **told)
             states = encoded.states[0]
             scores = network.words(states, network.unary.weight) if network.tied else network.words(states)
             pair = network.output.pair(encoded.sentence)  # type: ignore[union-attr, operator]
@@ -144,9 +135,9 @@ def test_scores_are_those_of_a_plain_loop(model: dict[str, Any], output: str) ->
     corpus = Corpus()
     task = corpus.task(output=output, pair_weight=0.5, eval_masks=1)
     network = corpus.network(task, **model)
-    found = task.evaluate(network, corpus.split, evaluation(), final=True)
+    found = evaluate(task, network, corpus.split, evaluation(), final=True)
     assert found == pytest.approx(plainly_scored(corpus, network, 0.5), rel=1e-4)
-    assert task.evaluate(network, corpus.split, evaluation(40), final=True) == pytest.approx(found, rel=1e-4)
+    assert evaluate(task, network, corpus.split, evaluation(40), final=True) == pytest.approx(found, rel=1e-4)
 
 
 @pytest.mark.parametrize("pairs", ["nsp", "sop", "none"])
@@ -159,7 +150,7 @@ def test_the_loss_is_the_sum_of_two_means(pairs: str) -> None:
         task = corpus.task(pair_weight=weight)
         network = corpus.network(task)
         torch.manual_seed(0)
-        total, number = task.loss(network, corpus.split, indices, CPU)
+        total, number = loss_of(task, network, corpus.split, indices)
         means[weight] = float((total / number).detach())
         total.backward()  # type: ignore[no-untyped-call]
         gradient = network.output.pair.weight.grad if pairs != "none" else None  # type: ignore[union-attr]
@@ -173,10 +164,10 @@ def test_segments_reach_the_transformer() -> None:
     corpus = Corpus()
     task = corpus.task(eval_masks=1)
     network = corpus.network(task)
-    before = task.evaluate(network, corpus.split, evaluation(), final=True)
+    before = evaluate(task, network, corpus.split, evaluation(), final=True)
     with torch.no_grad():
         network.encoder.segments.weight[1] += torch.randn(8)  # type: ignore[union-attr, index, operator]
-    after = task.evaluate(network, corpus.split, evaluation(), final=True)
+    after = evaluate(task, network, corpus.split, evaluation(), final=True)
     assert after["loss"] != pytest.approx(before["loss"], rel=1e-3)
 
 
@@ -185,7 +176,7 @@ def test_a_batch_in_which_nothing_is_hidden_has_a_loss() -> None:
     corpus = Corpus()
     task = corpus.task(mlm={"count": "bernoulli", "rate": 1e-9})
     network = corpus.network(task)
-    total, number = task.loss(network, corpus.split, np.arange(4), CPU)
+    total, number = loss_of(task, network, corpus.split, np.arange(4))
     total.backward()  # type: ignore[no-untyped-call]
     assert int(number) == 0
     assert 0.0 < float(total.detach()) < math.inf
@@ -199,8 +190,8 @@ def test_evaluation_masks_do_not_depend_on_the_training_seed_and_training_masks_
     found, losses = [], []
     for seed in (1, 2):
         torch.manual_seed(seed)
-        losses.append(float(task.loss(network, corpus.split, np.arange(8), CPU).total.detach()))
-        found.append(task.evaluate(network, corpus.split, evaluation(), final=False))
+        losses.append(float(loss_of(task, network, corpus.split, np.arange(8)).total.detach()))
+        found.append(evaluate(task, network, corpus.split, evaluation(), final=False))
     assert found[0] == found[1]
     assert losses[0] != losses[1]
 
@@ -208,14 +199,15 @@ def test_evaluation_masks_do_not_depend_on_the_training_seed_and_training_masks_
 def test_what_is_never_hidden() -> None:
     corpus = Corpus()
     indices = np.arange(len(corpus.split))
-    ids = torch.from_numpy(corpus.split.padded("ids", indices, 0))
+    batch = batch_of(corpus.task(), corpus.split, indices)
+    ids = batch.ids
     unknown = ids == corpus.vocabulary.UNKNOWN
     special = torch.isin(ids, torch.tensor(corpus.vocabulary.specials))
     assert unknown.any()
     every = {"rate": 0.99, "max_per_seq": None}
     for options, forbidden in (({}, special), ({"never": []}, special & ~unknown), ({"whole_word": True}, special)):
         masks = corpus.task(mlm={**every, **options}).masks
-        hidden = masks.hidden(corpus.split, indices, ids, masks.draw(corpus.split, indices, CPU))
+        hidden = masks.hidden(batch, masks.draw(batch))
         assert not (hidden & forbidden).any()
         assert torch.equal(hidden | forbidden, torch.ones_like(hidden))
 

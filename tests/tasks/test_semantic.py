@@ -10,8 +10,8 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
+from small_tasks import encode, evaluation, loss_of
 from support import Invoke
-from test_tasks import CPU, evaluation
 from torch import Tensor
 
 from probtrans_cli import models
@@ -21,12 +21,14 @@ from probtrans_cli.data.readers.cogs import CASES, Example, read_cogs, read_sema
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import PAD
-from probtrans_cli.models.base import Encoded
-from probtrans_cli.models.network import Features, Network
+from probtrans_cli.models.base import Encoded, Inputs, Outputs, Wants
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import View
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
-from probtrans_cli.tasks.base import UNSEEN
+from probtrans_cli.tasks.batch import UNSEEN
 from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
+from probtrans_cli.trained.evaluation import evaluate
 
 Parent = Literal["relative", "absolute", "attention"]
 PARENTS: tuple[Parent, ...] = ("relative", "absolute", "attention")
@@ -85,7 +87,7 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
     ids = torch.from_numpy(split.row("ids", index).astype(np.int64))[None]
     n = int(split.words[index])
     first = split.row("first", index).tolist() if split.has("first") else range(n)
-    states = [network.encode(ids, ids != PAD).states[0, i] for i in first]
+    states = [encode(network, ids, ids != PAD).states[0, i] for i in first]
     found = []
     for i in range(n):
         of_word, start = {}, 0
@@ -112,7 +114,7 @@ def test_the_loss_is_that_of_a_plain_loop(parent: Parent, subwords: bool) -> Non
     for indices in ([0, 3, 5], [2], range(len(ROWS))):
         words = [word for index in indices for word in by_loops(corpus, corpus.train, index)]
         wanted = sum(soft(*choice) for word in words for choice in word.values())
-        total, number = corpus.task.loss(corpus.network, corpus.train, np.array(indices), CPU)
+        total, number = loss_of(corpus.task, corpus.network, corpus.train, np.array(indices))
         assert float(total.detach()) == pytest.approx(wanted, rel=1e-5)
         assert int(number) == len(words)
         assert all(len(word) == 5 for word in words)
@@ -142,14 +144,14 @@ def test_scores_are_those_of_a_plain_loop(parent: Parent, model: dict[str, Any] 
         cases[case].append(columns["exact"][-1])
     assert len({len(values) for values in losses.values()}) > 1  # dev has a verb that train lacks
     for size in (7, 500):
-        found = corpus.task.evaluate(corpus.network, corpus.dev, evaluation(size), final=True)
+        found = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(size), final=True)
         for name, values in columns.items():
             assert found[name] == pytest.approx(sum(values) / len(values)), name
         assert found["labels"] == pytest.approx(sum(words) / len(words))
         assert found["loss"] == pytest.approx(sum(map(np.mean, losses.values())), rel=1e-5)
         assert found["cases"] == {name: sum(cases[name]) / len(cases[name]) for name in sorted(cases)}
         assert list(found["cases"]) == sorted(found["cases"])
-    quick = corpus.task.evaluate(corpus.network, corpus.dev, evaluation(), final=False)
+    quick = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=False)
     assert quick == pytest.approx({name: value for name, value in found.items() if name not in ("form", "cases")})
 
 
@@ -166,6 +168,12 @@ class Knowing(torch.nn.Module):
         """Reads label ids off the states."""
 
         sizes: tuple[int, ...] = ()
+        attention = False
+
+        def read(self, view: View) -> dict[str, Tensor]:
+            assert view.words is not None
+            parents = {"parents": self.parents(view.encoded.states, view.words)[view.words]} if self.attention else {}
+            return {"words": self(view.states), **parents}
 
         def forward(self, states: Tensor) -> Tensor:
             ids = states[:, : len(self.sizes)].long()
@@ -178,15 +186,17 @@ class Knowing(torch.nn.Module):
     def __init__(self, split: Split, task: SemanticLabels, told: list[dict[str, list[int]]]) -> None:
         super().__init__()
         self.output = self.Output(1, 1, attention=False)
+        self.output.attention = task.attention
         self.output.sizes = tuple(len(names) for names in task.names.values())
         self.states = {}
         for index, labels in enumerate(told):
             rows = [labels[column] for column in task.names] + [labels.get("parents", labels["role"])]
             self.states[tuple(split.row("ids", index).tolist())] = torch.tensor(rows, dtype=torch.float32).T
 
-    def encode(self, ids: Tensor, mask: Tensor, features: Features | None = None, at: Tensor | None = None) -> Encoded:
-        rows = [self.states[tuple(row[real].tolist())] for row, real in zip(ids, mask, strict=True)]
-        return Encoded(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
+    def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
+        rows = [self.states[tuple(row[real].tolist())] for row, real in zip(inputs.ids, inputs.mask, strict=True)]
+        encoded = Encoded(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
+        return Outputs(scores=self.output.read(View(encoded, wants.words, wants.words, lambda: torch.zeros(0, 0))))
 
 
 def gold_labels(corpus: Corpus, split: Split) -> list[dict[str, list[int]]]:
@@ -198,7 +208,7 @@ def gold_labels(corpus: Corpus, split: Split) -> list[dict[str, list[int]]]:
 def test_gold_labels_rebuild_every_form(parent: Parent) -> None:
     corpus = Corpus(parent)
     network: Any = Knowing(corpus.train, corpus.task, gold_labels(corpus, corpus.train))
-    found = corpus.task.evaluate(network, corpus.train, evaluation(13), final=True)
+    found = evaluate(corpus.task, network, corpus.train, evaluation(13), final=True)
     assert found["exact"] == found["form"] == found["labels"] == 1.0
     assert found["cases"] == dict.fromkeys(sorted([*{row[2] for row in ROWS} - {"brand_new"}, "other"]), 1.0)
 
@@ -208,12 +218,12 @@ def test_one_wrong_label_costs_its_sentence(parent: Parent) -> None:
     """And its form, which is that of the predicted labels."""
     corpus = Corpus(parent)
     for column in ("role", "category", "noun_type", "verb_name", "parents" if corpus.task.attention else ""):
-        name = column or corpus.task.columns[-1]
+        name = column or corpus.task.section.learned[-1]
         told = gold_labels(corpus, corpus.train)
         size = len(corpus.task.names.get(name, [])) or 6
         told[0][name][1] = (told[0][name][1] + 1) % size
         network: Any = Knowing(corpus.train, corpus.task, told)
-        found = corpus.task.evaluate(network, corpus.train, evaluation(), final=True)
+        found = evaluate(corpus.task, network, corpus.train, evaluation(), final=True)
         assert found["exact"] == found["form"] == found[f"exact_{name}"] == pytest.approx(6 / 7)
         assert found["labels"] == pytest.approx(30 / 31)
         assert found["cases"]["in_distribution"] == 0.5
@@ -237,7 +247,7 @@ def test_an_analysis_is_read_back_from_its_labels(parent: Parent) -> None:
 def test_a_parent_outside_of_the_sentence_is_no_parent_at_all(parent: Parent, label: str) -> None:
     """Nor does it count from the other end."""
     corpus = Corpus(parent)
-    column = corpus.task.columns[-1]
+    column = corpus.task.section.learned[-1]
     assert {"+4", "-1"} <= set(corpus.labels["offset"])
     ids = {name: np.array([corpus.labels[name].index(NONE)] * 3) for name in LABELS_OF_COGS}
     ids[column] = np.array([corpus.labels[column].index(label), *[corpus.labels[column].index(NONE)] * 2])
@@ -256,11 +266,11 @@ def test_sentences_without_a_form_are_not_scored_by_it() -> None:
     told = gold_labels(corpus, split)
     told[0]["role"][0] = corpus.labels["role"].index("agent")
     network: Any = Knowing(split, corpus.task, told)
-    found = corpus.task.evaluate(network, split, evaluation(), final=True)
+    found = evaluate(corpus.task, network, split, evaluation(), final=True)
     assert found["form"] == pytest.approx(6 / 7)
     assert found["exact"] == pytest.approx(7 / 8)
     alone: Any = Knowing(corpus.encoded(labelled), corpus.task, gold_labels(corpus, corpus.encoded(labelled)))
-    found = corpus.task.evaluate(alone, corpus.encoded(labelled), evaluation(), final=True)
+    found = evaluate(corpus.task, alone, corpus.encoded(labelled), evaluation(), final=True)
     assert "form" not in found
     assert (found["exact"], found["cases"]) == (1.0, {"primitive": 1.0})
 
@@ -297,14 +307,14 @@ def test_parents_by_attention() -> None:
 @pytest.mark.parametrize("parent", PARENTS)
 def test_what_is_learned_is_what_is_asked_for(parent: Parent) -> None:
     corpus = Corpus(parent)
-    total, _ = corpus.task.loss(corpus.network, corpus.train, np.arange(7), CPU)
+    total, _ = loss_of(corpus.task, corpus.network, corpus.train, np.arange(7))
     total.backward()  # type: ignore[no-untyped-call]
     gradients = {name: value.grad for name, value in corpus.network.output.named_parameters()}
     assert gradients.keys() == {"labels.weight", "labels.bias"} | (
         {"child.weight", "parent.weight", "none"} if parent == "attention" else set()
     )
     assert all(bool(one.isfinite().all()) and bool(one.any()) for one in gradients.values() if one is not None)
-    assert corpus.task.outputs == sum(len(corpus.labels[column]) for column in corpus.task.columns)
+    assert corpus.task.outputs == sum(len(corpus.labels[column]) for column in corpus.task.section.learned)
     assert UNSEEN in corpus.dev.column("verb_name")
 
 

@@ -9,10 +9,10 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from small_tasks import CPU, encode, evaluation, linear, loss_of, word_scores
 from support import sentences
 
 from probtrans_cli import models
-from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.sentence import Sentence
@@ -20,7 +20,8 @@ from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.network import Features, Network, linear
+from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,
@@ -29,12 +30,12 @@ from probtrans_cli.recipe.data import (
     WordVocabulary,
 )
 from probtrans_cli.recipe.task import MaskedLanguageModel, Tagging
-from probtrans_cli.tasks.base import Evaluation, without_some_words
+from probtrans_cli.tasks.base import without_some_words
+from probtrans_cli.tasks.batch import collate
 from probtrans_cli.tasks.masking import EVALUATION_SEED
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.tagging import WordTagging
-
-CPU = torch.device("cpu")
+from probtrans_cli.trained.evaluation import evaluate
 
 
 class Corpus:
@@ -67,27 +68,19 @@ def corpus() -> Corpus:
     return Corpus()
 
 
-def evaluation(words: int = 200) -> Evaluation:
-    return Evaluation(
-        batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False),
-        device=CPU,
-        autocast=lambda: torch.autocast("cpu", enabled=False),
-    )
-
-
 class Spy(torch.nn.Module):
     """In place of a network: keeps what it is asked."""
 
     def __init__(self, outputs: int) -> None:
         super().__init__()
-        self.outputs, self.padding = outputs, PAD
+        self.outputs = outputs
         self.seen: list[tuple[torch.Tensor, torch.Tensor]] = []
 
-    def forward(
-        self, ids: torch.Tensor, mask: torch.Tensor, at: torch.Tensor, features: Features | None = None
-    ) -> torch.Tensor:
-        self.seen.append((ids.clone(), at.clone()))
-        return torch.zeros(int(at.sum()), self.outputs, requires_grad=True)
+    def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
+        at = wants.tokens if wants.words is None else inputs.tokens_of(wants.words)
+        assert at is not None
+        self.seen.append((inputs.ids.clone(), at.clone()))
+        return Outputs(scores={"words": torch.zeros(int(at.sum()), self.outputs, requires_grad=True)})
 
 
 # --- masked language modelling ----------------------------------------------------------------------------------------
@@ -102,7 +95,7 @@ def masks(corpus: Corpus, seed: int, **options: Any) -> tuple[torch.Tensor, torc
     task, spy = mlm(corpus, **options), Spy(corpus.vocabulary.size)
     indices = np.arange(len(corpus.train))
     torch.manual_seed(seed)
-    task.loss(spy, corpus.train, indices, CPU)  # type: ignore[arg-type]
+    loss_of(task, spy, corpus.train, indices)
     return torch.from_numpy(corpus.train.padded("ids", indices, PAD)), *spy.seen[0]
 
 
@@ -121,7 +114,7 @@ def test_what_begins_and_ends_a_sentence_is_never_hidden(corpus: Corpus) -> None
     vocabulary = build_vocabulary(WordPieceVocabulary(kind="wordpiece", size=100), (one.words for one in train[:5]))
     split, indices, spy = Split.encode(train, vocabulary, {}), np.arange(60), Spy(vocabulary.size)
     task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", mlm={"rate": 0.99}), vocabulary, {})
-    task.loss(spy, split, indices, CPU)  # type: ignore[arg-type]
+    loss_of(task, spy, split, indices)
     ids, (given, hidden) = torch.from_numpy(split.padded("ids", indices, vocabulary.PAD)), spy.seen[0]
     fixed = torch.isin(ids, torch.tensor(vocabulary.specials))
     assert {int(id) for id in ids[fixed]} == set(vocabulary.specials) - {vocabulary.MASK}
@@ -132,7 +125,7 @@ def test_what_begins_and_ends_a_sentence_is_never_hidden(corpus: Corpus) -> None
 
 def test_a_batch_without_a_hidden_word_has_a_loss_of_0(corpus: Corpus) -> None:
     network = corpus.network(corpus.vocabulary.size)
-    loss = mlm(corpus, mlm={"rate": 1e-9}).loss(network, corpus.train, np.arange(3), CPU)
+    loss = loss_of(mlm(corpus, mlm={"rate": 1e-9}), network, corpus.train, np.arange(3))
     assert (float(loss.total.detach()), int(loss.number)) == (0.0, 0)
     loss.total.backward()
     assert all(one.grad is None or one.grad.isfinite().all() for one in network.parameters())
@@ -143,7 +136,7 @@ def test_an_id_that_is_not_in_the_vocabulary_is_named(corpus: Corpus) -> None:
     for id in (size, -1):
         ids = torch.tensor([[3, id]])
         with pytest.raises(ValueError, match=f"the id {id} is not in the vocabulary of {size} entries"):
-            network.encode(ids, torch.ones_like(ids, dtype=torch.bool))
+            encode(network, ids, torch.ones_like(ids, dtype=torch.bool))
 
 
 def test_the_mask_rate(corpus: Corpus) -> None:
@@ -165,8 +158,8 @@ def test_evaluation_masks_do_not_depend_on_batches_or_the_training_seed(corpus: 
     def hidden(words: int, seed: int) -> list[list[int]]:
         torch.manual_seed(seed)
         spy, how = Spy(corpus.vocabulary.size), evaluation(words)
-        mlm(corpus, eval_masks=2).evaluate(spy, corpus.dev, how, final=True)  # type: ignore[arg-type]
-        order = [int(index) for _ in range(2) for indices in how.over(corpus.dev) for index in indices]
+        evaluate(mlm(corpus, eval_masks=2), spy, corpus.dev, how, final=True)  # type: ignore[arg-type]
+        order = [int(index) for _ in range(2) for indices in how.batches(corpus.dev) for index in indices]
         rows = [row for _, at in spy.seen for row in at]
         found = zip(order, rows, strict=True)
         return sorted([index, *torch.nonzero(row).flatten().tolist()] for index, row in found)
@@ -186,21 +179,23 @@ def test_perplexity_is_that_of_a_plain_loop(corpus: Corpus) -> None:
             start += len(ids)
             given = torch.tensor([[MASK if hide[i] else int(ids[i]) for i in range(len(ids))]])
             with torch.no_grad():
-                scores = network(given, given != PAD, torch.ones_like(given, dtype=torch.bool)).log_softmax(-1)
+                scores = word_scores(
+                    network, given, given != PAD, torch.ones_like(given, dtype=torch.bool)
+                ).log_softmax(-1)
             for i in range(len(ids)):
                 if hide[i]:
                     total -= float(scores[i, ids[i]])
                     count += 1
         losses.append(total / count)
         sums.append((total, count))
-    found = task.evaluate(network, corpus.dev, evaluation(), final=True)
+    found = evaluate(task, network, corpus.dev, evaluation(), final=True)
     pooled = sum(total for total, _ in sums) / sum(count for _, count in sums)
     assert found["loss"] == pytest.approx(pooled, rel=1e-5)
     assert found["perplexity"] == pytest.approx(math.exp(pooled), rel=1e-5)
     spread = np.std(np.exp(losses), ddof=1) / math.sqrt(4)
     assert found["perplexity_se"] == pytest.approx(spread, rel=1e-3)
     assert found["masks"] == 4
-    quick = task.evaluate(network, corpus.dev, evaluation(), final=False)
+    quick = evaluate(task, network, corpus.dev, evaluation(), final=False)
     assert quick.keys() == {"perplexity", "loss"}
     assert quick["loss"] == pytest.approx(losses[0], rel=1e-5)
 
@@ -210,7 +205,7 @@ def test_a_corpus_in_which_nothing_can_be_hidden_is_refused(corpus: Corpus) -> N
     sentences = [Sentence(["zzz", "qqq"]), Sentence(["xxx"])]
     unknown = Split.encode(sentences, corpus.vocabulary, corpus.labels)
     with pytest.raises(DataError, match="no word to hide"):
-        mlm(corpus).evaluate(corpus.network(corpus.vocabulary.size), unknown, evaluation(), final=True)
+        evaluate(mlm(corpus), corpus.network(corpus.vocabulary.size), unknown, evaluation(), final=True)
 
 
 # --- tagging ----------------------------------------------------------------------------------------------------------
@@ -222,8 +217,7 @@ def tagging(corpus: Corpus, **options: Any) -> WordTagging:
 
 def log_probabilities(network: Network, ids: np.ndarray) -> torch.Tensor:
     given = torch.from_numpy(ids.astype(np.int64))[None]
-    scores: torch.Tensor = network(given, given != PAD, torch.ones_like(given, dtype=torch.bool)).log_softmax(-1)
-    return scores
+    return word_scores(network, given, given != PAD, torch.ones_like(given, dtype=torch.bool)).log_softmax(-1)
 
 
 def test_accuracy_is_that_of_a_plain_loop(corpus: Corpus) -> None:
@@ -243,7 +237,7 @@ def test_accuracy_is_that_of_a_plain_loop(corpus: Corpus) -> None:
             losses += [-float(found_there[word, gold[word]])] if gold[word] >= 0 else []
     assert never == 1
     assert min(count) > 0
-    found = tagging(corpus).evaluate(network, corpus.dev, evaluation(), final=True)
+    found = evaluate(tagging(corpus), network, corpus.dev, evaluation(), final=True)
     assert found["accuracy"] == pytest.approx(sum(right) / sum(count))
     assert found["loss"] == pytest.approx(np.mean(losses), rel=1e-5)
     assert found["accuracy_known"] == pytest.approx(right[0] / count[0])
@@ -254,7 +248,7 @@ def test_accuracy_is_that_of_a_plain_loop(corpus: Corpus) -> None:
 def test_labels_that_train_lacks_have_no_loss(corpus: Corpus) -> None:
     sentences = [Sentence(["the", "dog"], tags={"upos": ["QQ", "QQ"]})]
     strange = Split.encode(sentences, corpus.vocabulary, corpus.labels)
-    found = tagging(corpus).evaluate(corpus.network(len(corpus.labels["upos"])), strange, evaluation(), final=True)
+    found = evaluate(tagging(corpus), corpus.network(len(corpus.labels["upos"])), strange, evaluation(), final=True)
     assert (found["accuracy"], found["loss"]) == (0.0, None)
 
 
@@ -268,7 +262,7 @@ def test_the_loss_is_that_of_a_plain_loop(kind: str, corpus: Corpus) -> None:
         per_sentence.append([-float(scores[i, gold[i]]) for i in range(len(gold)) if gold[i] >= 0])
     words = [one for losses in per_sentence for one in losses]
     wanted = np.mean(words) if kind == "words" else np.mean([np.mean(losses) for losses in per_sentence])
-    total, count = tagging(corpus, loss=kind).loss(network, corpus.dev, np.arange(len(corpus.dev)), CPU)
+    total, count = loss_of(tagging(corpus, loss=kind), network, corpus.dev, np.arange(len(corpus.dev)))
     assert float((total / count).detach()) == pytest.approx(float(wanted), rel=1e-5)
 
 
@@ -280,7 +274,7 @@ def test_word_dropout_drops_a_word_of_frequency_f_at_rate_alpha_over_alpha_plus_
     task, spy = tagging(corpus, word_dropout=alpha), Spy(len(corpus.labels["upos"]))
     torch.manual_seed(0)
     for _ in range(rounds):
-        task.loss(spy, corpus.train, indices, CPU)  # type: ignore[arg-type]
+        loss_of(task, spy, corpus.train, indices)
     dropped = sum((given != ids).double() for given, _ in spy.seen)
     assert all(bool(((given == ids) | (given == UNKNOWN)).all()) for given, _ in spy.seen)
     for f in (3, 4, 10, int(frequency.max())):
@@ -309,7 +303,8 @@ def test_word_dropout_of_subwords_drops_whole_words(corpus: Corpus, section: Voc
     indices = np.arange(len(split))
     ids = torch.from_numpy(split.padded("ids", indices, PAD))
     torch.manual_seed(0)
-    given = without_some_words(split, indices, ids, 2.0, vocabulary)
+    batch = collate(split, indices, padding=vocabulary.PAD, device=CPU)
+    given = without_some_words(batch, 2.0, vocabulary).ids
     torch.manual_seed(0)
     frequency = split.padded("frequency", indices, 0)
     words = torch.rand(frequency.shape) * (2.0 + torch.from_numpy(frequency)) < 2.0
@@ -331,7 +326,7 @@ def test_a_batch_without_any_label_has_no_loss(corpus: Corpus) -> None:
     split = Split.encode(list(read_conllu(iter(lines), "x")), corpus.vocabulary, corpus.labels)
     network = corpus.network(len(corpus.labels["upos"]))
     for kind in ("words", "sentences"):
-        total, count = tagging(corpus, loss=kind).loss(network, split, np.arange(1), CPU)
+        total, count = loss_of(tagging(corpus, loss=kind), network, split, np.arange(1))
         assert float(total.detach()) == 0.0
         assert int(count) == 0
-    assert tagging(corpus).evaluate(network, split, evaluation(), final=True)["accuracy"] == 0.0
+    assert evaluate(tagging(corpus), network, split, evaluation(), final=True)["accuracy"] == 0.0

@@ -12,6 +12,7 @@ from xml.etree import ElementTree
 import numpy as np
 import pytest
 import torch
+from small_tasks import encode
 
 from probtrans_cli import __main__
 from probtrans_cli.commands.train import TrainRequest, train
@@ -72,7 +73,7 @@ def distributions(model: Model, words: list[str]) -> np.ndarray:
     ids, first, *_ = model.vocabulary.encode_words(words)
     batch = torch.tensor([ids])
     with torch.no_grad():
-        states = model.network.encode(batch, batch != 0).states[0].double()
+        states = encode(model.network, batch, batch != 0).states[0].double()
     given = model.recipe.model.output == "probabilities"
     return (states if given else states.softmax(-1)).numpy()[first]
 

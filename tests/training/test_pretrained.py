@@ -9,6 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
+from small_tasks import encode, word_scores
 from support import COGS, workplace
 
 from probtrans_cli.__main__ import run
@@ -73,8 +74,8 @@ def test_a_bert_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> No
     ids = torch.tensor([[3, 6, 9, 5, 4], [3, 7, 4, 0, 0]])
     mask = ids != 0
     with torch.no_grad():
-        encoded = model.network.encode(ids, mask)
-        scores = model.network(ids, mask, mask)
+        encoded = encode(model.network, ids, mask)
+        scores = word_scores(model.network, ids, mask, mask)
         expected = bert(ids, attention_mask=mask)
         theirs = bert.bert(ids, attention_mask=mask)
     torch.testing.assert_close(encoded.states[mask], theirs.last_hidden_state[mask], rtol=0, atol=1e-4)

@@ -1,0 +1,96 @@
+"""Shared by tests of networks and tasks: what is asked of a network most, in one call, and a task's loss of a batch."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Collection
+from typing import Any, NamedTuple
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.base import Encoder, Features, Inputs, Outputs, Wants, wanted
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import LinearOutput
+from probtrans_cli.tasks.base import Evaluation, Task, Term
+from probtrans_cli.tasks.batch import Batch, collate
+
+CPU = torch.device("cpu")
+
+
+def linear(outputs: int) -> Callable[[Encoder], LinearOutput]:
+    """Makes an output layer of words."""
+    return lambda encoder: LinearOutput(encoder.width, outputs)
+
+
+def evaluation(words: int = 200) -> Evaluation:
+    """Evaluations on the CPU in batches of about so many words."""
+    return Evaluation(
+        batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False),
+        device=CPU,
+        autocast=lambda: torch.autocast("cpu", enabled=False),
+    )
+
+
+# --- a network --------------------------------------------------------------------------------------------------------
+
+
+def encode(
+    network: Network,
+    ids: Tensor,
+    mask: Tensor,
+    features: Features | None = None,
+    *,
+    arcs: bool | Collection[int] = False,
+    segments: Tensor | None = None,
+) -> Outputs:
+    """The states of all tokens, the sentence's, and the arcs after all iterations or after those named."""
+    section: Any = network.encoder.section
+    numbers = wanted(arcs, section.iterations)
+    given = Inputs(ids=ids, mask=mask, features=features, segments=segments)
+    found: Outputs = network(given, Wants(states=True, arcs=numbers))
+    return found
+
+
+def word_scores(network: Network, ids: Tensor, mask: Tensor, at: Tensor, features: Features | None = None) -> Tensor:
+    """Output scores of the tokens ``at``, in row-major order."""
+    found: Outputs = network(Inputs(ids=ids, mask=mask, features=features), Wants(tokens=at))
+    return found.scores["words"]
+
+
+def sentence_scores(network: Network, ids: Tensor, mask: Tensor) -> Tensor:
+    """Output scores of the sentences."""
+    found: Outputs = network(Inputs(ids=ids, mask=mask), Wants(sentence=True))
+    return found.scores["sentence"]
+
+
+# --- a task -----------------------------------------------------------------------------------------------------------
+
+
+class Loss(NamedTuple):
+    """A summed loss and the number of things it was summed over; their ratio is the mean."""
+
+    total: Tensor
+    number: Tensor
+
+
+def batch_of(task: Task, split: Split, indices: Any) -> Batch:
+    """The batch of some sentences, nothing hidden or dropped."""
+    return collate(split, np.asarray(indices), task.columns, padding=task.vocabulary.PAD, device=CPU)
+
+
+def terms_of(task: Task, network: Any, split: Split, indices: Any) -> dict[str, Term]:
+    """The terms of the loss of a batch, as training shows it."""
+    batch = task.training(batch_of(task, split, indices))
+    return dict(task.terms(network(batch, task.wants(batch)), batch))
+
+
+def loss_of(task: Task, network: Any, split: Split, indices: Any) -> Loss:
+    """The loss of an update by one batch, times the count of its first term; and that count."""
+    first, *others = terms_of(task, network, split, indices).values()
+    total = first.weight * first.sum
+    for term in others:
+        total = total + term.weight * (term.sum / term.count.clamp(min=1) * first.count.clamp(min=1))
+    return Loss(total, first.count)
