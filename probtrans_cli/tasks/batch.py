@@ -14,7 +14,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Features, Inputs
 
 PADDING = -2  # in place of a label where there is no word
-UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
+UNLEARNED = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
 
 
 @dataclass(frozen=True, kw_only=True)
