@@ -36,7 +36,7 @@ from probtrans_cli.hf.files import CONFIG, read_config, read_tensors
 from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
 from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
-from probtrans_cli.recipe.reference import wanted
+from probtrans_cli.recipe.reference import takes
 from probtrans_cli.text import printable
 
 Shapes = dict[str, tuple[int, ...]]
@@ -256,7 +256,7 @@ def _wrong(key: str, value: Any) -> str:
     schema = Config.model_json_schema()["properties"][key]
     found = printable(json.dumps(value, ensure_ascii=False), 60)
     finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
-    return f"{key}: found {found}, wanted {wanted(schema, every_bound=huge)}{finite}"
+    return f"{key}: found {found}, wanted {takes(schema, every_bound=huge)}{finite}"
 
 
 def _by_plain_names(tensors: Mapping[str, Tensor], folder: Path) -> tuple[dict[str, Tensor], list[str]]:

@@ -20,7 +20,7 @@ Iterations = bool | Collection[int]
 """Whose arcs are wanted: of all iterations, of none, or of those with these numbers, counted from 1."""
 
 
-def wanted(arcs: Iterations, iterations: int) -> Collection[int]:
+def chosen_iterations(arcs: Iterations, iterations: int) -> Collection[int]:
     """The numbers of the iterations whose arcs are wanted, of so many."""
     return arcs if not isinstance(arcs, bool) else range(1, iterations + 1) if arcs else ()
 
@@ -145,12 +145,12 @@ class Encoder(nn.Module, ABC):
 
     @property
     def reads_segments(self) -> bool:
-        """Whether ``forward`` and ``look`` take ``segments [b, n]``."""
+        """Whether ``forward`` and ``arcs_alone`` take ``segments [b, n]``."""
         return False
 
     @property
     def reads_commonness(self) -> bool:
-        """Whether ``forward`` and ``look`` take ``common [b, n]``: how common each word is in the training file."""
+        """Whether ``forward`` and ``arcs_alone`` take ``common [b, n]``: how common each word of train is."""
         return False
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
@@ -181,7 +181,7 @@ class Encoder(nn.Module, ABC):
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """
 
-    def look(
+    def arcs_alone(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], iterations: Collection[int]
     ) -> Float[Tensor, "b t c n m"]:
         """Only where each word looks, after some iterations (at least one), counted from 1: ``arcs`` of forward."""

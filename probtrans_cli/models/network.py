@@ -146,8 +146,8 @@ class Network(nn.Module):
         """The arcs, and nothing that they do not need."""
         unary, of_words = self.potentials(inputs.ids, inputs.features), self._of_words(inputs)
         if self.start is None:
-            return self.encoder.look(unary, inputs.mask, wants.arcs, **of_words)
-        return self._from_words(self.encoder.look(*self._with_start(unary, inputs.mask), wants.arcs, **of_words))
+            return self.encoder.arcs_alone(unary, inputs.mask, wants.arcs, **of_words)
+        return self._from_words(self.encoder.arcs_alone(*self._with_start(unary, inputs.mask), wants.arcs, **of_words))
 
     def _of_words(self, inputs: Inputs) -> dict[str, Tensor]:
         """What an encoder reads of the words beside their unary scores; a `<cls>` of our own is a rare word."""

@@ -31,7 +31,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
 
@@ -111,7 +111,7 @@ class TransformerEncoder(Encoder):
         states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments)
         allowed = self._allowed(mask)
         attentions: list[Tensor] = []
-        seen = wanted(arcs, self.section.layers)
+        seen = chosen_iterations(arcs, self.section.layers)
         number = self.section.layers
         if at is not None and (torch.compiler.is_compiling() or self.pooler is not None):
             at = None  # a graph's shapes must not depend on values; the first word's state is always wanted
@@ -134,7 +134,7 @@ class TransformerEncoder(Encoder):
         iterations: Collection[int],
         segments: Int[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
-        """See :meth:`Encoder.look`; ``segments``: see :meth:`forward`."""
+        """See :meth:`Encoder.arcs_alone`; ``segments``: see :meth:`forward`."""
         found: Encoded = self(unary, mask, arcs=iterations, segments=segments)
         assert found.arcs is not None, "asked for"
         return found.arcs

@@ -12,7 +12,7 @@ from pydantic import ValidationError
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.overrides import below, kind_of
-from probtrans_cli.recipe.reference import Schema, choices, every_key, has_kinds, kinds, root, wanted
+from probtrans_cli.recipe.reference import Schema, choices, every_key, has_kinds, kinds, root, takes
 from probtrans_cli.recipe.yaml import Fault, Items, Mapping, Node, Place, Scalar, shown
 from probtrans_cli.text import printable
 
@@ -105,14 +105,14 @@ def _nearest(tree: Mapping, path: tuple[str, ...]) -> Place:
 
 
 def _missing(section: Mapping, path: tuple[str, ...], key: str, schema: Schema) -> Fault:
-    return Fault(section.place, (*path, key), f"this key is missing; it takes {wanted(schema)}")
+    return Fault(section.place, (*path, key), f"this key is missing; it takes {takes(schema)}")
 
 
 def _wrong(node: Node, schema: Schema) -> str:
     """What was found and what is wanted, and how to write it where that is known."""
     value = node.value if isinstance(node, Scalar) else None
     huge = isinstance(value, int | float) and abs(value) >= 2**31
-    return f"found {shown(node)}, wanted {wanted(schema, every_bound=huge)}{_meant(node, schema)}"
+    return f"found {shown(node)}, wanted {takes(schema, every_bound=huge)}{_meant(node, schema)}"
 
 
 def _meant(node: Node, schema: Schema) -> str:

@@ -111,7 +111,7 @@ def _keys(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
-def wanted(schema: Schema, *, every_bound: bool = False) -> str:
+def takes(schema: Schema, *, every_bound: bool = False) -> str:
     """What a key takes, as a phrase: "a whole number ≥ 1 or null". ``every_bound`` names limits in the billions too."""
     or_null = " or `null`" if {"type": "null"} in schema.get("anyOf", ()) else ""
     if has_kinds(schema):
@@ -119,15 +119,15 @@ def wanted(schema: Schema, *, every_bound: bool = False) -> str:
     if kinds(schema):
         return "a section" + or_null
     if "anyOf" in schema:
-        return _either([wanted(branch, every_bound=every_bound) for branch in schema["anyOf"]])
+        return _either([takes(branch, every_bound=every_bound) for branch in schema["anyOf"]])
     if "const" in schema or "enum" in schema:
         return _either([f"`{choice}`" for choice in choices(schema)])
     kind = schema.get("type")
     if kind == "array":
         if "prefixItems" in schema:
-            item = wanted(schema["prefixItems"][0], every_bound=every_bound)
+            item = takes(schema["prefixItems"][0], every_bound=every_bound)
             return f"a list of {len(schema['prefixItems'])}, each {item}"
-        return "a list of " + re.sub("^an? (.*)number", r"\1numbers", wanted(schema["items"], every_bound=every_bound))
+        return "a list of " + re.sub("^an? (.*)number", r"\1numbers", takes(schema["items"], every_bound=every_bound))
     if kind in ("integer", "number"):
         name = (
             "a number" if kind == "number" else "an even number" if schema.get("multipleOf") == 2 else "a whole number"
@@ -179,7 +179,7 @@ def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str
         required = section.get("required", ())
         for key, field in section["properties"].items():
             about_key = "Chooses this table." if key == "kind" and "const" in field else field["description"]
-            cells = (f"`{key}`", wanted(field), _default(field, key in required), about_key)
+            cells = (f"`{key}`", takes(field), _default(field, key in required), about_key)
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         yield f"{heading}\n\n{about}\n\n" + "\n".join(rows)
         for key, field in section["properties"].items():

@@ -14,17 +14,17 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Features, Inputs
 
 PADDING = -2  # in place of a label where there is no word
-UNSEEN = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
+UNLEARNED = -1  # a label that the training file does not have: never predicted, counted as wrong, and in no loss
 
 
 @dataclass(frozen=True, kw_only=True)
 class Batch(Inputs):
     """Some sentences of a split, padded: what a network reads of them, and what a task knows of them.
 
-    ``split``, ``indices [b]``: where they come from. ``words [b, w]``: True where there is one. ``frequency [b, w]``:
-    of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for, as far as
-    the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task has
-    something to say of; None = all words. ``number``: of the pass of an evaluation, from 0.
+    ``split``, ``indices [b]``: where they come from. ``words [b, w]``: True where there is a word. ``frequency
+    [b, w]``: of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for,
+    as far as the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task
+    has something to say of; None = all words. ``number``: of the pass of an evaluation, from 0.
     """
 
     split: Split

@@ -17,7 +17,7 @@ from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term, without_some_words
-from probtrans_cli.tasks.batch import UNSEEN, Batch
+from probtrans_cli.tasks.batch import UNLEARNED, Batch
 
 
 class SentenceClassification(Task):
@@ -51,7 +51,7 @@ class SentenceClassification(Task):
 
     @property
     def columns(self) -> Mapping[str, int]:
-        return {LABEL: UNSEEN}
+        return {LABEL: UNLEARNED}
 
     def training(self, batch: Batch) -> Batch:
         """Rare words are hidden at random."""
@@ -73,7 +73,7 @@ class SentenceClassification(Task):
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """The summed loss, the sentences that have one, right labels, and sentences."""
         scores, gold = outputs.scores["sentence"].float(), batch.gold[LABEL][:, 0]
-        loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNSEEN)
+        loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
         right = int((scores.argmax(-1) == gold).sum())
         return Counts(loss=float(loss), labelled=int((gold >= 0).sum()), right=right, sentences=len(batch))
 

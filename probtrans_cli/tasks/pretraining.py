@@ -18,7 +18,7 @@ from probtrans_cli.models.outputs import PairOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Pretraining as Section
 from probtrans_cli.tasks.base import Counts, OutputRows, Prediction, Term
-from probtrans_cli.tasks.batch import UNSEEN, Batch
+from probtrans_cli.tasks.batch import UNLEARNED, Batch
 from probtrans_cli.tasks.classification import what_reads
 from probtrans_cli.tasks.mlm import IDS, WordPrediction, perplexities, sums_of
 
@@ -51,7 +51,7 @@ class Pretraining(WordPrediction):
 
     @property
     def columns(self) -> Mapping[str, int]:
-        return {PAIR: UNSEEN} if self.names else {}
+        return {PAIR: UNLEARNED} if self.names else {}
 
     def wants(self, batch: Batch) -> Wants:
         return replace(super().wants(batch), sentence=bool(self.names))

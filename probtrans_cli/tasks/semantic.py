@@ -24,7 +24,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term
-from probtrans_cli.tasks.batch import PADDING, UNSEEN, Batch
+from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 
 OUTSIDE = -3  # a parent that is no word of the sentence
 _CASE = "case"
@@ -92,7 +92,7 @@ class SemanticLabels(Task):
 
     @property
     def columns(self) -> Mapping[str, int]:
-        return {**dict.fromkeys(self.names, PADDING), "parents": PADDING, _CASE: UNSEEN}
+        return {**dict.fromkeys(self.names, PADDING), "parents": PADDING, _CASE: UNLEARNED}
 
     def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
         """Scores ``[m, labels]`` of every column, and with attention ``parents [m, 1 + w]``."""
@@ -124,7 +124,7 @@ class SemanticLabels(Task):
         """Of words and sentences how many there are, and how many are right, as a whole and column by column."""
         gold, scores, counts = self._gold(batch), self._scores(outputs), Counts()
         for name, wanted in gold.items():
-            loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNSEEN)
+            loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNLEARNED)
             counts["loss", name], counts["labelled", name] = float(loss), int((wanted >= 0).sum())
         best = torch.stack([scores[name].argmax(-1) for name in gold])
         right = (best == torch.stack(list(gold.values()))).cpu().numpy()

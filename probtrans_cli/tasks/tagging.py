@@ -23,7 +23,7 @@ from probtrans_cli.tasks.base import (
     by_sentence,
     without_some_words,
 )
-from probtrans_cli.tasks.batch import PADDING, UNSEEN, Batch
+from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 
 
 class WordTagging(Task):
@@ -83,7 +83,7 @@ class WordTagging(Task):
     def _measured(self, outputs: Outputs, batch: Batch) -> tuple[Counts, Tensor]:
         """The summed loss, the words that have one, and which words are right, in row-major order."""
         scores, gold = outputs.scores["words"].float(), batch.gold[self.column][batch.words]
-        loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNSEEN)
+        loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
         return Counts(loss=float(loss), labelled=int((gold >= 0).sum())), scores.argmax(-1) == gold
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:

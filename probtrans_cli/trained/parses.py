@@ -22,20 +22,21 @@ from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 class Tree:
     """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known.
 
-    ``labels``: numbers [n, k] and probabilities [n, k] of each word's most probable latent labels, where asked for.
+    ``latent_labels``: the numbers [n, k] of each word's most probable ones and their probabilities [n, k], where asked
+    for.
     """
 
     sentence: Sentence
     heads: np.ndarray
     probabilities: np.ndarray
     reading: Reading
-    labels: tuple[np.ndarray, np.ndarray] | None = None
+    latent_labels: tuple[np.ndarray, np.ndarray] | None = None
 
 
 def parsed(
-    model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], labels: int | None = None
+    model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], latent_labels: int | None = None
 ) -> Iterator[Tree]:
-    """The trees of some sentences, in order; for each sentence one tree per reading, with as many labels a word.
+    """The trees of some sentences, in order; for each sentence one tree per reading, with as many latent labels a word.
 
     Raises:
         DataError: after the trees of those before it: a sentence has more tokens than the encoder has positions.
@@ -43,12 +44,12 @@ def parsed(
     corpus = Split.encode(sentences, model.vocabulary, model.labels)
     if fault := model.too_long(sentences, corpus):
         if fault[0]:
-            yield from parsed(model, sentences[: fault[0]], readings, labels)
+            yield from parsed(model, sentences[: fault[0]], readings, latent_labels)
         raise fault[1]
-    trees = [[_not_read(sentence, reading, labels) for reading in readings] for sentence in sentences]
-    for batch, found in read_arcs(model, corpus, readings, latent_labels=labels is not None):
+    trees = [[_not_read(sentence, reading, latent_labels) for reading in readings] for sentence in sentences]
+    for batch, found in read_arcs(model, corpus, readings, latent_labels=latent_labels is not None):
         indices, mask = batch.indices, batch.mask
-        best = None if labels is None else most_probable(batch.latent_labels, labels)
+        best = None if latent_labels is None else most_probable(batch.latent_labels, latent_labels)
         for number, (reading, (decoded, scores)) in enumerate(zip(readings, found, strict=True)):
             chosen = np.exp(scores)
             if not model.has_root_column:  # which knows nothing of the root's arcs, column -1
@@ -64,10 +65,10 @@ def parsed(
         yield from sentence_trees
 
 
-def _not_read(sentence: Sentence, reading: Reading, labels: int | None) -> Tree:
+def _not_read(sentence: Sentence, reading: Reading, latent_labels: int | None) -> Tree:
     """What stands for the tree of a sentence without a word to read."""
     n = len(sentence.words)
-    none = None if labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
+    none = None if latent_labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
     return Tree(sentence, chain_of(n), np.full(n, np.nan), reading, none)
 
 

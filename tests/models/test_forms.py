@@ -181,7 +181,7 @@ def test_where_words_look(wanted: list[int], options: dict[str, Any]) -> None:
     arcs = model(unary, mask, arcs=True).arcs
     assert arcs is not None
     rows = [iteration - 1 for iteration in wanted if iteration <= arcs.shape[1]]
-    assert_near([model.look(unary, mask, wanted[: len(rows)])], [arcs[:, rows]], 1e-12)
+    assert_near([model.arcs_alone(unary, mask, wanted[: len(rows)])], [arcs[:, rows]], 1e-12)
     (some,) = (model(unary, mask, arcs=[1]).arcs,)
     assert some is not None
     assert_near([some], [arcs[:, :1]], 1e-12)

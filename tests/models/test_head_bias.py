@@ -77,7 +77,7 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
         found = found if root else found[..., :n]
     else:
         found = expected.softmax(-1) if root else expected[..., :n].softmax(-1)
-    torch.testing.assert_close(encoder.look(unary, mask, [1], common)[0, 0], found)
+    torch.testing.assert_close(encoder.arcs_alone(unary, mask, [1], common)[0, 0], found)
 
 
 @pytest.mark.parametrize(

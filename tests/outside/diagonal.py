@@ -1,6 +1,6 @@
 """A parameterisation of the ternary scores from outside: only words with the same latent label attract each other.
 
-    T[k,c,a,b] = D[k,c,a] δ_ab,      u_i[k,c] = D[k,c] ∘ Q_i,  v_j[k,c] = Q_j
+T[k,c,a,b] = D[k,c,a] δ_ab,      u_i[k,c] = D[k,c] ∘ Q_i,  v_j[k,c] = Q_j
 """
 
 from __future__ import annotations
@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic import potentials
-from probtrans_cli.models.probabilistic.projections import Projection, Sides
+from probtrans_cli.models.probabilistic.projections import Matrix, MatrixOf, Projection, Sides
 from probtrans_cli.recipe.model.probabilistic import Decomposition, ProbabilisticTransformer
 
 
@@ -43,7 +43,7 @@ class Diagonal(potentials.Ternary):
         buckets = potentials.bucket_count(section.distance)
         self.D = nn.Parameter(torch.randn(buckets, section.channels, section.labels))
 
-    def projection(self, sizes: Sequence[int]) -> Projection:
+    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         return DiagonalProjection(torch.split(self.D, list(sizes)))
 
     def dense(self) -> Tensor:

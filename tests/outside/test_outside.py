@@ -7,6 +7,7 @@ something.
 from __future__ import annotations
 
 import json
+import shutil
 import subprocess
 import sys
 from pathlib import Path
@@ -60,25 +61,34 @@ def commands(installed: Path, tmp_path: Path):
     return run
 
 
-def whole_way(commands: Any, name: str, overrides: str, *, metric: str) -> dict[str, Any]:
-    """Train two epochs at once, and one and one more; evaluate, parse, export, parse again. Returns the scores."""
-    text = f"parse|runs/{name}|-f|conllu|-o|trees.conllu|test.conllu"
+def whole_way(commands: Any, folder: Path, name: str, overrides: str, *, metric: str) -> dict[str, Any]:
+    """Train; go back to an early checkpoint and resume; evaluate, parse, export, parse again. Returns the scores."""
+    (trained,) = commands(f"train|tiny.yaml|name={name}|{overrides}|save={{every_steps: 1, keep: 99}}|--json")
+    assert trained[0] == 0, trained[2]
+    checkpoints = folder / "runs" / name / "checkpoints"
+    weights = (checkpoints / "best" / "model.safetensors").read_bytes()
+    for link in ("best", "last"):
+        (checkpoints / link).unlink()
+        (checkpoints / link).symlink_to("step-000002")
+    for step in list(checkpoints.glob("step-*")):
+        if step.name > "step-000002":
+            shutil.rmtree(step)
     found = commands(
-        f"train|tiny.yaml|name={name}|{overrides}|--json",
-        f"train|tiny.yaml|name={name}|{overrides}|train.steps=5|optim.schedule={{kind: constant}}|--run|runs/half",
-        f"train|tiny.yaml|name={name}|{overrides}|train.steps=5|optim.schedule={{kind: constant}}|--run|runs/half|--resume",
+        f"train|runs/{name}|--resume|--json",
         f"eval|runs/{name}|--split|test|--json",
-        text,
+        f"parse|runs/{name}|-f|conllu|-o|trees.conllu|test.conllu",
         f"export|runs/{name}|out",
         "parse|out|-f|jsonl|test.conllu",
     )
     assert [code for code, _, _ in found] == [0] * len(found), found
-    trained, evaluated = json.loads(found[0][1]), json.loads(found[3][1])
-    assert trained["test"][metric] == pytest.approx(evaluated["scores"]["test"][metric], rel=1e-6)
-    lines = [json.loads(line) for line in found[6][1].splitlines()]
+    assert "resuming runs/" in found[0][2]
+    assert (checkpoints / "best" / "model.safetensors").read_bytes() == weights
+    scores, again, evaluated = json.loads(trained[1])["test"], json.loads(found[0][1]), json.loads(found[1][1])
+    assert again["test"] == scores
+    assert evaluated["scores"]["test"][metric] == scores[metric]
+    lines = [json.loads(line) for line in found[4][1].splitlines()]
     assert len(lines) == 12
     assert all(len(line["heads"]) == len(line["words"]) for line in lines)
-    scores: dict[str, Any] = trained["test"]
     return scores
 
 
@@ -91,9 +101,9 @@ def test_a_kind_is_one_row_and_at_most_60_lines(name: str) -> None:
     assert text in page, "docs/extending.md shows the file as it is"
 
 
-def test_an_encoder(commands: Any) -> None:
+def test_an_encoder(commands: Any, tmp_path: Path) -> None:
     model = "model={kind: window, width: 8, reach: 2}"
-    scores = whole_way(commands, "window", model, metric="perplexity")
+    scores = whole_way(commands, tmp_path, "window", model, metric="perplexity")
     assert scores["trees"]["no_punct"]["all"]["uuas"] > 0
     refused = commands(
         f"train|tiny.yaml|{model}|task={{kind: mlm, output: bert}}",
@@ -116,8 +126,9 @@ def test_an_encoder(commands: Any) -> None:
     assert "not expressible in transformers: model.kind: window" in says[7]
 
 
-def test_a_task(commands: Any) -> None:
-    scores = whole_way(commands, "rarity", "task={kind: rarity, most: 2}|train.epochs=4|optim.lr=0.1", metric="accuracy")
+def test_a_task(commands: Any, tmp_path: Path) -> None:
+    rarity = "task={kind: rarity, most: 2}|train.epochs=4|optim.lr=0.1"
+    scores = whole_way(commands, tmp_path, "rarity", rarity, metric="accuracy")
     assert scores["accuracy"] > 0.5
     refused = commands(
         "train|tiny.yaml|task={kind: rarity}|data.format=documents",
@@ -161,7 +172,7 @@ def test_a_format(commands: Any, tmp_path: Path) -> None:
         slashed(tmp_path / f"{split}.conllu", tmp_path / f"{split}.slashed")
     data = "data={format: slashed, train: train.slashed, dev: dev.slashed, test: test.slashed}"
     tagging = "task={kind: tagging, column: tag}|train.epochs=4|optim.lr=0.1"
-    scores = whole_way(commands, "slashed", f"{data}|{tagging}", metric="accuracy")
+    scores = whole_way(commands, tmp_path, "slashed", f"{data}|{tagging}", metric="accuracy")
     assert scores["accuracy"] > 0.3
     (tmp_path / "bad.slashed").write_text("the/DET farmers/NOUN\nfold shirts/NOUN\n", encoding="utf-8")
     refused = commands(
@@ -177,9 +188,9 @@ def test_a_format(commands: Any, tmp_path: Path) -> None:
     assert "did you mean `slashed`?" in refused[3][2]
 
 
-def test_ternary_scores(commands: Any) -> None:
+def test_ternary_scores(commands: Any, tmp_path: Path) -> None:
     diagonal = "model.decomposition={kind: diagonal}"
-    whole_way(commands, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
+    whole_way(commands, tmp_path, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
     plain, banded, labelled, refused = commands(
         f"train|tiny.yaml|{diagonal}|name=plain|runtime.messages=plain|--json",
         f"train|tiny.yaml|{diagonal}|name=banded|runtime.messages=banded|--json",
@@ -190,7 +201,7 @@ def test_ternary_scores(commands: Any) -> None:
     assert values[0] == pytest.approx(values[1], rel=1e-3)
     pairs = [pair for group in json.loads(labelled[1])["pairs"] for pair in group["pairs"]]
     assert pairs
-    assert all(pair["child"] == pair["head"] for pair in pairs)
+    assert all((pair["child"] == pair["head"]) == (pair["score"] != 0.0) for pair in pairs)
     assert refused[0] == 2
     assert "model.root.decomposition.kind: found the text 'diagonal'" in refused[2]
 
@@ -206,5 +217,3 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "the kinds of the package broken cannot be loaded" in done.stderr
-
-

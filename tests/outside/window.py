@@ -1,6 +1,6 @@
 """An encoder from outside: every word takes from its neighbours, with a learned weight for each distance.
 
-    p_ij ∝ exp s[i - j],  0 < |i - j| ≤ reach          x'_i = x_i + W Σ_j p_ij x_j
+p_ij ∝ exp s[i - j],  0 < |i - j| ≤ reach          x'_i = x_i + W Σ_j p_ij x_j
 """
 
 from __future__ import annotations
@@ -11,7 +11,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
 from probtrans_cli.recipe.base import File, PositiveInt
 from probtrans_cli.recipe.model import ModelSection
 
@@ -52,7 +52,7 @@ class WindowEncoder(Encoder):
         near = (x != 0) & (x.abs() <= reach) & mask[:, None, :] & mask[:, :, None]
         p = scores.masked_fill(~near, torch.finfo(scores.dtype).min).softmax(-1) * near
         states = (unary + self.mix(p.to(unary.dtype) @ unary)) * mask[:, :, None]
-        return Encoded(states, arcs=p[:, None, None] if wanted(arcs, 1) else None)
+        return Encoded(states, arcs=p[:, None, None] if chosen_iterations(arcs, 1) else None)
 
 
 models.register(models.EncoderKind(Window, lambda section, _: WindowEncoder(section)))

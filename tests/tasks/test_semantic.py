@@ -26,7 +26,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import View
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
-from probtrans_cli.tasks.batch import UNSEEN
+from probtrans_cli.tasks.batch import UNLEARNED
 from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
 from probtrans_cli.trained.evaluation import evaluate
 
@@ -315,7 +315,7 @@ def test_what_is_learned_is_what_is_asked_for(parent: Parent) -> None:
     )
     assert all(bool(one.isfinite().all()) and bool(one.any()) for one in gradients.values() if one is not None)
     assert corpus.task.outputs == sum(len(corpus.labels[column]) for column in corpus.task.section.learned)
-    assert UNSEEN in corpus.dev.column("verb_name")
+    assert UNLEARNED in corpus.dev.column("verb_name")
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------

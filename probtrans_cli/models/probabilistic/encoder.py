@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, wanted
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
 from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.forms import Option, choose
 from probtrans_cli.models.probabilistic.head_bias import head_bias
@@ -92,7 +92,7 @@ class ProbabilisticEncoder(Encoder):
         ``at``: the only positions whose states are wanted; the others may then be zero. ``common``: of each word, for a
         `head_bias`, see :func:`head_bias.commonness`; None: 0.
         """
-        history = wanted(arcs, self.inference.iterations)
+        history = chosen_iterations(arcs, self.inference.iterations)
         inference = self._mean_field(unary, mask, all_pairs=bool(history), common=common)
         states, root, kept = inference.run(at=at, history=history)
         if self.section.output == "probabilities":
@@ -101,14 +101,14 @@ class ProbabilisticEncoder(Encoder):
         marginals = torch.stack([state.heads for state in kept], dim=1) if kept else None
         return Encoded(states, root, marginals)
 
-    def look(
+    def arcs_alone(
         self,
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         iterations: Collection[int],
         common: Float[Tensor, "b n"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
-        """See :meth:`Encoder.look`: no iteration after the last of these, and nothing that its heads do not need."""
+        """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         return torch.stack(self._mean_field(unary, mask, all_pairs=True, common=common).run_heads(iterations), dim=1)
 
     def infer(

@@ -23,8 +23,8 @@ def as_conllu(tree: Tree, options: DisplayOptions) -> str:
     if options.probability:
         for entries, p in zip(misc, tree.probabilities, strict=True):
             entries.extend([] if np.isnan(p) else [f"Prob={p:.4f}"])
-    if tree.labels is not None:
-        for entries, *best in zip(misc, *tree.labels, strict=True):
+    if tree.latent_labels is not None:
+        for entries, *best in zip(misc, *tree.latent_labels, strict=True):
             entries.append(as_misc(*best))
     lines = with_heads(tree.sentence, tree.heads.tolist(), None, ["|".join(entries) for entries in misc])
     return "\n".join([*lines, "", ""])

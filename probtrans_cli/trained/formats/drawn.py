@@ -21,7 +21,7 @@ def drawing(tree: Tree, options: DisplayOptions) -> Drawing:
     if options.gold:
         arcs += [Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(tree), start=1)]
     title = f"channel {tree.reading.channel}" if options.several else ""
-    notes = () if tree.labels is None else as_notes(*tree.labels)
+    notes = () if tree.latent_labels is None else as_notes(*tree.latent_labels)
     words = tuple(tree.sentence.words)
     return Drawing(words, tuple(arcs), title, notes, right_to_left=reads_right_to_left(words))
 

@@ -19,7 +19,7 @@ def write(content: Content, options: DisplayOptions) -> Iterator[str]:
 def as_json(tree: Tree, options: DisplayOptions) -> str:
     """One line of JSON; probabilities are always in it."""
     reading = tree.reading
-    more: dict[str, object] = {} if tree.labels is None else {"labels": as_records(*tree.labels)}
+    more: dict[str, object] = {} if tree.latent_labels is None else {"labels": as_records(*tree.latent_labels)}
     if options.gold:
         more["gold"] = gold_heads(tree)
     line = json_line(

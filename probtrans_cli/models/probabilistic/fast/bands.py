@@ -47,7 +47,8 @@ def band(sides: Sides, shifts: Sequence[int], *, by_hand: bool) -> Band:
     """The band of some sides; ``shifts``: the distances of its buckets; ``by_hand``: whether gradients may be."""
     if sides.weight is not None and sides.child.shape[1] > 1:
         return ChannelBand(sides, shifts)
-    if not by_hand:
+    channels_share = sides.weight is not None and sides.child.shape[2] < sides.weight.shape[1]
+    if not by_hand or channels_share:
         return TraceableBand(sides, shifts)
     return _OwnBand(sides, shifts) if sides.weight is None else _SharedBand(sides, shifts)
 
