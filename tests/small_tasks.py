@@ -11,7 +11,7 @@ from torch import Tensor
 
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.base import Encoder, Features, Inputs, Outputs, Wants, wanted
+from probtrans_cli.models.base import Encoder, Features, Inputs, Outputs, Wants, chosen_iterations
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput
 from probtrans_cli.tasks.base import Evaluation, Task, Term
@@ -48,7 +48,7 @@ def encode(
 ) -> Outputs:
     """The states of all tokens, the sentence's, and the arcs after all iterations or after those named."""
     section: Any = network.encoder.section
-    numbers = wanted(arcs, section.iterations)
+    numbers = chosen_iterations(arcs, section.iterations)
     given = Inputs(ids=ids, mask=mask, features=features, segments=segments)
     found: Outputs = network(given, Wants(states=True, arcs=numbers))
     return found
