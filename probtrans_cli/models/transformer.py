@@ -127,7 +127,7 @@ class TransformerEncoder(Encoder):
         states = states * mask[:, :, None]
         return Encoded(states, sentence, torch.stack(attentions, dim=1) if attentions else None)
 
-    def look(
+    def arcs_alone(
         self,
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
