@@ -180,7 +180,8 @@ class Trainer:
 
     def _batch(self, indices: np.ndarray) -> Batch:
         """The batch of some training sentences, as training shows it."""
-        return self.model.task.training(self.model.collate(self.train_split, indices))
+        with self._memory_guard(indices):
+            return self.model.task.training(self.model.collate(self.train_split, indices))
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""

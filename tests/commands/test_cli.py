@@ -168,7 +168,7 @@ def test_out_of_memory_exits_6(fresh: Path, invoke: Invoke, monkeypatch: pytest.
     def fail(*_: object) -> None:
         raise torch.OutOfMemoryError("tried to allocate more than there is")
 
-    monkeypatch.setattr("probtrans_cli.tasks.mlm.MaskedLanguageModelling.loss", fail)
+    monkeypatch.setattr("probtrans_cli.tasks.mlm.MaskedLanguageModelling.terms", fail)
     refused(invoke("train", "tiny.yaml"), 6, "out of memory", "sentences", "train.batch_words")
 
 

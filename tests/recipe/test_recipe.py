@@ -26,7 +26,8 @@ from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
-from probtrans_cli.recipe.task import FORMATS
+from probtrans_cli.recipe.data import FORMATS
+from probtrans_cli.recipe.task import TASKS
 from probtrans_cli.recipe.yaml import LARGEST, read_tree, scalar_value, write_scalar
 
 ROOT = Path(__file__).resolve().parents[2]
@@ -562,8 +563,9 @@ def valid(content: Any) -> Recipe:
     """A recipe of this content, with files that its task can learn from."""
     content.get("eval", {}).update(iteration=-1, channel="best")
     data, kind = content["data"], content["task"]["kind"]
-    if data.get("format", "auto") not in FORMATS[kind]:
-        data["format"] = FORMATS[kind][0]
+    fitting = [name for name, one in FORMATS.items() if TASKS[kind].needs in one.gives]
+    if data.get("format", "auto") not in fitting:
+        data["format"] = fitting[0]
     for name in ("columns", "table", "jsonl", "documents"):
         if name in data and data.get("format") != name:
             del data[name]
