@@ -24,6 +24,7 @@ from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
+from probtrans_cli.trained.arcs import read_arcs
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import parsed
 
@@ -371,7 +372,7 @@ def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Inv
     model = Model.load(str(run))
     assert model.has_root_column
     corpus = Split.encode([Sentence(tree["words"])], model.vocabulary, model.labels)
-    ((batch, _),) = model.read_arcs(corpus, [model.read("1", -1, None)])
+    ((batch, _),) = read_arcs(model, corpus, [model.read("1", -1, None)])
     assert batch.arcs.shape == (1, 1, 2, 6, 7)
     np.testing.assert_allclose(batch.arcs.sum(-1), 1.0, atol=1e-6)
     columns = [head - 1 if head else 6 for head in tree["heads"]]

@@ -21,7 +21,8 @@ KINDS = ("window", "rarity", "slashed", "diagonal")
 
 # Runs commands one after the other in one process, which has the kinds by its entry points.
 SCRIPT = """
-import contextlib, io, json, sys
+import contextlib, io, json, os, sys
+os.fsync = lambda handle: None  # guards against a loss of power, and costs most of the time
 from probtrans_cli.__main__ import run
 for arguments in json.load(sys.stdin):
     out, err = io.StringIO(), io.StringIO()
@@ -63,7 +64,9 @@ def commands(installed: Path, tmp_path: Path):
 
 def whole_way(commands: Any, folder: Path, name: str, overrides: str, *, metric: str) -> dict[str, Any]:
     """Train; go back to an early checkpoint and resume; evaluate, parse, export, parse again. Returns the scores."""
-    (trained,) = commands(f"train|tiny.yaml|name={name}|{overrides}|save={{every_steps: 1, keep: 99}}|--json")
+    (trained,) = commands(
+        f"train|tiny.yaml|name={name}|{overrides}|train.steps=8|save={{every_steps: 2, keep: 99}}|--json"
+    )
     assert trained[0] == 0, trained[2]
     checkpoints = folder / "runs" / name / "checkpoints"
     weights = (checkpoints / "best" / "model.safetensors").read_bytes()
@@ -127,7 +130,7 @@ def test_an_encoder(commands: Any, tmp_path: Path) -> None:
 
 
 def test_a_task(commands: Any, tmp_path: Path) -> None:
-    rarity = "task={kind: rarity, most: 2}|train.epochs=4|optim.lr=0.1"
+    rarity = "task={kind: rarity, most: 2}|optim.lr=0.1"
     scores = whole_way(commands, tmp_path, "rarity", rarity, metric="accuracy")
     assert scores["accuracy"] > 0.5
     refused = commands(
@@ -171,7 +174,7 @@ def test_a_format(commands: Any, tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
         slashed(tmp_path / f"{split}.conllu", tmp_path / f"{split}.slashed")
     data = "data={format: slashed, train: train.slashed, dev: dev.slashed, test: test.slashed}"
-    tagging = "task={kind: tagging, column: tag}|train.epochs=4|optim.lr=0.1"
+    tagging = "task={kind: tagging, column: tag}|optim.lr=0.1"
     scores = whole_way(commands, tmp_path, "slashed", f"{data}|{tagging}", metric="accuracy")
     assert scores["accuracy"] > 0.3
     (tmp_path / "bad.slashed").write_text("the/DET farmers/NOUN\nfold shirts/NOUN\n", encoding="utf-8")

@@ -23,10 +23,10 @@ from probtrans_cli.recipe import faults, kinds
 from probtrans_cli.recipe import reference as recipe_reference
 from probtrans_cli.recipe import source as recipe_source
 from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import describe, dump_recipe, load_recipe, read_recipe, shipped_recipes
-from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.task import TASKS
 from probtrans_cli.recipe.yaml import LARGEST, read_tree, scalar_value, write_scalar
 
