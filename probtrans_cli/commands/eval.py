@@ -27,7 +27,7 @@ from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.card import store_reading
-from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, scores_trees, task_scores, tree_scores
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trees import decode
@@ -97,7 +97,7 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
     if request.choose:
         reading = _choose(model, corpus, title, request)
     scores = _task_scores_if_any(model, corpus, title)
-    if has_trees(corpus):
+    if scores_trees(model, corpus):
         scores |= tree_scores(model, corpus, reading, baselines=request.baselines, every=every, relations=of_words)
     if not scores and not request.latent_labels:
         raise DataError(
@@ -119,7 +119,7 @@ def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, An
     try:
         return dict(task_scores(model, corpus, final=True))
     except NothingToScoreError as error:
-        if not has_trees(corpus):
+        if not scores_trees(model, corpus):
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
         console.log(f"{title}: no {model.task.metric}: {error.message}")
         return {}
@@ -130,7 +130,7 @@ def _choose(model: Model, corpus: Split, title: str, request: EvalRequest) -> Re
     data = model.recipe.data
     if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
-    if not has_trees(corpus):
+    if not scores_trees(model, corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
     named = model.read(request.channel, request.iteration, request.decoder)
     wish = Eval(
@@ -212,7 +212,7 @@ def _corpus(model: Model, request: EvalRequest, types: Types | None, relations: 
         console.log(report)
     for warning in unlearned(title, model.recipe.task, corpus, noted.counts):
         console.log(warning)
-    if relations is not None and not (has_trees(corpus) and set(relations) - {"_"}):
+    if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
     return title, corpus

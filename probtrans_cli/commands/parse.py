@@ -69,6 +69,8 @@ def parse(request: ParseRequest) -> None:
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     _refuse_what_it_cannot_show(form, request)
     model = Model.load(request.checkpoint, threads=request.threads)
+    if not model.recipe.model.has_arcs:
+        raise UsageError(f"a model of kind {model.recipe.model.kind} tells no heads of words: it has no trees")
     latent_labels = (request.top or LATENT_LABELS_SHOWN) if request.latent_labels else None
     if latent_labels is not None:
         require_labels(model)

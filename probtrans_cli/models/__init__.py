@@ -33,7 +33,11 @@ def register(row: EncoderKind) -> EncoderKind:
 
     Raises:
         ValueError: there is another kind of this name.
+        TypeError: its section lacks what every section has.
     """
+    needed = ("kind", "init_from", "channels", "iterations")
+    if missing := [name for name in needed if name not in row.section.model_fields and not hasattr(row.section, name)]:
+        raise TypeError(f"{row.section.__name__} has no {', '.join(missing)}: every section of a model has {needed}")
     ENCODERS.enter(MODELS.name_of(row.section), row)
     return row
 
@@ -63,4 +67,7 @@ def build(section: ModelSection | Mapping[str, Any], messages: Messages = "auto"
         section = ENCODERS[section.get("kind", "probabilistic")].section.model_validate(dict(section))
     if faults := section.inconsistencies():
         raise InconsistentError(faults)
-    return ENCODERS[section.kind].make(section, messages)
+    encoder = ENCODERS[section.kind].make(section, messages)
+    for name in ("has_root", "has_pooler", "has_latent_labels"):
+        assert getattr(encoder, name) == getattr(section, name), f"{section.kind}: section and encoder disagree: {name}"
+    return encoder

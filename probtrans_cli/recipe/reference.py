@@ -47,7 +47,7 @@ def _schema() -> dict[str, Any]:
         for key, field in section["properties"].items():
             _flatten_description(field)
             if key == "kind" and "const" in field:
-                field.setdefault("description", section["description"])
+                field.setdefault("description", section.get("description", ""))
     # A section chosen by its kind must name it, even where the class has a default.
     for union in [field for section in _objects(schema) for field in section["properties"].values()]:
         for member in union.get("oneOf", ()):
@@ -173,12 +173,12 @@ def reference_markdown() -> str:
 def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str]:
     for kind, section in kinds(schema).items():
         title = f"`{'.'.join(path)}`" if path else "Recipe"
-        about = section["description"] if path else meaning
+        about = section.get("description", "") if path else meaning
         heading = f"#### {title}, `kind: {kind}`" if kind else f"#### {title}"
         rows = ["| key | takes | default | meaning |", "|---|---|---|---|"]
         required = section.get("required", ())
         for key, field in section["properties"].items():
-            about_key = "Chooses this table." if key == "kind" and "const" in field else field["description"]
+            about_key = "Chooses this table." if key == "kind" and "const" in field else field.get("description", "")
             cells = (f"`{key}`", takes(field), _default(field, key in required), about_key)
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         yield f"{heading}\n\n{about}\n\n" + "\n".join(rows)

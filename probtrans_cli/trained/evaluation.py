@@ -53,6 +53,11 @@ def has_trees(split: Split) -> bool:
     return split.has("heads") and bool((split.column("heads") >= 0).all())
 
 
+def scores_trees(model: Model, split: Split) -> bool:
+    """Whether the trees of a model can be scored on a split: it has arcs, and the split gold trees."""
+    return model.recipe.model.has_arcs and has_trees(split)
+
+
 def columns(split: Split, name: str) -> list[np.ndarray]:
     """One array a sentence."""
     return [split.row(name, index) for index in range(len(split))]

@@ -36,7 +36,7 @@ def write_gallery(model: Model, folder: Path) -> None:
     The training is over and saved: what goes wrong here is told and no more.
     """
     try:
-        if chosen := examples(model.recipe.data, model.vocabulary):
+        if model.recipe.model.has_arcs and (chosen := examples(model.recipe.data, model.vocabulary)):
             folder.mkdir(exist_ok=True)
             _draw(model, chosen, folder)
     except (OSError, DataError) as error:

@@ -35,7 +35,7 @@ from probtrans_cli.errors import (
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import texts_of
-from probtrans_cli.trained.evaluation import choose_reading, has_trees, task_scores, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, scores_trees, task_scores, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
@@ -239,7 +239,7 @@ class Trainer:
         verified = checkpoint.verify(best, training=True)
         self.network.load_state_dict(verified.tensors("model.safetensors"))
         self.model.step = self.state.best_step
-        if self.dev is not None and has_trees(self.dev):
+        if self.dev is not None and scores_trees(self.model, self.dev):
             self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
         scores: dict[str, Any] = {}
         if self.dev is None and not self.tests and self.loss is not None:
@@ -248,7 +248,7 @@ class Trainer:
         for name, split in (("dev", self.dev), *self.tests.items()):
             if split is not None:
                 scores[name] = dict(task_scores(self.model, split, final=True))
-                if has_trees(split):
+                if scores_trees(self.model, split):
                     scores[name] |= tree_scores(self.model, split, self.model.reading, baselines=True)
                 self._leave_if(stop)
         replaced = ("model.safetensors", checkpoint.SUMS)

@@ -2,8 +2,9 @@
 
     L = Σ_t weight_t  Σ_m sum_t(m) / N_t,      N_t = Σ_m count_t(m)         m: the batches, t: the terms
 
-So the gradient is that of the batches' union. The counts are known before the network runs; what a batch is given to is
-``N_1 L`` with the first term's count, and the gradient is divided by that once all batches have been through.
+So the gradient is that of the batches' union. The counts are known before the network runs. ``backward`` is called on
+each batch's part of ``N_1 L``, where ``N_1`` is the count of the first term; after all batches the gradient is divided
+by ``N_1``.
 """
 
 from __future__ import annotations
@@ -30,8 +31,10 @@ def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
 def loss_of(task: Task, network: Network, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
     """The part of a batch in ``N_1 L``; ``counts``: of all batches of the update."""
     terms = task.terms(network(batch, task.wants(batch)), batch)
-    (main, first), *others = terms.items()
+    assert terms.keys() == counts.keys(), f"the task counts {[*counts]}, and has the terms {[*terms]}"
+    main = next(iter(counts))
+    first = terms[main]
     loss = first.sum if first.weight == 1.0 else first.weight * first.sum
-    for name, term in others:
+    for name, term in ((name, term) for name, term in terms.items() if name != main):
         loss = loss + term.weight * (term.sum / counts[name] * counts[main])
     return loss

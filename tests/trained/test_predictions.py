@@ -106,6 +106,27 @@ def test_nothing_is_hidden_for_a_language_model(trained: Path, sentences: list[S
     assert mask["probabilities"] == sorted(mask["probabilities"], reverse=True)
 
 
+def test_words_written_as_a_mask_are_filled(trained: Path, sentences: list[Sentence]) -> None:
+    """What stood in the mask's place says nothing; the words around it do."""
+    model = Model.load(str(trained / "runs/tiny"), threads=1)
+    words = list(sentences[0].words)
+    hidden = Sentence([*words[:1], "[MASK]", *words[2:]])
+    own = Sentence([*words[:1], model.vocabulary.decode(model.vocabulary.MASK), *words[2:]])
+    found, same, nothing = predictions(model, [hidden, own, sentences[0]])
+    assert found == same
+    assert nothing == {"masks": []}
+    split = Split.encode([sentences[0]], model.vocabulary, {})
+    batch = batch_of(model.task, split, [0])
+    ids = batch.ids.clone()
+    ids[0, 1] = model.vocabulary.MASK
+    batch = replace(batch, ids=ids)
+    with torch.no_grad():
+        (expected,) = model.task.predict(model.network(batch, model.task.wants(batch)), batch)
+    assert found is not None
+    assert [one["words"] for one in found["masks"]] == [one["words"] for one in expected["masks"]]
+    assert found["masks"][0]["probabilities"] == pytest.approx(expected["masks"][0]["probabilities"], rel=1e-5)
+
+
 def test_a_sentence_that_is_too_long_is_named(
     tagger: Model, sentences: list[Sentence], monkeypatch: pytest.MonkeyPatch
 ) -> None:

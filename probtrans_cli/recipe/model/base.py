@@ -36,6 +36,8 @@ class ModelSection(Section):
         def iterations(self) -> int:
             """The number of iterations of arcs."""
 
+    has_arcs: ClassVar[bool] = True
+    """Whether its encoder tells the probability of every head, so that trees can be read from it."""
     has_latent_labels: ClassVar[bool] = False
     """Whether a word's representation is a distribution over latent labels."""
     has_ternary_scores: ClassVar[bool] = False
