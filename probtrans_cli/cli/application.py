@@ -266,7 +266,7 @@ def parse(
         Literal["auto", "text", "tokens", "conllu"],
         typer.Option(
             "--input",
-            help="text: raw, one sentence a line; tokens: split at spaces; auto: CoNLL-U by name or look, else text.",
+            help="text: raw, a sentence a line; tokens: split at spaces; auto: CoNLL-U by name or content, else text.",
         ),
     ] = "auto",
     channel: Channel = None,

@@ -175,8 +175,8 @@ class Encoder(nn.Module, ABC):
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
     ) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also where each word looks,
-        after every iteration or after those named.
+        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also
+        the probability of every head, after every iteration or after those named.
 
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """
@@ -184,7 +184,7 @@ class Encoder(nn.Module, ABC):
     def arcs_alone(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], iterations: Collection[int]
     ) -> Float[Tensor, "b t c n m"]:
-        """Only where each word looks, after some iterations (at least one), counted from 1: ``arcs`` of forward."""
+        """Only the probability of every head, after some iterations (at least one), from 1: ``arcs`` of forward."""
         found: Encoded = self(unary, mask, arcs=iterations)
         assert found.arcs is not None, "asked for"
         return found.arcs

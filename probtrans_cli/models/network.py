@@ -92,7 +92,7 @@ class Network(nn.Module):
         """Unary scores of words. A hidden word shows no features, whatever is given.
 
         Raises:
-            ValueError: an id is not in the vocabulary (looked for on the CPU alone, where looking costs nothing).
+            ValueError: an id is not in the vocabulary (checked on the CPU alone, where a check costs nothing).
         """
         rows = self.unary.num_embeddings
         if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
@@ -115,7 +115,7 @@ class Network(nn.Module):
         return Outputs(
             scores=scores,
             states=encoded.states if wants.states else None,
-            sentence=encoded.sentence,
+            sentence=encoded.sentence if wants.sentence else None,
             arcs=encoded.arcs,
             variance=encoded.variance,
         )
@@ -166,7 +166,8 @@ class Network(nn.Module):
         inside = self._with_start(unary, inputs.mask)
         found: Encoded = self.encoder(*inside, arcs=arcs, at=at, **self._of_words(inputs))
         marginals = None if found.arcs is None else self._from_words(found.arcs)
-        return Encoded(found.states[:, 1:], self._of_first(found), marginals)
+        variance = None if found.variance is None else found.variance[:, 1:]
+        return Encoded(found.states[:, 1:], self._of_first(found), marginals, variance)
 
     def _with_start(self, unary: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Unary scores and mask with `<cls>` in front."""

@@ -160,7 +160,7 @@ class TransformerEncoder(Encoder):
         return states if self.embedding_norm is None else self.embedding_dropout(self.embedding_norm(states))
 
     def _check(self, segments: Tensor) -> None:
-        """Refuse segment types that there are not; on a GPU looking costs a wait, and its own look-up refuses them."""
+        """Refuse segment types that there are not; a check on a GPU is a wait, and its own look-up refuses them."""
         number = self.section.segments
         if segments.device.type == "cpu" and segments.numel() and not torch.compiler.is_compiling():
             for type_ in (int(segments.min()), int(segments.max())):

@@ -1,6 +1,6 @@
-"""What a task is: how a batch is asked about, a loss of the answers, scores of them, and what they say of a sentence.
+"""What a task is: it asks a network about a batch, and makes of the answers a loss, scores and predictions.
 
-batch   = collate(split, indices, task.columns)        tasks/batch.py
+batch   = model.collate(split, indices)                by tasks/batch.py, with the gold columns of task.columns
 batch   = task.training(batch)                         or task.evaluation(batch, number): what is hidden, what dropped
 outputs = network(batch, task.wants(batch))
 task.terms(outputs, batch)                             sums for the loss, each to be divided by its own count
@@ -147,7 +147,8 @@ class Task(ABC):
         return batch
 
     def passes(self, *, final: bool) -> int:
-        """How often an evaluation goes over the data; ``final``: with all the care that a reported figure needs."""
+        """How often an evaluation goes over the data; ``final``: for a figure that is reported,
+        as against one that only chooses between checkpoints."""
         del final
         return 1
 

@@ -69,7 +69,7 @@ def word_batches(
     """
     model.network.eval()
     of_pair = len(arcs) * model.recipe.model.channels
-    for indices in chain.from_iterable(_cut(split, batch, of_pair) for batch in model.evaluation().batches(split)):
+    for indices in chain.from_iterable(_divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
         given = model.collate(split, indices)
         with model.machine.autocast():
             outputs = model.network(given, Wants(arcs=arcs, states=latent_labels))
@@ -124,7 +124,7 @@ def trees_of(model: Model, split: Split, readings: Sequence[Reading]) -> list[li
     return result
 
 
-def _cut(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
+def _divided(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
     """A batch in parts whose arcs fit: there are ``of_pair`` numbers for every pair of words."""
     cells = of_pair * int(split.lengths[indices].max(initial=1)) ** 2
     return np.array_split(indices, -(-len(indices) // max(1, ARC_CELLS // max(cells, 1))))
@@ -136,8 +136,8 @@ def chain_of(words: int) -> np.ndarray:
 
 
 def _hosts(read: np.ndarray) -> np.ndarray:
-    """For every word that is not read the word that it hangs at: the nearest one before it that is read, or else the
-    first one that is; -1 for all others. [b, n]."""
+    """The hosts, ``[b, n]``: a word that the vocabulary does not read becomes a leaf of its host, which is the nearest
+    word before it that is read, or else the first one that is. -1 for words that are read."""
     before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
     return np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
 

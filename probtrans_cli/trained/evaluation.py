@@ -25,8 +25,8 @@ CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is
 
 @torch.inference_mode()
 def evaluate(task: Task, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
-    """The scores of a task on a split: the one loop of all evaluations. ``final``: with all the care that a reported
-    figure needs.
+    """The scores of a task on a split: the one loop of all evaluations. ``final``: for figures that
+    are reported, as against one that only chooses between checkpoints.
 
     Raises:
         NothingToScoreError: the split has nothing that the task is scored by.

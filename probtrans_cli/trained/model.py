@@ -93,7 +93,7 @@ class Model:
         try:
             recipe = load_recipe(str(folder / "recipe.yaml"))
         except ProbtransError as error:
-            raise CheckpointError(f"{folder / 'recipe.yaml'}: {error.message}", hint=error.hint) from None
+            raise CheckpointError(error.message, hint=error.hint) from None
         labels = verified.json("labels.json")
         machine = Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision))
         model = cls.new(recipe, load_vocabulary(folder), labels, machine)

@@ -124,7 +124,7 @@ class Trainer:
         self.progress.end()
 
     def rehearse(self) -> float:
-        """Three updates on the batches with most tokens, nothing saved; estimated seconds of an epoch."""
+        """Estimated seconds of an epoch, from three updates on the batches with most tokens; nothing is saved."""
         batches = self._batches(0)
         widest = sorted(batches, key=lambda indices: -len(indices) * int(self.train_split.lengths[indices].max()))[:3]
         self._update(widest)
@@ -344,7 +344,7 @@ class Trainer:
         return self.recipe.train.steps is not None and self.state.step >= self.recipe.train.steps
 
     def _finite_guard(self) -> None:
-        """Stop before a non-finite gradient reaches the weights. On a GPU looking costs a wait, so it is done once per
+        """Stop before a non-finite gradient reaches the weights. A check on a GPU is a wait, so it is done once a
         logging interval, and always before weights are scored or saved."""
         if bool(self.bad):
             raise NotFiniteError(

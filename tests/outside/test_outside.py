@@ -40,7 +40,7 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     info = site / "outside-1.0.dist-info"
     info.mkdir()
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
-    points = "".join(f"{kind} = outside.{kind}\n" for kind in KINDS)
+    points = "".join(f"{kind} = outside.{kind}\n" for kind in (*KINDS, "alone"))
     (info / "entry_points.txt").write_text(f"[probtrans.kinds]\n{points}")
     return site
 
@@ -102,6 +102,24 @@ def test_a_kind_is_one_row_and_at_most_60_lines(name: str) -> None:
     assert text.count("register(") == 1
     page = (ROOT / "docs" / "extending.md").read_text("utf-8")
     assert text in page, "docs/extending.md shows the file as it is"
+
+
+def test_an_encoder_without_arcs(commands: Any) -> None:
+    """It is trained and scored; trees are refused, and no pictures of them are drawn."""
+    trained, evaluated, parsed, schema = commands(
+        "train|tiny.yaml|name=alone|model={kind: alone}|train.steps=4|--json",
+        "eval|runs/alone|--split|dev|--json",
+        "parse|runs/alone|test.conllu",
+        "--schema",
+    )
+    assert trained[0] == 0, trained[2]
+    assert "Traceback" not in trained[2]
+    assert "trees" not in json.loads(trained[1])["test"]
+    assert json.loads(evaluated[1])["scores"]["dev"]["perplexity"] > 1
+    assert parsed[0] == 2
+    assert "a model of kind alone tells no heads of words" in parsed[2]
+    assert schema[0] == 0
+    assert "Alone" in json.loads(schema[1])["$defs"]
 
 
 def test_an_encoder(commands: Any, tmp_path: Path) -> None:

@@ -18,6 +18,8 @@ the paper's code has it: on head distributions (the same dropped ones in both di
 
 symbol   variable     shape              meaning
 S        unary        [w, d]             unary scores, one row a word (``layout.py``)
+F        –            [l, h, n, m]       scores of heads (``head_variables.py``)
+G        –            [w, d]             messages to the labels, the sum in ``_iterate``
 Q_Z M_Z  labels       [w, d]             label distributions and scores
 Q_H      –            [l, h, n, m]       head distributions: the n words, then root and all-dep global features
 Q_root   root         [b, d_root]        the root's label
@@ -98,7 +100,7 @@ class MeanField:
         ternary, root, features = potentials
         self.layout = form.layout(mask)
         self.mask = mask
-        # What stands at padding, NaN included, is nobody's score.
+        # What stands at padding, NaN included, must not reach any word.
         self.unary = self.layout.rows(unary.masked_fill(~mask[:, :, None], 0.0))
         self.labels = Variable(inference.labels, self.unary, self.unary.softmax(-1))
         self.root_scores = None if root is None else root.dense()

@@ -1,7 +1,7 @@
 """The output formats of `parse`: a row each, and a file of the same name that writes it.
 
-A new format is a row of :data:`FORMATS` and a module ``trained/formats/NAME.py`` with a function
-``write(content: Content, options: DisplayOptions) -> Iterator[str]``; where the row says ``folder``, also
+A new format is one of the rows below, which make :data:`FORMATS`, and a module ``trained/formats/NAME.py`` with a
+function ``write(content: Content, options: DisplayOptions) -> Iterator[str]``; where the row says ``folder``, also
 ``write_folder(content, folder, options)``. The table is read for `--help`, so it imports neither torch nor numpy.
 """
 
