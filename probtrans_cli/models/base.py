@@ -79,7 +79,7 @@ class Wants:
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a network answers; what was not wanted is None, or not there.
+    """What a network answers; what was not wanted is None, or not there, but for ``sentence``, which costs nothing.
 
     ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
     ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.

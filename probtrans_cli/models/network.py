@@ -115,7 +115,7 @@ class Network(nn.Module):
         return Outputs(
             scores=scores,
             states=encoded.states if wants.states else None,
-            sentence=encoded.sentence if wants.sentence else None,
+            sentence=encoded.sentence,
             arcs=encoded.arcs,
             variance=encoded.variance,
         )

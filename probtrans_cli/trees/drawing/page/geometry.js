@@ -1,5 +1,5 @@
 "use strict";
-// Where words and arcs stand: layout.py and draw.py's SVG once more, as arcs move with the sliders. A test holds the paths
+// Where words and arcs stand: layout.py and svg.py's paths once more, as arcs move with the sliders. A test holds the paths
 // together with those of the SVG. This file, pictures.js and controls.js are one script.
 
 const byId = (id) => document.getElementById(id);
