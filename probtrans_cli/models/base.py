@@ -61,8 +61,8 @@ class Wants:
     """What is asked of a network; nothing else is computed.
 
     ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
-    token. ``sentence``: output scores of every sentence. ``states``: the representations of all tokens. ``arcs``: head
-    marginals after these iterations, counted from 1, ascending.
+    token. ``sentence``: output scores of every sentence. ``states``: the representations of all tokens, and of the
+    sentence where there is one. ``arcs``: head marginals after these iterations, counted from 1, ascending.
     """
 
     words: Bool[Tensor, "b w"] | None = None
@@ -79,7 +79,7 @@ class Wants:
 
 @dataclass(frozen=True, kw_only=True)
 class Outputs:
-    """What a network answers; what was not wanted is None, or not there, but for ``sentence``, which costs nothing.
+    """What a network answers; what was not wanted is None, or not there.
 
     ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
     ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.
@@ -175,8 +175,9 @@ class Encoder(nn.Module, ABC):
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
     ) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also
-        the probability of every head, after every iteration or after those named.
+        """Representations of padded sentences; ``mask`` is True at real words.
+
+        ``arcs``: also the probability of every head, after every iteration or after those named.
 
         ``at``: the only positions whose states are wanted; the others may then be zero.
         """

@@ -115,7 +115,7 @@ class Network(nn.Module):
         return Outputs(
             scores=scores,
             states=encoded.states if wants.states else None,
-            sentence=encoded.sentence,
+            sentence=encoded.sentence if wants.states or wants.sentence else None,
             arcs=encoded.arcs,
             variance=encoded.variance,
         )
@@ -137,7 +137,7 @@ class Network(nn.Module):
         encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=needed, **self._of_words(inputs))
         if self.sentence == "cls":
             return replace(encoded, sentence=self._of_first(encoded))
-        if self.sentence == "mean":
+        if self.sentence == "mean" and needed is None:
             number = mask.sum(1, keepdim=True).clamp(min=1)
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
         return encoded

@@ -10,9 +10,9 @@ from small_tasks import encode, linear, sentence_scores
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.network import Network, Sentence
-from probtrans_cli.models.outputs import SentenceOutput
+from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.trees import decode
 
@@ -107,6 +107,15 @@ def test_classify_computes_what_the_full_encoding_gives(name: str) -> None:
     for arcs in (False, True):
         full = encode(made, ids, mask, arcs=arcs).sentence
         torch.testing.assert_close(sentence_scores(made, ids, mask), made.output(full), rtol=1e-9, atol=1e-11)
+
+
+def test_a_sentence_that_was_not_asked_for_is_not_answered() -> None:
+    """Else the mean would be that of the words alone whose states were needed."""
+    made, (ids, mask) = network("mean"), batch(6, 2)
+    made.output = LinearOutput(made.encoder.width, OUTPUTS).double()
+    found: Outputs = made(Inputs(ids=ids, mask=mask), Wants(words=mask & (ids == ids[0, 0])))
+    assert found.scores["words"].shape[1] == OUTPUTS
+    assert found.sentence is None
 
 
 @pytest.mark.parametrize("name", MODELS)
