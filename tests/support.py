@@ -242,6 +242,15 @@ def _child(message: dict[str, Any]) -> None:
     os._exit(code)
 
 
+def refused(ran: Ran, code: int, *words: str) -> None:
+    """An error for people: the code, nothing on stdout, no traceback, the words in the message."""
+    assert ran.code == code, ran.err
+    assert ran.out == ""
+    assert "Traceback" not in ran.err
+    for word in words:
+        assert word in ran.err, ran.err
+
+
 def seeded(name: str) -> random.Random:
     """A generator of random choices that is the same in every test run."""
     return random.Random(name)

@@ -1,4 +1,4 @@
-"""`parse`: what goes in comes out, in order, with the model's trees; and the tokeniser in front of it."""
+"""`parse`: what goes in comes out, in order, with the model's trees."""
 
 from __future__ import annotations
 
@@ -12,15 +12,12 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from hypothesis import given
-from hypothesis import strategies as st
 from support import COMMAND, Invoke, Stdin, environment
 
 from probtrans_cli import __main__
 from probtrans_cli.commands.input_stream import chunks, not_too_long
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
@@ -382,40 +379,6 @@ def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Inv
 def test_raw_text_is_tokenised_and_tokens_are_not(parse: Parse) -> None:
     assert words_of(parse("The goats don't sleep.\n")) == [["The", "goats", "do", "n't", "sleep", "."]]
     assert words_of(parse("The goats don't sleep.\n", "--input", "tokens")) == [["The", "goats", "don't", "sleep."]]
-
-
-# --- tokens -----------------------------------------------------------------------------------------------------------
-
-TEXTS = [
-    ("Hello, world!", "Hello , world !"),
-    ('He said: "No."', 'He said : " No . "'),
-    ("It's the dogs' bone; they'll see.", "It 's the dogs ' bone ; they 'll see ."),
-    ("can't won't I'm you’re", "ca n't wo n't I 'm you ’re"),
-    ("Mr. Smith of the U.S. paid $5.50 (or 3,000 yen).", "Mr. Smith of the U.S. paid $ 5.50 ( or 3,000 yen ) ."),
-    ("Wait... what?!", "Wait ... what ? !"),
-    ("See http://a.b/c?d=e, or mail x.y@z.org.", None),
-    ("", ""),
-    ("  \t ", ""),
-]
-
-
-@pytest.mark.parametrize(("text", "tokens"), [pair for pair in TEXTS if pair[1] is not None])
-def test_tokenize(text: str, tokens: str) -> None:
-    assert tokenize(text) == tokens.split()
-
-
-@pytest.mark.parametrize(
-    "text", ["the goats do n't sleep .", "<unk> and <mask> ...", "He 's here , is n't he ?", ":-) !!!"]
-)
-def test_tokenised_text_stays(text: str) -> None:
-    assert tokenize(text) == text.split()
-
-
-@given(st.text())
-def test_tokenising_loses_nothing_and_ends(text: str) -> None:
-    tokens = tokenize(text)
-    assert "".join(tokens) == "".join(text.split())
-    assert all(tokens)
 
 
 def test_gold_in_a_terminal_is_a_picture_of_its_own(parse: Parse) -> None:

@@ -14,6 +14,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.trained.evaluation import task_scores
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
@@ -88,19 +89,23 @@ def test_a_network_in_training_predicts_without_dropout(tagger: Model, sentences
     assert list(predictions(tagger, sentences[:4])) == expected
 
 
+def with_its_second_word_hidden(model: Model, sentence: Sentence) -> Prediction:
+    """What the task says of a sentence whose second word the network reads as the mask."""
+    batch = batch_of(model.task, Split.encode([sentence], model.vocabulary, {}), [0])
+    ids = batch.ids.clone()
+    ids[0, 1] = model.vocabulary.MASK
+    batch = replace(batch, ids=ids)
+    with torch.no_grad():
+        (found,) = model.task.predict(model.network(batch, model.task.wants(batch)), batch)
+    return found
+
+
 def test_nothing_is_hidden_for_a_language_model(trained: Path, sentences: list[Sentence]) -> None:
     """It fills what is written as a mask, and nothing else."""
     model = Model.load(str(trained / "runs/tiny"), threads=1)
     found = list(predictions(model, sentences))
     assert all(one == {"masks": []} for one in found)
-    split = Split.encode(sentences, model.vocabulary, model.labels)
-    batch = batch_of(model.task, split, [0])
-    ids = batch.ids.clone()
-    ids[0, 1] = model.vocabulary.MASK
-    batch = replace(batch, ids=ids)
-    with torch.no_grad():
-        (filled,) = model.task.predict(model.network(batch, model.task.wants(batch)), batch)
-    (mask,) = filled["masks"]
+    (mask,) = with_its_second_word_hidden(model, sentences[0])["masks"]
     assert mask["token"] == 1
     assert len(mask["words"]) == len(mask["probabilities"]) == 5
     assert mask["probabilities"] == sorted(mask["probabilities"], reverse=True)
@@ -115,13 +120,7 @@ def test_words_written_as_a_mask_are_filled(trained: Path, sentences: list[Sente
     found, same, nothing = predictions(model, [hidden, own, sentences[0]])
     assert found == same
     assert nothing == {"masks": []}
-    split = Split.encode([sentences[0]], model.vocabulary, {})
-    batch = batch_of(model.task, split, [0])
-    ids = batch.ids.clone()
-    ids[0, 1] = model.vocabulary.MASK
-    batch = replace(batch, ids=ids)
-    with torch.no_grad():
-        (expected,) = model.task.predict(model.network(batch, model.task.wants(batch)), batch)
+    expected = with_its_second_word_hidden(model, sentences[0])
     assert found is not None
     assert [one["words"] for one in found["masks"]] == [one["words"] for one in expected["masks"]]
     assert found["masks"][0]["probabilities"] == pytest.approx(expected["masks"][0]["probabilities"], rel=1e-5)

@@ -1,0 +1,196 @@
+"""`eval` and `export` of trained runs, and the pipelines that must work."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import sys
+from pathlib import Path
+from typing import Any
+
+import pytest
+from support import Invoke, Ran, Stdin, refused, shell
+
+pytestmark = pytest.mark.usefixtures("quick")
+SENTENCE = "the old farmers near the river feed three hungry goats ."
+
+
+def scores(ran: Ran) -> dict[str, Any]:
+    """The only scores of an evaluation."""
+    (value,) = ran.json["scores"].values()
+    return dict(value)
+
+
+def test_eval_gives_the_scores_of_training_again(here: Path, invoke: Invoke) -> None:
+    stored = json.loads((here / "runs/tiny/checkpoints/best/eval.json").read_text("utf-8"))
+    for split in ("dev", "test"):
+        found = scores(invoke("eval", "runs/tiny", "--split", split, "--baselines", "--json"))
+        assert found == stored[split]
+        assert (here / f"runs/tiny/checkpoints/eval-{split}.json").exists()
+    assert scores(invoke("eval", "runs/tiny", "test.conllu", "--baselines", "--json")) == stored["test"]
+
+
+def test_eval_of_every_name_of_a_checkpoint(here: Path, invoke: Invoke) -> None:
+    last = (here / "runs/tiny/checkpoints/last").resolve()
+    step = int(last.name.removeprefix("step-"))
+    for name in ("runs/tiny@last", f"runs/tiny@{step}", "runs/tiny/checkpoints/last", str(last)):
+        assert invoke("eval", name, "--masks", "1", "--json").json["step"] == step
+
+
+def test_eval_options(here: Path, invoke: Invoke) -> None:
+    base = ["eval", "runs/tiny", "--json"]
+    every = scores(invoke(*base, "--channel", "all"))
+    assert every["channels"].keys() == {"0", "1", "mean"}
+    for channel in ("0", "1", "mean"):
+        trees = scores(invoke(*base, "--channel", channel))["trees"]
+        assert str(trees["reading"]["channel"]) == channel
+        assert trees["no_punct"] == every["channels"][channel]["no_punct"]
+    assert scores(invoke(*base, "--iteration", "1"))["trees"]["reading"]["iteration"] == 1
+    found = {one: scores(invoke(*base, "--decode", one))["trees"] for one in ("argmax", "mst", "eisner")}
+    assert {one: trees["reading"]["decoder"] for one, trees in found.items()} == {one: one for one in found}
+    assert scores(invoke(*base, "--masks", "7"))["masks"] == 7
+    assert "floors" not in scores(invoke(*base))["trees"]
+
+
+def test_eval_of_a_tagger(here: Path, invoke: Invoke) -> None:
+    found = scores(invoke("eval", "runs/tagger", "--json"))
+    assert 0.05 < found["accuracy"] <= 1
+    text = invoke("eval", "runs/tagger").out
+    assert f"{100 * found['accuracy']:.2f} %" in text
+
+
+def test_eval_of_plain_text(here: Path, invoke: Invoke) -> None:
+    (here / "plain.txt").write_text("the farmer feeds the goat\nthe goat sees the farmer\n", encoding="utf-8")
+    assert scores(invoke("eval", "runs/tiny", "plain.txt", "--json"))["perplexity"] > 1
+    refused(invoke("eval", "runs/tagger", "plain.txt"), 3, "plain.txt")
+
+
+def test_an_export_parses_and_scores_like_the_run(copied: Path, invoke: Invoke) -> None:
+    report = invoke("export", "runs/tiny", "out", "--json").json
+    assert report["largest_difference"] == 0.0
+    assert json.loads((copied / "out/EXPORT.json").read_text())["largest_difference"] == 0.0
+    assert not (copied / "out/training").exists()
+    for arguments in (["-f", "conllu"], ["-f", "jsonl", "--channel", "all"], ["-f", "tree", "--prob"]):
+        assert invoke("parse", "out", "test.conllu", *arguments) == invoke(
+            "parse", "runs/tiny", "test.conllu", *arguments
+        )
+    of_run, of_export = (scores(invoke("eval", name, "--json")) for name in ("runs/tiny", "out"))
+    assert of_run == of_export
+    refused(invoke("export", "runs/tiny", "out"), 2, "out")
+    half = invoke("export", "out", "half", "--dtype", "bfloat16", "--json").json
+    assert half["bytes"] == report["bytes"] / 2
+    assert 0.0 < half["largest_difference"] < 1.0
+    assert invoke("eval", "half", "--json").code == 0
+
+
+# --- pipelines --------------------------------------------------------------------------------------------------------
+
+
+def test_pipeline_of_compressed_text(here: Path) -> None:
+    lines = ["the old farmers feed the goats", "", "goats sleep"]
+    (here / "wiki.txt.gz").write_bytes(gzip.compress("\n".join([*lines, ""]).encode()))
+    done = shell("zcat wiki.txt.gz | probtrans parse runs/tiny -f conllu | gzip > wiki.conllu.gz", here)
+    assert done.returncode == 0, done.stderr
+    assert done.stdout == ""
+    blocks = gzip.decompress((here / "wiki.conllu.gz").read_bytes()).decode().split("\n\n")
+    words = [line.split("\t")[1] for block in blocks for line in block.splitlines() if line and line[0] != "#"]
+    assert words == " ".join(lines).split()
+
+
+def test_a_sentence_from_stdin(here: Path, invoke: Invoke, stdin: Stdin) -> None:
+    stdin(f"{SENTENCE}\n".encode())
+    ran = invoke("parse", "runs/tiny", "-f", "tree")
+    assert ran.code == 0, ran.err
+    assert all(word in ran.out for word in SENTENCE.split())
+
+
+@pytest.mark.slow
+def test_pipeline_of_seeds(fresh: Path) -> None:
+    take = f"'{sys.executable}' -c 'import json, sys; print(json.load(sys.stdin)[\"mean\"][\"perplexity\"])'"
+    done = shell(f"probtrans train tiny.yaml train.epochs=1 --seeds 0,1 --json | {take}", fresh)
+    assert done.returncode == 0, done.stderr
+    assert float(done.stdout) > 1
+
+
+def test_pipeline_of_a_requirement(here: Path) -> None:
+    done = shell("probtrans eval runs/tiny --require 'perplexity<=1.01' > /dev/null || exit 9", here)
+    assert done.returncode == 9
+
+
+def test_a_printed_recipe_is_a_recipe(fresh: Path, invoke: Invoke) -> None:
+    printed = invoke("train", "tiny.yaml", "--print", "optim.lr=3e-4")
+    assert printed.code == 0, printed.err
+    assert "lr: 0.0003" in printed.out
+    (fresh / "mine.yaml").write_text(printed.out, encoding="utf-8")
+    ran = invoke("train", "mine.yaml", "--dry-run")
+    assert ran.code == 0, ran.err
+    assert "works" in ran.out
+
+
+def test_output_file_may_be_the_input(copied: Path, invoke: Invoke) -> None:
+    """`parse x -o x` must not empty x before it is read."""
+    text = copied / "same.txt"
+    text.write_text("the farmers fold a shirt\n", encoding="utf-8")
+    ran = invoke("parse", "runs/tiny", str(text), "-o", str(text))
+    assert ran.code == 0
+    assert "farmers" in text.read_text(encoding="utf-8")
+    ran = invoke("parse", "runs/tiny", "no-such-file.txt", "-o", str(text))
+    assert ran.code == 3
+    assert "farmers" in text.read_text(encoding="utf-8")
+
+
+def test_trees_are_scored_where_nothing_can_be_hidden(copied: Path, invoke: Invoke) -> None:
+    rows = "1\tqwx\t_\tX\t_\t_\t2\t_\t_\t_\n2\tzzx\t_\tX\t_\t_\t0\t_\t_\t_\n\n"
+    (copied / "strange.conllu").write_text(rows, encoding="utf-8")
+    ran = invoke("eval", "runs/tiny", "strange.conllu", "--json")
+    assert ran.json["scores"]["strange.conllu"].keys() == {"trees"}
+    assert "strange.conllu: no perplexity: there is no word to hide" in ran.err
+    (copied / "strange.txt").write_text("qwx zzx\n", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "strange.txt"), 3, "strange.txt: there is no word to hide")
+    for split in ("dev", "test", "extra"):
+        ran = invoke("train", "tiny.yaml", "--run", "runs/new", f"data.{split}=strange.conllu")
+        refused(ran, 3, f"data.{split}: there is no word to hide")
+        assert "epoch" not in ran.err
+
+
+def test_choosing_how_trees_are_read(copied: Path, invoke: Invoke) -> None:
+    """The choice is the best of all; it is stored, and what is given is kept. The test set chooses nothing."""
+    refused(invoke("eval", "runs/tiny", "--choose"), 2, "--split dev --choose")
+    refused(invoke("eval", "runs/tiny", "--split", "dev", "--choose", "--channel", "all"), 2, "--channel all")
+    (copied / "words.txt").write_text("goats sleep\n", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "words.txt", "--choose"), 3, "no gold trees")
+
+    refused(invoke("eval", "runs/tiny", "./test.conllu", "--choose"), 2, "test set")
+    all_named = ["--channel", "0", "--iteration", "1", "--decode", "mst"]
+    refused(invoke("eval", "runs/tiny", "--split", "dev", "--choose", *all_named), 2, "nothing to choose")
+
+    def uuas(*options: str) -> float:
+        found = invoke("eval", "runs/tiny", "--split", "dev", "--json", *options).json["scores"]["dev"]["trees"]
+        return float(found["no_punct"]["all"]["uuas"])
+
+    best = max(
+        uuas("--channel", channel, "--iteration", iteration, "--decode", decoder)
+        for channel in ("0", "1", "mean")
+        for iteration in ("1", "2")
+        for decoder in ("mst", "eisner")
+    )
+    assert uuas("--choose") == uuas() == best
+    given = invoke("eval", "runs/tiny", "--split", "dev", "--choose", "--channel", "1", "--decode", "mst", "--json")
+    stored = json.loads((copied / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))["trees"]
+    assert stored == given.json["scores"]["dev"]["trees"]["reading"]
+    assert (stored["channel"], stored["decoder"], stored["chosen_on"]) == (1, "mst", "dev")
+    assert invoke("parse", "runs/tiny", "words.txt").code == 0  # the checksums are right
+
+
+def test_scoring_an_empty_file_is_a_data_error(copied: Path, invoke: Invoke) -> None:
+    (copied / "empty.conllu").write_text("", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "empty.conllu"), 3, "no sentence")
+
+
+def test_resuming_on_other_data_is_refused(copied: Path, invoke: Invoke) -> None:
+    source = copied / "grow.conllu"
+    source.write_text((copied / "train.conllu").read_text(encoding="utf-8"), encoding="utf-8")
+    command = ["train", "tiny.yaml", "name=grow", "data.train=grow.conllu"]
+    assert invoke(*command).code == 0
+    source.write_text((copied / "dev.conllu").read_text(encoding="utf-8"), encoding="utf-8")
+    refused(invoke("train", "runs/grow", "--resume"), 3, "corpora are not those")

@@ -1,0 +1,195 @@
+"""The command line from outside: exit codes, and what is on which stream."""
+
+from __future__ import annotations
+
+import json
+import signal
+import subprocess
+import sys
+import time
+from pathlib import Path
+
+import pytest
+import torch
+from support import COMMAND, ROOT, Invoke, Ran, environment, refused, sentences, shell
+
+from probtrans_cli import __version__, checkpoint
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+def test_help_version_list_and_schema_do_not_import_torch(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom probtrans_cli.__main__ import run\n"
+        "asks = [['--help'], ['-h'], ['--version'], ['--list'], ['--schema']]\n"
+        "asks += [[verb, '--help'] for verb in ('prepare', 'train', 'eval', 'parse', 'export', 'table')]\n"
+        "codes = [run(ask) for ask in asks]\n"
+        "assert codes == [0] * len(asks), codes\n"
+        "heavy = {'torch', 'pyarrow', 'sentencepiece'} & set(sys.modules)\n"
+        "assert not heavy, heavy\n"
+    )
+    done = subprocess.run(
+        [sys.executable, "-c", script], cwd=tmp_path, env=environment(), capture_output=True, text=True, timeout=60
+    )
+    assert done.returncode == 0, done.stderr
+    assert "probtrans train quickstart" in " ".join(done.stdout.split())
+    for verb in ("prepare", "train", "eval", "parse", "export", "table"):
+        assert f"Usage: probtrans {verb}" in done.stdout
+
+
+def test_train_print_does_not_import_torch(tmp_path: Path) -> None:
+    script = (
+        "import sys\nfrom probtrans_cli.__main__ import run\n"
+        "assert run(['train', 'quickstart', '--print', 'optim.lr=3e-4']) == 0\nassert 'torch' not in sys.modules\n"
+    )
+    done = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, env=environment(), capture_output=True)
+    assert done.returncode == 0, done.stderr
+
+
+def test_version(invoke: Invoke) -> None:
+    assert invoke("--version") == Ran(0, f"probtrans {__version__}\n", "")
+    assert invoke("--json", "--version").json == {"version": __version__}
+
+
+def test_list_names_the_shipped_recipes(invoke: Invoke) -> None:
+    ran = invoke("--list")
+    assert ran.code == 0
+    assert ran.out.startswith("pos-ewt") or "quickstart" in ran.out
+    assert invoke("--list", "--json").json.keys() == {line.split()[0] for line in ran.out.splitlines()}
+
+
+def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
+    shipped = ROOT / "recipes" / "schema.json"
+    assert json.loads(invoke("--schema").out) == json.loads(shipped.read_text("utf-8"))
+
+
+# --- usage: exit code 2 -----------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    "arguments",
+    [
+        ["nonsense"], ["train"], ["train", "tiny.yaml", "--nonsense"], ["parse", "runs/tiny", "-f", "nonsense"],
+        ["-q", "-v", "train", "tiny.yaml"], ["train", "tiny.yaml", "--resume", "--overwrite"],
+        ["train", "tiny.yaml", "--seeds", "a"], ["train", "tiny.yaml", "--seeds", "1,1"],
+        ["train", "tiny.yaml", "--seeds", "-1"], ["train", "tiny.yaml", "nokey"],
+        ["train", "tiny.yaml", "--seeds", "0,2147483648"],
+        ["eval", "runs/tiny", "--require", "perplexity"], ["eval", "runs/tiny", "--require", "perplexity>=e"],
+        ["eval", "runs/tiny", "--require", "nonsense>=1"], ["eval", "runs/tiny", "--channel", "2"],
+        ["eval", "runs/tiny", "--iteration", "3"], ["eval", "runs/tiny", "--iteration", "0"],
+        ["eval", "runs/tiny", "dev.conllu", "--split", "dev"], ["eval", "runs/tagger", "--masks", "2"],
+        ["parse", "runs/tiny", "--channel", "all", "dev.conllu"], ["export", "runs/tiny", "runs"],
+        ["parse", "runs/tiny", "dev.conllu", "-o", "nowhere/out.conllu"],
+        ["train", "tiny.yaml", "--run", "tiny.yaml"], ["table"],
+    ],
+    ids=" ".join,
+)  # fmt: skip
+def test_wrong_usage_exits_2(arguments: list[str], here: Path, invoke: Invoke) -> None:
+    ran = invoke(*arguments)
+    assert ran.code == 2, ran.err
+    assert "Traceback" not in ran.err
+    assert ran.err.strip()
+
+
+def test_a_recipe_at_fault_exits_2_and_names_every_key(here: Path, invoke: Invoke) -> None:
+    refused(invoke("train", "tiny.yaml", "optim.lrr=1", "train.epochs=0"), 2, "optim.lrr", "lr", "train.epochs")
+
+
+# --- the other codes --------------------------------------------------------------------------------------------------
+
+
+def test_data_exits_3(fresh: Path, invoke: Invoke) -> None:
+    refused(invoke("train", "tiny.yaml", "data.train=nowhere.conllu"), 3, "nowhere.conllu")
+    text = (fresh / "train.conllu").read_text("utf-8").replace("\t3\tdet", "\t300\tdet", 1)
+    (fresh / "train.conllu").write_text(text, encoding="utf-8")
+    refused(invoke("train", "tiny.yaml", "--overwrite"), 3, "train.conllu:")
+
+
+def test_checkpoint_exits_4_and_lists_what_there_is(here: Path, invoke: Invoke) -> None:
+    refused(invoke("parse", "runs/nowhere", "dev.conllu"), 4, "runs/nowhere")
+    refused(invoke("parse", "runs/tiny@999", "dev.conllu"), 4, "999", "best, last", *_steps(here))
+    refused(invoke("eval", "runs/tiny@²"), 4, "best, last")
+    (here / "empty").mkdir(exist_ok=True)
+    refused(invoke("eval", "empty"), 4, "no checkpoint")
+
+
+def _steps(folder: Path) -> list[str]:
+    return [str(number) for number, _ in checkpoint.steps(folder / "runs/tiny/checkpoints")]
+
+
+@pytest.mark.parametrize("more", [[], ["train.steps=1"], ["optim.ema=0.5"]], ids=str)
+def test_not_finite_exits_5(more: list[str], fresh: Path, invoke: Invoke) -> None:
+    exploding = ["optim.lr=1e30", "optim.clip=null", "optim.schedule={kind: constant}", "save.every_steps=1"]
+    ran = invoke("train", "tiny.yaml", *exploding, *more, "--json")
+    refused(ran, 5, "not finite", "last good checkpoint: ", "optim.lr")
+    assert json.loads((fresh / "runs/tiny/exit.json").read_text())["exit"] == 5
+
+
+def test_out_of_memory_exits_6(fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object) -> None:
+        raise torch.OutOfMemoryError("tried to allocate more than there is")
+
+    monkeypatch.setattr("probtrans_cli.tasks.mlm.MaskedLanguageModelling.terms", fail)
+    refused(invoke("train", "tiny.yaml"), 6, "out of memory", "sentences", "train.batch_words")
+
+
+def test_out_of_memory_in_evaluation_exits_6(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise torch.OutOfMemoryError("tried to allocate more than there is")
+
+    monkeypatch.setattr("probtrans_cli.models.network.Network.potentials", fail)
+    refused(invoke("parse", "runs/tiny", "dev.conllu"), 6, "out of memory", "eval.batch_words")
+    refused(invoke("eval", "runs/tiny"), 6, "out of memory", "eval.batch_words")
+
+
+def test_requirement_not_met_exits_7_after_the_result(here: Path, invoke: Invoke) -> None:
+    ran = invoke("eval", "runs/tiny", "--require", "perplexity<=1.5", "--json")
+    assert ran.code == 7
+    assert ran.json["scores"]["test"]["perplexity"] > 1.5
+    assert "perplexity<=1.5" in ran.err
+    assert invoke("eval", "runs/tiny", "--require", "perplexity>=1", "--require", "uuas>=0").code == 0
+
+
+def test_a_bug_exits_1_and_asks_for_a_report(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", lambda *_, **__: 1 / 0)
+    ran = invoke("eval", "runs/tiny")
+    assert ran.code == 1
+    assert ran.out == ""
+    assert "Traceback" in ran.err
+    assert "Please report" in ran.err
+
+
+def test_ctrl_c_outside_training_exits_130(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def interrupt(*_: object, **__: object) -> None:
+        raise KeyboardInterrupt
+
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", interrupt)
+    refused(invoke("parse", "runs/tiny", "dev.conllu"), 130)
+
+
+@pytest.mark.parametrize(
+    ("number", "code"), [(signal.SIGTERM, 75), pytest.param(signal.SIGINT, 130, marks=pytest.mark.slow)]
+)
+def test_stopping_the_command_itself(number: int, code: int, fresh: Path) -> None:
+    arguments = [*COMMAND, "train", "tiny.yaml", "train.epochs=10000", "--json"]
+    with subprocess.Popen(
+        arguments, cwd=fresh, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True
+    ) as process:
+        deadline = time.monotonic() + 300
+        while not (fresh / "runs/tiny/checkpoints/last").exists():
+            assert time.monotonic() < deadline
+            time.sleep(0.01)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=120)
+    assert process.returncode == code, err
+    assert out == ""
+    assert "Traceback" not in err
+    assert "probtrans train runs/tiny --resume" in err
+
+
+def test_no_reader_exits_141_without_a_word(here: Path) -> None:
+    (here / "long.conllu").write_text(sentences("train", 400), encoding="utf-8")
+    done = shell("probtrans parse runs/tiny long.conllu | head -n 20 > first.txt; echo ${PIPESTATUS[@]}", here)
+    assert done.stdout.split() == ["141", "0"]
+    assert (here / "first.txt").read_text("utf-8").count("\n") == 20
+    assert done.stderr == ""

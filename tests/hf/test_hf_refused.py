@@ -1,0 +1,208 @@
+"""What BERT cannot express, and folders that are refused with what is wrong."""
+
+from __future__ import annotations
+
+import json
+import math
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from small_berts import (
+    TINY,
+    random_bert,
+    rewritten,
+    saved,
+    theirs,
+)
+from torch import Tensor
+
+from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.hf import bert_of, read_bert, write_bert
+from probtrans_cli.hf.write import obstacles
+from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+@pytest.mark.parametrize(
+    ("options", "named"),
+    [
+        ({"positions": {"kind": "relative"}}, "model.positions: relative"),
+        ({"positions": {"kind": "sinusoidal"}}, "model.positions: sinusoidal"),
+        ({"positions": {"kind": "none"}}, "model.positions: none"),
+        ({"norm": "pre"}, "model.norm: pre"),
+        ({"embedding_norm": False}, "model.embedding_norm: false"),
+        ({"head_size": 6}, "model.head_size: 6"),
+        ({"share_layers": True}, "model.share_layers: true (--expand-shared"),
+        ({"tie_kv": True}, "model.tie_kv: true"),
+        ({"tie_qo": True}, "model.tie_qo: true"),
+    ],
+)
+def test_what_bert_cannot_express_is_named(options: dict[str, Any], named: str) -> None:
+    section, tensors = random_bert(**options)
+    with pytest.raises(UsageError, match="not expressible as BERT") as caught:
+        bert_of(section, tensors)
+    assert named in caught.value.message
+    assert obstacles(section) == obstacles(section.resolved())
+
+
+def test_all_options_in_the_way_are_named() -> None:
+    assert obstacles(ProbabilisticTransformer()) == ["model.kind: probabilistic"]
+    section = Transformer(kind="transformer", norm="pre", tie_kv=True)
+    assert len(obstacles(section)) == 3
+    assert obstacles(section, expand_shared=True) == ["model.norm: pre", "model.embedding_norm: false"]
+
+
+def test_parts_that_are_not_there_and_folders_in_the_way(tmp_path: Path) -> None:
+    bert = read_bert(saved(tmp_path / "in", "BertForMaskedLM"))
+    with pytest.raises(UsageError, match="a BertForPreTraining has what this model has not: pooler, pair"):
+        write_bert(bert, tmp_path / "out", "BertForPreTraining")
+    with pytest.raises(UsageError, match="exists already"):
+        write_bert(bert, tmp_path / "in")
+
+
+@pytest.mark.parametrize(
+    ("change", "messages"),
+    [
+        ({"model_type": "roberta"}, ["model_type: 'roberta' is unsupported"]),
+        ({"is_decoder": True}, ["is_decoder: true is unsupported"]),
+        ({"add_cross_attention": True}, ["add_cross_attention: true is unsupported"]),
+        ({"position_embedding_type": "relative_key"}, ["position_embedding_type: 'relative_key' is unsupported"]),
+        ({"hidden_act": "silu"}, ["hidden_act: 'silu' is unsupported"]),
+        ({"num_attention_heads": 5}, ["hidden_size: 8 is not a multiple of num_attention_heads 5"]),
+        ({"hidden_size": "8"}, ['hidden_size: found "8", wanted a whole number ≥ 1']),
+        ({"vocab_size": 2**31}, ["vocab_size: found 2147483648, wanted a whole number ≥ 1 and < 2147483648"]),
+        ({"hidden_act": ["x" * 99]}, [f'hidden_act: found ["{"x" * 57}…, wanted text']),
+        ({"tie_word_embeddings": None}, ["tie_word_embeddings: found null, wanted `true` or `false`"]),
+        (
+            {"num_hidden_layers": 2**31 - 1},
+            ["num_hidden_layers: found 2147483647, wanted a whole number ≥ 1 and ≤ 1000"],
+        ),
+        (
+            {"hidden_size": 0, "num_hidden_layers": None},
+            [
+                "hidden_size: found 0, wanted a whole number ≥ 1",
+                "num_hidden_layers: found null, wanted a whole number ≥ 1 and ≤ 1000",
+            ],
+        ),
+        ({"layer_norm_eps": math.nan}, ["layer_norm_eps: found NaN, wanted a number ≥ 0; it must be finite"]),
+        ({"is_decoder": True, "model_type": "gpt2"}, ["model_type: 'gpt2'", "is_decoder: true"]),
+    ],
+)
+def test_configs_that_are_refused(tmp_path: Path, change: dict[str, Any], messages: list[str]) -> None:
+    path = saved(tmp_path) / "config.json"
+    path.write_text(json.dumps(json.loads(path.read_text("utf-8")) | change), "utf-8")
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(tmp_path)
+    assert len(caught.value.message.split("\n")) == len(messages)
+    for message in messages:
+        assert f"{path}: {message}" in caught.value.message
+
+
+def test_an_epsilon_of_0(tmp_path: Path) -> None:
+    bert = read_bert(saved(tmp_path, layer_norm_eps=0.0))
+    assert bert.section.norm_eps == 1e-12
+    assert bert.notes == ["warning: layer_norm_eps is 0, read as 1e-12"]
+
+
+def test_one_report_has_all_missing_and_misshapen_tensors(tmp_path: Path) -> None:
+    saved(tmp_path)
+
+    def change(tensors: dict[str, Tensor]) -> None:
+        del tensors["bert.encoder.layer.1.intermediate.dense.bias"]
+        del tensors["cls.predictions.transform.dense.weight"]
+        tensors["bert.pooler.dense.bias"] = torch.zeros(9)
+        tensors["bert.embeddings.word_embeddings.weight"] = torch.zeros(31, 8)
+        tensors["bert.encoder.layer.0.output.dense.bias"] = torch.zeros(8, dtype=torch.int64)
+        tensors["bert.encoder.layer.1.output.dense.bias"] = torch.full((8,), torch.inf)
+        tensors["bert.encoder.layer.2.output.dense.bias"] = torch.zeros(8)
+        tensors["classifier.weight"] = torch.tensor(1.0)
+
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(rewritten(tmp_path, change))
+    assert caught.value.message.split("\n")[1:] == [
+        "embeddings.word_embeddings.weight: has shape [31, 8], wanted [30, 8]",
+        "encoder.layer.0.output.dense.bias: holds int64, wanted numbers with a fraction",
+        "encoder.layer.1.intermediate.dense.bias: missing",
+        "encoder.layer.1.output.dense.bias: holds numbers that are not finite",
+        "pooler.dense.bias: has shape [9], wanted [8]",
+        "cls.predictions.transform.dense.weight: missing",
+        "classifier.weight: has shape [], wanted [1, 8]",
+        "classifier.bias: missing",
+        "encoder.layer.2.output.dense.bias: not known",
+    ]
+
+
+def test_tensors_that_nobody_knows(tmp_path: Path) -> None:
+    saved(tmp_path)
+    more = {"qa_outputs.weight": torch.zeros(2, 8), "crf.start": torch.zeros(3), "bert.pooler.dense.x": torch.zeros(1)}
+    rewritten(tmp_path, lambda tensors: {**tensors, **more})
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(tmp_path)
+    assert caught.value.message.split("\n")[1:] == ["crf.start: not known", "pooler.dense.x: not known"]
+    assert caught.value.hint == "model.init_strict=false leaves them there"
+    assert read_bert(tmp_path, strict=False).unexpected == ["crf.start", "pooler.dense.x", "qa_outputs.weight"]
+
+
+def test_two_models_in_one_file(tmp_path: Path) -> None:
+    saved(tmp_path)
+    rewritten(tmp_path, lambda tensors: {**tensors, "pooler.dense.bias": torch.zeros(8)})
+    with pytest.raises(CheckpointError, match=r"has pooler\.dense\.bias twice"):
+        read_bert(tmp_path)
+
+
+class Code:
+    """What a pickle may do when it is opened."""
+
+    def __reduce__(self) -> tuple[Any, ...]:
+        return (Path.touch, (Path("opened"),))
+
+
+def test_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    folder = saved(tmp_path / "bert")
+    weights, config = folder / "model.safetensors", folder / "config.json"
+    content = weights.read_bytes()
+    for damaged in (content[: len(content) // 2], content[:5], b"", b"no weights at all"):
+        weights.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"model\.safetensors: damaged"):
+            read_bert(folder)
+    weights.unlink()
+    with pytest.raises(CheckpointError, match="there are no weights"):
+        read_bert(folder)
+    older = folder / "pytorch_model.bin"
+    torch.save({"bert.embeddings.LayerNorm.bias": Code()}, older)
+    with pytest.raises(CheckpointError, match=r"pytorch_model\.bin: holds something else than tensors"):
+        read_bert(folder)
+    assert not (tmp_path / "opened").exists()
+    for damaged in (content[:100], b"", older.read_bytes()[:90]):
+        older.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"pytorch_model\.bin"):
+            read_bert(folder)
+    torch.save([torch.zeros(1)], older)
+    with pytest.raises(CheckpointError, match="something else than named tensors"):
+        read_bert(folder)
+    for damaged in (b"{", b"[]", b"\xff"):
+        config.write_bytes(damaged)
+        with pytest.raises(CheckpointError, match=r"config\.json: not"):
+            read_bert(folder)
+    with pytest.raises(CheckpointError, match=r"config\.json: there is no such file"):
+        read_bert(tmp_path)
+
+
+def test_damaged_indices_are_named(tmp_path: Path) -> None:
+    theirs(**TINY).save_pretrained(tmp_path, max_shard_size="8KB")
+    path = tmp_path / "model.safetensors.index.json"
+    index = json.loads(path.read_text("utf-8"))
+    name, place = next(iter(index["weight_map"].items()))
+    for change, message in (
+        ({"weight_map": 3}, "has no weight_map"),
+        ({"weight_map": {name: "../model.safetensors"}}, "outside the folder"),
+        ({"weight_map": {"another": place}}, "has no another"),
+        ({"weight_map": {name: "lost.safetensors"}}, r"lost\.safetensors"),
+    ):
+        path.write_text(json.dumps(index | change), "utf-8")
+        with pytest.raises(CheckpointError, match=message):
+            read_bert(tmp_path)

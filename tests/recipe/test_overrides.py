@@ -1,0 +1,91 @@
+"""Changes from the command line."""
+
+from __future__ import annotations
+
+import pytest
+from small_recipes import FULL, SMALL, read, refused
+
+from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
+
+
+def test_overrides_set_values_in_order() -> None:
+    recipe = read(
+        SMALL, "optim.lr=1", "optim.lr=3e-4", "data.train='[a,b]'", "data.test=[a.conllu,b.conllu]", "seed= 4"
+    )
+    assert recipe.optim.lr == 3e-4
+    assert recipe.data.train == "[a,b]"
+    assert recipe.data.test == ["a.conllu", "b.conllu"]
+    assert recipe.seed == 4
+    assert read(SMALL, "optim.clip=").optim.clip is None
+    assert read(SMALL, "data.dev=a=b").data.dev == "a=b"
+    assert read(SMALL, "data={train: x}").data.dev is None
+
+
+def test_a_section_without_a_kind_is_of_the_kind_that_leaving_it_out_means() -> None:
+    assert read(SMALL + "optim: {schedule: {warmup: .2}}\n").optim.schedule.kind == "cosine"
+    assert read(SMALL + "model: {labels: 8}\n").model == ProbabilisticTransformer(labels=8)
+    assert read(SMALL + "model: {labels: 8}\n", "model.kind=transformer").model == Transformer(kind="transformer")
+    assert read(SMALL, "model={labels: 8}", "model.channels=2").model == ProbabilisticTransformer(labels=8, channels=2)
+    no_default = SMALL.replace("kind: mlm", "eval_masks: 2")
+    assert refused(no_default) == [
+        "r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`, `ner`, `classification`, `cogs`, "
+        "`pretrain`"
+    ]
+
+
+def test_overrides_make_missing_sections_of_the_default_kind() -> None:
+    assert read(SMALL, "model.decomposition.rank=3").model.decomposition.model_dump() == {"kind": "uv", "rank": 3}
+    schedule = read(SMALL, "optim.schedule.warmup=.2").optim.schedule
+    assert (schedule.kind, read(SMALL + "optim:\n", "optim.lr=2").optim.lr) == ("cosine", 2.0)
+    assert "unknown key with `kind: cosine`" in refused(SMALL, "optim.schedule.factor=.2")[0]
+
+
+def test_another_kind_drops_the_keys_that_only_the_old_one_has() -> None:
+    assert read(FULL, "model.decomposition.kind=none").model.decomposition.kind == "none"
+    assert read(FULL, "model.decomposition={kind: none}").model.decomposition.kind == "none"
+    assert read(FULL, "model.decomposition.kind=uvw").model.decomposition.model_dump() == {"kind": "uvw", "rank": 16}
+    assert read(FULL, "optim.schedule.kind=cosine", "optim.schedule.final=.1").optim.schedule.kind == "cosine"
+    for order in (1, -1):
+        overrides = ("model.decomposition.kind=none", "model.decomposition.rank=3")[::order]
+        lines = refused(FULL, *overrides)
+        assert len(lines) == 1
+        assert lines[0].startswith("override 'model.decomposition.rank=3': model.decomposition.rank: unknown key")
+    typo = FULL.replace("    rank: 16", "    rnak: 16")
+    assert "unknown key" in refused(typo, "model.decomposition.kind=none")[0]
+    assert "unknown key" in refused(FULL.replace("kind: uv", "kind: none"))[0]
+
+
+@pytest.mark.parametrize(
+    ("override", "message"),
+    [
+        ("optim.betas.0=.9", "a list is set as a whole: optim.betas='[…, …]'"),
+        ("optim.betas[0]=.9", "a list is set as a whole: optim.betas='[…, …]'"),
+        ("data.train.x=.9", "data.train: holds a list of 2, not a section"),
+        ("name.x=1", "name: holds the text 'full', not a section"),
+        ("=1", "left of `=` stands a key such as optim.lr"),
+        (".a=1", "left of `=` stands a key such as optim.lr"),
+        ("a..b=1", "left of `=` stands a key such as optim.lr"),
+        ("a b=1", "left of `=` stands a key such as optim.lr"),
+        ("optim.lr=[1", "optim.lr: the value is not YAML: the list `[` of line 1 is not closed"),
+        ("optim.lr=\x00", "the character \\x00 may not stand in a recipe"),
+        ("optim={lr: 1, lr: 2}", "optim.lr: the key is given twice, first in the same override"),
+        ("optim=!x {}", "optim: tags"),
+        ("seed=*a", "seed: `*a` is an alias"),
+        ("seed=" + "[" * 5000, "nested more than"),
+        ("a" * 5000 + "=1", "unknown key"),
+        (".".join("a" * 500) + "=1", "more than 16 levels deep"),
+        ("sed=1", "sed: unknown key; did you mean `seed`?"),
+    ],
+)
+def test_faulty_overrides(override: str, message: str) -> None:
+    lines = refused(FULL, override)
+    assert lines[0].startswith("override '")
+    assert message in lines[0]
+    assert len(lines) == 1
+
+
+def test_an_override_without_equals_sign() -> None:
+    with pytest.raises(UsageError, match="'--fast' is not an override") as caught:
+        read(SMALL, "--fast")
+    assert "optim.lr=3e-4" in str(caught.value.hint)

@@ -1,0 +1,266 @@
+"""What is read, and what is refused and how."""
+
+from __future__ import annotations
+
+import math
+import re
+
+import pytest
+import yaml
+from pydantic import ValidationError
+from small_recipes import FULL, SMALL, read, refused
+
+from probtrans_cli.recipe import faults
+from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.yaml import LARGEST, scalar_value
+
+
+@pytest.mark.parametrize(
+    ("text", "value"),
+    [
+        ("1e-3", 1e-3),
+        ("1e5", 100_000),
+        (".5", 0.5),
+        ("5.", 5),
+        ("+3", 3),
+        ("-4", -4),
+        ("0", 0),
+        ("0x1F", 31),
+        ("0o17", 15),
+        ("1e2", 100),
+        ("2.50", 2.5),
+        ("1_000", "1_000"),
+        ("yes", "yes"),
+        ("no", "no"),
+        ("on", "on"),
+        ("Off", "Off"),
+        ("y", "y"),
+        ("true", True),
+        ("False", False),
+        ("null", None),
+        ("~", None),
+        ("", None),
+        ("1:30", "1:30"),
+        ("2024-01-01", "2024-01-01"),
+        (".inf", math.inf),
+        ("-.INF", -math.inf),
+        ("1e400", math.inf),
+        ("e5", "e5"),
+        (".", "."),
+        ("1e", "1e"),
+        ("0b1", "0b1"),
+        ("=", "="),
+    ],
+)
+def test_scalars_mean_what_people_mean(text: str, value: object) -> None:
+    assert scalar_value(text) == value
+    assert type(scalar_value(text)) is type(value)
+
+
+def test_not_a_number_and_minus_zero() -> None:
+    nan = scalar_value(".nan")
+    assert isinstance(nan, float)
+    assert math.isnan(nan)
+    zero = scalar_value("-0.0")
+    assert isinstance(zero, float)
+    assert math.copysign(1, zero) == -1
+
+
+def test_integers_and_floats_stand_in_for_each_other() -> None:
+    recipe = read(SMALL, "train.epochs=1e2", "optim.clip=5", "optim.lr=1", "seed=3.0", "eval.channel=2.0")
+    assert recipe.train.epochs == 100
+    assert (recipe.optim.clip, recipe.optim.lr, recipe.seed, recipe.eval.channel) == (5.0, 1.0, 3, 2)
+    assert isinstance(recipe.train.epochs, int)
+    assert isinstance(recipe.optim.clip, float)
+    assert "found 2.5, wanted a whole number ≥ 1" in refused(SMALL, "train.epochs=2.5")[0]
+
+
+def test_octal_like_numbers_are_refused_once() -> None:
+    assert refused(FULL.replace("seed: 7", "seed: 010")) == [
+        "r.yaml:5:7: seed: `010` is octal to some readers of YAML and decimal to others; "
+        "write 10, or quote it if it is text"
+    ]
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
+
+SYNTAX = [
+    ("", "r.yaml:1:1: the recipe is empty"),
+    ("# only a comment\n", "r.yaml:2:1: the recipe is empty"),
+    ("---\n", "the recipe is empty"),
+    ("{}", "the recipe is empty"),
+    ("- a\n- b\n", "r.yaml:1:1: a recipe consists of `key: value` lines, found a list of 2"),
+    ("just text", "found the text 'just text'"),
+    (SMALL + "---\nname: two\n", "r.yaml:8:1: a second document begins here"),
+    (SMALL + "seed:\t1\n\tx: 1\n", "a tab; indent with spaces"),
+    (SMALL + "   seed: 1\n", "r.yaml:8:"),
+    (SMALL + "seed: a: b\n", "r.yaml:8:8: a `:` where none can stand"),
+    (SMALL + "seed: [1, 2\n", "the list `[` of line 8 is not closed"),
+    (SMALL + "seed: {a: 2\n", "the section `{` of line 8 is not closed"),
+    (SMALL + "seed: 'x\n", "the quotes of line 8 are not closed"),
+    (SMALL + "seed\noptim: {}\n", "r.yaml:9:1: the line before this is neither"),
+    (SMALL + "seed: @x\n", "must be in quotes"),
+    (SMALL + "seed: *.x\n", "text that begins with * or & must be in quotes"),
+    (SMALL + "seed: !!python/object/apply:os.system [x]\n", "r.yaml:8:7: seed: tags"),
+    (SMALL + "seed: !x 1\n", "tags"),
+    (SMALL + "seed: &a 1\n", "r.yaml:8:7: seed: `&a` is an anchor"),
+    (SMALL + "seed: *a\n", "r.yaml:8:7: seed: `*a` is an alias"),
+    (SMALL + "optim: {<<: {lr: 1}}\n", "r.yaml:8:9: optim: `<<` merges are not used"),
+    (SMALL + "1: x\n", "r.yaml:8:1: a key must be text, found 1"),
+    (SMALL + "? [a, b]\n: x\n", "a key must be text, found a list of 2"),
+    (SMALL + "? {a: 1}\n: x\n", "a key must be text, found a section"),
+    (SMALL + "null: x\n", "a key must be text, found nothing (null)"),
+    (SMALL + 'seed: "\\UFFFFFFFF"\n', "r.yaml:8:"),
+    (SMALL + 'seed: "\\q"\n', "escape"),
+    (SMALL + "seed: \x07\n", "r.yaml:8:7: the character \\x07 may not stand in a recipe"),
+    (SMALL + "%YAML 3.0\n", "r.yaml:8:1"),
+    ("%YAML 3.0\n---\nname: x\n", "r.yaml:1:"),
+    ("name: x\nname: y\nname: z\n", "r.yaml:2:1: name: the key is given twice, first in line 1, column 1; keep one"),
+    ("[" * 10_000, "nested more than"),
+    ("{" * 10_000, "nested more than"),
+    ("a: " + "[" * 10_000 + "]" * 10_000, "nested more than"),
+    ("".join(f"{' ' * depth}a:\n" for depth in range(300)), "nested more than"),
+    ("- " * 10_000, "nested more than"),
+    ("? " * 10_000, "nested more than"),
+]
+
+
+@pytest.mark.parametrize(("text", "message"), SYNTAX)
+def test_broken_yaml(text: str, message: str) -> None:
+    lines = refused(text)
+    assert any(message in line for line in lines), lines
+    assert all(re.match(r"r\.yaml:\d+:\d+: ", line) for line in lines)
+
+
+def test_bytes_that_are_no_text() -> None:
+    assert refused(SMALL.encode() + b"seed: \xff\n") == [
+        "r.yaml:8:7: the byte 0xff is not UTF-8; save the file as UTF-8"
+    ]
+    assert "larger than 256 KiB" in refused(b"#" * (LARGEST + 1))[0]
+    assert read(b"\xef\xbb\xbf" + SMALL.encode()).name == "small"
+    assert read(SMALL.replace("\n", "\r\n")).name == "small"
+
+
+def test_alias_bomb_is_refused() -> None:
+    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdef", "bcdefg", strict=True))
+    assert sum("anchor" in line for line in refused(bomb)) == 7
+    assert any("a[0]: `*a` is an alias" in line for line in refused("a: &a [*a]\n"))
+
+
+VALUES = [
+    ("seed: fast", "8:7: seed: found the text 'fast', wanted a whole number ≥ 0"),
+    ("seed: '3'", "8:7: seed: found the text '3', wanted a whole number ≥ 0; write it without quotes"),
+    ("seed: -1", "8:7: seed: found -1, wanted a whole number ≥ 0"),
+    ("seed: 99999999999999999999999", "wanted a whole number ≥ 0 and < 2147483648"),
+    ("seed:", "8:6: seed: found nothing (null), wanted a whole number ≥ 0"),
+    ("seed: true", "found true, wanted a whole number"),
+    ("sed: 1", "8:1: sed: unknown key; did you mean `seed`?"),
+    ("lr: 1", "8:1: lr: unknown key; `lr` belongs to `optim`"),
+    ("xyzzy: 1", "8:1: xyzzy: unknown key; the top level has version, name"),
+    (
+        "model: {decomposition: uvw}",
+        "wanted a section with `kind:` `none`, `uv`, `uvw`, `shared` or `rotary`; write `{kind: uvw}`",
+    ),
+    (
+        "model: {globals: all-dp}",
+        "model.globals: found the text 'all-dp', wanted a section or `null`; write `{kind: all-dep}`",
+    ),
+    ("optim: {schedul: 3}", "8:9: optim.schedul: unknown key; did you mean `schedule`?"),
+    ("optim: {patience: 3}", "`patience` belongs to `optim.schedule` and `train`"),
+    ("optim:", "8:7: optim: found nothing (null), wanted a section; give it keys, or delete the line for the default"),
+    ("optim: 3", "optim: found 3, wanted a section"),
+    ("optim: [1]", "optim: found a list of 1, wanted a section"),
+    ("optim: {lr: 0}", "8:13: optim.lr: found 0, wanted a number > 0"),
+    ("optim: {lr: .nan}", "8:13: optim.lr: found .nan, wanted a number > 0"),
+    ("optim: {lr: .inf}", "8:13: optim.lr: found .inf, wanted a number > 0"),
+    ("optim: {lr: 1e999}", "8:13: optim.lr: found 1e999, wanted a number > 0"),
+    ("optim: {ema: 1}", "optim.ema: found 1, wanted a number > 0 and < 1 or `null`"),
+    ("optim: {betas: 0.9}", "optim.betas: found 0.9, wanted a list of 2, each a number ≥ 0 and < 1"),
+    ("optim: {betas: [0.9]}", "optim.betas: found a list of 1, wanted a list of 2"),
+    ("optim: {betas: [.9, .9, .9]}", "optim.betas: found a list of 3, wanted a list of 2"),
+    ("optim: {betas: [.9, fast]}", "8:21: optim.betas[1]: found the text 'fast', wanted a number ≥ 0 and < 1"),
+    ("optim: {schedule: {kind: step}}", "8:26: optim.schedule.kind: found the text 'step', wanted `plateau`, `cosine`"),
+    ("optim: {schedule: {kind: [a]}}", "8:26: optim.schedule.kind: found a list of 1, wanted `plateau`"),
+    ("optim: {schedule: {kind: 3}}", "8:26: optim.schedule.kind: found 3, wanted `plateau`"),
+    ("optim: {schedule: {factor: .5}}", "8:20: optim.schedule.factor: unknown key with `kind: cosine`; it belongs to"),
+    ("optim: {schedule: cosine}", "8:19: optim.schedule: found the text 'cosine', wanted a section with `kind:`"),
+    ("optim: {schedule: {kind: cosine, factor: .5}}", "8:34: optim.schedule.factor: unknown key with `kind: cosine`"),
+    (
+        "model: {kind: probabilstic}",
+        "model.kind: found the text 'probabilstic', wanted `probabilistic` or `transformer`; did you mean",
+    ),
+    (
+        "model: {kind: transformer, labels: 3}",
+        "8:28: model.labels: unknown key with `kind: transformer`; it belongs to",
+    ),
+    ("model: {kind: transformer, heads: 7}", "model.heads: 7 heads do not divide a width of 384"),
+    ("model: {decomposition: {kind: uv, rank: 0}}", "8:41: model.decomposition.rank: found 0, wanted a whole number"),
+    ("runtime: {compile: yes}", "8:20: runtime.compile: found the text 'yes', wanted `true` or `false`; write true"),
+    ("runtime: {threads: 1_000}", "runtime.threads: found the text '1_000', wanted a whole number ≥ 1 or `null`"),
+    ("eval: {channel: bst}", "eval.channel: found the text 'bst', wanted `mean` or `best` or a whole number ≥ 0;"),
+    ("eval: {channel: 16}", "8:17: eval.channel: found 16, but the model has channels 0 to 15"),
+    ("eval: {iteration: 0}", "8:19: eval.iteration: found 0, wanted -1 or an iteration of the model, 1 to 5"),
+    ("version: 2", "8:10: version: found 2, wanted `1`"),
+]
+
+
+@pytest.mark.parametrize(("line", "message"), VALUES)
+def test_wrong_values(line: str, message: str) -> None:
+    lines = refused(SMALL + line + "\n")
+    assert len(lines) == 1
+    assert message.replace(" or a whole", ", or a whole").replace(", or", " or") in lines[0].replace(", or", " or")
+
+
+def test_missing_keys_have_the_position_of_their_section() -> None:
+    assert refused("# x\nname: a\ndata:\n  dev: x\n") == [
+        "r.yaml:2:1: task: this key is missing; it takes a section with `kind:` `mlm`, `tagging`, "
+        "`ner`, `classification`, `cogs` or `pretrain`",
+        "r.yaml:4:3: data.train: this key is missing; it takes text or a list of text",
+    ]
+
+
+def test_text_and_lists_of_text() -> None:
+    assert "data.train: found an empty text" in refused(SMALL, "data.train=''")[0]
+    assert "data.train: found an empty list" in refused(SMALL, "data.train=[]")[0]
+    assert "data.train[1]: found 3, wanted text; put it in quotes" in refused(SMALL, "data.train=[a,3]")[0]
+    assert read(SMALL, "data.train=[a, b]").data.train == ["a", "b"]
+    assert "name: found 2024, wanted text of letters" in refused(SMALL, "name=2024")[0]
+    assert "name: found the text '../x'" in refused(SMALL, "name=../x")[0]
+    assert "\x1b" not in refused(SMALL, 'name="\\e[31m"')[0]
+
+
+def test_all_faults_at_once_in_the_order_of_the_file_then_of_the_overrides() -> None:
+    text = (
+        FULL.replace("labels: 64", "lables: 64").replace("lr: 1e-3", "lr: 1e-3\n  lr: 2").replace("seed: 7", "seed: x")
+    )
+    lines = refused(text, "train.epochs=0", "eval.chanel=1", "broken=[1", "betas[0]=1", "save.keep=no")
+    assert [line.split(": ")[0] for line in lines] == [
+        "r.yaml:5:7",
+        "r.yaml:18:3",
+        "r.yaml:27:3",
+        "override 'train.epochs=0'",
+        "override 'eval.chanel=1'",
+        "override 'broken=[1'",
+        "override 'betas[0]=1'",
+        "override 'save.keep=no'",
+    ]
+
+
+def test_inconsistent_values_are_all_told() -> None:
+    lines = refused(
+        SMALL, "data.dev=null", "optim.schedule.kind=plateau", "train.patience=2", "eval.channel=99", "model.channels=3"
+    )
+    assert len(lines) == 3
+    assert "override 'optim.schedule.kind=plateau': optim.schedule.kind: `plateau` needs data.dev" in lines[0]
+    assert "0 to 2" in lines[2]
+    assert "plain text has no tags" in refused(SMALL, "task.kind=tagging", "data.format=text")[0]
+    with pytest.raises(ValidationError, match=r"train\.patience: patience needs data\.dev"):
+        Recipe.model_validate({**yaml.safe_load(SMALL), "train": {"patience": 2}, "data": {"train": "x"}})
+    assert issubclass(InconsistentError, ValueError)
+
+
+def test_many_faults_are_cut_short() -> None:
+    lines = refused(SMALL + "".join(f"key{number}: 1\n" for number in range(500)))
+    assert len(lines) == faults.MOST_FAULTS + 1
+    assert lines[-1].startswith("… and ")

@@ -1,0 +1,24 @@
+"""Shared by tests that start from other weights: a small vocabulary, options of short trainings, and the command."""
+
+from __future__ import annotations
+
+from probtrans_cli.__main__ import run
+from probtrans_cli.trained.model import Model
+
+SPECIAL = "[PAD] [unused0] [UNK] [CLS] [SEP] [MASK]"
+PLAIN = "the this two every cheap farmers fold ##es ##ed ##ing dog cat"
+PIECES = f"{SPECIAL} {PLAIN}".split()
+LETTERS = [prefix + letter for prefix in ("", "##") for letter in "abcdefghijklmnopqrstuvwxyz"]
+ROWS = "positions: {kind: absolute, rows: 64}"
+SIZES = f"model={{kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2, {ROWS}}}"
+OFTEN = ["runtime={device: cpu, threads: 1}", "train.epochs=1", "optim.lr=1.0e-9", "--json"]
+FOLDER = "data.vocabulary={kind: wordpiece, folder: bert}"
+MLM = "task={kind: mlm, output: bert, eval_masks: 1}"
+
+
+def train(*arguments: str, name: str = "run") -> int:
+    return run(["train", "tiny.yaml", f"name={name}", *OFTEN, *arguments])
+
+
+def loaded(name: str = "run") -> Model:
+    return Model.load(f"runs/{name}")
