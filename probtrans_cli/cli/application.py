@@ -127,7 +127,7 @@ def main(
     raise typer.Exit
 
 
-@app.command()
+@app.command(short_help="Encode the corpora of a recipe.")
 def prepare(
     context: typer.Context,
     recipe: RecipeArgument,
@@ -146,7 +146,7 @@ def prepare(
         console.result_renderable(result.report())
 
 
-@app.command()
+@app.command(short_help="Train a recipe; writes a run folder.")
 def train(
     context: typer.Context,
     recipe: RecipeArgument,
@@ -189,7 +189,7 @@ def train(
         _show(context, as_json, verb.train(request), verb.training_report)
 
 
-@app.command(name="eval")
+@app.command(name="eval", short_help="Score a checkpoint on dev, test or files.")
 def evaluate(
     context: typer.Context,
     checkpoint: CheckpointArgument,
@@ -254,7 +254,7 @@ def evaluate(
         raise failed
 
 
-@app.command()
+@app.command(short_help="Print the trees that a model sees in sentences.")
 def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
@@ -306,7 +306,7 @@ def parse(
     verb.parse(request)
 
 
-@app.command()
+@app.command(short_help="Write a model as a folder of its own.")
 def export(
     context: typer.Context,
     checkpoint: CheckpointArgument,
@@ -329,7 +329,7 @@ def export(
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
 
 
-@app.command()
+@app.command(short_help="Print finished runs beside the paper's figures.")
 def table(
     context: typer.Context,
     runs: Annotated[

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, Literal, NamedTuple, get_args, overload
+from typing import Any, NamedTuple, get_args, overload
 
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
@@ -11,10 +11,9 @@ from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.training import Messages
 
 __all__ = ["ENCODERS", "Encoded", "Encoder", "EncoderKind", "Inputs", "Outputs", "Wants", "build", "register"]
-
-Messages = Literal["auto", "plain", "banded", "linear"]
 
 
 class EncoderKind(NamedTuple):

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import Annotated
+from typing import TYPE_CHECKING, Annotated
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -29,6 +29,16 @@ class Section(BaseModel):
     model_config = ConfigDict(
         extra="forbid", frozen=True, strict=True, allow_inf_nan=False, use_attribute_docstrings=True
     )
+
+
+class KindSection(Section):
+    """Base of the sections among which ``kind:`` chooses."""
+
+    if TYPE_CHECKING:  # a field of each kind, with one value
+
+        @property
+        def kind(self) -> str:
+            """The name of the kind."""
 
 
 class InconsistentError(ValueError):

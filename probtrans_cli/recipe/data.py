@@ -13,20 +13,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import File, Files, Fraction, NonNegativeInt, PositiveInt, Section
+from probtrans_cli.recipe.base import File, Files, Fraction, KindSection, NonNegativeInt, PositiveInt, Section
 from probtrans_cli.recipe.kinds import Kinds, Names
 
 # --- vocabularies -----------------------------------------------------------------------------------------------------
 
 
-class VocabularySection(Section):
+class VocabularySection(KindSection):
     """What the model reads. Every kind of vocabulary has a section of its own, a row of :data:`VOCABULARIES`."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keys that are younger than the format of prepared folders, with their defaults. A folder's description leaves
     them out where they have these values, so that an older folder stays up to date."""
-
-    kind: str
 
     @property
     def counts_words(self) -> bool:

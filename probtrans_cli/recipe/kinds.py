@@ -18,9 +18,9 @@ from pydantic import BaseModel, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.base import Section
+from probtrans_cli.recipe.base import KindSection
 
-S = TypeVar("S", bound=Section)
+S = TypeVar("S", bound=KindSection)
 R = TypeVar("R")
 GROUP = "probtrans.kinds"
 """The entry points of packages that add kinds."""

@@ -6,7 +6,15 @@ from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import Inconsistency, NonNegativeFloat, NonNegativeInt, PositiveInt, Section, Share
+from probtrans_cli.recipe.base import (
+    Inconsistency,
+    KindSection,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveInt,
+    Section,
+    Share,
+)
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.kinds import Kinds
 
@@ -14,15 +22,9 @@ if TYPE_CHECKING:
     from probtrans_cli.recipe.schema import Recipe
 
 
-class TaskSection(Section):
+class TaskSection(KindSection):
     """The options of a task. A kind has a field ``kind`` with one value; all else in the package asks what stands here,
     and never which kind a section is."""
-
-    if TYPE_CHECKING:  # a field of each kind
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
 
     needs: ClassVar[str]
     """What a data format must have for it, see :class:`probtrans_cli.recipe.data.Format`."""

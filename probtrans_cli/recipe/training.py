@@ -8,18 +8,23 @@ from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, NonNegativeInt, PositiveFloat, PositiveInt, Section
+from probtrans_cli.recipe.base import (
+    Fraction,
+    KindSection,
+    NonNegativeFloat,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+    Section,
+)
 from probtrans_cli.recipe.kinds import Kinds
 
+Messages = Literal["auto", "plain", "banded", "linear"]
+"""How messages are computed, see :class:`Runtime`."""
 
-class Schedule(Section):
+
+class Schedule(KindSection):
     """How the learning rate changes; a pure function, so that resuming is exact."""
-
-    if TYPE_CHECKING:  # a field of each kind
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
 
     def rate(self, lr: float, done: float, drops: int) -> float:
         """The rate after a share ``done`` of all steps and so many ``drops``; ``lr``: the rate of the recipe."""
@@ -223,7 +228,7 @@ class Runtime(Section):
     """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
     compile: bool = False
     """Run the encoder through torch.compile (for the GPU)."""
-    messages: Literal["auto", "plain", "banded", "linear"] = "auto"
+    messages: Messages = "auto"
     """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
     product), linear (banded, in blocks of rows: memory linear in the sentence's length), auto (by length). Tree-shaped
     heads and a head_bias are of all pairs of words: no linear there."""

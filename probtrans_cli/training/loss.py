@@ -32,9 +32,8 @@ def loss_of(task: Task, network: Network, batch: Batch, counts: Mapping[str, Ten
     """The part of a batch in ``N_1 L``; ``counts``: of all batches of the update."""
     terms = task.terms(network(batch, task.wants(batch)), batch)
     assert terms.keys() == counts.keys(), f"the task counts {[*counts]}, and has the terms {[*terms]}"
-    main = next(iter(counts))
-    first = terms[main]
-    loss = first.sum if first.weight == 1.0 else first.weight * first.sum
-    for name, term in ((name, term) for name, term in terms.items() if name != main):
-        loss = loss + term.weight * (term.sum / counts[name] * counts[main])
+    (main, number), *others = counts.items()
+    loss = terms[main].weight * terms[main].sum
+    for name, count in others:
+        loss = loss + terms[name].weight * (terms[name].sum / count * number)
     return loss

@@ -162,6 +162,17 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
     return _DIGITS.sub("N", word) if digits else word
 
 
+def count_words(sentences: Iterable[Sequence[str]], *, lowercase: bool = False, digits: bool = False) -> Counter[str]:
+    """How often each word occurs, after the options of a vocabulary; the sentences are read once."""
+    raw: Counter[str] = Counter()
+    for words in sentences:
+        raw.update(words)
+    counts: Counter[str] = Counter()
+    for word, count in raw.items():
+        counts[normalise(word, lowercase=lowercase, digits=digits)] += count
+    return counts
+
+
 def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
     """Words with their counts by falling count, equal counts alphabetically, without the specials' names."""
     return sorted(((w, n) for w, n in counts.items() if w not in SPECIALS), key=lambda item: (-item[1], item[0]))

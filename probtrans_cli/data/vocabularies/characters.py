@@ -14,7 +14,7 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 
-from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Saved, normalise, ordered, write_saved
+from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Saved, count_words, ordered, write_saved
 from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import CharacterVocabulary
@@ -66,13 +66,7 @@ def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[
     Raises:
         DataError: there is none.
     """
-    raw: Counter[str] = Counter()
-    for words in sentences:
-        raw.update(words)
-    counts: Counter[str] = Counter()
-    for word, count in raw.items():
-        counts[normalise(word, lowercase=section.lowercase)] += count
-    of_words = dict(ordered(counts))
+    of_words = dict(ordered(count_words(sentences, lowercase=section.lowercase)))
     of_characters: Counter[str] = Counter()
     for word, count in of_words.items():
         for character in word:

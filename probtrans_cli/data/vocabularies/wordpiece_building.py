@@ -10,6 +10,7 @@ from pathlib import Path
 from probtrans_cli import console
 from probtrans_cli.data.files import expand_home
 from probtrans_cli.data.tokens import valid
+from probtrans_cli.data.vocabularies.base import count_words
 from probtrans_cli.data.vocabularies.wordpiece import (
     LONGEST_WORD,
     OLD_SPECIALS_FILE,
@@ -43,10 +44,7 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[
     if len(made.pieces) < made.size:
         words = f"{len(made.pieces):,} pieces, but the model's vocab_size is {made.size:,}"
         console.log(f"warning: {folder}: {words}: the ids above belong to no piece")
-    raw: Counter[str] = Counter()
-    for words_of_sentence in sentences:
-        raw.update(words_of_sentence)
-    made.counts = _whole_words(raw, made)
+    made.counts = _whole_words(count_words(sentences), made)
     return made
 
 
@@ -106,9 +104,7 @@ def train_wordpieces(sentences: Iterable[Sequence[str]], size: int, options: Opt
     """
     options = options or Options()
     bare = WordPieces(options.specials, options)
-    counts: Counter[str] = Counter()
-    for words in sentences:
-        counts.update(words)
+    counts = count_words(sentences)
     parts = _parts(counts, options)
     if not parts:
         raise DataError("no word to learn pieces from", hint="give a larger training file")

@@ -16,6 +16,7 @@ from probtrans_cli.data.vocabularies.base import (
     EncodedWords,
     Saved,
     Vocabulary,
+    count_words,
     normalise,
     ordered,
     write_saved,
@@ -115,12 +116,7 @@ def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) -> 
     Raises:
         DataError: there is none.
     """
-    raw: Counter[str] = Counter()
-    for words in sentences:
-        raw.update(words)
-    counts: Counter[str] = Counter()
-    for word, count in raw.items():
-        counts[normalise(word, lowercase=section.lowercase, digits=section.digits)] += count
+    counts = count_words(sentences, lowercase=section.lowercase, digits=section.digits)
     omitted: dict[str, int] | None = None
     if not section.punctuation:
         omitted = {word: count for word, count in ordered(counts) if not is_word(word)}

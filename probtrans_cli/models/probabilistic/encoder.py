@@ -10,13 +10,13 @@ from torch import Tensor, nn
 
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
 from probtrans_cli.models.probabilistic import energy
-from probtrans_cli.models.probabilistic.forms import Option, choose
+from probtrans_cli.models.probabilistic.forms import choose
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.meanfield import MeanField, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
-from probtrans_cli.recipe.training import Optim
+from probtrans_cli.recipe.training import Messages, Optim
 
 
 class ProbabilisticEncoder(Encoder):
@@ -28,7 +28,7 @@ class ProbabilisticEncoder(Encoder):
 
     has_latent_labels = True
 
-    def __init__(self, section: ProbabilisticTransformer, messages: Option = "auto") -> None:
+    def __init__(self, section: ProbabilisticTransformer, messages: Messages = "auto") -> None:
         super().__init__()
         self.section = section
         self.messages = messages

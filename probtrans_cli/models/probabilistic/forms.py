@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import Literal, NamedTuple
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -38,18 +38,16 @@ from probtrans_cli.models.probabilistic.layout import Layout
 from probtrans_cli.models.probabilistic.messages import PlainMessages
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Matrix
+from probtrans_cli.recipe.training import Messages
 
 LONG = 2**25  # head scores of an iteration above which they are computed in blocks
-
-Option = Literal["auto", "plain", "banded", "linear"]
-"""A recipe's ``runtime.messages``."""
 
 
 @dataclass(frozen=True)
 class Case:
     """What the choice depends on. ``all_pairs``: probabilities of all pairs of words are needed, or of trees."""
 
-    option: Option
+    option: Messages
     mask: Bool[Tensor, "b n"]
     inference: Inference
     all_pairs: bool
@@ -118,7 +116,7 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    option: Option, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
+    option: Messages, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
 ) -> Chosen:
     """The form of a batch. ``all_pairs``: the probabilities, or a bias, of all pairs of words are asked for."""
     case = Case(option, mask, inference, all_pairs or inference.tree, by_hand(unary))

@@ -8,21 +8,17 @@ from __future__ import annotations
 
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from probtrans_cli.recipe.base import Inconsistency, Section
+from probtrans_cli.recipe.base import Inconsistency, KindSection
 from probtrans_cli.recipe.kinds import Kinds
 
 if TYPE_CHECKING:
     from probtrans_cli.recipe.schema import Recipe
 
 
-class ModelSection(Section):
+class ModelSection(KindSection):
     """The options of an encoder. A kind has a field ``kind`` with one value, and fields or properties for the rest."""
 
     if TYPE_CHECKING:  # fields or properties of each kind; pydantic is not to see them here
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
 
         @property
         def init_from(self) -> str | None:

@@ -11,6 +11,7 @@ from probtrans_cli.recipe.base import (
     File,
     Fraction,
     Inconsistency,
+    KindSection,
     NonNegativeFloat,
     NonNegativeInt,
     PositiveFloat,
@@ -30,14 +31,8 @@ ROOT_DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition of root scores"
 """The kinds of `model.root.decomposition`."""
 
 
-class Decomposition(Section):
+class Decomposition(KindSection):
     """A parameterisation of the ternary scores."""
-
-    if TYPE_CHECKING:  # a field of each kind
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
 
     @property
     def has_buckets(self) -> bool:

@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import model_validator
 
-from probtrans_cli.recipe.base import File, Fraction, Inconsistency, NonNegativeInt, PositiveFloat, PositiveInt, Section
+from probtrans_cli.recipe.base import (
+    File,
+    Fraction,
+    Inconsistency,
+    KindSection,
+    NonNegativeInt,
+    PositiveFloat,
+    PositiveInt,
+)
 from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
 
@@ -15,14 +23,8 @@ POSITIONS: Kinds[Positions] = Kinds("positions")
 """The kinds of `model.positions`."""
 
 
-class Positions(Section):
+class Positions(KindSection):
     """How the order of words is told."""
-
-    if TYPE_CHECKING:  # a field of each kind
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
 
     @property
     def table_rows(self) -> int | None:
