@@ -165,3 +165,8 @@ def states_of(section: Transformer, tensors: dict[str, Tensor], ids: Tensor, mas
         {key.removeprefix("encoder."): it for key, it in tensors.items() if key.startswith("encoder.")}
     )
     return encoder(functional.embedding(ids, tensors["unary.weight"]), mask.bool())
+
+
+def assert_same(one: Bert, other: Bert) -> None:
+    assert one.tensors.keys() == other.tensors.keys()
+    assert all(torch.equal(value, other.tensors[name]) for name, value in one.tensors.items())

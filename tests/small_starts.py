@@ -2,6 +2,11 @@
 
 from __future__ import annotations
 
+from typing import Any
+
+import pytest
+import torch
+
 from probtrans_cli.__main__ import run
 from probtrans_cli.trained.model import Model
 
@@ -13,6 +18,7 @@ ROWS = "positions: {kind: absolute, rows: 64}"
 SIZES = f"model={{kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2, {ROWS}}}"
 OFTEN = ["runtime={device: cpu, threads: 1}", "train.epochs=1", "optim.lr=1.0e-9", "--json"]
 FOLDER = "data.vocabulary={kind: wordpiece, folder: bert}"
+TAGGING = "task={kind: tagging, column: upos}"
 MLM = "task={kind: mlm, output: bert, eval_masks: 1}"
 
 
@@ -22,3 +28,16 @@ def train(*arguments: str, name: str = "run") -> int:
 
 def loaded(name: str = "run") -> Model:
     return Model.load(f"runs/{name}")
+
+
+def saved_as(kind: str, base: Any, names: list[str] | None = None, **options: Any) -> Any:
+    """A random model of theirs with another head in place of the folder's; its labels are called so."""
+    transformers = pytest.importorskip("transformers")
+    config = transformers.BertConfig(**{**base.config.to_dict(), **options})
+    if names is not None:
+        config.id2label = dict(enumerate(names))
+        config.label2id = {name: id for id, name in enumerate(names)}
+    torch.manual_seed(2)
+    model = getattr(transformers, kind)(config)
+    model.save_pretrained("bert")
+    return model

@@ -10,6 +10,7 @@ from safetensors.torch import load_file
 from small_berts import (
     TINY,
     Ours,
+    assert_same,
     batch,
     rewritten,
     saved,
@@ -18,7 +19,7 @@ from small_berts import (
 )
 from torch import Tensor
 
-from probtrans_cli.hf import Bert, read_bert, write_bert
+from probtrans_cli.hf import read_bert, write_bert
 from probtrans_cli.recipe.model import Transformer
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -48,11 +49,6 @@ def test_every_class_is_read(tmp_path: Path, kind: str, parts: list[str], pooler
     expected = base(ids, attention_mask=mask, token_type_ids=segments).last_hidden_state
     found = Ours.of(bert)(ids, mask, segments)["states"]
     torch.testing.assert_close(found, expected * mask[:, :, None], rtol=0, atol=1e-5)
-
-
-def assert_same(one: Bert, other: Bert) -> None:
-    assert one.tensors.keys() == other.tensors.keys()
-    assert all(torch.equal(value, other.tensors[name]) for name, value in one.tensors.items())
 
 
 def old_names(tensors: dict[str, Tensor]) -> dict[str, Tensor]:

@@ -12,6 +12,7 @@ import torch
 from safetensors.torch import load_file
 from small_berts import (
     Ours,
+    assert_same,
     batch,
     random_bert,
     saved,

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_starts import FOLDER, MLM, PIECES, SIZES, loaded, train
+from small_starts import FOLDER, MLM, PIECES, SIZES, TAGGING, loaded, saved_as, train
 from small_tasks import encode, word_scores
 
 from probtrans_cli.__main__ import run

@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_starts import FOLDER, MLM, SIZES, loaded, train
+from small_starts import FOLDER, MLM, SIZES, TAGGING, loaded, saved_as, train
 from support import COGS
 
 from probtrans_cli.__main__ import run
@@ -19,22 +19,9 @@ transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-TAGGING = "task={kind: tagging, column: upos}"
 TAGS = ["NOUN", "DET", "ADJ", "ADP", "VERB", "PRON", "ADV", "AUX", "NUM"]  # of the workplace, by falling count
 SMALL = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
 MEAN = "task={kind: classification, representation: mean}"
-
-
-def saved_as(kind: str, base: Any, names: list[str] | None = None, **options: Any) -> Any:
-    """A random model of theirs with another head in place of the folder's; its labels are called so."""
-    config = transformers.BertConfig(**{**base.config.to_dict(), **options})
-    if names is not None:
-        config.id2label = dict(enumerate(names))
-        config.label2id = {name: id for id, name in enumerate(names)}
-    torch.manual_seed(2)
-    model = getattr(transformers, kind)(config)
-    model.save_pretrained("bert")
-    return model
 
 
 def assert_rows(output: Any, expected: dict[str, tuple[Any, int]], names: list[str]) -> None:
