@@ -12,6 +12,7 @@ import typer
 from probtrans_cli import console
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
+from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName
 from probtrans_cli.version import __version__
 
@@ -237,6 +238,14 @@ def evaluate(
             "--relations", help="Also which channel finds which gold relation (DEPREL): recall and precision of each."
         ),
     ] = False,
+    predictions: Annotated[
+        Path | None,
+        typer.Option(
+            "--predictions",
+            metavar="OUT",
+            help="Write gold and predictions side by side to this file, in the data's own format.",
+        ),
+    ] = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -246,7 +255,7 @@ def evaluate(
     request = verb.EvalRequest(
         checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
         iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
-        relations=relations, threads=threads,
+        relations=relations, predictions=predictions, threads=threads,
     )  # fmt: skip
     result, failed = verb.evaluate(request)
     _show(context, as_json, result, verb.evaluation_report)
@@ -254,7 +263,7 @@ def evaluate(
         raise failed
 
 
-@app.command(short_help="Print the trees that a model sees in sentences.")
+@app.command(short_help="Print the trees and predictions of a model.")
 def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
@@ -272,7 +281,13 @@ def parse(
     channel: Channel = None,
     iteration: Iteration = None,
     decode: Decoder = None,
-    probability: Annotated[bool, typer.Option("--prob", help="Show the probability of every arc.")] = False,
+    trees: Annotated[
+        Literal["yes", "no"],
+        typer.Option("--trees", help="no: only what the task says (tags, entities, labels, ...), which is quicker."),
+    ] = "yes",
+    probability: Annotated[
+        bool, typer.Option("--prob", help="Show the probability of every arc, tag, entity and label.")
+    ] = False,
     gold: Annotated[
         bool, typer.Option("--gold", help="Also show the trees that the input has; not with conllu.")
     ] = False,
@@ -280,7 +295,14 @@ def parse(
         bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,
     top: Annotated[
-        int | None, typer.Option("--top", min=1, metavar="N", help="With --labels: how many of a word; default: 3.")
+        int | None,
+        typer.Option(
+            "--top",
+            min=1,
+            metavar="N",
+            help="The N most probable tags, labels or hidden words (jsonl; hidden words also in pictures; default 5), "
+            "and with --labels the N most probable latent labels (default 3).",
+        ),
     ] = None,
     longest: Annotated[
         int, typer.Option("--longest", min=1, metavar="N", help="Refuse sentences of more words or tokens.")
@@ -295,15 +317,30 @@ def parse(
     ] = None,
     threads: Threads = None,
 ) -> None:
-    """Print the dependency trees that a model sees in text or CoNLL-U, in input order, as they are done."""
+    """Print what a model says of text or CoNLL-U: the dependency trees that it sees, and the tags, entities, labels,
+    logical forms or hidden words that it was trained to predict; in input order, as they are done."""
     from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
     request = verb.ParseRequest(
         checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, probability=probability, gold=gold, latent_labels=latent_labels, top=top, longest=longest,
-        output=output, threads=threads,
+        decoder=decode, trees=trees == "yes", probability=probability, gold=gold, latent_labels=latent_labels, top=top,
+        longest=longest, output=output, threads=threads,
     )  # fmt: skip
     verb.parse(request)
+
+
+@app.command(short_help="Score files of any system.")
+def score(
+    context: typer.Context,
+    kind: Annotated[ScorerName, typer.Argument(metavar="KIND", help=f"{rows_in_words(SCORERS.values())}.")],
+    predictions: Annotated[str, typer.Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.")],
+    gold: Annotated[str | None, typer.Option("--gold", metavar="FILE", help="The gold annotation.")] = None,
+    as_json: Json = False,
+) -> None:
+    """Score a file that any system wrote against gold annotation, by the same rules as eval."""
+    from probtrans_cli.commands import score as verb  # noqa: PLC0415
+
+    _show(context, as_json, verb.score(verb.ScoreRequest(kind, predictions, gold)), verb.scored)
 
 
 @app.command(short_help="Write a model as a folder of its own.")

@@ -1,6 +1,10 @@
-"""Checks of options that several verbs have."""
+"""Checks that several verbs share."""
 
 from __future__ import annotations
+
+from collections.abc import Iterator
+from contextlib import contextmanager
+from pathlib import Path
 
 from probtrans_cli.errors import UsageError
 
@@ -9,3 +13,15 @@ def refuse_top_alone(latent_labels: bool, top: int | None) -> None:
     """Refuse `--top` without `--labels`."""
     if top is not None and not latent_labels:
         raise UsageError("--top says how much --labels shows", hint=f"write --labels --top {top}, or leave it out")
+
+
+@contextmanager
+def faults_of(output: Path | None, option: str) -> Iterator[None]:
+    """Within: a file that cannot be written (no such folder, a full disk) is the user's matter, with its name."""
+    try:
+        yield
+    except OSError as error:
+        if output is None:
+            raise
+        name = error.filename or output
+        raise UsageError(f"{name}: cannot be written: {error.strerror}", hint=f"choose another {option}") from None

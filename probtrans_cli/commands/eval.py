@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.checks import refuse_top_alone
+from probtrans_cli.commands.checks import faults_of, refuse_top_alone
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
@@ -30,6 +30,7 @@ from probtrans_cli.trained.card import store_reading
 from probtrans_cli.trained.evaluation import choose_reading, scores_trees, task_scores, tree_scores
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.side_by_side import side_by_side
 from probtrans_cli.trees import decode
 
 __all__ = ["EvalRequest", "evaluate", "evaluation_report"]
@@ -68,6 +69,8 @@ class EvalRequest:
     """How much is told of each latent label."""
     relations: bool = False
     """Tell also which channel finds which gold relation, as part of the scores of the trees."""
+    predictions: Path | None = None
+    """A file to write gold and predictions to, side by side, see :mod:`probtrans_cli.trained.side_by_side`."""
     threads: int | None = None
 
 
@@ -93,7 +96,11 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
             raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
     types = Types.of(model) if request.latent_labels else None
     of_words: list[str] | None = [] if request.relations else None
-    title, corpus = _corpus(model, request, types, of_words)
+    kept: list[Sentence] | None = None if request.predictions is None else []
+    title, corpus = _corpus(model, request, types, of_words, kept)
+    if request.predictions is not None and kept is not None:
+        with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions) as file:
+            file.writelines(side_by_side(model, kept))
     if request.choose:
         reading = _choose(model, corpus, title, request)
     scores = _task_scores_if_any(model, corpus, title)
@@ -179,10 +186,13 @@ def _unmet(
     return None
 
 
-def _corpus(model: Model, request: EvalRequest, types: Types | None, relations: list[str] | None) -> tuple[str, Split]:
+def _corpus(
+    model: Model, request: EvalRequest, types: Types | None, relations: list[str] | None, kept: list[Sentence] | None
+) -> tuple[str, Split]:
     """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
 
     ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word; some must have one.
+    ``kept`` gets the sentences.
     """
     files, split = request.files, request.split
     if files and split:
@@ -206,6 +216,8 @@ def _corpus(model: Model, request: EvalRequest, types: Types | None, relations: 
     passing = types.passing(noted) if types else iter(noted)
     if relations is not None:
         passing = _noting_relations(passing, relations)
+    if kept is not None:
+        passing = _keeping(passing, kept)
     corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
     model.require_positions({title: corpus})
     if report := every.report(title):
@@ -216,6 +228,13 @@ def _corpus(model: Model, request: EvalRequest, types: Types | None, relations: 
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
     return title, corpus
+
+
+def _keeping(sentences: Iterable[Sentence], kept: list[Sentence]) -> Iterator[Sentence]:
+    """The same sentences; each is appended to ``kept`` as it passes."""
+    for sentence in sentences:
+        kept.append(sentence)
+        yield sentence
 
 
 def _noting_relations(sentences: Iterable[Sentence], relations: list[str]) -> Iterator[Sentence]:

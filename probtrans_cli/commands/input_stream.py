@@ -13,7 +13,7 @@ from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 
@@ -38,7 +38,7 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
         yield from read_text(lines, name, keep_empty=True)
     else:
         for number, line in enumerate(lines, start=1):
-            yield Sentence(tokenize(line), text=line, where=f"{name}:{number}")
+            yield divided(line, f"{name}:{number}")
 
 
 def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:

@@ -1,17 +1,17 @@
-"""The verb `parse`: sentences in, the trees that a model sees in them out, in input order, as they are done."""
+"""The verb `parse`: sentences in, what a model says of them out, in input order, as they are done."""
 
 from __future__ import annotations
 
 import sys
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import contextmanager, nullcontext
-from dataclasses import dataclass, replace
+from contextlib import nullcontext
+from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import TextIO
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.checks import refuse_top_alone
+from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.input_stream import PATIENCE, chunks, not_too_long, read
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
@@ -19,7 +19,7 @@ from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Format, FormatName
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import analysed, parsed
+from probtrans_cli.trained.parses import Asked, analyses, every_tree
 from probtrans_cli.trees import decode
 
 LATENT_LABELS_SHOWN = 3  # of every word, unless another number is asked for
@@ -41,14 +41,16 @@ class ParseRequest:
     """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice. So for the next two."""
     iteration: int | None = None
     decoder: decode.Method | None = None
+    trees: bool = True
+    """Show the trees; else only what the task says, and nothing is computed for trees."""
     probability: bool = False
-    """Show the probability of every arc."""
+    """Show the probability of every arc, tag and entity."""
     gold: bool = False
     """Show also the trees that the input has."""
     latent_labels: bool = False
     """Show also every word's most probable latent labels."""
     top: int | None = None
-    """So many of them; None: 3."""
+    """So many latent labels (None: 3), and so many alternatives of what the task says where there are several."""
     longest: int = 5000
     """Words that a sentence may have, and tokens where words are divided into such."""
     output: Path | None = None
@@ -57,25 +59,26 @@ class ParseRequest:
 
 
 def parse(request: ParseRequest) -> None:
-    """Parse the files and write the trees in a format to stdout or to ``output``.
+    """Write what the model says of the files' sentences in a format to stdout or to ``output``.
 
     Raises:
         UsageError: options that do not go together.
         DataError, CheckpointError: as their readers do.
     """
     form, files, output = FORMATS[request.format], request.files or ["-"], request.output
-    refuse_top_alone(request.latent_labels, request.top)
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     _refuse_what_it_cannot_show(form, request)
     model = Model.load(request.checkpoint, threads=request.threads)
-    if not model.recipe.model.has_arcs:
-        raise UsageError(f"a model of kind {model.recipe.model.kind} tells no heads of words: it has no trees")
+    if request.trees and not model.recipe.model.has_arcs:
+        kind = model.recipe.model.kind
+        raise UsageError(f"a model of kind {kind} tells no heads of words: it has no trees", hint="add --trees no")
     latent_labels = (request.top or LATENT_LABELS_SHOWN) if request.latent_labels else None
     if latent_labels is not None:
         require_labels(model)
     several = request.channel == "all" and not form.every_channel
-    readings = _readings(model, request, several=several)
+    readings = _readings(model, request, several=several) if request.trees else []
+    asked = Asked(readings, latent_labels, top=request.top)
     options = DisplayOptions(probability=request.probability, gold=request.gold, several=several)
     given = (sentence for file in files for sentence in read(file, request.input_form))
     sentences = not_too_long(given, request.longest, model.vocabulary)
@@ -83,15 +86,15 @@ def parse(request: ParseRequest) -> None:
     portions: Iterator[Sequence[Sentence]] = chunks(sentences, patience)
 
     def content(portions: Iterable[Sequence[Sentence]]) -> Content:
-        analyses = (analysed(model, portion, readings[0], gold=request.gold, strict=True) for portion in portions)
+        every = (every_tree(model, portion, readings[0], gold=request.gold, strict=True) for portion in portions)
         return Content(
-            trees=(tree for portion in portions for tree in parsed(model, portion, readings, latent_labels)),
-            analyses=chain.from_iterable(analyses),
+            analyses=(analysis for portion in portions for analysis in analyses(model, portion, asked)),
+            every=chain.from_iterable(every),
             title=f"Trees of {model.recipe.name}",
         )
 
     writer = form.writer()
-    with _faults_of(output):
+    with faults_of(output, "-o"):
         if form.folder and output is not None and (output.is_dir() or output.suffix == ""):
             writer.write_folder(content(portions), output, options)
             return
@@ -104,7 +107,10 @@ def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:
         "all channels": request.channel == "all",
         "gold": request.gold,
         "latent labels": request.latent_labels,
+        "no trees": not request.trees,
     }
+    if not request.trees and (request.channel or request.iteration or request.decoder):
+        raise UsageError("--channel, --iteration and --decode are about trees", hint="leave out --trees no")
     for option, refusal in form.refuses.items():
         if asked[option]:
             raise UsageError(refusal.message, hint=refusal.hint)
@@ -116,21 +122,7 @@ def _readings(model: Model, request: ParseRequest, *, several: bool) -> list[Rea
         channels: Sequence[str | None] = [str(channel) for channel in range(model.recipe.model.channels)]
     else:
         channels = [None if request.channel == "all" else request.channel]
-    readings = [model.read(channel, request.iteration, request.decoder) for channel in channels]
-    last = model.recipe.model.iterations
-    return [replace(reading, iteration=last) if reading.iteration == -1 else reading for reading in readings]
-
-
-@contextmanager
-def _faults_of(output: Path | None) -> Iterator[None]:
-    """Within: a file that cannot be written (no such folder, a full disk) is the user's matter, with its name."""
-    try:
-        yield
-    except OSError as error:
-        if output is None:
-            raise
-        name = error.filename or output
-        raise UsageError(f"{name}: cannot be written: {error.strerror}", hint="choose another -o") from None
+    return [model.read(channel, request.iteration, request.decoder) for channel in channels]
 
 
 def _flushing(portions: Iterable[Sequence[Sentence]], file: TextIO) -> Iterator[Sequence[Sentence]]:

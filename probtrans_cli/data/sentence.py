@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from dataclasses import dataclass, field
+from itertools import accumulate
 
 
 @dataclass(slots=True)
@@ -37,3 +39,24 @@ class Sentence:
     """Whether it is the first of a document."""
     where: str = ""
     """`file:line` of the first line, for messages."""
+
+
+def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:
+    """The text of a sentence, and the characters ``[begin, end)`` of each of its words in it.
+
+    Where the words were given, not a text, the text is the words with a space between two.
+    """
+    if sentence.text is None:
+        ends = list(accumulate(len(word) + 1 for word in sentence.words))
+        return " ".join(sentence.words), [
+            (end - 1 - len(word), end - 1) for word, end in zip(sentence.words, ends, strict=True)
+        ]
+
+    def found(text: str) -> Iterator[tuple[int, int]]:
+        end = 0
+        for word in sentence.words:
+            start = text.index(word, end)
+            end = start + len(word)
+            yield start, end
+
+    return sentence.text, list(found(sentence.text))

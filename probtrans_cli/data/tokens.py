@@ -8,9 +8,13 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator
 
+from probtrans_cli.data.sentence import Sentence
+
 _CHUNK = re.compile(r"\S+")  # of str.split()
 # A chunk that stays whole: markers such as <unk>, addresses, and anything without a letter or digit ("...", ":-)").
-_WHOLE = re.compile(r"<\w+>|\w+://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.-]+|[^\w\s]+|n't|'\w{1,2}", re.IGNORECASE)
+_WHOLE = re.compile(r"<\w+>|\[MASK\]|\w+://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.-]+|[^\w\s]+|n't|'\w{1,2}", re.IGNORECASE)
+MASK = "[MASK]"
+"""How a hidden word is written."""
 _OPENING = re.compile(r"""["'`(\[{<«“‘¿¡$£€#]""")
 _CLOSING = re.compile(r"""["'`)\]}>»”’.,;:!?%]""")
 _CONTRACTION = re.compile(r"(?i)(?<=\w)(n['’]t|['’](?:s|re|ve|ll|d|m))$")
@@ -26,6 +30,11 @@ def tokenize(text: str) -> list[str]:
     return tokens
 
 
+def divided(text: str, where: str = "") -> Sentence:
+    """The sentence of a text, divided into its tokens."""
+    return Sentence(tokenize(text), text=text, where=where)
+
+
 def token_spans(text: str) -> Iterator[tuple[int, int]]:
     """The characters ``[begin, end)`` of the same tokens."""
     for chunk in _CHUNK.finditer(text):
@@ -39,7 +48,7 @@ def _split(chunk: str) -> list[str]:
     before: list[str] = []
     after: list[str] = []
     while chunk and not _WHOLE.fullmatch(chunk):
-        if _OPENING.match(chunk):
+        if _OPENING.match(chunk) and not chunk.startswith(MASK):
             before.append(chunk[0])
             chunk = chunk[1:]
         elif not _ABBREVIATION.fullmatch(chunk) and (found := _closing(chunk)):

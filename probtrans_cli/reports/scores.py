@@ -99,15 +99,15 @@ def channel_report(channels: dict[str, Any]) -> str:
 
 def tree_report(trees: dict[str, Any]) -> str:
     """Attachment scores per convention and length with the model's intervals, the floors below them."""
-    reading = trees["reading"]
-    iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
-    chosen = f", chosen on {reading['chosen_on']}" if reading.get("chosen_on") else ""
-    title = f"trees of channel {reading['channel']}{chosen}, {iteration}, {reading['decoder']}"
-    text = ""
+    text, title = "", "trees"
+    if reading := trees.get("reading"):  # of a model, and not of a file
+        iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
+        chosen = f", chosen on {reading['chosen_on']}" if reading.get("chosen_on") else ""
+        title += f" of channel {reading['channel']}{chosen}, {iteration}, {reading['decoder']}"
     for convention, description in CONVENTIONS.items():
         if convention not in trees or (convention == "with_punct" and repeats(trees)):
             continue
-        lines = {"model": trees[convention]}
+        lines = {"model" if reading else "file": trees[convention]}
         lines |= {
             name: trees["floors"][key][convention] for key, name in FLOORS.items() if key in trees.get("floors", {})
         }

@@ -12,12 +12,13 @@ from __future__ import annotations
 
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
 from itertools import chain
 from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
+from jaxtyping import Float
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
@@ -29,9 +30,33 @@ from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trees.drawing.drawing import Span, probability_text
 
 Prediction = Mapping[str, Any]
 """What a task says of one sentence, by the names that a line of JSON gives it; numbers, texts, lists and mappings."""
+
+
+@dataclass(frozen=True, kw_only=True)
+class Places:
+    """Where a prediction stands in formats that have a place for it. What is empty has none.
+
+    ``columns``: of CoNLL-U, by name (``upos``, ``xpos``, ``feats``), a value a word. ``misc``: entries of MISC by name,
+    a value a word, "" where there is none. ``comments``: of the sentence, by name. ``notes``: for every word the lines
+    below it in a picture; words behind the last of them have none. ``spans``: bars below words. ``title``: above the
+    sentence.
+    """
+
+    columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    misc: Mapping[str, Sequence[str]] = field(default_factory=dict)
+    comments: Mapping[str, str] = field(default_factory=dict)
+    notes: Sequence[Sequence[str]] = ()
+    spans: Sequence[Span] = ()
+    title: str = ""
+
+    def notes_of(self, words: int) -> tuple[tuple[str, ...], ...]:
+        """The notes of a sentence of so many words, for each of them; nothing where there are none."""
+        given = [tuple(texts) for texts in self.notes]
+        return (*given, *[()] * (words - len(given))) if any(given) else ()
 
 
 @dataclass(frozen=True)
@@ -90,6 +115,8 @@ class Task(ABC):
 
     answers: ClassVar[str]
     """What it says, in a word: `words`, `tags`, `class`, ...: exports choose by it."""
+    spans: ClassVar[tuple[str, ...]] = ()
+    """Which parts of a prediction are lists of stretches of words, each with its ``words``, from and to."""
 
     def __init__(self, section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         del labels
@@ -193,8 +220,21 @@ class Task(ABC):
         """Scores of all that was counted, ``loss`` among them; None where there is nothing to compute it from."""
 
     @abstractmethod
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
-        """One prediction a sentence, in the order of the batch; the batch is one of :meth:`evaluation`, or plain."""
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """One prediction a sentence, in the order of the batch; the batch is one of :meth:`evaluation`, or plain.
+
+        ``top``: with so many alternatives, the best first, where there are several.
+        """
+
+    def says_nothing(self, batch: Batch) -> bool:
+        """Whether there is nothing in a batch that it says something of, so that the network need not be asked."""
+        del batch
+        return False
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """Where a prediction stands in formats other than JSON; ``probability``: with the probabilities of words."""
+        del prediction, probability
+        return Places()
 
 
 def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Batch:
@@ -209,6 +249,22 @@ def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Ba
         drop = drop.gather(1, (torch.searchsorted(batch.first, pieces, right=True) - 1).clamp(min=0))
     special = torch.isin(ids, torch.tensor(vocabulary.specials, device=ids.device))
     return replace(batch, ids=ids.masked_fill(drop & ~special, vocabulary.UNKNOWN))
+
+
+def alternatives(
+    probabilities: Float[Tensor, "m o"], names: Sequence[str], top: int, key: str
+) -> list[list[dict[str, Any]]]:
+    """Of every row the ``top`` most probable names, the best first, as JSON has them; ``key``: what a name is."""
+    best, ids = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)
+    return [
+        [{key: names[id], "probability": chance} for id, chance in zip(of_row, chances, strict=True)]
+        for of_row, chances in zip(ids.tolist(), best.tolist(), strict=True)
+    ]
+
+
+def with_probability(name: str, probability: float | None) -> str:
+    """A name as it stands in a picture, with its probability where that is shown."""
+    return name if probability is None else f"{name} {probability_text(probability)}"
 
 
 def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:

@@ -16,7 +16,18 @@ from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
-from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term, without_some_words
+from probtrans_cli.tasks.base import (
+    OUTPUT,
+    Counts,
+    OutputRows,
+    Places,
+    Prediction,
+    Task,
+    Term,
+    alternatives,
+    with_probability,
+    without_some_words,
+)
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
 
 
@@ -83,14 +94,27 @@ class SentenceClassification(Task):
         accuracy = counts["right"] / max(counts["sentences"], 1)
         return {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
-        """The ``label`` and its ``label_probability``."""
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """The ``label`` and its ``label_probability``; with ``top`` also ``label_alternatives``."""
         del batch
-        best, labels = outputs.scores["sentence"].float().softmax(-1).max(-1)
-        return [
+        chances = outputs.scores["sentence"].float().softmax(-1)
+        best, labels = chances.max(-1)
+        found = [
             {"label": self.names[id], "label_probability": probability}
             for id, probability in zip(labels.tolist(), best.tolist(), strict=True)
         ]
+        if top is None:
+            return list(found)
+        several = alternatives(chances, self.names, top, "label")
+        return [{**one, "label_alternatives": others} for one, others in zip(found, several, strict=True)]
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """Comments of the sentence; above it."""
+        label, chance = prediction["label"], prediction["label_probability"]
+        return Places(
+            comments={"label": label, "label_probability": f"{chance:.4f}"},
+            title=with_probability(label, chance if probability else None),
+        )
 
 
 POOLED = "the pooled first word"

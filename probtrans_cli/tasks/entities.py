@@ -2,22 +2,26 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Iterable
 from itertools import chain
 from typing import Any
 
 from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.models.base import Outputs
-from probtrans_cli.tasks.base import Counts, Prediction, by_sentence
+from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.entity_scores import Scheme, entities_in, entity_counts, scores_of
-from probtrans_cli.tasks.tagging import WordTagging, tags_of
+from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities, tags_of
+from probtrans_cli.trees.drawing.drawing import Span
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes")
 
 
 class NamedEntities(WordTagging):
     """Loss: cross entropy of the tags. Score: strict F1 of entities: both ends and the type are right."""
+
+    spans = ("entities",)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Entities by type, in both schemes, as that of the corpus shows in all of its tags alone; right tags."""
@@ -43,16 +47,28 @@ class NamedEntities(WordTagging):
         accuracy = counts["right"] / max(counts["words"], 1)
         return scores | {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
-        """``tags`` and ``tag_probability`` of the words, and ``entities``: their type, and their words from, to."""
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """As of tags, and ``entities``: their type, their words from, to, and their probability, which is the product
+        of those of their tags."""
         scheme = SCHEMES[_ending(self.names)]
         found: list[Prediction] = []
-        for given in super().predict(outputs, batch):
-            entities = entities_in(given["tags"], scheme)
-            found.append(
-                {**given, "entities": [{"type": name, "words": [start, end]} for name, start, end in entities]}
-            )
+        for given in super().predict(outputs, batch, top):
+            entities = [
+                {"type": name, "words": [start, end], "probability": math.prod(given["tag_probability"][start:end])}
+                for name, start, end in entities_in(given["tags"], scheme)
+            ]
+            found.append({**given, "entities": entities})
         return found
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """`NE` in MISC, as iob2 writes it; a bar over the words of each entity."""
+        tags, spans = [""] * len(prediction["tags"]), []
+        for entity in prediction["entities"]:
+            start, end = entity["words"]
+            tags[start:end] = [f"{'I' if inside else 'B'}-{entity['type']}" for inside in range(end - start)]
+            chance = entity["probability"] if probability else None
+            spans.append(Span(start + 1, end, with_probability(entity["type"], chance)))
+        return Places(misc={"NE": tags} | tag_probabilities(prediction, probability), spans=spans)
 
 
 def _ending(tags: Iterable[str]) -> bool:

@@ -9,10 +9,15 @@ word only).
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from typing import Any, Literal
 
 Scheme = Literal["iob2", "bioes"]
+
+
+def scheme_of(sentences: Iterable[Iterable[str]]) -> Scheme:
+    """The scheme that valid tags are in: bioes where one ends an entity, else iob2."""
+    return "bioes" if any(tag.startswith(("S-", "E-")) for tags in sentences for tag in tags) else "iob2"
 
 
 def entity_counts(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme) -> Counter[Any]:

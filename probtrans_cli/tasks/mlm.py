@@ -18,7 +18,17 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedOutput, WordLayer
 from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
-from probtrans_cli.tasks.base import OUTPUT, Counts, Evaluation, OutputRows, Prediction, Task, Term
+from probtrans_cli.tasks.base import (
+    OUTPUT,
+    Counts,
+    Evaluation,
+    OutputRows,
+    Places,
+    Prediction,
+    Task,
+    Term,
+    with_probability,
+)
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 
@@ -107,18 +117,35 @@ class WordPrediction(Task):
         """Scores of what is hidden; of a batch in which nothing was hidden, of what is written as a mask."""
         return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
-        """``masks``: of every token that is written as a mask its ``token``, the ``words`` most probable there, the
-        best first, and their ``probabilities``."""
-        scores = outputs.scores["words"].float().softmax(-1)
-        best, ids = scores.topk(min(MOST_PROBABLE, scores.shape[-1]), dim=-1)
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """``masks``: of every word that is written as a mask its number from 0 (``word``), the ``words`` most probable
+        there, the best first, and their ``probabilities``; ``top`` of them, or 5."""
         found: list[Prediction] = [{"masks": []} for _ in batch.indices]
+        if "words" not in outputs.scores:  # nothing is written as a mask
+            return found
+        scores = outputs.scores["words"].float().softmax(-1)
+        best, ids = scores.topk(min(top or MOST_PROBABLE, scores.shape[-1]), dim=-1)
         at = self.wants(batch).tokens
         assert at is not None, "tokens are wanted"
         for (row, token), of_token, chances in zip(at.nonzero().tolist(), ids.tolist(), best.tolist(), strict=True):
+            word = token if batch.first is None else batch.first[row].tolist().index(token)
             words = [self.vocabulary.decode(id) for id in of_token]
-            found[row]["masks"].append({"token": token, "words": words, "probabilities": chances})
+            found[row]["masks"].append({"word": word, "words": words, "probabilities": chances})
         return found
+
+    def says_nothing(self, batch: Batch) -> bool:
+        """Nothing is written as a mask."""
+        tokens = self.wants(batch).tokens
+        return tokens is not None and not bool(tokens.any())
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """Below the masks."""
+        masks = {one["word"]: one for one in prediction["masks"]}
+        notes: list[list[str]] = [[] for _ in range(max(masks, default=-1) + 1)]
+        for word, one in masks.items():
+            chances = one["probabilities"] if probability else [None] * len(one["words"])
+            notes[word] = [with_probability(*pair) for pair in zip(one["words"], chances, strict=True)]
+        return Places(notes=notes)
 
 
 MOST_PROBABLE = 5  # words of a prediction

@@ -94,9 +94,13 @@ class Pretraining(WordPrediction):
             scores["loss"] += self.section.pair_weight * float(pair_loss / pairs)
         return scores
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+    def says_nothing(self, batch: Batch) -> bool:
+        """Neither is anything written as a mask, nor were pairs learned."""
+        return not self.names and super().says_nothing(batch)
+
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``masks`` as of a masked language model; where pairs were learned, the ``pair`` and its probability."""
-        found = super().predict(outputs, batch)
+        found = super().predict(outputs, batch, top)
         if not self.names:
             return found
         best, labels = outputs.scores["pair"].float().softmax(-1).max(-1)

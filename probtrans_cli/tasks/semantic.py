@@ -23,7 +23,7 @@ from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
-from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term
+from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 
 OUTSIDE = -3  # a parent that is no word of the sentence
@@ -162,8 +162,9 @@ class SemanticLabels(Task):
         shares = {name: counts["right case", name] / counts["case", name] for name in cases}
         return result | ({"cases": shares} if final else {})
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """The ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""
+        del top
         best = {name: scores.argmax(-1).cpu().numpy() for name, scores in self._scores(outputs).items()}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy())[:-1]
         of_sentences = [np.split(ids, ends) for ids in best.values()]
@@ -175,6 +176,12 @@ class SemanticLabels(Task):
             form = None if words is None else logical_form(words, analysis)
             found.append({"labels": {**labels, "parent": list(analysis.parents)}, "logical_form": form})
         return found
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """A comment of the sentence."""
+        del probability
+        form = prediction["logical_form"]
+        return Places() if form is None else Places(comments={"logical_form": form})
 
     def _forms(self, batch: Batch, labels: list[dict[str, np.ndarray]]) -> dict[str, int]:
         """How many sentences have a logical form, and of how many that of the predicted labels is the same."""

@@ -17,13 +17,19 @@ from probtrans_cli.tasks.base import (
     OUTPUT,
     Counts,
     OutputRows,
+    Places,
     Prediction,
     Task,
     Term,
+    alternatives,
     by_sentence,
+    with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+
+COLUMNS_OF_TAGS = ("upos", "xpos")
+"""Columns of CoNLL-U that can be learned, and in which a tag is written."""
 
 
 class WordTagging(Task):
@@ -100,15 +106,31 @@ class WordTagging(Task):
                 scores[f"accuracy_{name}"] = counts[f"right_{name}"] / counts[f"words_{name}"]
         return scores
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
-        """``tags`` of the words, and ``tag_probability``."""
-        best, tags = outputs.scores["words"].float().softmax(-1).max(-1)
-        names = [self.names[id] for id in tags.tolist()]
-        probabilities = best.tolist()
-        return [
-            {"tags": list(of_words), "tag_probability": list(sure)}
-            for of_words, sure in zip(by_sentence(names, batch), by_sentence(probabilities, batch), strict=True)
-        ]
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """``tags`` of the words, and ``tag_probability``; with ``top`` also ``tag_alternatives`` of each word."""
+        chances = outputs.scores["words"].float().softmax(-1)
+        best, tags = chances.max(-1)
+        found = {"tags": [self.names[id] for id in tags.tolist()], "tag_probability": best.tolist()}
+        if top is not None:
+            found["tag_alternatives"] = alternatives(chances, self.names, top, "tag")
+        of_sentences = zip(*(by_sentence(values, batch) for values in found.values()), strict=True)
+        return [{name: list(values) for name, values in zip(found, one, strict=True)} for one in of_sentences]
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """The column that was learned, or `Tag` in MISC; below the words."""
+        tags, chances = prediction["tags"], prediction["tag_probability"]
+        misc = {} if self.column in COLUMNS_OF_TAGS else {"Tag": tags}
+        shown = chances if probability else [None] * len(tags)
+        return Places(
+            columns={self.column: tags} if self.column in COLUMNS_OF_TAGS else {},
+            misc=misc | tag_probabilities(prediction, probability),
+            notes=[[with_probability(tag, chance)] for tag, chance in zip(tags, shown, strict=True)],
+        )
+
+
+def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, list[str]]:
+    """`TagProb` in MISC, where probabilities are shown."""
+    return {"TagProb": [f"{chance:.4f}" for chance in prediction["tag_probability"]]} if probability else {}
 
 
 def tags_of(outputs: Outputs) -> Tensor:

@@ -1,4 +1,4 @@
-"""What a trained encoder says of words: head marginals, the trees that are read from them, latent labels.
+"""What a trained model says of words: head marginals, the trees that are read from them, latent labels, predictions.
 
 A :class:`Reading` says which head marginals are read as trees, and by which decoder. A word that is not read is
 nobody's head and hangs at its host, whatever the decoder.
@@ -6,16 +6,18 @@ nobody's head and hangs at its host, whatever the decoder.
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, field
+from collections.abc import Callable, Iterator, Sequence
+from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Any, Literal
 
 import numpy as np
 import torch
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.base import Wants
+from probtrans_cli.models.base import Outputs, Wants
+from probtrans_cli.tasks.base import Prediction
+from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trees import decode
 
 if TYPE_CHECKING:
@@ -48,7 +50,9 @@ class WordBatch:
     """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for.
 
     ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
-    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. Both are empty unless asked for.
+    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. All of these are empty unless
+    asked for.
+    ``predictions``: of the task, one a sentence.
     ``host [b, n]``: where some words are not read, the word at which such a one hangs, -1 for words that are read.
     """
 
@@ -56,24 +60,40 @@ class WordBatch:
     mask: np.ndarray
     arcs: np.ndarray = field(default_factory=lambda: np.zeros(0))
     latent_labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    predictions: Sequence[Prediction] = ()
     host: np.ndarray | None = None
 
 
 @torch.inference_mode()
 def word_batches(
-    model: Model, split: Split, *, arcs: Sequence[int] = (), latent_labels: bool = False
+    model: Model,
+    split: Split,
+    *,
+    arcs: Sequence[int] = (),
+    latent_labels: bool = False,
+    predict: bool = False,
+    top: int | None = None,
+    shown: Callable[[Batch], Batch] = lambda batch: batch,
 ) -> Iterator[WordBatch]:
-    """What the encoder says of a split's words, batch by batch, from unmasked input; only what is asked for.
+    """What a model says of a split's words, batch by batch, in one pass; only what is asked for.
 
-    ``arcs``: the iterations whose arcs are wanted, ascending, from 1.
+    ``arcs``: the iterations whose arcs are wanted, ascending, from 1. ``predict``: what its task says, with ``top``
+    alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden.
     """
     model.network.eval()
     of_pair = len(arcs) * model.recipe.model.channels
     for indices in chain.from_iterable(_divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
-        given = model.collate(split, indices)
-        with model.machine.autocast():
-            outputs = model.network(given, Wants(arcs=arcs, states=latent_labels))
+        given = shown(model.collate(split, indices))
+        of_task = predict and not model.task.says_nothing(given)
+        wants = replace(model.task.wants(given) if of_task else Wants(), arcs=arcs, states=latent_labels)
+        if wants.scores or wants.states or wants.arcs:
+            with model.machine.autocast():
+                outputs = model.network(given, wants)
+        else:
+            outputs = Outputs()
         batch = WordBatch(indices, given.words.cpu().numpy())
+        if predict:
+            batch.predictions = model.task.predict(outputs, given, top)
         if split.has("read"):
             batch.host = _hosts(split.padded("read", indices, True))
         # The token that stands for each word.
@@ -96,10 +116,11 @@ def word_batches(
 
 
 def read_arcs(
-    model: Model, split: Split, readings: Sequence[Reading], *, latent_labels: bool = False
+    model: Model, split: Split, readings: Sequence[Reading], **more: Any
 ) -> Iterator[tuple[WordBatch, Iterator[tuple[np.ndarray, np.ndarray]]]]:
     """The batches of a split, each with its heads [b, n] (0 = root, 1..n, -1 = padding) and the scores of its arcs
-    [b, n, n (+1)] in every reading, in order; a reading's are computed when their turn comes."""
+    [b, n, n (+1)] in every reading, in order; a reading's are computed when their turn comes. ``more``: what else is
+    asked of :func:`word_batches`."""
     last = model.recipe.model.iterations
     numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
     iterations = sorted(set(numbers))
@@ -110,7 +131,7 @@ def read_arcs(
             scores = _with_unread(scores, batch)
             yield decode.decode(decode.levelled(scores), batch.mask, reading.decoder), scores
 
-    for batch in word_batches(model, split, arcs=iterations, latent_labels=latent_labels):
+    for batch in word_batches(model, split, arcs=iterations, **more):
         yield batch, read(batch)
 
 

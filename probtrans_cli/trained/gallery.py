@@ -22,7 +22,7 @@ from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.formats.svg import svg_files
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import analysed, parsed
+from probtrans_cli.trained.parses import Asked, analyses, every_tree
 from probtrans_cli.trees.drawing.html import page
 
 SENTENCES = 5
@@ -47,8 +47,8 @@ def _draw(model: Model, chosen: Sequence[Sentence], folder: Path) -> None:
     readings = [
         replace(model.reading, channel=channel, chosen_on=None) for channel in range(model.recipe.model.channels)
     ]
-    svg_files(parsed(model, chosen, readings), folder, DisplayOptions(probability=True, several=True))
-    of_words = analysed(model, chosen, model.reading, gold=True)
+    svg_files(analyses(model, chosen, Asked(readings)), folder, DisplayOptions(probability=True, several=True))
+    of_words = every_tree(model, chosen, model.reading, gold=True)
     with atomic.replacing(folder / "index.html", synced=False) as file:
         file.writelines(page(of_words, title=f"Trees of {model.recipe.name}, step {model.step}"))
 

@@ -271,9 +271,9 @@ def _entries(one: str, names: Sequence[str], counts: np.ndarray, found: Associat
 
 
 def as_misc(labels: Sequence[int] | np.ndarray, probabilities: Sequence[float] | np.ndarray) -> str:
-    """A word's labels as an entry of MISC, whose entries `|` separates: ``Labels=17:0.93,4:0.05``."""
+    """A word's labels as the value of an entry of MISC: ``17:0.93,4:0.05``."""
     pairs = zip(labels, probabilities, strict=True)
-    return "Labels=" + ",".join(f"{int(label)}:{float(probability):.4f}" for label, probability in pairs)
+    return ",".join(f"{int(label)}:{float(probability):.4f}" for label, probability in pairs)
 
 
 def as_notes(labels: np.ndarray, probabilities: np.ndarray) -> tuple[tuple[str, ...], ...]:

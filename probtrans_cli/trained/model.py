@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import tempfile
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
 from functools import cached_property
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
@@ -17,6 +18,7 @@ from probtrans_cli import checkpoint, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
@@ -28,9 +30,13 @@ from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.tasks.base import Evaluation, Prediction, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
+from probtrans_cli.trained.parses import Analysis, Asked, analyses
 from probtrans_cli.trained.predictions import predictions
 from probtrans_cli.trees import decode
+
+ANALYSED_AT_ONCE = 256  # sentences, by `analyze`
 
 
 @dataclass
@@ -155,6 +161,43 @@ class Model:
             DataError: a sentence has more tokens than the encoder has positions.
         """
         return list(predictions(self, [Sentence(words=list(words)) for words in sentences]))
+
+    def analyze(
+        self,
+        texts: Iterable[str | Sequence[str]],
+        *,
+        trees: bool = True,
+        channel: str | int | None = None,
+        iteration: int | None = None,
+        decoder: decode.Method | None = None,
+        latent_labels: int | None = None,
+        top: int | None = None,
+    ) -> Iterator[Analysis]:
+        """What the model says of some sentences, in order, as they are done: the same as `parse -f jsonl`.
+
+        Args:
+            texts: sentences; a text is divided into words as `parse --input text` does, a list of words stays as it is.
+            trees: whether trees are wanted; without them, nothing is computed for them.
+            channel: which channel's heads are read, a number or `mean`; None: the checkpoint's choice. So for the
+                next two.
+            iteration: which iteration's, 1..T or -1 for the last.
+            decoder: `mst`, `eisner` or `argmax`.
+            latent_labels: how many latent labels of each word; None: none.
+            top: how many alternatives of what the task says, where there are several.
+
+        Raises:
+            UsageError: a channel, iteration or labels that the model does not have.
+            DataError: a sentence has more tokens than the encoder has positions.
+        """
+        named = None if channel is None else str(channel)
+        readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.has_arcs else []
+        if latent_labels is not None:
+            require_labels(self)
+        asked = Asked(readings, latent_labels, top=top)
+        given = iter(texts)
+        while portion := list(islice(given, ANALYSED_AT_ONCE)):
+            sentences = [divided(one) if isinstance(one, str) else Sentence(words=list(one)) for one in portion]
+            yield from analyses(self, sentences, asked)
 
     def require_positions(self, splits: Mapping[str, Split | None]) -> None:
         """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch

@@ -1,75 +1,130 @@
-"""The trees that a model sees in sentences, and all that it says about their heads."""
+"""What a model says of sentences: the trees that it sees in them, and the predictions of its task."""
 
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from dataclasses import dataclass, replace
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.tasks.base import Places, Prediction, Task
 from probtrans_cli.trained.arcs import Channel, Reading, chain_of, read_arcs
-from probtrans_cli.trained.latent_labels import most_probable
-from probtrans_cli.trained.model import Model
-from probtrans_cli.trees.analysis import Analysis, arc_probabilities
+from probtrans_cli.trained.latent_labels import as_records, most_probable
+from probtrans_cli.trained.predictions import Reader
 from probtrans_cli.trees.drawing.drawing import reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
+from probtrans_cli.trees.drawing.jsonl import rounded, tree_record
+from probtrans_cli.trees.every_tree import EveryTree, arc_probabilities
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.model import Model
 
 
 @dataclass(frozen=True)
-class Tree:
-    """A parsed sentence: ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known.
+class Asked:
+    """What is asked of a model: a tree for each of the ``readings``; ``latent_labels``: how many a word, None = none;
+    ``predictions``: of its task, with ``top`` alternatives."""
 
-    ``latent_labels``: the numbers [n, k] of each word's most probable ones and their probabilities [n, k], where asked
-    for.
+    readings: Sequence[Reading]
+    latent_labels: int | None = None
+    predictions: bool = True
+    top: int | None = None
+
+
+@dataclass(frozen=True)
+class Analysis:
+    """What a model says of a sentence.
+
+    ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known, as ``reading`` says;
+    None where no tree was asked for. ``prediction``: of the task, by the names that a line of JSON has; None where it
+    was not asked for, or where there is no word. ``latent_labels``: the numbers [n, k] of each word's most probable
+    ones and their probabilities [n, k], where asked for.
     """
 
     sentence: Sentence
-    heads: np.ndarray
-    probabilities: np.ndarray
-    reading: Reading
+    heads: np.ndarray | None = None
+    probabilities: np.ndarray | None = None
+    reading: Reading | None = None
+    prediction: Prediction | None = None
     latent_labels: tuple[np.ndarray, np.ndarray] | None = None
+    task: Task | None = field(default=None, repr=False, compare=False)
+
+    @property
+    def words(self) -> list[str]:
+        """The words of the sentence."""
+        return self.sentence.words
+
+    def places(self, *, probability: bool) -> Places:
+        """Where its prediction stands in formats other than JSON; ``probability``: with the probabilities."""
+        if self.task is None or self.prediction is None:
+            return Places()
+        return self.task.places(self.prediction, probability=probability)
+
+    def record(self) -> dict[str, Any]:
+        """All of it as `parse -f jsonl` writes it: numbers, texts, lists and mappings."""
+        found: dict[str, Any] = {"words": list(self.words)}
+        if self.heads is not None and self.reading is not None:
+            found = tree_record(
+                self.words, self.heads, self.probabilities,
+                channel=self.reading.channel, iteration=self.reading.iteration, decode=self.reading.decoder,
+            )  # fmt: skip
+        if self.latent_labels is not None:
+            found["latent_labels"] = as_records(*self.latent_labels)
+        return found | {key: rounded(value) for key, value in (self.prediction or {}).items()}
 
 
-def parsed(
-    model: Model, sentences: Sequence[Sentence], readings: Sequence[Reading], latent_labels: int | None = None
-) -> Iterator[Tree]:
-    """The trees of some sentences, in order; for each sentence one tree per reading, with as many latent labels a word.
+def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Iterator[Analysis]:
+    """What a model says of some sentences, in order; of each sentence once for every reading, or once if there is none.
 
     Raises:
-        DataError: after the trees of those before it: a sentence has more tokens than the encoder has positions.
+        DataError: after those before it: a sentence has more tokens than the encoder has positions.
     """
-    corpus = Split.encode(sentences, model.vocabulary, model.labels)
-    if fault := model.too_long(sentences, corpus):
+    reader = Reader.of(model, sentences)
+    if fault := model.too_long(sentences, reader.split):
         if fault[0]:
-            yield from parsed(model, sentences[: fault[0]], readings, latent_labels)
+            yield from analyses(model, sentences[: fault[0]], asked)
         raise fault[1]
-    trees = [[_not_read(sentence, reading, latent_labels) for reading in readings] for sentence in sentences]
-    for batch, found in read_arcs(model, corpus, readings, latent_labels=latent_labels is not None):
-        indices, mask = batch.indices, batch.mask
-        best = None if latent_labels is None else most_probable(batch.latent_labels, latent_labels)
-        for number, (reading, (decoded, scores)) in enumerate(zip(readings, found, strict=True)):
+    last = model.recipe.model.iterations
+    readings = [replace(one, iteration=last if one.iteration == -1 else one.iteration) for one in asked.readings]
+    found = [_not_read(sentence, replace(asked, readings=readings)) for sentence in sentences]
+    more = {"latent_labels": asked.latent_labels is not None, "predict": asked.predictions, "top": asked.top}
+    for batch, trees in read_arcs(model, reader.split, readings, shown=reader.shown, **more):
+        best = None if asked.latent_labels is None else most_probable(batch.latent_labels, asked.latent_labels)
+        for row, index in enumerate(batch.indices):
+            real = batch.mask[row]
+            said: dict[str, Any] = {}
+            if best is not None:
+                said["latent_labels"] = best[0][row][real], best[1][row][real]
+            if asked.predictions and sentences[index].words:  # specials alone are no sentence
+                said |= {"prediction": reader.located(batch.predictions[row], index), "task": model.task}
+            found[index] = [replace(one, **said) for one in found[index]]
+        for number, (decoded, scores) in enumerate(trees):
             chosen = np.exp(scores)
             if not model.has_root_column:  # which knows nothing of the root's arcs, column -1
-                chosen = np.pad(chosen[:, :, : mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
-            for row, index in enumerate(indices):
-                heads = decoded[row][mask[row]]
+                chosen = np.pad(chosen[:, :, : batch.mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+            for row, index in enumerate(batch.indices):
+                real = batch.mask[row]
+                heads = decoded[row][real]
                 probabilities = chosen[row, np.arange(len(heads)), heads - 1]
                 if batch.host is not None:
-                    probabilities = np.where(batch.host[row][mask[row]] < 0, probabilities, np.nan)
-                of_words = None if best is None else (best[0][row][mask[row]], best[1][row][mask[row]])
-                trees[index][number] = Tree(sentences[index], heads, probabilities, reading, of_words)
-    for sentence_trees in trees:
-        yield from sentence_trees
+                    probabilities = np.where(batch.host[row][real] < 0, probabilities, np.nan)
+                found[index][number] = replace(found[index][number], heads=heads, probabilities=probabilities)
+    for of_sentence in found:
+        yield from of_sentence
 
 
-def _not_read(sentence: Sentence, reading: Reading, latent_labels: int | None) -> Tree:
-    """What stands for the tree of a sentence without a word to read."""
+def _not_read(sentence: Sentence, asked: Asked) -> list[Analysis]:
+    """What stands for the analyses of a sentence without a word to read."""
     n = len(sentence.words)
-    none = None if latent_labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
-    return Tree(sentence, chain_of(n), np.full(n, np.nan), reading, none)
+    none = None if asked.latent_labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
+    if not asked.readings:
+        return [Analysis(sentence, latent_labels=none)]
+    return [
+        Analysis(sentence, chain_of(n), np.full(n, np.nan), reading, latent_labels=none) for reading in asked.readings
+    ]
 
 
 def no_gold(sentence: Sentence) -> DataError:
@@ -77,13 +132,19 @@ def no_gold(sentence: Sentence) -> DataError:
     return DataError(f"{sentence.where}: has no gold tree", hint="leave out --gold")
 
 
-def analysed(
-    model: Model, sentences: Sequence[Sentence], reading: Reading, *, gold: bool = False, strict: bool = False
-) -> Iterator[Analysis]:
+def every_tree(
+    model: Model,
+    sentences: Sequence[Sentence],
+    reading: Reading,
+    *,
+    gold: bool = False,
+    strict: bool = False,
+    predictions: bool = True,
+) -> Iterator[EveryTree]:
     """The trees of every iteration and channel and of the channels' mean, in order, with their marginals.
 
     ``reading`` names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees, if they
-    have some; ``strict``: all must.
+    have some; ``strict``: all must. ``predictions``: with what the task says.
 
     Raises:
         DataError: a sentence has no tree that must have one, or more tokens than the encoder has positions.
@@ -91,16 +152,18 @@ def analysed(
     section = model.recipe.model
     channels: list[Channel] = [*range(section.channels), "mean"]
     iterations = range(1, section.iterations + 1)
-    readings = [replace(reading, channel=one, iteration=number) for number in iterations for one in channels]
+    readings = [replace(reading, channel=channel, iteration=number) for number in iterations for channel in channels]
     shape = (len(iterations), len(channels))
-    corpus = Split.encode(sentences, model.vocabulary, model.labels)
-    if fault := model.too_long(sentences, corpus):
+    reader = Reader.of(model, sentences)
+    if fault := model.too_long(sentences, reader.split):
         raise fault[1]
     heads = {index: np.tile(chain_of(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
     probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
     marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
-    for batch, found in read_arcs(model, corpus, readings):
+    said: dict[int, Prediction] = {}
+    for batch, found in read_arcs(model, reader.split, readings, shown=reader.shown, predict=predictions):
         n = batch.mask.shape[1]
+        said |= dict(zip(batch.indices.tolist(), batch.predictions, strict=predictions))
         for number, (decoded, scores) in enumerate(found):
             known = np.exp(scores[:, :, : n + model.has_root_column])
             for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
@@ -114,7 +177,9 @@ def analysed(
         if gold and strict and sentence.heads is None:
             raise no_gold(sentence)
         of_pairs = marginals.get(index)
-        yield Analysis(
+        said_something = index in said and sentence.words
+        places = model.task.places(said[index], probability=True) if said_something else Places()
+        yield EveryTree(
             words=tuple(sentence.words),
             heads=heads[index].reshape(*shape, len(sentence.words)),
             probabilities=probabilities[index].reshape(*shape, len(sentence.words)),
@@ -122,5 +187,8 @@ def analysed(
             gold=tuple(sentence.heads) if gold and sentence.heads is not None else None,
             channel=reading.channel,
             iteration=reading.iteration,
+            title=places.title,
+            notes=places.notes_of(len(sentence.words)),
+            spans=tuple(places.spans),
             right_to_left=reads_right_to_left(sentence.words),
         )

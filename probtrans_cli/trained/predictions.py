@@ -1,55 +1,93 @@
-"""What a trained model answers to sentences: the predictions of its task."""
+"""What a trained model answers to sentences: the predictions of its task.
+
+A word written as `[MASK]`, or as the vocabulary writes its mask, is hidden from a model of words behind masks.
+"""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Sequence
-from dataclasses import replace
-from typing import TYPE_CHECKING
+from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import dataclass, replace
+from typing import TYPE_CHECKING, Any
 
 import torch
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trained.arcs import word_batches
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
 
 
-@torch.inference_mode()
-def predictions(model: Model, sentences: Sequence[Sentence]) -> Iterator[Prediction | None]:
-    """The predictions of some sentences, in order; None for one without a word. Their gold labels are never read.
+@dataclass(frozen=True)
+class Reader:
+    """Some sentences as a model reads them: their words alone, encoded. Their gold labels are never read."""
 
-    A word written as `[MASK]`, or as the vocabulary writes its mask, is hidden from a model of words behind masks.
+    model: Model
+    sentences: Sequence[Sentence]
+    masks: frozenset[str]
+    """The words that are written as a mask; none where a task predicts something else."""
+    split: Split
+
+    @classmethod
+    def of(cls, model: Model, sentences: Sequence[Sentence]) -> Reader:
+        """The sentences, encoded with a word of one token in the place of each mask."""
+        vocabulary = model.vocabulary
+        named = {"[MASK]", vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else set()
+        filler = _filler(model) if any(not named.isdisjoint(one.words) for one in sentences) else ""
+        # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
+        plain = [
+            Sentence(words=[filler if word in named else word for word in one.words], form="") for one in sentences
+        ]
+        return cls(model, sentences, frozenset(named), Split.encode(plain, vocabulary, {}))
+
+    def shown(self, batch: Batch) -> Batch:
+        """The batch with the mask's id where a word is written as a mask."""
+        if not self.masks:
+            return batch
+        hidden = torch.zeros_like(batch.words)
+        for row, index in enumerate(batch.indices.tolist()):
+            for place, word in enumerate(self.sentences[index].words):
+                hidden[row, place] = word in self.masks
+        return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
+
+    def located(self, prediction: Prediction, index: int) -> Prediction:
+        """The prediction of a sentence, with the text of its spans and where in the sentence's text they stand."""
+        keys = [key for key in self.model.task.spans if prediction[key]]
+        if not keys:
+            return prediction
+        sentence = self.sentences[index]
+        text, characters = character_spans(sentence)
+
+        def with_text(span: Mapping[str, Any]) -> dict[str, Any]:
+            first, last = span["words"][0], span["words"][1] - 1
+            start, end = characters[first][0], characters[last][1]
+            return {**span, "characters": [start, end], "text": text[start:end]}
+
+        return {**prediction, **{key: [with_text(span) for span in prediction[key]] for key in keys}}
+
+
+def predictions(model: Model, sentences: Sequence[Sentence], top: int | None = None) -> Iterator[Prediction | None]:
+    """The predictions of some sentences, in order; None for one without a word.
+
+    ``top``: with so many alternatives, where there are several.
 
     Raises:
         DataError: a sentence has more tokens than the encoder has positions.
     """
     if not sentences:
         return
-    masks = _masks(model)
-    filler = _filler(model) if any(masks & set(one.words) for one in sentences) else ""
-    # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
-    plain = [Sentence(words=[filler if word in masks else word for word in one.words], form="") for one in sentences]
-    split = Split.encode(plain, model.vocabulary, {})
-    if fault := model.too_long(sentences, split):
+    reader = Reader.of(model, sentences)
+    if fault := model.too_long(sentences, reader.split):
         raise fault[1]
     found: list[Prediction | None] = [None] * len(sentences)
-    model.network.eval()
-    for indices in model.evaluation().batches(split):
-        batch = _hidden(model, masks, sentences, model.collate(split, indices))
-        with model.machine.autocast():
-            outputs = model.network(batch, model.task.wants(batch))
-        for index, prediction in zip(indices.tolist(), model.task.predict(outputs, batch), strict=True):
-            found[index] = prediction
+    for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top):
+        for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
+            if sentences[index].words:  # specials alone are no sentence
+                found[index] = reader.located(prediction, index)
     yield from found
-
-
-def _masks(model: Model) -> set[str]:
-    """The words that are written as a mask; none where a task predicts something else."""
-    vocabulary = model.vocabulary
-    return {"[MASK]", vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else set()
 
 
 def _filler(model: Model) -> str:
@@ -57,14 +95,3 @@ def _filler(model: Model) -> str:
     vocabulary = model.vocabulary
     entries = (vocabulary.decode(id) for id in range(vocabulary.size) if id not in vocabulary.specials)
     return next((word for word in entries if vocabulary.encode_words([word]).sizes == [1]), "[MASK]")
-
-
-def _hidden(model: Model, masks: set[str], sentences: Sequence[Sentence], batch: Batch) -> Batch:
-    """The batch with the mask's id where a word is written as a mask."""
-    if not masks:
-        return batch
-    hidden = torch.zeros_like(batch.words)
-    for row, index in enumerate(batch.indices.tolist()):
-        for place, word in enumerate(sentences[index].words):
-            hidden[row, place] = word in masks
-    return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), model.vocabulary.MASK))

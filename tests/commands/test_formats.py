@@ -22,7 +22,12 @@ from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Form
 pytestmark = pytest.mark.usefixtures("quick")
 
 ROWS = pytest.mark.parametrize("form", FORMATS.values(), ids=lambda form: form.name)
-OPTIONS = {"all channels": ("--channel", "all"), "gold": ("--gold",), "latent labels": ("--labels",)}
+OPTIONS = {
+    "all channels": ("--channel", "all"),
+    "gold": ("--gold",),
+    "latent labels": ("--labels",),
+    "no trees": ("--trees", "no"),
+}
 
 
 def test_the_command_line_takes_the_rows() -> None:
@@ -84,7 +89,7 @@ def test_a_format_is_a_row_and_a_function(trained: Path, monkeypatch: pytest.Mon
     monkeypatch.chdir(trained)
 
     def write(content: Content, options: DisplayOptions) -> Iterator[str]:
-        return (json.dumps([len(tree.heads), options.probability]) + "\n" for tree in content.trees)
+        return (json.dumps([len(one.words), options.probability]) + "\n" for one in content.analyses)
 
     module = ModuleType("lengths")
     module.write = write  # type: ignore[attr-defined]

@@ -23,7 +23,7 @@ from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError
 from probtrans_cli.trained.arcs import read_arcs
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import parsed
+from probtrans_cli.trained.parses import Analysis, Asked, analyses
 
 Parse = Callable[..., str]
 HOSTILE = [
@@ -67,6 +67,12 @@ def parse(
         return out
 
     return run
+
+
+def heads_of(analysis: Analysis) -> list[int]:
+    """The heads of a tree that was asked for."""
+    assert analysis.heads is not None
+    return list(analysis.heads.tolist())
 
 
 def words_of(conllu: str) -> list[list[str]]:
@@ -170,10 +176,10 @@ def test_portions_do_not_change_a_tree(trained: Path, channel: str, decoder: str
     sentences = [Sentence(random.choice(words, random.integers(2, 15)).tolist()) for _ in range(60)]
     model = Model.load(str(trained / "runs/tiny"))
     readings = [model.read(channel, -1, decoder)]  # type: ignore[arg-type]
-    together = [tree.heads.tolist() for tree in parsed(model, sentences, readings)]
+    together = [heads_of(one) for one in analyses(model, sentences, Asked(readings))]
     for size in (1, 7):
         parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
-        assert [tree.heads.tolist() for part in parts for tree in parsed(model, part, readings)] == together
+        assert [heads_of(one) for part in parts for one in analyses(model, part, Asked(readings))] == together
 
 
 def test_a_line_has_the_probability_of_its_arcs(parse: Parse) -> None:

@@ -13,7 +13,7 @@ from hypothesis import strategies as st
 
 from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.readers.conllu import read_conllu, with_heads
+from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
@@ -92,9 +92,11 @@ def test_global_columns() -> None:
         read("# global.columns = ID FORM UPOS HEAD DEPREL MISC LEMMA XPOS FEATS X:Y\n" + BLOCK)
 
 
-def test_with_heads_replaces_the_tree_only() -> None:
+def test_annotated_replaces_the_tree_only() -> None:
     (sentence,) = read(BLOCK)
-    lines = with_heads(sentence, [2, 0, 4, 2, 2], misc=["Head=1|P=0.5", "Gloss=was", "", "Head=0", "_"])
+    lines = annotated(
+        sentence, [2, 0, 4, 2, 2], misc={"Head": ["1", "", "", "0", ""], "Gloss": ["", "was", "", "", ""]}
+    )
     for row, (old, new) in enumerate(zip(BLOCK.splitlines(), lines, strict=True)):
         if row in (4, 5, 6, 7, 10):
             a, b = old.split("\t"), new.split("\t")
@@ -105,34 +107,34 @@ def test_with_heads_replaces_the_tree_only() -> None:
     columns = [lines[row].split("\t") for row in (4, 5, 6, 7, 10)]
     assert [c[6] for c in columns] == ["2", "0", "4", "2", "2"]
     assert [c[7] for c in columns] == ["dep", "root", "dep", "dep", "dep"]
-    assert [c[9] for c in columns] == ["Head=1|P=0.5", "Gloss=was", "_", "SpaceAfter=No|Head=0", "_"]
-    assert with_heads(sentence, [0] * 5, ["a", "b", "c", "d", "e"])[-1].split("\t")[6:8] == ["0", "e"]
+    assert [c[9] for c in columns] == ["Head=1", "Gloss=was", "_", "SpaceAfter=No|Head=0", "_"]
+    assert annotated(sentence, [0] * 5, ["a", "b", "c", "d", "e"])[-1].split("\t")[6:8] == ["0", "e"]
     assert sentence.lines == BLOCK.splitlines(), "the sentence itself does not change"
 
 
-def test_with_heads_makes_conllu_of_plain_text() -> None:
+def test_annotated_makes_conllu_of_plain_text() -> None:
     (sentence,) = read_text(["the dog"], "x.txt")
-    assert with_heads(sentence, [2, 0]) == [
+    assert annotated(sentence, [2, 0]) == [
         "# text = the dog",
         "1\tthe\t_\t_\t_\t_\t2\tdep\t_\t_",
         "2\tdog\t_\t_\t_\t_\t0\troot\t_\t_",
     ]
     hostile = Sentence(words=["a\n1\tb", "\t", "\u2028"])
-    (again,) = read_conllu(with_heads(hostile, [0, 1, 1], ["x\ny", "", "z"], ["A=\n1", "", "_"]), "x")
+    (again,) = read_conllu(annotated(hostile, [0, 1, 1], ["x\ny", "", "z"], misc={"A": ["\n1", "", "a|b"]}), "x")
     assert again.words == ["a 1 b", "_", "_"]
 
 
 def test_an_empty_sentence_comes_back() -> None:
     (empty,) = read_text([""], "x.txt", keep_empty=True)
-    lines = with_heads(empty, [])
+    lines = annotated(empty, [])
     assert lines == ["# text ="]
     assert [s.words for s in read_conllu([*lines, "", word(1), ""], "x")] == [[], ["a"]]
 
 
-@pytest.mark.parametrize("arguments", [([0],), ([0, 1], ["root"]), ([0, 1], None, ["_"])])
-def test_with_heads_wants_one_value_a_word(arguments: tuple[list[int]]) -> None:
+@pytest.mark.parametrize("arguments", [([0],), ([0, 1], ["root"]), ([0, 1], ["a", "b", "c"])])
+def test_annotated_wants_one_value_a_word(arguments: tuple[list[int]]) -> None:
     with pytest.raises(ValueError, match="2 words"):
-        with_heads(Sentence(words=["a", "b"]), *arguments)
+        annotated(Sentence(words=["a", "b"]), *arguments)
 
 
 # --- malformed files --------------------------------------------------------------------------------------------------
@@ -197,12 +199,12 @@ def test_text_is_kept_as_it_was() -> None:
     text = "Well, \t(it's  here)..."
     sentence = Sentence(tokenize(text), text=text)
     assert sentence.words == ["Well", ",", "(", "it", "'s", "here", ")", "..."]
-    lines = with_heads(sentence, [0] + [1] * 7, misc=["P=1"] + [""] * 7)
+    lines = annotated(sentence, [0] + [1] * 7, misc={"P": ["1"] + [""] * 7})
     assert lines[0] == "# text = Well,  (it's  here)..."
     misc = [line.split("\t")[9] for line in lines[1:]]
     assert misc == ["SpaceAfter=No|P=1", "_", *["SpaceAfter=No"] * 2, "_", *["SpaceAfter=No"] * 2, "_"]
-    assert with_heads(Sentence([], text=" \n"), []) == ["# text ="]
-    assert with_heads(Sentence(["a", ","]), [0, 1])[0] == "# text = a ,"
+    assert annotated(Sentence([], text=" \n"), []) == ["# text ="]
+    assert annotated(Sentence(["a", ","]), [0, 1])[0] == "# text = a ,"
 
 
 @pytest.mark.parametrize(("line", "text"), [case[1:] for case in MALFORMED], ids=[case[0] for case in MALFORMED])
@@ -227,7 +229,7 @@ def test_random_damage_is_read_or_refused_with_a_position(data: st.DataObject) -
     lines = text.split("\n")
     try:
         for sentence in read_conllu(lines, "bad.conllu"):
-            assert len(with_heads(sentence, [0] * len(sentence.words))) == len(sentence.lines or ())
+            assert len(annotated(sentence, [0] * len(sentence.words))) == len(sentence.lines or ())
     except DataError as error:
         name, line, _ = error.message.split(":", 2)
         assert name == "bad.conllu"
@@ -267,7 +269,7 @@ def test_round_trip(lines: list[str], data: st.DataObject) -> None:
     assert sentence.rows is not None
     count = len(sentence.words)
     heads = [data.draw(st.integers(0, count).filter(lambda head, i=i: head != i)) for i in range(1, count + 1)]
-    written = with_heads(sentence, heads, misc=["Channel=3"] * count)
+    written = annotated(sentence, heads, misc={"Channel": ["3"] * count})
     (again,) = read_conllu(written, "x")
     assert (again.words, again.tags) == (sentence.words, sentence.tags)
     assert again.heads == heads
@@ -330,5 +332,5 @@ def test_agrees_with_the_conllu_package_and_writes_back_the_same_bytes() -> None
         assert sentence.lines is not None
         assert sentence.rows is not None
         deprels = [sentence.lines[row].split("\t")[7] for row in sentence.rows]
-        written += [*with_heads(sentence, sentence.heads or [], deprels), ""]
+        written += [*annotated(sentence, sentence.heads or [], deprels), ""]
     assert written == lines

@@ -50,7 +50,7 @@ class RarityTask(Task):
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         return {"accuracy": counts.mean("right", "words"), "loss": counts.mean("loss", "words")}
 
-    def predict(self, outputs: Outputs, batch: Batch) -> list[Prediction]:
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         chances = outputs.scores["words"][:, 0].float().sigmoid().tolist()
         return [{"rare": list(of_words)} for of_words in by_sentence(chances, batch)]
 

@@ -168,7 +168,7 @@ def commands(text: str) -> Iterator[list[str]]:
             words.whitespace_split = True
             call: list[str] = []
             for word in [*words, ";"]:
-                if word[0] in "|&;":
+                if word and word[0] in "|&;":
                     yield from _arguments(call)
                     call = []
                 else:

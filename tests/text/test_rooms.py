@@ -28,16 +28,17 @@ ROOMS = {
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
     "matrix_tree meanfield messages potentials projections",
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
-    "trees": ". analysis bootstrap decode forest relations score search",
+    "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout style svg terminal",
     "tasks": ". base batch classification entities entity_scores masking mlm pretraining semantic tagging",
-    "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions",
+    "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions side_by_side",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". loop loss optim output_rows run_folder start_from state stopping tracking",
     "export": ". hf measure safetensors",
     "reports": ". prepared published scores table",
-    "commands": ". checks eval export input_stream parse prepare table train",
+    "reports.scorers": ". entities trees",
+    "commands": ". checks eval export input_stream parse prepare score table train",
     "cli": ". application",
 }  # fmt: skip
 

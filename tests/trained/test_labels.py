@@ -100,9 +100,9 @@ def test_parse_shows_the_models_distributions(name: str, others: Path, invoke: I
     found = labels_of_misc(invoke("parse", f"runs/{name}", text, "--labels", "--top", "4"))
     assert len(lines) == TEXT.count("\n")
     for record in map(json.loads, lines):
-        assert len(record["labels"]) == len(record["words"])
+        assert len(record["latent_labels"]) == len(record["words"])
         expected = distributions(model, record["words"]) if record["words"] else []
-        for word, shown in zip(expected, record["labels"], strict=True):
+        for word, shown in zip(expected, record["latent_labels"], strict=True):
             best = sorted(range(len(word)), key=lambda label, word=word: -word[label])[:4]
             assert [one["label"] for one in shown] == best
             assert [one["probability"] for one in shown] == pytest.approx(word[best].tolist(), abs=2e-6)
@@ -122,7 +122,7 @@ def test_labels_change_nothing_else(invoke: Invoke, text: str) -> None:
             assert shown == plain
         else:
             records = [json.loads(line) for line in shown.splitlines()]
-            assert all(len(word) == 3 for record in records for word in record.pop("labels"))
+            assert all(len(word) == 3 for record in records for word in record.pop("latent_labels"))
             assert records == [json.loads(line) for line in plain.splitlines()]
 
 
@@ -138,7 +138,7 @@ def test_labels_extend_misc_and_replace_their_own(invoke: Invoke, tmp_path: Path
 
 def test_labels_in_pictures(invoke: Invoke, text: str, tmp_path: Path) -> None:
     record = json.loads(invoke("parse", "runs/tiny", text, "--labels", "-f", "jsonl").splitlines()[0])
-    best = [f"{word[0]['label']}:{word[0]['probability']:.2f}".replace(":0.", ":.") for word in record["labels"]]
+    best = [f"{word[0]['label']}:{word[0]['probability']:.2f}".replace(":0.", ":.") for word in record["latent_labels"]]
     picture = invoke("parse", "runs/tiny", text, "--labels", "-f", "tree").splitlines()
     below = next(number for number, line in enumerate(picture) if "farmer" in line) + 1
     assert picture[below].split() == best
@@ -156,9 +156,8 @@ def test_more_labels_than_there_are_shows_all(invoke: Invoke, text: str) -> None
     assert all(sum(p for _, p in word) == pytest.approx(1, abs=1e-3) for word in found)
 
 
-@pytest.mark.parametrize("verb", ["parse", "eval"])
-def test_top_without_labels_is_refused(verb: str, invoke: Invoke, text: str) -> None:
-    assert invoke(verb, "runs/tiny", text, "--top", "2", code=2) == ""
+def test_top_without_labels_is_refused(invoke: Invoke, text: str) -> None:
+    assert invoke("eval", "runs/tiny", text, "--top", "2", code=2) == ""
     assert "--labels" in invoke.stderr  # type: ignore[attr-defined]
 
 

@@ -106,7 +106,7 @@ def test_nothing_is_hidden_for_a_language_model(trained: Path, sentences: list[S
     found = list(predictions(model, sentences))
     assert all(one == {"masks": []} for one in found)
     (mask,) = with_its_second_word_hidden(model, sentences[0])["masks"]
-    assert mask["token"] == 1
+    assert mask["word"] == 1
     assert len(mask["words"]) == len(mask["probabilities"]) == 5
     assert mask["probabilities"] == sorted(mask["probabilities"], reverse=True)
 

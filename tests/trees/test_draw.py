@@ -16,7 +16,7 @@ from hypothesis import strategies as st
 
 from probtrans_cli.text import columns, visible
 from probtrans_cli.trees.drawing.drawing import Arc, Drawing
-from probtrans_cli.trees.drawing.jsonl import json_line
+from probtrans_cli.trees.drawing.jsonl import json_line, rounded, tree_record
 from probtrans_cli.trees.drawing.layout import ends, levels
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
@@ -260,22 +260,24 @@ def test_svg_probability() -> None:
 # --- JSON lines ---
 
 
+OTHERS: dict[str, Any] = {"channel": 3, "iteration": 1, "decode": "argmax"}
+
+
 def test_json_line() -> None:
-    line = json_line(
-        ["né", "b"], [2, 0], [0.123456789, None], channel="mean", iteration=-1, decode="mst", extra={"id": 7}
-    )
+    record = tree_record(["né", "b"], [2, 0], [0.123456789, None], channel="mean", iteration=-1, decode="mst")
+    line = json_line(record | {"id": rounded({"p": [0.1234567, math.inf, 3]})})
     assert line == (
         '{"words": ["né", "b"], "heads": [2, 0], "probabilities": [0.123457, null], '
-        '"channel": "mean", "iteration": -1, "decode": "mst", "id": 7}'
+        '"channel": "mean", "iteration": -1, "decode": "mst", "id": {"p": [0.123457, null, 3]}}'
     )
-    numpy = json_line(["a"], np.array([0]), np.array([math.nan]), channel=3, iteration=1, decode="argmax")
+    numpy = json_line(tree_record(["a"], np.array([0]), np.array([math.nan]), **OTHERS))
     assert json.loads(numpy)["probabilities"] == [None]
-    assert json.loads(json_line([], [], None, channel=0, iteration=1, decode="argmax"))["probabilities"] is None
+    assert json.loads(json_line(tree_record([], [], None, **OTHERS)))["probabilities"] is None
 
 
 def test_json_line_keeps_hostile_words_on_one_line() -> None:
     words = [*HOSTILE, "\u2028\x85\r\n"]
-    line = json_line(words, [0] * len(words), None, channel=0, iteration=1, decode="argmax")
+    line = json_line(tree_record(words, [0] * len(words), None, **OTHERS))
     line.encode("utf-8")
     assert len(line.splitlines()) == 1
     assert "\u202e" not in line
@@ -285,9 +287,7 @@ def test_json_line_keeps_hostile_words_on_one_line() -> None:
 
 def test_json_line_refuses_what_does_not_fit() -> None:
     with pytest.raises(ValueError, match="differ in length"):
-        json_line(["a"], [0, 1], None, channel=0, iteration=1, decode="argmax")
-    with pytest.raises(ValueError, match="'heads' is taken"):
-        json_line(["a"], [0], None, channel=0, iteration=1, decode="argmax", extra={"heads": 1})
+        tree_record(["a"], [0, 1], None, **OTHERS)
 
 
 def test_root_arrows_of_several_channels_at_one_word_have_their_labels_apart() -> None:

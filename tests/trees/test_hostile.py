@@ -15,12 +15,12 @@ import pytest
 from hostile import HOSTILE
 from test_page import analysis
 
-from probtrans_cli.data.readers.conllu import read_conllu, with_heads
+from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trees.drawing.displacy import displacy_line
 from probtrans_cli.trees.drawing.drawing import Arc, Drawing
 from probtrans_cli.trees.drawing.html import page
-from probtrans_cli.trees.drawing.jsonl import json_line
+from probtrans_cli.trees.drawing.jsonl import json_line, tree_record
 from probtrans_cli.trees.drawing.latex import latex
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal
@@ -86,7 +86,7 @@ def test_html_has_the_elements_of_its_template_alone() -> None:
 
 
 def test_json_has_the_words_to_the_character() -> None:
-    line = json_line(HOSTILE, HEADS, None, channel=0, iteration=1, decode="mst")
+    line = json_line(tree_record(HOSTILE, HEADS, None, channel=0, iteration=1, decode="mst"))
     line.encode("utf-8")
     assert len(line.splitlines()) == 1
     assert json.loads(line)["words"] == list(HOSTILE)
@@ -94,7 +94,7 @@ def test_json_has_the_words_to_the_character() -> None:
 
 
 def test_conllu_has_a_line_a_word() -> None:
-    lines = with_heads(Sentence(list(HOSTILE)), HEADS, None, [f"Prob={0.5}"] * len(HOSTILE))
+    lines = annotated(Sentence(list(HOSTILE)), HEADS, misc={"Prob": ["0.5"] * len(HOSTILE)})
     (back,) = read_conllu([*lines, ""], "hostile")
     assert back.heads == HEADS
     for word, read in zip(HOSTILE, back.words, strict=True):

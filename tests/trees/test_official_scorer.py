@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probtrans_cli.data.files import find, open_lines
-from probtrans_cli.data.readers.conllu import read_conllu, with_heads
+from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trees.score import attachment
 
@@ -33,7 +33,7 @@ def perturbed(heads: list[int], random: np.random.Generator) -> list[int]:
 
 def as_text(sentences: list[Sentence], trees: list[list[int]]) -> str:
     blocks = zip(sentences, trees, strict=True)
-    return "".join("\n".join(with_heads(sentence, tree)) + "\n\n" for sentence, tree in blocks)
+    return "".join("\n".join(annotated(sentence, tree)) + "\n\n" for sentence, tree in blocks)
 
 
 @pytest.mark.parametrize("treebank", TREEBANKS)

@@ -16,17 +16,17 @@ import numpy as np
 import pytest
 from hostile import HOSTILE
 
-from probtrans_cli.trees.analysis import Analysis, arc_probabilities
 from probtrans_cli.trees.drawing.drawing import Arc, Drawing
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS, page
 from probtrans_cli.trees.drawing.style import COLOURS
 from probtrans_cli.trees.drawing.svg import svg
+from probtrans_cli.trees.every_tree import EveryTree, arc_probabilities
 
 FOX = ("the", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog", ".")
 FOX_GOLD = (4, 4, 4, 5, 0, 9, 9, 9, 5, 5)
 
 
-def analysis(words: tuple[str, ...], *, seed: int = 0, root: bool = True, **options: Any) -> Analysis:
+def analysis(words: tuple[str, ...], *, seed: int = 0, root: bool = True, **options: Any) -> EveryTree:
     """Three iterations and two channels of random marginals, with the most probable heads."""
     random = np.random.default_rng(seed)
     n = len(words)
@@ -37,7 +37,7 @@ def analysis(words: tuple[str, ...], *, seed: int = 0, root: bool = True, **opti
     heads = np.where(best < n, best + 1, 0)
     if n == 1:
         heads[:] = 0
-    return Analysis(words, heads, arc_probabilities(heads, marginals), marginals, **options)
+    return EveryTree(words, heads, arc_probabilities(heads, marginals), marginals, **options)
 
 
 def record(html: str, index: int = 0) -> dict[str, Any]:
@@ -66,14 +66,14 @@ def test_arc_probabilities() -> None:
     rootless = arc_probabilities(heads, marginals[..., :2])
     assert np.isnan(rootless[0, 0, 0])
     assert rootless[0, 0, 1] == 0.9
-    bare = Analysis(("a", "b"), heads, rootless)
+    bare = EveryTree(("a", "b"), heads, rootless)
     assert record("".join(page([bare])))["percent"] == [[[-1, 90]]]
 
 
 def test_sentences_come_one_by_one() -> None:
     asked: list[int] = []
 
-    def endless() -> Iterator[Analysis]:
+    def endless() -> Iterator[EveryTree]:
         while True:
             asked.append(1)
             yield analysis(FOX)
@@ -87,7 +87,7 @@ def test_sentences_come_one_by_one() -> None:
 def test_a_long_sentence_is_not_quadratic() -> None:
     n = 5000
     heads = np.tile(np.arange(n), (3, 3, 1))
-    size = len("".join(page([Analysis(("word",) * n, heads, np.full(heads.shape, 0.5))])))
+    size = len("".join(page([EveryTree(("word",) * n, heads, np.full(heads.shape, 0.5))])))
     assert size < 800_000
     longest = analysis(tuple("w" * (LONGEST_WITH_MARGINALS + 1)))
     assert record("".join(page([longest])))["marginals"] is None
@@ -221,7 +221,7 @@ def test_it_opens_at_the_models_choice(opened: Opened) -> None:
     assert opened.arcs() == expected(0, 1, 1)
     assert opened.text("iteration-name") == "2 of 3 ★"
     assert opened.text("channel-name") == "1 ★"
-    assert opened.text("sentence-title") == "a fox"
+    assert opened.text("sentence-title") == "Sentence 1: a fox"
 
 
 def test_sliders_move_with_the_keyboard_and_change_the_arcs(opened: Opened) -> None:
@@ -359,7 +359,7 @@ def test_the_paths_are_those_of_the_svg(opened: Opened) -> None:
 
 def test_hostile_words_are_shown_and_nothing_more(opened: Opened) -> None:
     opened.show(1)
-    assert opened.text("sentence-title") == HOSTILE[0]
+    assert opened.text("sentence-title") == f"Sentence 2: {HOSTILE[0]}"
     shown = opened.run("return [...document.querySelectorAll('#tree .word text')].map(t => t.textContent)")
     assert len(shown) == len(HOSTILE)
     assert shown[0] == HOSTILE[0]

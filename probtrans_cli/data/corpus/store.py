@@ -106,7 +106,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
             tags = sentence.tags.get(column)
             row[column] = None if tags is None else [known.get(tag, -1) for tag in tags]
     upos = sentence.tags.get("upos")
-    row["punct"] = None if upos is None else [tag in _PUNCTUATION for tag in upos]
+    row["punct"] = None if upos is None else [is_punctuation(tag) for tag in upos]
     row["parents"] = sentence.parents
     row["spelling"] = None if sentence.form is None else " ".join(sentence.words).encode()
     row["form"] = None if sentence.form is None else sentence.form.encode()
@@ -156,6 +156,11 @@ def write_split(path: Path, table: pa.Table) -> None:
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
         # One record batch: then a reader's column is one contiguous piece of the mapped file.
         writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
+
+
+def is_punctuation(upos: str) -> bool:
+    """Whether the words of a tag are no words to those who score trees without punctuation."""
+    return upos in _PUNCTUATION
 
 
 class Split:

@@ -8,7 +8,8 @@ compare the two. Cycles, several roots (induced "trees" may have both) and unkno
 from __future__ import annotations
 
 import re
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from types import MappingProxyType
 from typing import NoReturn
 
 from probtrans_cli.data.sentence import Sentence
@@ -21,6 +22,8 @@ _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
 _EMPTY_TEXT = re.compile(r"#\s*text\s*=\s*")
+ESCAPED_BAR = r"\p"
+"""A `|` within an entry of MISC, as UDPipe writes it."""
 _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
@@ -29,7 +32,7 @@ def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
 
     ``lines`` may end in ``\n`` or ``\r\n``; both are stripped, so a file with Windows line ends is read (and written
     back with ``\n``). Several blank lines in a row, and none at the end of the file, are fine. A block of comments
-    alone is an error, unless its text is empty (``# text =``): so an empty sentence is written by :func:`with_heads`.
+    alone is an error, unless its text is empty (``# text =``): so an empty sentence is written by :func:`annotated`.
 
     Raises:
         DataError: a line is malformed; the message starts with ``name:line:``.
@@ -53,24 +56,40 @@ def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
         yield _Block(name, first).parse(block)
 
 
-def with_heads(
-    sentence: Sentence, heads: Sequence[int], deprels: Sequence[str] | None = None, misc: Sequence[str] | None = None
+def annotated(
+    sentence: Sentence,
+    heads: Sequence[int] | None = None,
+    deprels: Sequence[str] | None = None,
+    *,
+    columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    misc: Mapping[str, Sequence[str]] = MappingProxyType({}),
+    comments: Mapping[str, str] = MappingProxyType({}),
 ) -> list[str]:
-    """Return the CoNLL-U lines of a sentence with another tree, without the blank line that ends it.
+    """Return the CoNLL-U lines of a sentence with other annotations, without the blank line that ends it.
 
-    ``heads`` (n values, 0 = root), ``deprels`` (default ``root`` for head 0 and ``dep`` otherwise) and ``misc`` (an
-    entry such as ``Prob=0.93`` or several joined by ``|``; empty or ``_`` for none) replace HEAD and DEPREL and
-    extend MISC, where an entry replaces one of the same name. Every other column, comment, multiword token and empty
-    node stays as it was read. A sentence of plain text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between
-    words that its text does not separate.
+    Every column, comment, multiword token and empty node that is not named stays as it was read. A sentence of plain
+    text gets ``# text`` and ten columns, with ``SpaceAfter=No`` between words that its text does not separate.
+
+    Args:
+        sentence: the sentence.
+        heads: a head for every word, 0 = root.
+        deprels: a relation for every word; by default ``root`` for head 0 and ``dep`` otherwise.
+        columns: other columns by name in lower case (``upos``, ``xpos``, ``feats``), a value a word.
+        misc: entries of MISC by name, a value a word, "" for none; what the sentence had under this name is gone.
+        comments: by name; one of the same name is replaced, others follow behind those that there are.
 
     Raises:
-        ValueError: ``heads``, ``deprels`` or ``misc`` has another length than the sentence.
+        ValueError: something has another length than the sentence.
     """
     count = len(sentence.words)
-    for values in (heads, deprels, misc):
+    for values in (heads, deprels, *columns.values(), *misc.values()):
         if values is not None and len(values) != count:
             raise ValueError(f"{sentence.where}: {len(values)} values for {count} words")
+    given = {COLUMNS.index(name.upper()): [_word(value) for value in values] for name, values in columns.items()}
+    if heads is not None:
+        given[_HEAD] = [str(int(head)) for head in heads]
+        default = ["root" if head == 0 else "dep" for head in heads]
+        given[_DEPREL] = default if deprels is None else [_word(one) for one in deprels]
     if sentence.lines is None or sentence.rows is None:
         forms = [_one_line(word) for word in sentence.words]
         text = " ".join(forms) if sentence.text is None or not forms else _one_line(sentence.text)
@@ -83,14 +102,26 @@ def with_heads(
     else:
         lines, rows = list(sentence.lines), sentence.rows
     for i, row in enumerate(rows):
-        columns = lines[row].split("\t")
-        columns[_HEAD] = str(int(heads[i]))
-        default = "root" if heads[i] == 0 else "dep"
-        columns[_DEPREL] = default if deprels is None else _one_line(deprels[i]).replace(" ", "_")
-        if misc is not None:
-            columns[_MISC] = _merged_misc(columns[_MISC], misc[i])
-        lines[row] = "\t".join(columns)
-    return lines
+        fields = lines[row].split("\t")
+        for column, texts in given.items():
+            fields[column] = texts[i]
+        if misc:
+            fields[_MISC] = _merged_misc(fields[_MISC], {name: entries[i] for name, entries in misc.items()})
+        lines[row] = "\t".join(fields)
+    return _commented(lines, comments) if comments else lines
+
+
+def _commented(lines: list[str], comments: Mapping[str, str]) -> list[str]:
+    """The lines with other comments."""
+    there = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
+    kept = [line for line in lines[:there] if line[1:].partition("=")[0].strip() not in comments]
+    added = [f"# {name} = {_one_line(text)}" for name, text in comments.items()]
+    return [*kept, *added, *lines[there:]]
+
+
+def _word(text: str) -> str:
+    """The text as the value of a column."""
+    return _one_line(text).replace(" ", "_")
 
 
 def _joined(sentence: Sentence) -> list[bool]:
@@ -105,14 +136,11 @@ def _joined(sentence: Sentence) -> list[bool]:
     return [*joined[1:], False][: len(joined)]
 
 
-def _merged_misc(old: str, new: str) -> str:
-    """Append the entries of ``new`` to those of ``old``, dropping from ``old`` the keys that ``new`` sets."""
-    if new in ("", "_"):
-        return old
-    added = _one_line(new).split("|")
-    keys = {entry.partition("=")[0] for entry in added}
-    kept = [] if old == "_" else [entry for entry in old.split("|") if entry.partition("=")[0] not in keys]
-    return "|".join(kept + added)
+def _merged_misc(old: str, new: Mapping[str, str]) -> str:
+    """The entries of ``old`` but those that ``new`` names, then those of ``new``."""
+    kept = [] if old == "_" else [entry for entry in old.split("|") if entry.partition("=")[0] not in new]
+    added = [f"{name}={_one_line(text).replace('|', ESCAPED_BAR)}" for name, text in new.items() if text]
+    return "|".join(kept + added) or "_"
 
 
 def _one_line(text: str) -> str:

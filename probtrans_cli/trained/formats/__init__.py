@@ -14,10 +14,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 if TYPE_CHECKING:
-    from probtrans_cli.trained.parses import Tree
-    from probtrans_cli.trees.analysis import Analysis
+    from probtrans_cli.trained.parses import Analysis
+    from probtrans_cli.trees.every_tree import EveryTree
 
-Option = Literal["all channels", "gold", "latent labels"]
+Option = Literal["all channels", "gold", "latent labels", "no trees"]
 """What can be asked for that not every format has a place for."""
 
 
@@ -39,7 +39,7 @@ class Format:
     refuses: Mapping[Option, Refusal] = field(default_factory=dict)
     """What it cannot show."""
     every_channel: bool = False
-    """It shows every channel (and iteration) whatever is asked for: it is given analyses, not one tree a channel."""
+    """It shows every channel (and iteration) whatever is asked for: it is given every tree, not one a channel."""
     folder: bool = False
     """It can also be a folder with a file for each tree."""
 
@@ -62,11 +62,11 @@ class DisplayOptions:
 
 @dataclass(frozen=True)
 class Content:
-    """What there is to write, computed while it is read; a format reads either the trees or the analyses."""
+    """What there is to write, computed while it is read; a format reads one of the two."""
 
-    trees: Iterator[Tree]
-    """A tree for each sentence and channel that was asked for."""
     analyses: Iterator[Analysis]
+    """What the model says of each sentence, with the tree of each channel that was asked for."""
+    every: Iterator[EveryTree]
     """For each sentence the trees of every channel and iteration."""
     title: str
 
@@ -96,7 +96,10 @@ _ROWS = (
     Format(
         "html",
         "an offline page to explore every channel and iteration",
-        refuses={"latent labels": Refusal("--labels: the page has no room for them")},
+        refuses={
+            "latent labels": Refusal("--labels: the page has no room for them"),
+            "no trees": Refusal("--trees no: the page is about trees"),
+        },
         every_channel=True,
     ),
     Format("latex", "a tikz-dependency document"),

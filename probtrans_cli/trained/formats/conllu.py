@@ -1,4 +1,4 @@
-"""CoNLL-U: the sentence's own lines with our HEAD and DEPREL."""
+"""CoNLL-U: the sentence's own lines with our HEAD and DEPREL, and with what the task says."""
 
 from __future__ import annotations
 
@@ -6,25 +6,27 @@ from collections.abc import Iterator
 
 import numpy as np
 
-from probtrans_cli.data.readers.conllu import with_heads
+from probtrans_cli.data.readers.conllu import annotated
 from probtrans_cli.trained.formats import Content, DisplayOptions
 from probtrans_cli.trained.latent_labels import as_misc
-from probtrans_cli.trained.parses import Tree
+from probtrans_cli.trained.parses import Analysis
 
 
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:
-    """A block for each sentence, as soon as its tree is there."""
-    return (as_conllu(tree, options) for tree in content.trees)
+    """A block for each sentence, as soon as it is there."""
+    return (as_conllu(analysis, options) for analysis in content.analyses)
 
 
-def as_conllu(tree: Tree, options: DisplayOptions) -> str:
-    """The sentence with its tree; in MISC stand probabilities as `Prob=` and latent labels as `Labels=`."""
-    misc: list[list[str]] = [[] for _ in tree.heads]
-    if options.probability:
-        for entries, p in zip(misc, tree.probabilities, strict=True):
-            entries.extend([] if np.isnan(p) else [f"Prob={p:.4f}"])
-    if tree.latent_labels is not None:
-        for entries, *best in zip(misc, *tree.latent_labels, strict=True):
-            entries.append(as_misc(*best))
-    lines = with_heads(tree.sentence, tree.heads.tolist(), None, ["|".join(entries) for entries in misc])
+def as_conllu(analysis: Analysis, options: DisplayOptions) -> str:
+    """The sentence with what the model says; in MISC stand the probabilities of arcs as `Prob=` and latent labels as
+    `Labels=`. Without a tree, the sentence keeps its own."""
+    places, misc = analysis.places(probability=options.probability), {}
+    if options.probability and analysis.probabilities is not None:
+        misc["Prob"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.probabilities]
+    if analysis.latent_labels is not None:
+        misc["Labels"] = [as_misc(*best) for best in zip(*analysis.latent_labels, strict=True)]
+    heads = None if analysis.heads is None else analysis.heads.tolist()
+    lines = annotated(
+        analysis.sentence, heads, columns=places.columns, misc={**misc, **places.misc}, comments=places.comments
+    )
     return "\n".join([*lines, "", ""])

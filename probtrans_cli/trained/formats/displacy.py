@@ -12,4 +12,4 @@ from probtrans_cli.trees.drawing.displacy import displacy_line
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:
     """A line for each tree, as soon as it is there."""
     probability = options.probability
-    return (displacy_line(drawing(tree, options), show_probability=probability) + "\n" for tree in content.trees)
+    return (displacy_line(drawing(one, options), show_probability=probability) + "\n" for one in content.analyses)

@@ -1,37 +1,54 @@
-"""A model's tree as something to draw: what the formats that are pictures share."""
+"""What a model says of a sentence as something to draw: what the formats that are pictures share."""
 
 from __future__ import annotations
+
+from itertools import zip_longest
 
 import numpy as np
 
 from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.latent_labels import as_notes
-from probtrans_cli.trained.parses import Tree, no_gold
+from probtrans_cli.trained.parses import Analysis, no_gold
 from probtrans_cli.trees.drawing.drawing import Arc, Drawing, reads_right_to_left
 
 GOLD = "gold"  # the channel, so to speak, of a treebank's own arcs
 
 
-def drawing(tree: Tree, options: DisplayOptions) -> Drawing:
-    """The tree as something to draw."""
-    arcs = [
-        Arc(number, int(head), float(p) if options.probability and not np.isnan(p) else None, tree.reading.channel)
-        for number, (head, p) in enumerate(zip(tree.heads, tree.probabilities, strict=True), start=1)
-    ]
+def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
+    """The sentence with its tree, and what the task says of it: below the words, and above the sentence."""
+    words = tuple(analysis.words)
+    places = analysis.places(probability=options.probability)
+    arcs = _arcs(analysis, options)
     if options.gold:
-        arcs += [Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(tree), start=1)]
-    title = f"channel {tree.reading.channel}" if options.several else ""
-    notes = () if tree.latent_labels is None else as_notes(*tree.latent_labels)
-    words = tuple(tree.sentence.words)
-    return Drawing(words, tuple(arcs), title, notes, right_to_left=reads_right_to_left(words))
+        arcs += [Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(analysis), start=1)]
+    channel = f"channel {analysis.reading.channel}" if options.several and analysis.reading is not None else ""
+    latent = () if analysis.latent_labels is None else as_notes(*analysis.latent_labels)
+    notes = [(*one, *other) for one, other in zip_longest(places.notes_of(len(words)), latent, fillvalue=())]
+    return Drawing(
+        words,
+        tuple(arcs),
+        title=": ".join(part for part in (channel, places.title) if part),
+        notes=tuple(notes),
+        spans=tuple(places.spans),
+        right_to_left=reads_right_to_left(words),
+    )
 
 
-def gold_heads(tree: Tree) -> list[int]:
+def _arcs(analysis: Analysis, options: DisplayOptions) -> list[Arc]:
+    if analysis.heads is None or analysis.probabilities is None or analysis.reading is None:
+        return []
+    return [
+        Arc(number, int(head), float(p) if options.probability and not np.isnan(p) else None, analysis.reading.channel)
+        for number, (head, p) in enumerate(zip(analysis.heads, analysis.probabilities, strict=True), start=1)
+    ]
+
+
+def gold_heads(analysis: Analysis) -> list[int]:
     """The heads that the input gives.
 
     Raises:
         DataError: it gives none, or not for every word.
     """
-    if tree.sentence.heads is None:
-        raise no_gold(tree.sentence)
-    return tree.sentence.heads
+    if analysis.sentence.heads is None:
+        raise no_gold(analysis.sentence)
+    return analysis.sentence.heads

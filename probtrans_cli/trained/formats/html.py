@@ -11,4 +11,4 @@ from probtrans_cli.trees.drawing.html import page
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:
     """The page in pieces, one for each sentence. It always has the probabilities."""
     del options
-    return page(content.analyses, title=content.title)
+    return page(content.every, title=content.title)

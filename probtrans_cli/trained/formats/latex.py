@@ -11,4 +11,4 @@ from probtrans_cli.trees.drawing.latex import latex
 
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:
     """The document in pieces, one for each tree."""
-    return latex((drawing(tree, options) for tree in content.trees), show_probability=options.probability)
+    return latex((drawing(one, options) for one in content.analyses), show_probability=options.probability)

@@ -10,7 +10,7 @@ from probtrans_cli import atomic
 from probtrans_cli.errors import UsageError
 from probtrans_cli.trained.formats import Content, DisplayOptions
 from probtrans_cli.trained.formats.drawn import drawing
-from probtrans_cli.trained.parses import Tree
+from probtrans_cli.trained.parses import Analysis
 from probtrans_cli.trees.drawing.svg import svg
 
 
@@ -20,7 +20,7 @@ def write(content: Content, options: DisplayOptions) -> Iterator[str]:
     Raises:
         UsageError: there is none, or another one.
     """
-    two = list(islice(content.trees, 2))
+    two = list(islice(content.analyses, 2))
     if len(two) != 1:
         raise UsageError(
             "an SVG file holds one tree; the input has " + ("none" if not two else "several"),
@@ -31,20 +31,20 @@ def write(content: Content, options: DisplayOptions) -> Iterator[str]:
 
 def write_folder(content: Content, folder: Path, options: DisplayOptions) -> None:
     """A picture for each tree."""
-    svg_files(content.trees, folder, options)
+    svg_files(content.analyses, folder, options)
 
 
-def svg_files(trees: Iterable[Tree], folder: Path, options: DisplayOptions) -> None:
+def svg_files(analyses: Iterable[Analysis], folder: Path, options: DisplayOptions) -> None:
     """A picture for each tree, named after the number of the sentence and the channel."""
     folder.mkdir(parents=True, exist_ok=True)
     number, previous = 0, None
-    for tree in trees:
-        number += tree.sentence is not previous
-        previous = tree.sentence
-        path = folder / f"{number:04d}-channel-{tree.reading.channel}.svg"
-        atomic.replace_text(path, as_svg(tree, options), synced=False)
+    for analysis in analyses:
+        number += analysis.sentence is not previous
+        previous = analysis.sentence
+        channel = f"-channel-{analysis.reading.channel}" if analysis.reading is not None else ""
+        atomic.replace_text(folder / f"{number:04d}{channel}.svg", as_svg(analysis, options), synced=False)
 
 
-def as_svg(tree: Tree, options: DisplayOptions) -> str:
+def as_svg(analysis: Analysis, options: DisplayOptions) -> str:
     """A picture."""
-    return svg(drawing(tree, options), show_probability=options.probability)
+    return svg(drawing(analysis, options), show_probability=options.probability)

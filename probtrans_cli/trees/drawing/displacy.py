@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 from collections.abc import Mapping
 from html import escape
+from itertools import accumulate
 
 from probtrans_cli.text import LONGEST_WORD, visible
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
@@ -19,6 +20,7 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
 
     A label is the arc's probability, after the channel's name where there are several channels. A word's tag has
     `root` with its probability and the word's notes. Words are shown as in every picture, not kept to the character.
+    Where there are spans, the same line is manual input of style `ent`, too.
     """
     several = bool(named_channels(drawing.arcs))
 
@@ -37,11 +39,17 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
         start, end = sorted((arc.dependent - 1, arc.head - 1))
         side = "left" if arc.dependent < arc.head else "right"
         arcs.append({"start": start, "end": end, "label": label(arc), "dir": side})
+    edges = [0, *accumulate(len(visible(word)) + 1 for word in drawing.words)]  # where each word begins in the text
+    entities = [
+        {"start": edges[span.first - 1], "end": edges[span.last] - 1, "label": _markup(span.name)}
+        for span in drawing.spans
+    ]
     words = [{"text": visible(word), "tag": ", ".join(tag)} for word, tag in zip(drawing.words, tags, strict=True)]
     record: Mapping[str, object] = {
         "words": words,
         "arcs": arcs,
         "settings": {"direction": "rtl" if drawing.right_to_left else "ltr", "lang": "und"},
+        **({"text": " ".join(visible(word) for word in drawing.words), "ents": entities} if entities else {}),
         **({"title": _markup(drawing.title, longest=LONGEST_TITLE)} if drawing.title else {}),
     }
     return json.dumps(record)

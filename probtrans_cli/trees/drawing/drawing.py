@@ -27,21 +27,37 @@ class Arc:
 
 
 @dataclass(frozen=True)
-class Drawing:
-    """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc.
+class Span:
+    """A stretch of words with a name, drawn as a bar below them: words ``first`` to ``last``, counted from 1."""
 
-    ``notes``: for every word lines that stand below it; or none at all. ``right_to_left``: word 1 is at the right.
+    first: int
+    last: int
+    name: str
+
+
+@dataclass(frozen=True)
+class Drawing:
+    """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc or span.
+
+    ``notes``: for every word lines that stand below it; or none at all. ``spans``: none overlaps another one.
+    ``right_to_left``: word 1 is at the right.
     """
 
     words: tuple[str, ...]
     arcs: tuple[Arc, ...]
     title: str = ""
     notes: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[Span, ...] = ()
     right_to_left: bool = False
 
     def __post_init__(self) -> None:
         if self.notes and len(self.notes) != len(self.words):
             raise ValueError(f"notes for {len(self.notes)} of {len(self.words)} words")
+        end = 0
+        for span in self.spans:
+            if not end < span.first <= span.last <= len(self.words):
+                raise ValueError(f"{span} is outside a sentence of {len(self.words)} words, or overlaps another one")
+            end = span.last
         for arc in self.arcs:
             if not (1 <= arc.dependent <= len(self.words) and 0 <= arc.head <= len(self.words)):
                 raise ValueError(f"{arc} is outside a sentence of {len(self.words)} words")

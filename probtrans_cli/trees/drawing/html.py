@@ -18,10 +18,10 @@ from string import Template
 import numpy as np
 
 from probtrans_cli.text import visible
-from probtrans_cli.trees.analysis import Analysis
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE
-from probtrans_cli.trees.drawing.style import COLOURS, WORD_SIZE, text_width
-from probtrans_cli.trees.drawing.svg import ARROW, CELL, LABEL_SIZE, MARGIN, SLOT, STEP
+from probtrans_cli.trees.drawing.style import COLOURS, WORD_SIZE
+from probtrans_cli.trees.drawing.svg import ARROW, BAR, CELL, LABEL_SIZE, MARGIN, NOTE_STEP, SLOT, STEP, widths_of
+from probtrans_cli.trees.every_tree import EveryTree
 
 LONGEST_WITH_MARGINALS = 200  # words; the marginals grow with their square
 SCRIPTS = ("geometry.js", "pictures.js", "controls.js")
@@ -34,11 +34,13 @@ GEOMETRY = {
     "arrow": ARROW,
     "word": WORD_SIZE,
     "label": LABEL_SIZE,
+    "noteStep": NOTE_STEP,
+    "bar": BAR,
     "colours": len(COLOURS),
 }
 
 
-def page(analyses: Iterable[Analysis], *, title: str = "Dependency trees") -> Iterator[str]:
+def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> Iterator[str]:
     """The page in pieces, one a sentence, so that a file of any length needs the memory of one sentence.
 
     Probabilities have two decimals. A sentence of more than 200 words has those of its arcs, but no heat map.
@@ -57,29 +59,34 @@ def page(analyses: Iterable[Analysis], *, title: str = "Dependency trees") -> It
     )
     before, after = document.split(SENTENCES)
     yield before
-    for analysis in analyses:
-        yield f'<script type="application/json" class="sentence">{_json(_record(analysis))}</script>\n'
+    for sentence in sentences:
+        yield f'<script type="application/json" class="sentence">{_json(_record(sentence))}</script>\n'
     yield after
 
 
-def _record(analysis: Analysis) -> dict[str, object]:
+def _record(sentence: EveryTree) -> dict[str, object]:
     """What the script reads; words and their widths are those of the other pictures."""
-    iterations, channels, count = analysis.heads.shape
-    words = [visible(word) for word in analysis.words]
-    marginals = analysis.marginals if count <= LONGEST_WITH_MARGINALS else None
-    percent = _percent(analysis.probabilities).astype(int)
+    iterations, channels, count = sentence.heads.shape
+    words = [visible(word) for word in sentence.words]
+    notes = [[visible(text) for text in texts] for texts in sentence.notes]
+    spans = [(span.first, span.last, visible(span.name)) for span in sentence.spans]
+    widths = widths_of(words, notes, spans)
+    marginals = sentence.marginals if count <= LONGEST_WITH_MARGINALS else None
+    percent = _percent(sentence.probabilities).astype(int)
     return {
-        "title": visible(analysis.title, longest=LONGEST_TITLE) if analysis.title else "",
+        "title": visible(sentence.title, longest=LONGEST_TITLE) if sentence.title else "",
         "words": words,
-        "widths": [round(text_width(word) + 16, 2) for word in words],
-        "heads": analysis.heads.tolist(),
-        "percent": np.where(np.isnan(analysis.probabilities), -1, percent).tolist(),
+        "widths": [round(width, 2) for width in widths],
+        "heads": sentence.heads.tolist(),
+        "percent": np.where(np.isnan(sentence.probabilities), -1, percent).tolist(),
         "marginals": None if marginals is None else _packed(marginals),
         "columns": count if marginals is None else marginals.shape[3],
-        "gold": None if analysis.gold is None else list(analysis.gold),
-        "channel": channels - 1 if analysis.channel == "mean" else analysis.channel,
-        "iteration": (iterations if analysis.iteration == -1 else analysis.iteration) - 1,
-        "rightToLeft": analysis.right_to_left,
+        "gold": None if sentence.gold is None else list(sentence.gold),
+        "channel": channels - 1 if sentence.channel == "mean" else sentence.channel,
+        "iteration": (iterations if sentence.iteration == -1 else sentence.iteration) - 1,
+        "rightToLeft": sentence.right_to_left,
+        "notes": notes,
+        "spans": spans,
     }
 
 

@@ -1,4 +1,4 @@
-"""A tree as one line of JSON."""
+"""What is said of a sentence as one line of JSON."""
 
 from __future__ import annotations
 
@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping, Sequence
+from typing import Any
 
 import numpy as np
 
@@ -13,38 +14,41 @@ import numpy as np
 _UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
-def json_line(
-    sentence_words: Sequence[str],
+def tree_record(
+    words: Sequence[str],
     heads: Sequence[int] | np.ndarray,
     probabilities: Sequence[float | None] | np.ndarray | None,
     *,
     channel: int | str,
     iteration: int,
     decode: str,
-    extra: Mapping[str, object] | None = None,
-) -> str:
-    """One sentence as one line of JSON without the newline: words, heads, probabilities, channel, iteration, decode.
+) -> dict[str, Any]:
+    """A tree for JSON: words, heads, probabilities, channel, iteration, decode.
 
-    Reading it back gives the words to the character. Probabilities have 6 decimals, null where not known; ``extra`` is
-    appended. Raises ValueError for lists of different lengths and for a key of ``extra`` that is taken.
+    Probabilities have 6 decimals, None where not known. Raises ValueError for lists of different lengths.
     """
-    if len(sentence_words) != len(heads) or (probabilities is not None and len(probabilities) != len(heads)):
+    if len(words) != len(heads) or (probabilities is not None and len(probabilities) != len(heads)):
         raise ValueError("words, heads and probabilities differ in length")
-    record: dict[str, object] = {
-        "words": [str(word) for word in sentence_words],
+    return {
+        "words": [str(word) for word in words],
         "heads": [int(head) for head in heads],
-        "probabilities": None if probabilities is None else [_rounded(value) for value in probabilities],
+        "probabilities": None if probabilities is None else [rounded(value) for value in probabilities],
         "channel": channel,
         "iteration": iteration,
         "decode": decode,
     }
-    for key, value in (extra or {}).items():
-        if key in record:
-            raise ValueError(f"the key {key!r} is taken")
-        record[key] = value
+
+
+def rounded(value: Any) -> Any:
+    """A value for JSON: every number that is no whole one with 6 decimals, None where it is not finite."""
+    if isinstance(value, float | np.floating):
+        return round(float(value), 6) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: rounded(one) for key, one in value.items()}
+    return [rounded(one) for one in value] if isinstance(value, list | tuple) else value
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """A record as one line of JSON without the newline; reading it back gives its texts to the character."""
     line = json.dumps(record, ensure_ascii=False, allow_nan=False)
     return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", line)
-
-
-def _rounded(value: float | None) -> float | None:
-    return None if value is None or not math.isfinite(value) else round(float(value), 6)

@@ -104,7 +104,8 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
     title = _shown(drawing.title, longest=LONGEST_TITLE) if drawing.title else ""
     legend = [_shown(name) if isinstance(name, str) else f"channel {name}" for name in named_channels(drawing.arcs)]
     lines = ["\\begin{dependency}"]
-    if not set("".join([title, *legend, *(text for row in rows for text in row)])) <= LATIN:
+    spans = [_shown(span.name) for span in drawing.spans]
+    if not set("".join([title, *legend, *spans, *(text for row in rows for text in row)])) <= LATIN:
         lines.insert(0, "\\otherscripts")
     widths = [max(SLOT * len(ends_here) + 4, NARROWEST) for ends_here in at]
     count = len(words)
@@ -125,6 +126,9 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
             height = STEP * rise(drawing, heights, index)
             label = probability_text(arc.probability) if show_probability else ""
             lines.append(_edge(arc, columns, slots[arc.dependent, index], slots.get((arc.head, index)), height, label))
+        for span, name in zip(drawing.spans, spans, strict=True):
+            first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
+            lines.append(_bar(len(rows), first, last, name))
         lines += _legend(drawing.arcs, legend)
     if title:
         side = "east" if drawing.right_to_left else "west"
@@ -141,6 +145,15 @@ def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequen
         cells = [f"|[{small or f'minimum width={decimal(widths[word])}pt'}]| {_escaped(row[word])}" for word in order]
         lines.append(" \\&\n".join(cells) + " \\\\")
     return [*lines, "\\end{deptext}"]
+
+
+def _bar(rows: int, first: int, last: int, name: str) -> str:
+    """A line below all rows, from the first to the last column of a span, and its name."""
+    ends = [
+        f"([yshift=-2pt]\\wordref{{1}}{{{column}}}.{side} |- \\wordref{{{rows}}}{{{column}}}.south)"
+        for column, side in ((first, "west"), (last, "east"))
+    ]
+    return f"\\draw[black!65] {ends[0]} -- {ends[1]} node[midway, below, scale=.7, inner sep=2pt] {{{_escaped(name)}}};"
 
 
 def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, height: float, label: str) -> str:

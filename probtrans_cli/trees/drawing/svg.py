@@ -13,6 +13,7 @@ from probtrans_cli.trees.drawing.style import INK, WORD_SIZE, channel_style, dec
 FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 STEP, SLOT, MARGIN, CELL, LABEL_SIZE, ARROW = 27.0, 11.0, 14.0, 46.0, 10, 7.0
 NOTE, NOTE_STEP = LABEL_SIZE / WORD_SIZE, 13.0
+BAR = 18.0  # what the bars of spans take below the words
 
 
 def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
@@ -25,9 +26,10 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     heights = levels(drawing.arcs)
     at = ends(drawing, heights)
     notes = [[visible(text) for text in texts] for texts in drawing.notes or [()] * len(words)]
+    spans = [(span.first, span.last, visible(span.name)) for span in drawing.spans]
     widths = [
-        max(text_width(word) + 16, SLOT * len(at[i]) + 10, CELL, *(NOTE * text_width(text) + 16 for text in notes[i]))
-        for i, word in enumerate(words)
+        max(width, SLOT * len(slots) + 10, CELL)
+        for width, slots in zip(widths_of(words, notes, spans), at, strict=True)
     ]
     centres = [MARGIN + sum(widths[:i]) + widths[i] / 2 for i in range(len(words))]
     legend = named_channels(drawing.arcs)
@@ -40,7 +42,8 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     )
     rises = [rise(drawing, heights, index) for index in range(len(drawing.arcs))]
     base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
-    height = base + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
+    below = base + (BAR if spans else 0.0)  # of which the notes hang
+    height = below + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
 
     def mirrored(x: float) -> float:
         return width - x if drawing.right_to_left else x
@@ -67,11 +70,16 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         for x, word in zip(centres, words, strict=True)
     ]
     shown += [
-        f'<text x="{decimal(mirrored(x))}" y="{decimal(base + 20 + NOTE_STEP * line)}" '
+        f'<text x="{decimal(mirrored(x))}" y="{decimal(below + 20 + NOTE_STEP * line)}" '
         f'font-size="{LABEL_SIZE}" text-anchor="middle" fill="#555555">{escape(text)}</text>'
         for x, texts in zip(centres, notes, strict=True)
         for line, text in enumerate(texts, start=1)
     ]
+    for first, last, name in spans:
+        left = centres[first - 1] - widths[first - 1] / 2 + 4
+        right = centres[last - 1] + widths[last - 1] / 2 - 4
+        left, right = sorted((mirrored(left), mirrored(right)))
+        shown.append(_bar(left, right, base + 24, name))
     size = f'width="{decimal(width)}" height="{decimal(height)}" viewBox="0 0 {decimal(width)} {decimal(height)}"'
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
@@ -84,6 +92,18 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         style = f'font-size="12" text-anchor="{anchor}" fill="#555555"'
         head.append(f'<text x="{decimal(side)}" y="18" {style}>{escape(title)}</text>')
     return "\n".join([*head, *lines, *labels, *shown, *_legend(legend, height), "</svg>"]) + "\n"
+
+
+def widths_of(
+    words: Sequence[str], notes: Sequence[Sequence[str]], spans: Sequence[tuple[int, int, str]]
+) -> list[float]:
+    """What each word takes with its notes; the last word of a span makes room for the name of it."""
+    widths = [text_width(word) + 16 for word in words]
+    for word, texts in enumerate(notes):
+        widths[word] = max(widths[word], *(NOTE * text_width(text) + 16 for text in texts), 0.0)
+    for first, last, name in spans:
+        widths[last - 1] += max(0.0, NOTE * text_width(name) + 16 - sum(widths[first - 1 : last]))
+    return widths
 
 
 def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
@@ -115,6 +135,16 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
         f'<g opacity="{opacity(arc.probability)}">'
         f'<path d="{path}" fill="none" stroke="{colour}" stroke-width="1.6"{dashes}/>'
         f'<path d="{triangle}" fill="{colour}"/></g>'
+    )
+
+
+def _bar(left: float, right: float, top: float, name: str) -> str:
+    """A bar under some words, with what they are in it."""
+    return (
+        f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" height="14" rx="3" '
+        'fill="#E6EEF5" stroke="#0072B2" stroke-width="0.8"/>'
+        f'<text x="{decimal((left + right) / 2)}" y="{decimal(top + 10.5)}" font-size="{LABEL_SIZE}" '
+        f'text-anchor="middle" fill="{INK}">{escape(name)}</text>'
     )
 
 

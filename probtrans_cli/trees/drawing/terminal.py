@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import shutil
+from collections.abc import Sequence
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
@@ -43,6 +44,10 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
         max(len(at[i]), 4 if i + 1 in roots else 1, columns(word), *(columns(row[i]) for row in below))
         for i, word in enumerate(words)
     ]
+    names = [visible(span.name, ascii_only=ascii_only) for span in drawing.spans]
+    for span, name in zip(drawing.spans, names, strict=True):  # the last word makes room for the name and two corners
+        free = sum(cells[span.first - 1 : span.last]) + 2 * (span.last - span.first) - columns(name) - 2
+        cells[span.last - 1] += max(0, -free)
     starts = [sum(cells[:i]) + 2 * i for i in range(len(cells))]
     slot = {  # column of each end: (word, arc)
         (i + 1, arc): starts[i] + (cells[i] - len(at[i])) // 2 + order
@@ -74,9 +79,26 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
         picture[-1][slot[arc.dependent, index]] = "v" if ascii_only else "▼"
     rows = ["".join(label)] if roots else []
     rows += ["".join(line) for line in picture] if drawing.arcs else []
-    for texts in (words, *below):
-        rows.append("  ".join(_centred(text, cell) for text, cell in zip(texts, cells, strict=True)))
-    return rows
+    rows.append(_row(words, cells))
+    rows += [_bars(drawing, names, starts, cells, ascii_only=ascii_only)] if names else []
+    return rows + [_row(texts, cells) for texts in below]
+
+
+def _row(texts: Sequence[str], cells: Sequence[int]) -> str:
+    return "  ".join(_centred(text, cell) for text, cell in zip(texts, cells, strict=True))
+
+
+def _bars(
+    drawing: Drawing, names: Sequence[str], starts: Sequence[int], cells: Sequence[int], *, ascii_only: bool
+) -> str:
+    """Below the words a bar from the first to the last of every span, with its name: `└ PER ┘`."""
+    left, right, line = "`'-" if ascii_only else "└┘─"
+    row = ""
+    for span, name in zip(drawing.spans, names, strict=True):
+        start, end = starts[span.first - 1], starts[span.last - 1] + cells[span.last - 1]
+        free = end - start - columns(name) - 2
+        row += " " * (start - columns(row)) + left + line * (free // 2) + name + line * (free - free // 2) + right
+    return row
 
 
 def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
@@ -141,8 +163,12 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
                 number = arc_of[number].head  # noqa: PLW2901
             top = min(seen[seen.index(number) :])
             draw(top, f"  (circle: head is {arc_of[top].head})")
-    if not drawing.notes:
+    if not drawing.notes and not drawing.spans:
         return lines
     widest = max(map(columns, lines), default=0)
-    notes = ["".join(f"  {visible(text, ascii_only=ascii_only)}" for text in drawing.notes[n - 1]) for n in numbers]
+    of_words = [list(texts) for texts in drawing.notes or [()] * len(drawing.words)]
+    for span in drawing.spans:
+        for word in range(span.first, span.last + 1):
+            of_words[word - 1].append(span.name)
+    notes = ["".join(f"  {visible(text, ascii_only=ascii_only)}" for text in of_words[n - 1]) for n in numbers]
     return [line + " " * (widest - columns(line)) + note for line, note in zip(lines, notes, strict=True)]

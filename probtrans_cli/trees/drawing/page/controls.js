@@ -92,7 +92,7 @@ async function show(index) {
     item.tabIndex = here ? 0 : -1;
     if (here) item.scrollIntoView({ block: "nearest" });
   }
-  byId("sentence-title").textContent = sentence.title || `Sentence ${index + 1}`;
+  byId("sentence-title").textContent = `Sentence ${index + 1}${sentence.title === "" ? "" : `: ${sentence.title}`}`;
   byId("tree").dir = byId("heat").dir = sentence.rightToLeft ? "rtl" : "ltr";
   draw();
   if (sentence.marginals === null) return;

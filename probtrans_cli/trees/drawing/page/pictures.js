@@ -94,6 +94,7 @@ function drawTree() {
     if (label !== null) labels.append(label);
   }
   svg.append(lines, labels, ...sentence.words.map((_, i) => drawWord(i + 1, places, arcs)));
+  svg.append(...sentence.spans.map((span) => drawSpan(span, places)));
   byId("tree").replaceChildren(svg);
   state.tallest = Math.max(state.tallest, places.height); // so that the words stay where they are
   byId("tree").style.setProperty("--tallest", `${state.tallest}px`);
@@ -110,19 +111,33 @@ function drawLabel(x, y, text) {
   return group;
 }
 
+/** A bar below some words, with what they are. */
+function drawSpan([first, last, name], places) {
+  const edges = [first, last].flatMap((word) => [-1, 1].map((side) => places.centres[word - 1] + side * (places.widths[word - 1] / 2 - 4)));
+  const [start, end] = [Math.min(...edges), Math.max(...edges)];
+  const group = element("g", { class: "span", role: "img", "aria-label": `${name}: ${named(first)} to ${named(last)}` });
+  group.append(element("rect", { x: decimal(start), y: decimal(places.base + 27), width: decimal(end - start), height: 14, rx: 3 }));
+  group.append(element("text", { x: decimal((start + end) / 2), y: decimal(places.base + 37.5), "font-size": geometry.label, "text-anchor": "middle" }, name));
+  return group;
+}
+
 function drawWord(word, places, arcs) {
   const { sentence } = state;
   const arc = arcs[word - 1];
   const probability = arc.percent === null ? "" : `, probability ${written(arc.percent)}`;
   const gold = arc.kind === "wrong" ? `, gold head ${named(sentence.gold[word - 1])}` : "";
+  const notes = sentence.notes[word - 1] ?? [];
   const group = element("g", {
     class: "word", role: "img", tabindex: word === (state.word ?? 1) ? 0 : -1, "data-word": word,
-    "aria-label": `${named(word)}, head ${named(arc.head)}${probability}${gold}`,
+    "aria-label": `${named(word)}, head ${named(arc.head)}${probability}${gold}${notes.map((text) => `, ${text}`).join("")}`,
   });
   const width = places.widths[word - 1];
   const x = places.centres[word - 1];
   group.append(element("rect", { class: "box", x: decimal(x - width / 2 + 2), y: decimal(places.base + 1), width: decimal(width - 4), height: 25 }));
   group.append(element("text", { x: decimal(x), y: decimal(places.base + 18), "font-size": geometry.word, "text-anchor": "middle" }, sentence.words[word - 1]));
+  notes.forEach((text, row) => group.append(element("text", {
+    class: "note", x: decimal(x), y: decimal(places.below + 22 + geometry.noteStep * (row + 1)), "font-size": geometry.label, "text-anchor": "middle",
+  }, text)));
   return group;
 }
 

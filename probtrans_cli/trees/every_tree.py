@@ -8,15 +8,18 @@ from typing import Literal
 import numpy as np
 from jaxtyping import Float, Int
 
+from probtrans_cli.trees.drawing.drawing import Span
+
 
 @dataclass(frozen=True)
-class Analysis:
+class EveryTree:
     """A sentence with its trees of every iteration ``t`` and channel ``c``, the last of which is the channels' mean.
 
     ``heads``: 0 = root, 1..n. ``probabilities``: of these arcs, NaN where not known. ``marginals``: of every word
     (columns 0..n-1) and of the root (column n, where the model has one) as the head; None where there are too many.
     ``channel`` (from 0) and ``iteration`` (from 1, -1 is the last) are the model's own choice, ``gold`` are the
-    treebank's heads. Raises ValueError for what does not fit together.
+    treebank's heads. ``title``, ``notes`` and ``spans``: as of :class:`~probtrans_cli.trees.drawing.drawing.Drawing`.
+    Raises ValueError for what does not fit together.
     """
 
     words: tuple[str, ...]
@@ -27,6 +30,8 @@ class Analysis:
     channel: int | Literal["mean"] = "mean"
     iteration: int = -1
     title: str = ""
+    notes: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[Span, ...] = ()
     right_to_left: bool = False
 
     def __post_init__(self) -> None:

@@ -1,0 +1,98 @@
+"""Gold annotation and predictions side by side, in the data's own format: for the scorers of others.
+
+format     what is written of a sentence
+conllu     its lines with the predicted column; the gold value stands in MISC, as `GoldUPOS=` or `GoldXPOS=`
+columns    word, gold tag and predicted tag, a word a line: what conlleval reads
+table      the text, its gold label, the predicted label and its probability, with tabs between them
+jsonl      the object's text and gold label under the keys of `data.jsonl`, and the names of the prediction
+cogs       the sentence, the gold logical form, the kind of example and the predicted form, with tabs between them
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from itertools import islice
+from typing import TYPE_CHECKING
+
+from probtrans_cli.data.readers.conllu import annotated
+from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe.data import Data
+from probtrans_cli.tasks.base import Places, Prediction
+from probtrans_cli.trained.predictions import predictions
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.model import Model
+
+AT_ONCE = 512  # sentences
+
+Write = Callable[[Sentence, Prediction, Places, Data], str]
+"""A sentence with its gold annotation, its prediction and where that stands, as text."""
+
+
+def side_by_side(model: Model, sentences: Iterable[Sentence]) -> Iterator[str]:
+    """The sentences of a corpus in the format of the recipe's data, with gold and prediction side by side.
+
+    Raises:
+        UsageError: the task, or the format, has no place for gold and prediction.
+    """
+    data, task = model.recipe.data, model.recipe.task
+    form = "conllu" if data.format == "auto" else data.format
+    if not task.learned or form not in WRITERS:
+        what = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
+        raise UsageError(f"--predictions: {what} has no gold to put beside predictions", hint="use parse -f jsonl")
+    given = iter(sentences)
+    while portion := list(islice(given, AT_ONCE)):
+        for sentence, prediction in zip(portion, predictions(model, portion), strict=True):
+            if prediction is not None:
+                places = model.task.places(prediction, probability=False)
+                yield WRITERS[form](sentence, prediction, places, data)
+
+
+def _conllu(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del prediction, data
+    gold = {f"Gold{name.upper()}": _without(sentence.tags.get(name), len(sentence.words)) for name in places.columns}
+    return "\n".join([*annotated(sentence, columns=places.columns, misc=gold), "", ""])
+
+
+def _without(tags: Sequence[str] | None, words: int) -> list[str]:
+    """Gold tags as entries of MISC, which has none for `_`."""
+    return [""] * words if tags is None else ["" if tag == "_" else tag for tag in tags]
+
+
+def _columns(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places
+    separator = data.columns.separator or " "
+    rows = zip(sentence.words, sentence.tags["tag"], prediction["tags"], strict=True)
+    return "".join(separator.join(row) + "\n" for row in rows) + "\n"
+
+
+def _table(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places, data
+    chance = f"{prediction['label_probability']:.6f}"
+    return "\t".join([" ".join(sentence.words), sentence.labels[LABEL], prediction["label"], chance]) + "\n"
+
+
+def _jsonl(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places
+    record = {data.jsonl.text: sentence.words, data.jsonl.label: sentence.labels[LABEL]}
+    record |= {f"predicted_{name}": value for name, value in prediction.items()}
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _cogs(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places, data
+    row = [" ".join(sentence.words), sentence.form or "", sentence.labels["case"], prediction["logical_form"] or ""]
+    return "\t".join(row) + "\n"
+
+
+WRITERS: Mapping[str, Write] = {
+    "conllu": _conllu,
+    "columns": _columns,
+    "table": _table,
+    "jsonl": _jsonl,
+    "cogs": _cogs,
+}
+"""By the name of the data format."""

@@ -1,0 +1,298 @@
+"""What `parse` says of sentences for every kind of task and in every format: the table of docs/predictions.md."""
+
+from __future__ import annotations
+
+import json
+import re
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+from xml.etree import ElementTree
+
+import pytest
+from support import COGS, Invoke, workplace
+
+from probtrans_cli import load
+from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.tasks import TASKS
+from probtrans_cli.trained.formats import FORMATS
+from probtrans_cli.trees.drawing.jsonl import json_line
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+ROWS = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n"
+COLUMNS = "columns: {word: 0, tag: -1, entities: bioes}"
+SHORT = ["train={steps: 60, batch_words: 60}", "optim.lr=0.1", "model.dropout=0"]
+DOCUMENTS = "two cheap farmers fold\nfarmers fold\n\ncheap farmers fold two\nfold two farmers\n\n"
+OVERRIDES = {
+    "mlm": SHORT,
+    "tagging": ["task={kind: tagging, column: xpos}", *SHORT],
+    "ner": [f"data={{train: ner.txt, dev: ner.txt, format: columns, {COLUMNS}}}", "task={kind: ner}", *SHORT],
+    "classification": [
+        "data={train: texts.tsv, dev: texts.tsv, format: table}",
+        "task={kind: classification}", "model.root={}", *SHORT,
+    ],
+    "cogs": ["data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "task={kind: cogs}", *SHORT],
+    "pretrain": ["data={train: doc.txt, dev: doc.txt, format: documents, documents: {max_length: 24}}",
+                 "task={kind: pretrain}", *SHORT],
+}  # fmt: skip
+SENTENCE = {"cogs": "Ann sang .", "mlm": "two cheap [MASK] fold", "pretrain": "two [MASK] farmers"}
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with a run of every kind of task, called after it."""
+    folder = workplace(tmp_path_factory.mktemp("answers"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        Path("ner.txt").write_text(ROWS * 4, "utf-8")
+        Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
+        Path("texts.tsv").write_text("two cheap farmers\tgood\nfarmers fold\tbad\n" * 4, "utf-8")
+        Path("doc.txt").write_text(DOCUMENTS * 4, "utf-8")
+        for task, overrides in OVERRIDES.items():
+            train(TrainRequest("tiny.yaml", [f"name={task}", *overrides]))
+    return folder
+
+
+@pytest.fixture
+def say(runs: Path, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
+    """What `parse` of a task's run writes about a text."""
+    monkeypatch.chdir(tmp_path)
+
+    def run(task: str, *options: str, text: str | None = None, name: str = "in.txt") -> str:
+        Path(name).write_text(text or f"{SENTENCE.get(task, 'two cheap farmers fold')}\n", "utf-8")
+        ran = invoke("parse", str(runs / "runs" / task), name, *options)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    return run
+
+
+def test_every_task_is_here() -> None:
+    assert OVERRIDES.keys() == TASKS.keys()
+
+
+def rows(conllu: str) -> list[list[str]]:
+    """The ten columns of the words of a sentence."""
+    return [line.split("\t") for line in conllu.splitlines() if line[:1].isdigit()]
+
+
+# --- CoNLL-U ----------------------------------------------------------------------------------------------------------
+
+
+def test_tags_stand_in_their_column(say: Callable[..., str]) -> None:
+    record = json.loads(say("tagging", "-f", "jsonl"))
+    assert [row[4] for row in rows(say("tagging"))] == record["tags"]
+    assert {row[3] for row in rows(say("tagging"))} == {"_"}
+    sure = [row[9].split("|") for row in rows(say("tagging", "--prob"))]
+    assert [entry[-1] for entry in sure] == [f"TagProb={p:.4f}" for p in record["tag_probability"]]
+    assert not any("TagProb" in row[9] for row in rows(say("tagging")))
+
+
+def test_entities_stand_in_misc(say: Callable[..., str]) -> None:
+    record = json.loads(say("ner", "-f", "jsonl"))
+    assert record["tags"] == ["O", "B-x", "E-x", "O"], "it has learned four sentences by heart"
+    assert [row[9] for row in rows(say("ner"))] == ["_", "NE=B-x", "NE=I-x", "_"]
+    (entity,) = record["entities"]
+    chance = record["tag_probability"][1] * record["tag_probability"][2]
+    assert entity.pop("probability") == pytest.approx(chance, abs=1e-5)
+    assert entity == {"type": "x", "words": [1, 3], "characters": [4, 17], "text": "cheap farmers"}
+
+
+def test_characters_are_those_of_the_text_as_it_was_given(say: Callable[..., str]) -> None:
+    record = json.loads(say("ner", "-f", "jsonl", text="two   cheap \tfarmers fold\n"))
+    assert record["entities"][0]["characters"] == [6, 20]
+    assert record["entities"][0]["text"] == "cheap \tfarmers"
+
+
+def test_labels_and_logical_forms_are_comments(say: Callable[..., str]) -> None:
+    record = json.loads(say("classification", "-f", "jsonl"))
+    comments = [line for line in say("classification").splitlines() if line.startswith("#")]
+    label, chance = record["label"], record["label_probability"]
+    assert comments == [
+        "# text = two cheap farmers fold", f"# label = {label}", f"# label_probability = {chance:.4f}",
+    ]  # fmt: skip
+    form = json.loads(say("cogs", "-f", "jsonl"))["logical_form"]
+    assert f"# logical_form = {form}\n" in say("cogs")
+    assert form == "sing . agent ( x _ 1 , Ann )"
+
+
+@pytest.mark.parametrize("task", OVERRIDES)
+@pytest.mark.parametrize("options", [[], ["--prob"], ["--trees", "no"]], ids=" ".join)
+def test_gold_is_never_read(task: str, options: list[str], say: Callable[..., str]) -> None:
+    """With and without the column, entry or comment that the task has learned, the output is the same to the byte."""
+    words = SENTENCE.get(task, "two cheap farmers fold").split()
+
+    def conllu(tag: str, entity: str, comments: str) -> str:
+        lines = [f"{i}\t{word}\t_\tX\t{tag}\t_\t{i - 1}\tdep\t_\t{entity}" for i, word in enumerate(words, start=1)]
+        return "\n".join([comments + lines[0], *lines[1:], "", ""])
+
+    named = ("NN", "NE=B-y|TagProb=1.0", "# label = worst\n# label_probability = 7\n# logical_form = none\n")
+    gold = say(task, *options, text=conllu(*named), name="a.conllu")
+    blank = say(task, *options, text=conllu("_", "_", ""), name="a.conllu")
+    if task == "tagging":
+        assert [row[4] for row in rows(gold)] == [row[4] for row in rows(blank)]
+    elif task == "ner":
+        entries = [
+            [[entry for entry in row[9].split("|") if entry.startswith("NE")] for row in rows(out)]
+            for out in (gold, blank)
+        ]
+        assert entries[0] == entries[1]
+    elif task in ("classification", "cogs"):
+        name = "label" if task == "classification" else "logical_form"
+        found = [re.findall(rf"^# {name} = .*$", out, re.MULTILINE) for out in (gold, blank)]
+        assert found[0] == found[1]
+        assert len(found[0]) == 1
+    heads = [str(i) for i in range(len(words))]
+    assert ([row[6] for row in rows(gold)] == heads) == ("no" in options), "without trees the input's own are kept"
+    assert [row[3] for row in rows(gold)] == ["X"] * len(words)
+
+
+@pytest.mark.parametrize("task", OVERRIDES)
+def test_conllu_can_be_read_again(task: str, say: Callable[..., str]) -> None:
+    (sentence,) = read_conllu(say(task, "--prob").splitlines(), "x")
+    assert " ".join(sentence.words) == SENTENCE.get(task, "two cheap farmers fold")
+
+
+# --- JSON lines, and Python -------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", OVERRIDES)
+@pytest.mark.parametrize(
+    "options", [{}, {"top": 2}, {"trees": False}, {"channel": "mean", "latent_labels": 2}], ids=str
+)
+def test_analyze_is_what_jsonl_says(task: str, options: dict[str, Any], runs: Path, say: Callable[..., str]) -> None:
+    texts = [SENTENCE.get(task, "two cheap farmers fold"), "", "farmers fold!"]
+    flags = []
+    for name, value in options.items():
+        flag = {"trees": ["--trees", "no"], "latent_labels": ["--labels", "--top", str(value)]}
+        flags += flag.get(name, [f"--{name}", str(value)])
+    if "latent_labels" in options:
+        options = {**options, "top": 2}
+    model = load(str(runs / "runs" / task), threads=1)
+    found = list(model.analyze(texts, **options))
+    assert [json_line(one.record()) for one in found] == say(
+        task, "-f", "jsonl", *flags, text="\n".join(texts) + "\n"
+    ).splitlines()
+    assert [one.heads is None for one in found] == [not options.get("trees", True)] * 3
+    assert found[1].prediction is None
+    again = list(model.analyze([one.words for one in found], **options))
+    assert [one.prediction and one.prediction.keys() for one in again] == [
+        one.prediction and one.prediction.keys() for one in found
+    ]
+
+
+def test_alternatives(say: Callable[..., str]) -> None:
+    """As many as are asked for, or as there are; the first is the answer."""
+    record = json.loads(say("tagging", "-f", "jsonl", "--top", "3"))
+    assert [len(one) for one in record["tag_alternatives"]] == [3] * 4
+    assert [one[0]["tag"] for one in record["tag_alternatives"]] == record["tags"]
+    assert [one[0]["probability"] for one in record["tag_alternatives"]] == record["tag_probability"]
+    record = json.loads(say("classification", "-f", "jsonl", "--top", "9"))
+    assert record["label_alternatives"][0] == {"label": record["label"], "probability": record["label_probability"]}
+    assert sorted(one["label"] for one in record["label_alternatives"]) == ["bad", "good"]
+    assert sum(one["probability"] for one in record["label_alternatives"]) == pytest.approx(1.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("task", ["mlm", "pretrain"])
+def test_hidden_words_are_filled(task: str, say: Callable[..., str]) -> None:
+    record = json.loads(say(task, "-f", "jsonl", "--top", "4"))
+    (mask,) = record["masks"]
+    assert mask["word"] == record["words"].index("[MASK]")
+    assert len(mask["words"]) == len(mask["probabilities"]) == 4
+    assert ("pair" in record) == (task == "pretrain")
+    assert json.loads(say(task, "-f", "jsonl", text="two farmers\n"))["masks"] == []
+    picture = say(task, "-f", "tree", "--top", "2", "--prob")
+    assert all(word in picture for word in mask["words"][:2])
+    assert mask["words"][2] not in picture.replace("[MASK]", "").split()[-20:] or mask["words"][2] in SENTENCE[task]
+
+
+# --- pictures ---------------------------------------------------------------------------------------------------------
+
+
+SHOWN = {"tagging": "tags", "ner": "entities", "classification": "label"}
+
+
+@pytest.mark.parametrize("task", SHOWN)
+@pytest.mark.parametrize("form", sorted(FORMATS.keys() - {"conllu", "jsonl"}))
+def test_pictures_show_it(task: str, form: str, say: Callable[..., str]) -> None:
+    record = json.loads(say(task, "-f", "jsonl"))
+    wanted = {
+        "tags": record.get("tags"), "entities": [one["type"] for one in record.get("entities", ())],
+        "label": [record.get("label")],
+    }[SHOWN[task]]  # fmt: skip
+    picture = say(task, "-f", form, "--prob")
+    for name in wanted or ():
+        assert name in picture
+    if form == "svg":
+        texts = [element.text for element in ElementTree.fromstring(picture).iter() if element.tag.endswith("}text")]
+        assert any(text.startswith(f"{(wanted or [''])[0]} ") for text in texts if text)
+    if form == "displacy" and task == "ner":
+        line = json.loads(picture)
+        assert [line["text"][one["start"] : one["end"]] for one in line["ents"]] == ["cheap farmers"]
+
+
+def test_a_bar_stands_below_its_words(say: Callable[..., str]) -> None:
+    picture = say("ner", "-f", "tree", "--trees", "no")
+    assert picture == "two  cheap  farmers  fold\n     └─────x──────┘\n\n"
+
+
+def test_without_trees_there_is_no_page_of_trees(runs: Path, invoke: Invoke) -> None:
+    ran = invoke("parse", str(runs / "runs/ner"), str(runs / "ner.txt"), "-f", "html", "--trees", "no")
+    assert ran.code == 2
+    assert "the page is about trees" in ran.err
+    ran = invoke("parse", str(runs / "runs/ner"), str(runs / "ner.txt"), "--channel", "1", "--trees", "no")
+    assert ran.code == 2
+    assert "are about trees" in ran.err
+
+
+def test_nothing_of_pairs_is_computed_without_trees(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    model = load(str(runs / "runs/tagging"), threads=1)
+    asked: list[Any] = []
+    forward = model.network.forward
+    monkeypatch.setattr(
+        model.network, "forward", lambda inputs, wants: (asked.append(wants), forward(inputs, wants))[1]
+    )
+    list(model.analyze(["two farmers fold"], trees=False))
+    list(model.analyze(["two farmers fold"]))
+    assert [wants.arcs for wants in asked] == [[], [2]]
+
+
+# --- gold and predictions side by side --------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("task", ["tagging", "ner", "classification", "cogs"])
+def test_gold_and_predictions_side_by_side(
+    task: str, runs: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Scored again from the file alone, they give the scores of `eval`."""
+    monkeypatch.chdir(runs)
+    out = tmp_path / "out"
+    ran = invoke("eval", f"runs/{task}", "--split", "dev", "--json", "--predictions", str(out))
+    assert ran.code == 0, ran.err
+    scores, text = ran.json["scores"]["dev"], out.read_text("utf-8")
+    if task == "ner":
+        again = invoke("score", "entities", str(out), "--json")
+        assert again.json["scores"] == pytest.approx({name: scores[name] for name in again.json["scores"]})
+        return
+    if task == "tagging":
+        found = rows(text)
+        pairs = [(row[4], dict(entry.split("=", 1) for entry in row[9].split("|"))["GoldXPOS"]) for row in found]
+    else:
+        pairs = [(row[2], row[1]) if task == "classification" else (row[3], row[1]) for row in (
+            line.split("\t") for line in text.splitlines())]  # fmt: skip
+    share = sum(one == other for one, other in pairs) / len(pairs)
+    assert share == pytest.approx(scores["form" if task == "cogs" else "accuracy"])
+
+
+def test_what_has_no_gold_has_no_predictions_beside_it(runs: Path, invoke: Invoke, tmp_path: Path) -> None:
+    ran = invoke("eval", str(runs / "runs/mlm"), str(runs / "dev.conllu"), "--predictions", str(tmp_path / "out"))
+    assert ran.code == 2
+    assert "a task of kind mlm has no gold to put beside predictions" in ran.err
+    assert not (tmp_path / "out").exists()
+    ran = invoke("eval", str(runs / "runs/tagging"), str(runs / "dev.conllu"), "--predictions", "/no/such/folder")
+    assert ran.code == 2
+    assert "cannot be written" in ran.err

@@ -1,0 +1,85 @@
+"""`score`, the scorers for files of any system; and `eval --predictions`, the files that other scorers read."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from support import Invoke, sentences
+
+from probtrans_cli.data.readers.conllu import annotated, read_conllu
+from probtrans_cli.reports.scorers import SCORERS
+
+GOLD = "Ann B-PER\nsaw O\nNew B-LOC\nYork I-LOC\n\nIt O\nrained O\n\n"
+GUESS = "Ann B-PER\nsaw O\nNew B-LOC\nYork O\n\nIt B-PER\nrained O\n\n"
+
+
+def test_every_scorer_has_a_module() -> None:
+    assert all(callable(row.module().score) for row in SCORERS.values())
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("together", [False, True])
+def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """One right of two gold and three guessed; five of six tags; in two files, or in two columns of one."""
+    monkeypatch.chdir(tmp_path)
+    Path("gold.txt").write_text(GOLD)
+    Path("guess.txt").write_text(GUESS)
+    pairs = zip(GOLD.split("\n"), GUESS.split("\n"), strict=True)
+    Path("both.txt").write_text("\n".join(f"{one} {other.split()[-1]}" if one else "" for one, other in pairs))
+    ran = invoke("score", "entities", *(["both.txt"] if together else ["guess.txt", "--gold", "gold.txt"]), "--json")
+    assert ran.code == 0, ran.err
+    scores = ran.json["scores"]
+    assert scores["precision"] == pytest.approx(1 / 3)
+    assert scores["recall"] == pytest.approx(1 / 2)
+    assert scores["f1"] == pytest.approx(2 / 5)
+    assert scores["accuracy"] == pytest.approx(4 / 6)
+    ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt")
+    assert "f1 40.00 %" in ran.out
+
+
+@pytest.mark.usefixtures("quick")
+def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every word at the word before it: as the floor of that name."""
+    monkeypatch.chdir(tmp_path)
+    gold = sentences("test", 12)
+    chains = [
+        "\n".join(annotated(one, list(range(len(one.words))))) for one in read_conllu(gold.splitlines(), "gold.conllu")
+    ]
+    Path("gold.conllu").write_text(gold, "utf-8")
+    Path("guess.conllu").write_text("\n\n".join(chains) + "\n\n", "utf-8")
+    ran = invoke("score", "trees", "guess.conllu", "--gold", "gold.conllu", "--json")
+    assert ran.code == 0, ran.err
+    arcs, right = 0, 0
+    for one in read_conllu(gold.splitlines(), "gold"):
+        assert one.heads is not None
+        pairs = {frozenset((word, head)) for word, head in enumerate(one.heads, start=1) if head}
+        arcs += len(pairs)
+        right += sum(frozenset((word, word - 1)) in pairs for word in range(2, len(one.words) + 1))
+    assert ran.json["scores"]["trees"]["with_punct"]["all"]["uuas"] == pytest.approx(right / arcs)
+    ran = invoke("score", "trees", "guess.conllu", "--gold", "gold.conllu")
+    assert "UUAS" in ran.out
+    assert "channel" not in ran.out
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("kind", "guess", "gold", "words"),
+    [
+        ("entities", GUESS, GOLD.rpartition("\n\n")[0].rpartition("\n\n")[0] + "\n", "gold.txt: fewer sentences than"),
+        ("entities", GUESS, GOLD.replace("York", "Yorck"), "guess.txt:1: other words than gold.txt:1"),
+        ("entities", "", GOLD, "fewer sentences than"),
+        ("trees", "1\ta" + "\t_" * 8 + "\n\n", "1\ta" + "\t_" * 8 + "\n\n", "guess.txt:1: has no tree"),
+        ("trees", "1\ta" + "\t_" * 8 + "\n\n", None, "score trees needs the gold trees"),
+    ],
+)
+def test_what_does_not_fit_is_told(
+    kind: str, guess: str, gold: str | None, words: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("guess.txt").write_text(guess)
+    Path("gold.txt").write_text(gold or "")
+    ran = invoke("score", kind, "guess.txt", *([] if gold is None else ["--gold", "gold.txt"]))
+    assert ran.code == (2 if gold is None else 3)
+    assert words in ran.err
+    assert ran.out == ""
