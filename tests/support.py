@@ -12,7 +12,8 @@ import sys
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any, NamedTuple
+from types import FrameType
+from typing import Any, Literal, NamedTuple
 
 from probtrans_cli.recipe.data import Data
 
@@ -125,7 +126,7 @@ Stdin = Callable[[bytes], None]
 
 @dataclass(frozen=True)
 class Ended:
-    """How a forked command ended: exit status (negative: killed by that signal), both streams, audited operations."""
+    """How a forked command ended: exit status (negative: killed by that signal), both streams, counted operations."""
 
     code: int
     stderr: str
@@ -142,13 +143,23 @@ class Forks:
             env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True,
         )  # fmt: skip
 
-    def start(self, arguments: Sequence[str], folder: Path, *, die_at: int | None = None, die_on: str = "") -> int:
+    def start(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        die_at: int | None = None,
+        die_on: str = "",
+        counted: Literal["files", "calls"] = "files",
+    ) -> int:
         """Start a command; returns its process id.
 
         ``die_at``: it kills itself by SIGKILL before that operation on its files; with ``die_on``, only renames of
-        files that are called so are counted.
+        files that are called so are counted. ``counted="calls"`` counts the calls of Python functions instead: a moment
+        anywhere in the program that does not depend on how fast the machine is.
         """
-        self._send({"arguments": list(arguments), "folder": str(folder), "die_at": die_at, "die_on": die_on})
+        message = {"arguments": list(arguments), "folder": str(folder)}
+        self._send({**message, "die_at": die_at, "die_on": die_on, "counted": counted})
         return int(self._receive()["pid"])
 
     def wait(self, folder: Path) -> Ended:
@@ -159,9 +170,17 @@ class Forks:
         streams = [(folder / name).read_text("utf-8") for name in ("stderr", "stdout")]
         return Ended(code, *streams, int(counted.read_text()) if counted.exists() else 0)
 
-    def run(self, arguments: Sequence[str], folder: Path, *, die_at: int | None = None, die_on: str = "") -> Ended:
+    def run(
+        self,
+        arguments: Sequence[str],
+        folder: Path,
+        *,
+        die_at: int | None = None,
+        die_on: str = "",
+        counted: Literal["files", "calls"] = "files",
+    ) -> Ended:
         """Start a command and wait for it."""
-        self.start(arguments, folder, die_at=die_at, die_on=die_on)
+        self.start(arguments, folder, die_at=die_at, die_on=die_on, counted=counted)
         return self.wait(folder)
 
     def close(self) -> None:
@@ -225,17 +244,26 @@ def _child(message: dict[str, Any]) -> None:
     count = 0
     events = {"os.rename"} if message["die_on"] else FILE_EVENTS
 
-    def audit(event: str, values: tuple[Any, ...]) -> None:
+    def one_more() -> None:
         nonlocal count
-        if event in events and isinstance(values[0], str | os.PathLike) and "runs" in (path := os.fspath(values[0])):
-            if not path.endswith(message["die_on"]):
-                return
-            count += 1
-            if count == message["die_at"]:
-                os.kill(os.getpid(), signal.SIGKILL)
+        count += 1
+        if count == message["die_at"]:
+            os.kill(os.getpid(), signal.SIGKILL)
 
-    sys.addaudithook(audit)
+    def audit(event: str, values: tuple[Any, ...]) -> None:
+        path = os.fspath(values[0]) if event in events and isinstance(values[0], str | os.PathLike) else ""
+        if "runs" in path and path.endswith(message["die_on"]):
+            one_more()
+
+    def trace(frame: FrameType, event: str, argument: Any) -> None:
+        one_more()  # a call: answering None, it is not asked about the lines of the function
+
+    if message["counted"] == "calls":
+        sys.settrace(trace)
+    else:
+        sys.addaudithook(audit)
     code = run(message["arguments"])
+    sys.settrace(None)
     sys.stdout.flush()
     sys.stderr.flush()
     Path("operations").write_text(str(count))

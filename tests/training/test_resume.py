@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import COMMAND, Ended, Forks, environment, seeded, workplace
+from support import COMMAND, Forks, environment, seeded, workplace
 
 MANY = ("train.epochs=4", "save.every_steps=1", "eval.every_steps=5", "save.keep=2")
 VARIANTS = {
@@ -48,13 +48,12 @@ def forks() -> Iterator[Forks]:
 def folder(tmp_path_factory: pytest.TempPathFactory, forks: Forks) -> Path:
     """A workplace with the unbroken run of every variant in runs/whole-VARIANT."""
     place = workplace(tmp_path_factory.mktemp("resume"))
-    durations = {}
+    calls = {}
     for variant in VARIANTS:
-        began = time.perf_counter()
-        ended = forks.run(command(variant, f"whole-{variant}"), place)
+        ended = forks.run(command(variant, f"whole-{variant}"), place, counted="calls")
         assert ended.code == 0, ended.stderr
-        durations[variant] = time.perf_counter() - began
-    (place / "durations").write_text(json.dumps(durations))
+        calls[variant] = ended.operations
+    (place / "calls").write_text(json.dumps(calls))
     return place
 
 
@@ -99,28 +98,21 @@ def assert_same(run: Path, whole: Path) -> None:
     assert json.loads((run / "exit.json").read_text())["exit"] == 0
 
 
-def killed_after(forks: Forks, arguments: list[str], folder: Path, seconds: float, number: int) -> Ended:
-    """Start a command, send it a signal after some time, and wait."""
-    process = forks.start(arguments, folder)
-    time.sleep(seconds)
-    os.kill(process, number)
-    return forks.wait(folder)
-
-
 @pytest.mark.parametrize("variant", VARIANTS)
 def test_kills_at_random_moments(variant: str, forks: Forks, folder: Path) -> None:
+    """A moment is a number of function calls after the start, so it is the same on every machine."""
     choose = seeded(variant)
     whole = folder / f"runs/whole-{variant}"
-    duration = json.loads((folder / "durations").read_text())[variant]
+    calls = json.loads((folder / "calls").read_text())[variant]
     kills = rounds = 0
     run = folder / f"runs/killed-{variant}"
     while kills < KILLS:
         arguments = command(variant, run.name, *(["--resume"] if run.exists() else []))
-        ended = killed_after(forks, arguments, folder, choose.uniform(0.05, 0.6) * duration, signal.SIGKILL)
+        ended = forks.run(arguments, folder, die_at=choose.randint(calls // 20, calls * 3 // 5), counted="calls")
         if ended.code == -signal.SIGKILL:
             kills += 1
             continue
-        assert ended.code == 0, ended.stderr  # it was done before the signal came: check it, and begin another
+        assert ended.code == 0, ended.stderr  # it was done before that moment: check it, and begin another
         assert_same(run, whole)
         shutil.rmtree(run)
         rounds += 1
