@@ -7,9 +7,12 @@ import io
 import json
 import os
 import signal
+import socket
 import subprocess
 import sys
+from concurrent.futures import ThreadPoolExecutor
 from pathlib import Path
+from threading import Event
 from typing import Any
 
 import numpy as np
@@ -22,6 +25,7 @@ from probtrans_cli.data.corpus import prepared as module
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
 from probtrans_cli.data.files import find
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.folders import lock
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports.prepared import report
 
@@ -336,6 +340,40 @@ def test_several_processes_at_once(corpus: Path) -> None:
     running = [subprocess.Popen([sys.executable, "-c", TOGETHER], env=environment) for _ in range(3)]
     assert [process.wait(timeout=60) for process in running] == [0, 0, 0]
     assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+
+
+def test_the_second_waits_and_takes_what_the_first_has_made(
+    corpus: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    encode_all, inside, waiting, said = module.encode_all, Event(), Event(), []
+
+    def encode(*arguments: Any) -> Any:
+        inside.set()
+        assert waiting.wait(timeout=60)
+        return encode_all(*arguments)
+
+    def log(message: str) -> None:
+        said.append(message)
+        waiting.set()
+
+    monkeypatch.setattr(module, "encode_all", encode)
+    monkeypatch.setattr(lock.console, "log", log)
+    with ThreadPoolExecutor() as threads:
+        first = threads.submit(prepare, recipe(prepared="here"))
+        assert inside.wait(timeout=60)
+        monkeypatch.setattr(module, "encode_all", lambda *_: pytest.fail("encoded twice"))
+        second = threads.submit(prepare, recipe(prepared="here"))
+        made, taken = first.result(timeout=60), second.result(timeout=60)
+    assert (made.fresh, taken.fresh) == (True, False)
+    assert said == [f"here is in use by process {os.getpid()} on {socket.gethostname()}: waiting for its end"]
+    assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
+
+
+def test_what_is_up_to_date_is_used_while_another_process_makes_it_again(corpus: Path) -> None:
+    prepare(recipe(prepared="here"))
+    with lock.locked(lock.beside(Path("here")), "here"):
+        assert not prepare(recipe(prepared="here")).fresh
+        assert prepare(recipe(prepared="here"), check=True).fresh
 
 
 def test_what_cannot_be_opened(corpus: Path) -> None:

@@ -17,6 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Every module's room. `room: modules below it`, a package standing for itself where it is named `.`.
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
+    "folders": ". lock",
     "recipe": ". base checks data faults kinds overrides reference schema source task training yaml",
     "recipe.model": ". base probabilistic transformer",
     "data": ". files sentence tokens",
@@ -55,10 +56,11 @@ FLOORS = (
     {"cli"},
     {"roof"},
 )
-GROUND = {"atomic", "checkpoint", "console", "errors", "text", "version"}
+GROUND = {"atomic", "checkpoint", "console", "errors", "folders", "text", "version"}
 ROOF = {"__init__", "__main__"}
 # Whatever answers before it knows that something is to be computed.
 WITHOUT_TORCH = (
+    "folders",
     "recipe",
     "data",
     "trees",

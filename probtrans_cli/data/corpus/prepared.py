@@ -11,11 +11,8 @@ The folder is written under another name, synced and renamed: it is whole or not
 
 from __future__ import annotations
 
-import fcntl
 import json
-import os
-from collections.abc import Callable, Iterator, Mapping, Sequence
-from contextlib import ExitStack, contextmanager, suppress
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
@@ -32,6 +29,7 @@ from probtrans_cli.data.vocabularies import files as vocabulary_files
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.folders import lock
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
 
@@ -58,7 +56,8 @@ class Prepared:
 
 
 def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prepared:
-    """Encode the corpora of a recipe, unless the prepared folder is up to date.
+    """Encode the corpora of a recipe, unless the prepared folder is up to date. One process at a time encodes into a
+    folder; another one waits, and takes what the first has made.
 
     Args:
         recipe: its sections ``data`` and ``task`` matter, and its name.
@@ -79,18 +78,32 @@ def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prep
         for entry in entries
     }
     sources = find_sources(recipe.data, known)
-    if not (force or check):
-        with _locked(folder.parent):
-            current = open_prepared(folder) if up_to_date(folder, recipe.data, sources) else None
-        if current is not None:
-            _check_task(recipe, current, sources)
-            return current
+    if check:
+        return _encoded(folder, recipe, sources)[0]
+    if not force and (current := _current(folder, recipe, sources)) is not None:
+        return current
+    with lock.locked(lock.beside(folder), str(folder), wait=True):
+        if not force and (current := _current(folder, recipe, sources)) is not None:
+            return current  # another process was faster
+        prepared, tables = _encoded(folder, recipe, sources)
+        return _write_folder(prepared, tables, lambda: not force and up_to_date(folder, recipe.data, sources))
+
+
+def _encoded(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> tuple[Prepared, Mapping[str, pa.Table]]:
+    """The corpora, encoded and checked, in memory."""
     made = encode_all(recipe.data, sources)
     prepared = Prepared(folder, made.vocabulary, made.labels, made.splits, made.manifest, fresh=True)
     _check_task(recipe, prepared, sources)
-    if check:
-        return prepared
-    return _write_folder(prepared, made.tables, lambda: not force and up_to_date(folder, recipe.data, sources))
+    return prepared, made.tables
+
+
+def _current(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Prepared | None:
+    """The prepared folder, if it is up to date."""
+    with lock.held_for_a_moment(folder.parent):
+        current = open_prepared(folder) if up_to_date(folder, recipe.data, sources) else None
+    if current is not None:
+        _check_task(recipe, current, sources)
+    return current
 
 
 def open_prepared(folder: Path) -> Prepared:
@@ -161,8 +174,8 @@ def _write_folder(prepared: Prepared, tables: Mapping[str, pa.Table], already_th
         with atomic.folder_beside(folder) as new:
             _fill(new, prepared, tables)
             atomic.sync_folder(new)
-            with _locked(folder.parent):
-                if not already_there():  # another process may have been faster
+            with lock.held_for_a_moment(folder.parent):
+                if not already_there():  # where there are no locks, another process may have been faster
                     atomic.replace_folder(new, folder)
                 made = open_prepared(folder)
                 made.fresh = True
@@ -182,14 +195,3 @@ def _fill(new: Path, prepared: Prepared, tables: Mapping[str, pa.Table]) -> None
     prepared.manifest["files"] = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
     text = json.dumps(prepared.manifest, ensure_ascii=False, indent=1)
     (new / MANIFEST).write_text(text + "\n", encoding="utf-8")
-
-
-@contextmanager
-def _locked(folder: Path) -> Iterator[None]:
-    """Let one process at a time rename or open what is in a folder; the lock is no file and dies with its process."""
-    with ExitStack() as stack:
-        with suppress(OSError):  # no such folder yet, or a file system without locks: go on without
-            descriptor = os.open(folder, os.O_RDONLY)
-            stack.callback(os.close, descriptor)
-            fcntl.flock(descriptor, fcntl.LOCK_EX)
-        yield
