@@ -13,7 +13,8 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Iterator
+import shutil
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
@@ -25,9 +26,14 @@ from torch import Tensor
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError
+from probtrans_cli.folders.checkpoints import LINKS, SUMS, link, listed, locate, name_of, steps, strangers
+
+__all__ = [
+    "FORMAT", "SUMS", "Verified", "appoint", "link", "locate", "name_of", "optimizer_tensors", "prune",
+    "restore_optimizer", "steps", "verify", "write",
+]  # fmt: skip
 
 FORMAT = 1
-SUMS = "SHA256SUMS"
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
 
@@ -61,7 +67,8 @@ class Verified:
 
 
 def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
-    """Write a checkpoint folder in one step, with checksums. Replaces a folder of that name.
+    """Write a checkpoint folder in one step, with checksums. Replaces a folder of that name, and keeps what else lies
+    in it.
 
     Raises:
         CheckpointError: the disk is full, or the folder may not be written; what was there before is still there.
@@ -69,6 +76,7 @@ def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[s
     try:
         with atomic.writing_folder(folder) as new:
             _fill(new, texts, tensors)
+            _keep_strangers(folder, new)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CheckpointError(
@@ -91,62 +99,42 @@ def _fill(new: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str,
     (new / SUMS).write_text(sums)
 
 
-def link(folder: Path, name: str) -> None:
-    """Point the link `best` or `last` beside a checkpoint at it."""
-    atomic.link(folder, name)
+def _keep_strangers(folder: Path, new: Path) -> None:
+    """Copy what somebody has put into a checkpoint folder into the one that replaces it."""
+    for path in strangers(folder):
+        copy = new / path.relative_to(folder)
+        if path.is_dir() and not path.is_symlink():
+            copy.mkdir(parents=True, exist_ok=True)
+        elif not copy.exists():
+            copy.parent.mkdir(parents=True, exist_ok=True)
+            shutil.copy2(path, copy, follow_symlinks=False)
 
 
-def steps(checkpoints: Path) -> Iterator[tuple[int, Path]]:
-    """Complete checkpoints of a run, oldest first."""
-    for path in sorted(checkpoints.glob("step-*")):
-        if path.is_dir() and path.name[5:].isdigit():
-            yield int(path.name[5:]), path
+def appoint(last: Path, best_step: int, keep: int) -> None:
+    """Let `last` point at a checkpoint and `best` at that of ``best_step``, and prune the others.
 
-
-def prune(checkpoints: Path, keep: int) -> None:
-    """Remove all but the ``keep`` newest checkpoints and those that `best` and `last` point at."""
-    linked = {(checkpoints / name).resolve() for name in ("best", "last")}
-    others = [path for _, path in steps(checkpoints) if path.resolve() not in linked]
-    for path in others[: max(len(others) - keep, 0)]:
-        atomic.remove_folder(path)
-
-
-def locate(name: str) -> Path:
-    """The checkpoint folder that a CKPT argument names: run folder (its best), RUN@last, RUN@2000, or a folder itself.
-
-    Raises:
-        CheckpointError: there is none; the message lists what there is.
+    Until there is a best one (``best_step`` 0), `best` stays what it is: the first checkpoint.
     """
-    path = Path(name)
-    base, _, which = name.rpartition("@")
-    if path.is_dir():
-        base, which = name, ""
-    checkpoints = Path(base) / "checkpoints"
-    if path.is_dir() and (path / "config.json").exists():
-        config = (path / "config.json").read_bytes()
-        if b'"model_type"' in config and not (path / "recipe.yaml").exists():
-            hint = f"start a training with it: probtrans train RECIPE --init-from {path}"
-            if b'"model_type": "probtrans"' in config:
-                hint = "give the run that it was exported from; it is for AutoModel, after probtrans_cli.hf.register()"
-            raise CheckpointError(f"{path}: a model in the form of Hugging Face's transformers", hint=hint)
-        return path
-    if not Path(base or name).is_dir():
-        raise CheckpointError(
-            f"{base or name}: no such run or checkpoint folder",
-            hint="give a run folder such as runs/NAME, or train one first",
-        )
-    there = [str(step) for step, _ in steps(checkpoints)]
-    if not there:
-        raise CheckpointError(
-            f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}"
-        )
-    for candidate in [which] if which else ["best", "last"]:
-        folder = checkpoints / (f"step-{int(candidate):06d}" if candidate.isdecimal() else candidate)
-        if folder.is_dir():
-            return folder.resolve()
-    raise CheckpointError(
-        f"{base}: no checkpoint {which or 'best'!r}", hint=f"there are: best, last, {', '.join(there)}"
-    )
+    link_to_best = last.parent / "best"
+    link(last, "last")
+    best = last.parent / name_of(best_step)
+    if best_step == 0:
+        best = link_to_best.resolve() if link_to_best.is_dir() else last
+    if best.is_dir() and best.resolve() != link_to_best.resolve():
+        link(best, "best")
+    prune(last.parent, keep, needed=(last, best))
+
+
+def prune(checkpoints: Path, keep: int, needed: Sequence[Path] = ()) -> None:
+    """Remove all but the ``keep`` newest checkpoints, those that `best` and `last` point at, and those ``needed``.
+
+    What is not whole, or holds a file that is not part of the checkpoint, is left alone.
+    """
+    staying = {path.resolve() for path in (*(checkpoints / name for name in LINKS), *needed)}
+    others = [path for _, path in steps(checkpoints) if path.resolve() not in staying and listed(path)]
+    for path in others[: max(len(others) - keep, 0)]:
+        if not strangers(path):
+            atomic.remove_folder(path)
 
 
 def verify(folder: Path, *, training: bool = False) -> Verified:

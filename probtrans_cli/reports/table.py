@@ -17,6 +17,7 @@ from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
+from probtrans_cli.folders.checkpoints import STATE, any_in, best, last
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import TASKS, TaskSection
@@ -125,7 +126,7 @@ def read_run(folder: str) -> Finished:
     try:
         scores = {split: flattened(stored[split]) for split in splits}
         parameters = int(_read(checkpoint / "config.json")["parameters"]["encoder"])
-        state = _read(((run / "checkpoints" / "last") if run else checkpoint) / "training" / "state.json")
+        state = _read((last(run / "checkpoints") if run else checkpoint) / STATE)
         seconds = float(state["seconds"]) if run and state else None
     except (AttributeError, KeyError, TypeError, ValueError):
         raise CheckpointError(f"{where}: its eval.json, config.json or state.json is not one of ours") from None
@@ -142,24 +143,24 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
     """The folder with the scores, and the run folder that it belongs to, if there is one; the run must be finished."""
     where = _named(str(path))
     if (path / "config.json").is_file():
-        best = path.resolve().parent / "best"
-        if best.parent.name != "checkpoints" or not best.is_dir():
+        checkpoints = path.resolve().parent
+        if checkpoints.name != "checkpoints" or not any_in(checkpoints):
             return path, None
-        if best.resolve() != path.resolve():
+        if best(checkpoints) != path.resolve():
             raise CheckpointError(f"{where}: only the best checkpoint of its run has final scores")
-        path = best.parent.parent
+        path = checkpoints.parent
     if not path.is_dir():
         raise CheckpointError(f"{where}: {'not a folder' if path.exists() else 'no such run folder'}")
     ended = _read(path / "exit.json")
     if ended and ended.get("exit") != 0:
         reason = " ".join(str(ended.get("reason")).split())
         raise CheckpointError(f"{where}: not finished, exit code {ended.get('exit')}: {_named(reason)}")
-    best = path / "checkpoints" / "best"
-    if not best.is_dir() and not (path / "recipe.yaml").is_file():
+    there = any_in(path / "checkpoints")
+    if not there and not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{where}: not a run folder: it has neither a recipe.yaml nor checkpoints")
-    if not ended or not best.is_dir():
+    if not ended or not there:
         raise CheckpointError(f"{where}: not finished: it has no {'best checkpoint' if ended else 'exit.json'}")
-    return best, path
+    return best(path / "checkpoints"), path
 
 
 def _read(path: Path) -> dict[str, Any]:

@@ -75,7 +75,7 @@ class Trainer:
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])
         if resume:
-            self._restore(checkpoint.locate(f"{run}@last"))
+            self._restore(checkpoint.locate(f"{run}@last", training=True))
         if recipe.runtime.compile:
             self.network.encoder.compile(dynamic=True)
         self.metrics = Metrics(run / "metrics.jsonl", self.state.step, self.state.evaluated)
@@ -262,7 +262,7 @@ class Trainer:
     def _save(self) -> None:
         """Write a checkpoint of this moment and let `last` (and `best`) point at it."""
         self._finite_guard()
-        folder = self.checkpoints / f"step-{self.state.step:06d}"
+        folder = self.checkpoints / checkpoint.name_of(self.state.step)
         self.model.step = self.state.step
         with self._averaged():
             tensors = {"model.safetensors": weights_of(self.network)}
@@ -274,10 +274,7 @@ class Trainer:
         texts = texts_of(self.model, scores)
         texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
         checkpoint.write(folder, texts, tensors)
-        checkpoint.link(folder, "last")
-        if self.state.best_step == self.state.step or not (self.checkpoints / "best").exists():
-            checkpoint.link(folder, "best")
-        checkpoint.prune(self.checkpoints, self.recipe.save.keep)
+        checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
 
     def _restore(self, folder: Path) -> None:
         """Continue from a checkpoint."""
@@ -296,10 +293,11 @@ class Trainer:
         if self.average is not None:
             self.average.load_state_dict(verified.tensors("training/average.safetensors"))
         checkpoint.restore_optimizer(self.optimizer, verified.tensors("training/optimizer.safetensors"))
-        best = self.checkpoints / f"step-{self.state.best_step:06d}"
-        if best.is_dir():  # a kill may have come between the links, or after `best` was moved ahead of `last`
-            checkpoint.link(best, "best")
+        # A kill may have come between the links, or before older checkpoints were removed.
+        checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
         console.log(f"resuming {self.run} after step {self.state.step}")
+        if self.state.best_step and not (self.checkpoints / checkpoint.name_of(self.state.best_step)).is_dir():
+            console.log(f"warning: {self.run}: the best checkpoint so far, of step {self.state.best_step}, is gone")
 
     @contextmanager
     def _averaged(self) -> Iterator[None]:

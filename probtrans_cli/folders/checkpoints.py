@@ -1,0 +1,253 @@
+"""The checkpoints of a run, and which of them a name means. Imports no torch.
+
+    RUN/checkpoints/step-002000/    a checkpoint
+    RUN/checkpoints/best, last      links to two of them
+
+The links are a convenience. Copies lose them (`rsync --no-links`, object storage) or hold folders in their place (zip,
+`cp -L`); what a run's checkpoints say themselves is then enough, and what is taken is said on stderr.
+"""
+
+from __future__ import annotations
+
+import errno
+import json
+import re
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli import atomic, console
+from probtrans_cli.errors import CheckpointError
+
+SUMS = "SHA256SUMS"
+STATE = "training/state.json"
+LINKS = ("best", "last")
+_NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
+
+
+def name_of(step: int) -> str:
+    """The name of the checkpoint after so many updates."""
+    return f"step-{step:06d}"
+
+
+def steps(checkpoints: Path) -> list[tuple[int, Path]]:
+    """The checkpoint folders of a run with their numbers of updates, oldest first."""
+    named = ((re.fullmatch(r"step-([0-9]+)", path.name), path) for path in checkpoints.glob("step-*"))
+    return sorted((int(found[1]), path) for found, path in named if found and path.is_dir())
+
+
+def any_in(checkpoints: Path) -> bool:
+    """Whether a run has a checkpoint."""
+    return bool(steps(checkpoints)) or any((checkpoints / link).is_dir() for link in LINKS)
+
+
+def listed(folder: Path) -> list[str]:
+    """The files that a checkpoint consists of; none where that cannot be read."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, UnicodeDecodeError):
+        return []
+    return [name for _, _, name in (line.partition("  ") for line in lines)]
+
+
+def lacking(folder: Path, *, training: bool = False) -> str | None:
+    """A file that a checkpoint lacks, with what training needs or without; None: it is complete."""
+    names = listed(folder)
+    if not names:
+        return SUMS
+    needed = [STATE, *names] if training else [name for name in names if not name.startswith("training/")]
+    return next((name for name in needed if not _is_file(folder / name)), None)
+
+
+def newest(checkpoints: Path, *, training: bool = False) -> Path | None:
+    """The newest complete checkpoint of a run."""
+    complete = (path for _, path in reversed(steps(checkpoints)) if lacking(path, training=training) is None)
+    return next(complete, None)
+
+
+def strangers(folder: Path) -> list[Path]:
+    """What lies in a checkpoint folder without being part of it: files that nothing here has written."""
+    names = set(listed(folder))
+    ours = {folder / SUMS, *(folder / name for name in names), *((folder / name).parent for name in names)}
+    return [path for path in sorted(folder.rglob("*")) if path not in ours]
+
+
+def locate(name: str, *, training: bool = False) -> Path:
+    """The checkpoint folder that a CKPT argument names: run folder (its best), RUN@last, RUN@2000, or a folder itself.
+
+    Args:
+        name: the argument.
+        training: where the link `last` is missing, look for a checkpoint that training can go on with.
+
+    Raises:
+        CheckpointError: there is none; the message lists what there is.
+    """
+    path = Path(name)
+    base, _, which = name.rpartition("@")
+    if _is_folder(path):
+        if (path / "config.json").exists():
+            _refuse_transformers(path)
+            return path
+        base, which = name, "best"
+    if not _is_folder(Path(base or name)):
+        raise CheckpointError(
+            f"{base or name}: no such run or checkpoint folder",
+            hint="give a run folder such as runs/NAME, or train one first",
+        )
+    checkpoints = Path(base) / "checkpoints"
+    if not any_in(checkpoints):
+        raise CheckpointError(
+            f"{base}: there is no checkpoint in this folder", hint=f"train first: probtrans train RECIPE --run {base}"
+        )
+    if which == "best":
+        return best(checkpoints)
+    if which == "last":
+        return last(checkpoints, training=training)
+    there = dict(steps(checkpoints))
+    if re.fullmatch(r"[0-9]{1,18}", which) and int(which) in there:
+        return there[int(which)].resolve()
+    raise CheckpointError(f"{base}: no checkpoint {which!r}", hint=f"there are: {_what_there_is(checkpoints)}")
+
+
+def last(checkpoints: Path, *, training: bool = False) -> Path:
+    """What the link `last` points at; where it is missing, the newest complete checkpoint.
+
+    Raises:
+        CheckpointError: none is complete.
+    """
+    link = checkpoints / "last"
+    if link.is_dir():
+        return link.resolve()
+    found = newest(checkpoints, training=training)
+    if found is None:
+        raise _none_complete(checkpoints, training)
+    console.log(f"{link}: {_what_is_wrong(link)}; taking {found.name}, the newest complete checkpoint")
+    return found.resolve()
+
+
+def best(checkpoints: Path) -> Path:
+    """What the link `best` points at; where it is missing, the checkpoint that the newest one remembers as the best.
+
+    Raises:
+        CheckpointError: none is complete, or the best one is gone.
+    """
+    link = checkpoints / "best"
+    if link.is_dir():
+        return link.resolve()
+    latest = newest(checkpoints)
+    if latest is None:
+        raise _none_complete(checkpoints, training=False)
+    name = link.readlink().name if link.is_symlink() else _best_by_what_is_stored(checkpoints, latest)
+    if name is None:
+        found, why = latest, "the newest complete checkpoint, as nothing says which is the best"
+    else:
+        found, why = checkpoints / name, "the best by what is stored with the checkpoints"
+    if lacking(found) is not None:
+        raise CheckpointError(
+            f"{checkpoints.parent}: its best checkpoint, {name}, is gone or not complete",
+            hint=f"copy it again, or take another one, e.g. {checkpoints.parent}@{steps(checkpoints)[-1][0]}; "
+            f"there are: {_what_there_is(checkpoints)}",
+        )
+    console.log(f"{link}: {_what_is_wrong(link)}; taking {found.name}, {why}")
+    return found.resolve()
+
+
+def link(folder: Path, name: str) -> None:
+    """Point the link `best` or `last` beside a checkpoint at it; nothing where the file system has no links.
+
+    Raises:
+        CheckpointError: the disk is full, or the folder may not be written.
+    """
+    path = folder.with_name(name)
+    try:
+        atomic.link(folder, name)
+    except OSError as error:
+        if error.errno not in _NO_LINKS:
+            raise CheckpointError(f"{path}: cannot be written: {error.strerror or error}") from None
+        console.detail(f"{path}: no links here; the checkpoints themselves say which is the best")
+
+
+def settle(checkpoints: Path) -> None:
+    """Make links again of the folders `best` and `last` that a copy has put in their place. For who writes there.
+
+    Raises:
+        CheckpointError: such a folder is not the same as the checkpoint that it is a copy of.
+    """
+    for name in LINKS:
+        copy = checkpoints / name
+        if copy.is_symlink() or not copy.is_dir():
+            continue
+        step = _json(copy / "config.json").get("step")
+        if not isinstance(step, int) or lacking(copy) is not None or strangers(copy):
+            raise CheckpointError(f"{copy}: not a link, and not a copy of a checkpoint", hint="move it away")
+        original = checkpoints / name_of(step)
+        if not original.exists():
+            copy.rename(original)
+        elif (original / SUMS).is_file() and (original / SUMS).read_bytes() == (copy / SUMS).read_bytes():
+            atomic.remove_folder(copy)
+        else:
+            what = f"{copy}: a folder in the place of a link, and another one than {original}"
+            raise CheckpointError(what, hint="move one of them away")
+        link(original, name)
+
+
+def _best_by_what_is_stored(checkpoints: Path, latest: Path) -> str | None:
+    """The name of the best checkpoint: its number is part of the state of every later one, and it alone has scores."""
+    step = _json(latest / STATE).get("best_step")
+    if isinstance(step, int) and step > 0:
+        return name_of(step)
+    scored = [path.name for _, path in steps(checkpoints) if lacking(path) is None and _json(path / "eval.json")]
+    return scored[-1] if scored else None
+
+
+def _is_folder(path: Path) -> bool:
+    """Whether there is a folder; what is no name for one, such as 10,000 letters, names none."""
+    try:
+        return path.is_dir()
+    except (OSError, ValueError):
+        return False
+
+
+def _is_file(path: Path) -> bool:
+    """Whether there is a file; a damaged list may hold a name that no file can have."""
+    try:
+        return path.is_file()
+    except (OSError, ValueError):
+        return False
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none. What is damaged is told of where it is read in earnest."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _what_is_wrong(link: Path) -> str:
+    return f"points at {link.readlink()}, which is gone" if link.is_symlink() else "no such link"
+
+
+def _what_there_is(checkpoints: Path) -> str:
+    links = [link for link in LINKS if (checkpoints / link).is_dir()]
+    return ", ".join([*links, *(str(step) for step, _ in steps(checkpoints))])
+
+
+def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
+    """What to say where a run has no complete checkpoint."""
+    faults = [f"{path.name} lacks {lacking(path, training=training)}" for _, path in reversed(steps(checkpoints))]
+    said = "; ".join(faults[:3]) or "there is no checkpoint"
+    return CheckpointError(
+        f"{checkpoints.parent}: no complete checkpoint: {said}", hint="copy the run again, or start another one"
+    )
+
+
+def _refuse_transformers(path: Path) -> None:
+    """Refuse a folder in the form of Hugging Face's transformers."""
+    config = (path / "config.json").read_bytes()
+    if b'"model_type"' not in config or (path / "recipe.yaml").exists():
+        return
+    hint = f"start a training with it: probtrans train RECIPE --init-from {path}"
+    if b'"model_type": "probtrans"' in config:
+        hint = "give the run that it was exported from; it is for AutoModel, after probtrans_cli.hf.register()"
+    raise CheckpointError(f"{path}: a model in the form of Hugging Face's transformers", hint=hint)
