@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -61,11 +62,9 @@ def seeds_of(text: str | None) -> list[int] | None:
     """
     if text is None:
         return None
-    try:
-        seeds = [int(part) for part in text.split(",")]
-    except ValueError:
-        seeds = []
-    if not seeds or not all(0 <= seed < 2**31 for seed in seeds):
+    parts = [part.strip(" ") for part in text.split(",")]
+    seeds = [int(part) for part in parts if re.fullmatch(r"[0-9]{1,10}", part)]
+    if len(seeds) < len(parts) or max(seeds) >= 2**31:
         hint = "write --seeds 0,1,2: whole numbers from 0 to 2147483647"
         raise UsageError(f"--seeds {text!r} is not a list of seeds", hint=hint)
     return seeds

@@ -140,7 +140,7 @@ class Model:
         chosen = self.reading
         section = self.recipe.model
         if channel is not None and channel != "best":
-            if channel != "mean" and not (channel.isdecimal() and int(channel) < section.channels):
+            if channel != "mean" and not (channel.isascii() and channel.isdigit() and int(channel) < section.channels):
                 raise UsageError(
                     f"channel {channel!r}: the model has channels 0 to {section.channels - 1}",
                     hint="give a number, mean, or best (the checkpoint's choice)",

@@ -73,7 +73,9 @@ def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
         ["-q", "-v", "train", "tiny.yaml"], ["train", "tiny.yaml", "--resume", "--overwrite"],
         ["train", "tiny.yaml", "--seeds", "a"], ["train", "tiny.yaml", "--seeds", "1,1"],
         ["train", "tiny.yaml", "--seeds", "-1"], ["train", "tiny.yaml", "nokey"],
-        ["train", "tiny.yaml", "--seeds", "0,2147483648"],
+        ["train", "tiny.yaml", "--seeds", "0,2147483648"], ["train", "tiny.yaml", "--seeds", "٣"],
+        ["train", "tiny.yaml", "--seeds", "0,1_0"], ["train", "tiny.yaml", "--seeds", "0,,1"],
+        ["eval", "runs/tiny", "--channel", "١"],
         ["eval", "runs/tiny", "--require", "perplexity"], ["eval", "runs/tiny", "--require", "perplexity>=e"],
         ["eval", "runs/tiny", "--require", "nonsense>=1"], ["eval", "runs/tiny", "--channel", "2"],
         ["eval", "runs/tiny", "--iteration", "3"], ["eval", "runs/tiny", "--iteration", "0"],
@@ -109,6 +111,7 @@ def test_checkpoint_exits_4_and_lists_what_there_is(here: Path, invoke: Invoke) 
     refused(invoke("parse", "runs/nowhere", "dev.conllu"), 4, "runs/nowhere")
     refused(invoke("parse", "runs/tiny@999", "dev.conllu"), 4, "999", "best, last", *_steps(here))
     refused(invoke("eval", "runs/tiny@²"), 4, "best, last")
+    refused(invoke("eval", "runs/tiny@١٦٤٠"), 4, "no checkpoint")
     (here / "empty").mkdir(exist_ok=True)
     refused(invoke("eval", "empty"), 4, "no checkpoint")
 
