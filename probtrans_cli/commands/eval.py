@@ -8,7 +8,7 @@ import os
 import re
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import Any
@@ -23,6 +23,8 @@ from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
+from probtrans_cli.folders import lock
+from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.trained.arcs import Reading
@@ -78,9 +80,19 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
     """Score a checkpoint; returns the report and, where a requirement is not met, the error to end with.
 
     Raises:
-        UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have.
+        UsageError: nothing to score, an unreadable requirement, a channel or iteration that the model does not have; a
+            choice is to be stored while another process writes there.
         DataError, CheckpointError: as their readers do.
     """
+    if not request.choose:
+        return _evaluated(request)
+    folder = locate(request.checkpoint)
+    with lock.locked(lock.of_checkpoint(folder), request.checkpoint, hint="choose again when that has ended"):
+        return _evaluated(replace(request, checkpoint=str(folder)))
+
+
+def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetError | None]:
+    """The report and the error of :func:`evaluate`."""
     refuse_top_alone(request.latent_labels, request.top)
     requirements = [_requirement(text) for text in request.require]
     every = request.channel == "all"

@@ -95,13 +95,20 @@ def train(request: TrainRequest) -> dict[str, Any]:
 
 def _train_one(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any]:
     """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
-    from probtrans_cli.data.corpus.gold import label_warnings  # noqa: PLC0415
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     _require_origin(recipe)
     if request.dry_run:
         return _dry_run(recipe, run, prepare(recipe))
-    run_folder.claim(recipe, run, request.recipe, resume=request.resume, overwrite=request.overwrite)
+    with run_folder.claimed(recipe, run, request.recipe, resume=request.resume, overwrite=request.overwrite):
+        return _train_in(request, recipe, run)
+
+
+def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any]:
+    """Train in a run folder that is ours; returns as :func:`_train_one` does."""
+    from probtrans_cli.data.corpus.gold import label_warnings  # noqa: PLC0415
+    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
+
     console.STATE.open_log(run / "log.txt")
     try:
         prepared = prepare(recipe)

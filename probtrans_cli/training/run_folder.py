@@ -4,23 +4,29 @@
       recipe.yaml      resolved and runnable; written when the run begins
       exit.json        exit code and reason; written when it ends
       .replaced/       the run that `--overwrite` replaces, until the new one begins
+      .probtrans.lock  who trains here now
 
-Imports no torch.
+Nothing is removed here that no run has written. Imports no torch.
 """
 
 from __future__ import annotations
 
 import json
 import os
+import re
 import shutil
 import sys
+from collections.abc import Iterator
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
+from probtrans_cli.folders import checkpoints, lock
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
+from probtrans_cli.text import first_of
 from probtrans_cli.version import __version__
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
@@ -29,37 +35,68 @@ MAY_CHANGE = {"log", "save", "runtime"}
 BEFORE_A_RECIPE = {"log.txt", "exit.json", "metrics.jsonl"}
 # Where a run that is to be overwritten waits in its own folder.
 ASIDE = ".replaced"
+# How a run's recipe begins, by which it is told from a recipe that somebody wrote.
+HEADER = "Resolved recipe of this run."
+
+# The names of what runs write, beside recipe.yaml, BEFORE_A_RECIPE and the checkpoints themselves.
+_HIDDEN = re.compile(r"\.(recipe\.yaml|metrics\.jsonl|exit\.json)\.partial|" + re.escape(lock.NAME))
+_TREES = re.compile(r"\.?([0-9]{4,}-channel-(mean|[0-9]+)\.svg|index\.html)(\.partial)?")
+_CHECKPOINTS = re.compile(
+    r"eval-(dev|test|extra)\.json|"
+    r"\.(eval-(dev|test|extra)\.json|best|last|step-[0-9]+(-[0-9a-f]{8})?)\.(partial|replaced)"
+)
 
 
-def claim(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
-    """Make the run folder ours, or say why not; ``source`` is the recipe as the user named it, for messages.
+@contextmanager
+def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> Iterator[None]:
+    """Within: the run folder is ours alone, and ready. ``source`` is the recipe as the user named it, for messages.
 
     Raises:
-        UsageError: it is not empty and neither to be resumed nor overwritten, is no run folder, or cannot be made.
+        UsageError: it cannot be made; another process trains there; it holds something, and is neither to be resumed
+            nor overwritten, or holds what no run writes.
         RecipeError: the run that is to be resumed was started with another recipe.
+        CheckpointError: it is to be resumed, and copies have put other folders in the place of its links.
     """
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file", hint="choose another --run folder")
-    _put_back(run)
-    atomic.recover(run / "checkpoints")
-    occupied = run.is_dir() and any(path.name not in BEFORE_A_RECIPE for path in run.iterdir())
-    if resume and not occupied:
-        console.log(f"nothing to resume in {run}: starting")
-    if occupied and overwrite:
-        if not (run / "recipe.yaml").exists():
-            raise UsageError(f"{run} is not a run folder: it has no recipe.yaml; nothing was removed")
-        _set_aside(run)
-    elif occupied and resume:
-        _check_same(recipe, run)
-    elif occupied:
-        afresh = f"probtrans train {source} [KEY=VALUE]... --run {run} --overwrite"
-        raise UsageError(
-            f"{run} is not empty", hint=f"continue it:  probtrans train {run} --resume\nstart afresh: {afresh}"
-        )
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
         raise UsageError(f"{run}: cannot be made: {error.strerror}", hint="choose another --run folder") from None
+    if not os.access(run, os.W_OK):
+        raise UsageError(f"{run}: cannot be written", hint="choose another --run folder")
+    hint = "wait for its end, or give another folder with --run DIR"
+    with lock.locked(lock.inside(run), str(run), hint=hint):
+        _make_ready(recipe, run, source, resume=resume, overwrite=overwrite)
+        yield
+
+
+def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
+    """Decide what becomes of what is in a run folder, which is locked."""
+    if _has_our_recipe(run) or _has_our_recipe(run / ASIDE):
+        _put_back(run)
+    foreign, ours = list(_foreign(run)), _is_run(run)
+    elsewhere = "move that away, or give another folder with --run DIR"
+    if foreign and not (ours or checkpoints.newest(run / "checkpoints")):
+        raise UsageError(f"{run} is not a run folder: it holds {first_of(foreign)}", hint=elsewhere)
+    occupied = any(path.name not in BEFORE_A_RECIPE and not _HIDDEN.fullmatch(path.name) for path in run.iterdir())
+    if occupied and not (resume or overwrite):
+        afresh = f"probtrans train {source} [KEY=VALUE]... --run {run} --overwrite"
+        raise UsageError(
+            f"{run} is not empty", hint=f"continue it:  probtrans train {run} --resume\nstart afresh: {afresh}"
+        )
+    if occupied and overwrite and foreign:
+        raise UsageError(f"{run} holds what no run writes: {first_of(foreign)}; nothing was removed", hint=elsewhere)
+    if occupied and overwrite and not ours:
+        raise UsageError(f"{run} is not a run folder: it has no recipe.yaml of a run; nothing was removed")
+    atomic.recover(run / "checkpoints")
+    if resume:
+        if not occupied:
+            console.log(f"nothing to resume in {run}: starting")
+        _check_same(recipe, run)
+        checkpoints.settle(run / "checkpoints")
+    elif occupied:
+        _set_aside(run)
 
 
 def to_resume(run: Path) -> bool:
@@ -67,14 +104,19 @@ def to_resume(run: Path) -> bool:
 
     A link whose checkpoint is gone counts: that is an error to report, not a reason to begin again in silence.
     """
-    return os.path.lexists(run / "checkpoints" / "last")
+    folder = run / "checkpoints"
+    if checkpoints.steps(folder) or any(os.path.lexists(folder / link) for link in checkpoints.LINKS):
+        return True
+    if (run / "recipe.yaml").exists():
+        console.log(f"{run} has no checkpoint yet: starting from the beginning")
+    return False
 
 
 def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
     """Write the resolved recipe with the command and the corpora in its header; ``manifest``: of the prepared data."""
     sources = [entry for entries in manifest["sources"].values() for entry in entries]
     header = [
-        f"Resolved recipe of this run. Made by probtrans {__version__}, Python {sys.version.split()[0]}.",
+        f"{HEADER} Made by probtrans {__version__}, Python {sys.version.split()[0]}.",
         "Command: " + " ".join(["probtrans", *sys.argv[1:]]),
         *(f"Data: {entry['path']} sha256 {entry['sha256']}" for entry in sources),
     ]
@@ -108,7 +150,7 @@ def _set_aside(run: Path) -> None:
     (run / ASIDE).mkdir()
     # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
     for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
-        if path.name != ASIDE:
+        if path.name not in (ASIDE, lock.NAME):
             path.rename(run / ASIDE / path.name)
 
 
@@ -138,3 +180,61 @@ def _check_same(recipe: Recipe, run: Path) -> None:
             f"{path}: the run was started with another {', '.join(different)}",
             hint=f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR",
         )
+
+
+# --- what a run writes, and what somebody else has put there ----------------------------------------------------------
+
+
+def _has_our_recipe(folder: Path) -> bool:
+    """Whether a folder's recipe is one that a run wrote, by its first line."""
+    try:
+        with (folder / "recipe.yaml").open(encoding="utf-8", errors="replace") as lines:
+            return lines.readline().startswith(f"# {HEADER}")
+    except OSError:
+        return False
+
+
+def _is_run(run: Path) -> bool:
+    """Whether a folder is that of a run; a copied recipe alone is none."""
+    return _has_our_recipe(run) and any((run / name).exists() for name in ("metrics.jsonl", "log.txt", "checkpoints"))
+
+
+def _foreign(run: Path) -> Iterator[str]:
+    """What no run has written, by name relative to the run folder."""
+    ours = _is_run(run)
+    for path in sorted(run.iterdir()):
+        if path.name == "checkpoints" and path.is_dir():
+            yield from (str(one.relative_to(run)) for one in _foreign_checkpoints(path))
+        elif path.name == "trees" and path.is_dir():
+            yield from (str(one.relative_to(run)) for one in sorted(path.iterdir()) if not _TREES.fullmatch(one.name))
+        elif not _is_file_of_a_run(path, begun=ours):
+            yield path.name
+
+
+def _foreign_checkpoints(folder: Path) -> Iterator[Path]:
+    numbered = {path for _, path in checkpoints.steps(folder)}
+    for path in sorted(folder.iterdir()):
+        if path.is_symlink() and path.name in checkpoints.LINKS:
+            continue
+        if path in numbered or (path.is_dir() and path.name in checkpoints.LINKS):
+            yield from checkpoints.strangers(path)
+        elif path.name not in checkpoints.LINKS and not _CHECKPOINTS.fullmatch(path.name):
+            yield path
+
+
+def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:
+    """Whether a file, by its name, is one that a run writes; before a run has begun, also by its content."""
+    if path.is_dir():
+        return False
+    if path.name not in BEFORE_A_RECIPE:
+        return (begun and path.name == "recipe.yaml") or bool(_HIDDEN.fullmatch(path.name))
+    if begun:
+        return True
+    if path.name == "metrics.jsonl":
+        return path.stat().st_size == 0
+    if path.name == "exit.json":
+        try:
+            return bool(json.loads(path.read_bytes()).keys() == {"exit", "reason"})
+        except (OSError, ValueError, AttributeError):
+            return False
+    return True  # a log, which is only appended to

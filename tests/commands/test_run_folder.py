@@ -3,14 +3,25 @@
 from __future__ import annotations
 
 import json
+import os
+import shutil
+import socket
+from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 from support import Invoke, Stdin, refused
 
 from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.folders import lock
 
 pytestmark = pytest.mark.usefixtures("quick")
+
+
+def content(folder: Path) -> dict[str, bytes | None]:
+    """Every file of a folder."""
+    files = {str(path.relative_to(folder)): path for path in folder.rglob("*")}
+    return {name: path.read_bytes() if path.is_file() else None for name, path in files.items()}
 
 
 def test_a_run_folder_that_is_not_empty_names_both_commands(copied: Path, invoke: Invoke) -> None:
@@ -36,6 +47,140 @@ def test_overwrite_removes_a_run_and_nothing_else(copied: Path, invoke: Invoke) 
     assert not (copied / "runs/tiny/checkpoints/step-000999").exists()
 
 
+FOREIGN = {
+    "thesis.tex": "thesis.tex",
+    "notes/thesis.tex": "notes",
+    ".hidden": ".hidden",
+    "checkpoints/thesis.tex": "checkpoints/thesis.tex",
+    "checkpoints/step-1a/model.safetensors": "checkpoints/step-1a",
+    "checkpoints/best/thesis.tex": "/thesis.tex",
+    "checkpoints/best/training/thesis.tex": "/training/thesis.tex",
+    "checkpoints/eval-mine.json": "checkpoints/eval-mine.json",
+    "trees/thesis.svg": "trees/thesis.svg",
+    "trees/notes/thesis.tex": "trees/notes",
+    "recipe.yaml.orig": "recipe.yaml.orig",
+    "metrics.jsonl/thesis.tex": "metrics.jsonl",
+}
+
+
+@pytest.mark.parametrize("name", FOREIGN)
+def test_what_no_run_writes_is_named_and_nothing_is_removed(name: str, copied: Path, invoke: Invoke) -> None:
+    run = copied / "runs/tiny"
+    path = run / name
+    if path.parent.name == "metrics.jsonl":
+        path.parent.unlink()
+    path.parent.mkdir(parents=True, exist_ok=True)
+    path.write_text("chapter 1")
+    before = content(run)
+    ran = invoke("train", "tiny.yaml", "--overwrite")
+    refused(ran, 2, "runs/tiny holds what no run writes: ", f"{FOREIGN[name]}; nothing was removed", "--run DIR")
+    assert content(run) == before
+    path.unlink()
+    for folder in (path.parent, path.parent.parent):
+        if folder != run and not any(folder.iterdir()):
+            folder.rmdir()
+    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+
+
+def test_whatever_a_run_and_its_commands_write_may_be_overwritten(copied: Path, invoke: Invoke) -> None:
+    run = copied / "runs/tiny"
+    for split in ("dev", "test"):
+        assert invoke("eval", "runs/tiny", "--split", split).code == 0
+    assert invoke("eval", "runs/tiny", "--split", "dev", "--choose").code == 0
+    for left in (".recipe.yaml.partial", ".exit.json.partial", "trees/.index.html.partial", ".probtrans.lock"):
+        (run / left).write_text("")
+    for left in (".best.partial", ".step-000004.partial", ".step-000004-01ab34cd.partial", ".step-000099.replaced"):
+        (run / "checkpoints" / left).mkdir()
+    assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
+    assert not list(run.rglob(".*"))
+
+
+def by_hand(run: Path) -> None:
+    """A project that has a recipe of its own."""
+    (run / "recipe.yaml").write_text(Path("tiny.yaml").read_text("utf-8"), encoding="utf-8")
+
+
+def a_copied_recipe(run: Path) -> None:
+    (run / "recipe.yaml").write_text(Path("runs/tiny/recipe.yaml").read_text("utf-8"), encoding="utf-8")
+
+
+def logs_of_another_tool(run: Path) -> None:
+    (run / "metrics.jsonl").write_text('{"accuracy": 1}\n')
+
+
+def an_exit_of_another_tool(run: Path) -> None:
+    (run / "exit.json").write_text("[]")
+
+
+def a_checkpoint(run: Path) -> None:
+    shutil.copytree("runs/tiny/checkpoints/last", run, dirs_exist_ok=True)
+
+
+def an_aside_of_another_tool(run: Path) -> None:
+    (run / ".replaced").mkdir()
+    (run / ".replaced/thesis.tex").touch()
+
+
+PROJECTS = [by_hand, a_copied_recipe, logs_of_another_tool, an_exit_of_another_tool, a_checkpoint]
+PROJECTS.append(an_aside_of_another_tool)
+
+
+@pytest.mark.parametrize("option", [[], ["--resume"], ["--overwrite"]], ids=str)
+@pytest.mark.parametrize("fill", PROJECTS, ids=lambda fill: fill.__name__)
+def test_a_folder_that_is_not_of_a_run_stays_as_it_is(
+    fill: Callable[[Path], None], option: list[str], copied: Path, invoke: Invoke
+) -> None:
+    project = copied / "project"
+    project.mkdir()
+    fill(project)
+    before = content(project)
+    refused(invoke("train", "tiny.yaml", "--run", "project", *option), 2, "project is not a run folder: it holds ")
+    if (project / "recipe.yaml").exists():
+        refused(invoke("train", "project", *option), 2, "project is not a run folder")
+    assert content(project) == before
+
+
+def test_notes_in_a_run_do_not_keep_it_from_being_resumed(copied: Path, invoke: Invoke) -> None:
+    (copied / "runs/tiny/notes.txt").write_text("good")
+    assert invoke("train", "runs/tiny", "--resume").code == 0
+    assert (copied / "runs/tiny/notes.txt").read_text() == "good"
+
+
+def test_a_locked_run_is_left_alone(copied: Path, invoke: Invoke) -> None:
+    """By `train` whatever its options, and by what stores a choice in a checkpoint; a run may be read all the time."""
+    run = copied / "runs/tiny"
+    with lock.locked(lock.inside(run), "x"):
+        before = content(run)
+        for option in ("--resume", "--overwrite"):
+            ran = invoke("train", "tiny.yaml", option)
+            refused(ran, 2, f"runs/tiny is in use by process {os.getpid()} on {socket.gethostname()}", "--run DIR")
+        ran = invoke("eval", "runs/tiny", "--split", "dev", "--choose")
+        refused(ran, 2, f"runs/tiny is in use by process {os.getpid()}")
+        assert content(run) == before
+        assert invoke("eval", "runs/tiny", "--split", "dev").code == 0
+    assert invoke("eval", "runs/tiny", "--split", "dev", "--choose").code == 0
+
+
+def test_a_locked_export_is_left_alone(copied: Path, invoke: Invoke) -> None:
+    assert invoke("export", "runs/tiny", "exported").code == 0
+    with lock.locked(lock.beside(Path("exported")), "x"):
+        before = content(copied / "exported")
+        refused(invoke("eval", "exported", "--split", "dev", "--choose"), 2, "exported is in use by process")
+        assert content(copied / "exported") == before
+    assert invoke("eval", "exported", "--split", "dev", "--choose").code == 0
+    assert invoke("parse", "exported", "dev.conllu").code == 0
+
+
+def test_training_goes_on_where_there_are_no_locks(
+    fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr(lock, "fcntl", None)
+    ran = invoke("train", "tiny.yaml", "train.epochs=1")
+    assert ran.code == 0, ran.err
+    assert "warning: runs/tiny cannot be locked" in ran.err
+    assert not lock.inside(fresh / "runs/tiny").exists()
+
+
 def test_a_training_that_failed_at_its_data_can_be_overwritten_or_resumed(fresh: Path, invoke: Invoke) -> None:
     assert invoke("train", "tiny.yaml", "data.dev=nowhere").code == 3
     assert invoke("train", "tiny.yaml", "train.epochs=1").code == 0
@@ -43,19 +188,14 @@ def test_a_training_that_failed_at_its_data_can_be_overwritten_or_resumed(fresh:
 
 def test_what_cannot_begin_overwrites_nothing(copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Neither faults of data, vocabulary or weights, nor a kill at any moment before the new run begins."""
-
-    def content() -> dict[str, bytes | None]:
-        files = {str(path.relative_to(run)): path for path in run.rglob("*")}
-        return {name: path.read_bytes() if path.is_file() else None for name, path in files.items()}
-
     run = copied / "runs/tiny"
-    before = content()
+    before = content(run)
     (copied / "bert").mkdir()
     for code, fault in ((3, ["data.extra=nowhere"]), (4, ["--init-from", "nowhere"]), (4, ["--init-from", "bert"])):
         ran = invoke("train", "tiny.yaml", "--overwrite", *fault)
         refused(ran, code)
         assert ("runs/tiny: what was there is kept" in ran.err) == (fault[-1] != "nowhere" or code == 3)
-        assert content() == before
+        assert content(run) == before
     rename, names = Path.rename, []
 
     def killed(path: Path, target: Path) -> Path:
@@ -73,7 +213,7 @@ def test_what_cannot_begin_overwrites_nothing(copied: Path, invoke: Invoke, monk
                 train(TrainRequest("tiny.yaml", overwrite=True))
         assert len(names) == stop
         refused(invoke("train", "tiny.yaml"), 2, "is not empty")
-        assert content() == before
+        assert content(run) == before
 
 
 def test_a_run_folder_reruns_its_own_recipe(copied: Path, invoke: Invoke) -> None:

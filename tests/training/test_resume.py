@@ -8,12 +8,14 @@ import shutil
 import signal
 import subprocess
 import time
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import COMMAND, Forks, environment, seeded, workplace
+
+from probtrans_cli import checkpoint
 
 MANY = ("train.epochs=4", "save.every_steps=1", "eval.every_steps=5", "save.keep=2")
 VARIANTS = {
@@ -92,6 +94,8 @@ def assert_same(run: Path, whole: Path) -> None:
     assert state(run) == state(whole)
     names = [[(one / "checkpoints" / link).readlink() for link in ("best", "last")] for one in (run, whole)]
     assert names[0] == names[1]
+    kept = [[path.name for _, path in checkpoint.steps(one / "checkpoints")] for one in (run, whole)]
+    assert kept[0] == kept[1], "a checkpoint is left, or is missing"
     assert not list((run / "checkpoints").glob(".*")), "something half-written is left"
     for name in ("config.json", "eval.json", "labels.json", "vocabulary.json"):
         assert (run / "checkpoints/best" / name).read_bytes() == (whole / "checkpoints/best" / name).read_bytes()
@@ -234,14 +238,110 @@ def test_resume_of_what_was_never_begun_begins_it(forks: Forks, folder: Path) ->
     assert_same(folder / "runs/fresh", folder / "runs/whole-plain")
 
 
-def test_a_run_whose_last_checkpoint_is_gone_is_not_begun_again_in_silence(forks: Forks, folder: Path) -> None:
-    run = folder / "runs/gone"
-    shutil.copytree(folder / "runs/whole-plain", run, symlinks=True)
-    shutil.rmtree((run / "checkpoints/last").resolve())
+def test_a_kill_during_the_last_save_leaves_no_checkpoint_too_many(forks: Forks, folder: Path) -> None:
+    run, whole = folder / "runs/last-save", folder / "runs/whole-plain"
+    saves = state(whole)["step"]  # one after each update
+    renames = forks.run(command("plain", run.name), folder, die_on=".last.partial").operations
+    assert renames == saves
+    shutil.rmtree(run)
+    ended = forks.run(command("plain", run.name), folder, die_at=saves, die_on=".last.partial")
+    assert ended.code == -signal.SIGKILL
+    (run / "checkpoints/last").unlink()
+    (run / "checkpoints/last").symlink_to(f"step-{saves:06d}")  # as if the kill had come right after this link
+    assert len(checkpoint.steps(run / "checkpoints")) > len(checkpoint.steps(whole / "checkpoints"))
+    ended = forks.run(command("plain", run.name, "--resume"), folder)
+    assert ended.code == 0, ended.stderr
+    assert_same(run, whole)
+
+
+# --- what a copy of a run loses ---------------------------------------------------------------------------------------
+
+
+def stopped_early(forks: Forks, folder: Path, name: str) -> Path:
+    """A run that was killed at its twelfth save."""
+    run = folder / f"runs/{name}"
+    ended = forks.run(command("plain", name), folder, die_at=12, die_on=".last.partial")
+    assert ended.code == -signal.SIGKILL
+    return run
+
+
+def no_links(checkpoints: Path) -> None:
+    """As `rsync --no-links` and object storage leave it."""
+    for name in ("best", "last"):
+        (checkpoints / name).unlink()
+
+
+def dangling_last(checkpoints: Path) -> None:
+    shutil.rmtree((checkpoints / "last").resolve())
+
+
+def half_a_newest(checkpoints: Path) -> None:
+    """As a copy that was broken off leaves it."""
+    no_links(checkpoints)
+    (checkpoint.steps(checkpoints)[-1][1] / "training/optimizer.safetensors").unlink()
+
+
+def folders_for_links(checkpoints: Path) -> None:
+    """As `cp -L` and zip leave it."""
+    for name in ("best", "last"):
+        original = (checkpoints / name).resolve()
+        (checkpoints / name).unlink()
+        shutil.copytree(original, checkpoints / name)
+
+
+def folders_for_links_alone(checkpoints: Path) -> None:
+    folders_for_links(checkpoints)
+    for _, path in checkpoint.steps(checkpoints):
+        shutil.rmtree(path)
+
+
+LOSSES = [no_links, dangling_last, half_a_newest, folders_for_links, folders_for_links_alone]
+
+
+@pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
+def test_resuming_a_copy_that_lost_its_links(lose: Callable[[Path], None], forks: Forks, folder: Path) -> None:
+    """It goes on from the newest complete checkpoint, says so, and ends like the unbroken run."""
+    run = stopped_early(forks, folder, f"copy-{lose.__name__}")
+    lose(run / "checkpoints")
+    newest = checkpoint.steps(run / "checkpoints")[-1][0] if "folders" not in lose.__name__ else None
+    ended = forks.run(command("plain", run.name, "--resume"), folder)
+    assert ended.code == 0, ended.stderr
+    if newest is not None:
+        taken = newest - (lose is half_a_newest)
+        assert f"checkpoints/last: {'points at' if lose is dangling_last else 'no such link'}" in ended.stderr
+        assert f"taking step-{taken:06d}, the newest complete checkpoint" in ended.stderr
+        assert f"resuming runs/{run.name} after step {taken}" in ended.stderr
+    assert "gone" not in ended.stderr or lose is dangling_last
+    assert_same(run, folder / "runs/whole-plain")
+
+
+def test_resuming_where_no_checkpoint_is_complete_is_refused(forks: Forks, folder: Path) -> None:
+    run = stopped_early(forks, folder, "incomplete")
+    no_links(run / "checkpoints")
+    for _, path in checkpoint.steps(run / "checkpoints"):
+        (path / "training/state.json").unlink()
+    before = sorted((run / "checkpoints").glob("step-*/**/*"))
     ended = forks.run(command("plain", run.name, "--resume"), folder)
     assert ended.code == 4, ended.stderr
-    assert "last" in ended.stderr
+    assert "no complete checkpoint: step-" in ended.stderr
+    assert "lacks training/state.json" in ended.stderr
     assert "Traceback" not in ended.stderr
+    assert sorted((run / "checkpoints").glob("step-*/**/*")) == before
+
+
+def test_a_run_whose_checkpoints_are_all_gone_is_not_begun_again_in_silence(forks: Forks, folder: Path) -> None:
+    run = folder / "runs/gone"
+    shutil.copytree(folder / "runs/whole-plain", run, symlinks=True)
+    for _, path in checkpoint.steps(run / "checkpoints"):
+        shutil.rmtree(path)
+    ended = forks.run(command("plain", run.name, "--resume"), folder)
+    assert ended.code == 4, ended.stderr
+    assert "no checkpoint" in ended.stderr
+    shutil.rmtree(run / "checkpoints")
+    ended = forks.run(command("plain", run.name, "--resume"), folder)
+    assert ended.code == 0, ended.stderr
+    assert "has no checkpoint yet: starting from the beginning" in ended.stderr
+    assert_same(run, folder / "runs/whole-plain")
 
 
 def _wait_for(path: Path, *, lines: int) -> None:

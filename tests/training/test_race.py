@@ -1,0 +1,119 @@
+"""Two trainings and one folder: one of them trains, the other one is told who does."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import socket
+import time
+from collections.abc import Callable, Iterator
+from pathlib import Path
+
+import pytest
+from support import Ended, Forks, workplace
+
+from probtrans_cli import checkpoint
+from probtrans_cli.folders import lock
+from probtrans_cli.recipe.source import load_recipe
+
+TURNS = 6
+ENDLESS = ("train.epochs=1000000", "save.every_steps=1")
+
+
+@pytest.fixture(scope="module")
+def servers() -> Iterator[list[Forks]]:
+    two = [Forks(), Forks()]
+    yield two
+    for server in two:
+        server.close()
+
+
+@pytest.fixture
+def places(tmp_path: Path) -> list[Path]:
+    """A workplace for each of two trainings, beside the folder of runs."""
+    return [workplace(tmp_path / name) for name in ("first", "second")]
+
+
+def until(done: Callable[[], bool]) -> None:
+    """Wait for something that is on its way; the limit is for what hangs."""
+    deadline = time.monotonic() + 300
+    while not done():
+        assert time.monotonic() < deadline
+        time.sleep(0.005)
+
+
+def updates(run: Path) -> list[int]:
+    """The updates that metrics.jsonl tells of."""
+    path = run / "metrics.jsonl"
+    lines = path.read_text("utf-8").splitlines(keepends=True) if path.exists() else []
+    found = [json.loads(line) for line in lines if line.endswith("\n")]
+    return [line["step"] for line in found if line["split"] == "train"]
+
+
+def stopped(server: Forks, process: int, place: Path, run: Path) -> Ended:
+    """How a training ends that is stopped after some more updates."""
+    before = len(updates(run))
+    until(lambda: len(updates(run)) >= before + 3)
+    os.kill(process, signal.SIGTERM)
+    return server.wait(place)
+
+
+def assert_whole(run: Path, seed: int) -> None:
+    """Everything in the folder is of one training."""
+    assert load_recipe(str(run)).seed == seed
+    last = checkpoint.locate(f"{run}@last", training=True)
+    assert checkpoint.verify(last, training=True).json("training/state.json")["step"] == updates(run)[-1]
+    assert load_recipe(str(last / "recipe.yaml")).seed == seed
+    assert updates(run) == list(range(1, len(updates(run)) + 1))
+    assert json.loads((run / "exit.json").read_text("utf-8"))["exit"] == 75
+    assert not lock.inside(run).exists()
+
+
+def test_of_two_trainings_at_once_one_goes_on(servers: list[Forks], places: list[Path]) -> None:
+    for turn in range(TURNS):
+        run = places[0].parent / f"runs/turn{turn}"
+        order = [0, 1] if turn % 2 else [1, 0]
+        for place in places:
+            (place / "stderr").unlink(missing_ok=True)
+        processes = {}
+        for one in order:
+            arguments = ["train", "tiny.yaml", *ENDLESS, f"seed={one + 5}", "--run", str(run)]
+            processes[one] = servers[one].start(arguments, places[one])
+        said = [place / "stderr" for place in places]
+        until(lambda said=said: any(path.exists() and "is in use by" in path.read_text("utf-8") for path in said))
+        (loser,) = [one for one in order if "is in use by" in said[one].read_text("utf-8")]
+        winner = 1 - loser
+        ended = servers[loser].wait(places[loser])
+        assert ended.code == 2, ended.stderr
+        assert f"{run} is in use by process {processes[winner]} on {socket.gethostname()}" in ended.stderr
+        assert "--run DIR" in ended.stderr
+        assert (ended.stdout, "Traceback" in ended.stderr) == ("", False)
+        ended = stopped(servers[winner], processes[winner], places[winner], run)
+        assert ended.code == 75, ended.stderr
+        assert_whole(run, winner + 5)
+
+
+@pytest.mark.parametrize("option", ["--resume", "--overwrite"])
+def test_nothing_is_done_to_a_live_run(option: str, servers: list[Forks], places: list[Path]) -> None:
+    run = places[0].parent / "runs/live"
+    process = servers[0].start(["train", "tiny.yaml", *ENDLESS, "--run", str(run)], places[0])
+    until(lambda: len(updates(run)) >= 3)
+    ended = servers[1].run(["train", "tiny.yaml", *ENDLESS, "--run", str(run), option], places[1])
+    assert ended.code == 2, ended.stderr
+    assert f"in use by process {process} on" in ended.stderr
+    assert stopped(servers[0], process, places[0], run).code == 75
+    assert_whole(run, 3)
+
+
+def test_a_killed_training_keeps_nobody_out(servers: list[Forks], places: list[Path]) -> None:
+    run = places[0].parent / "runs/killed"
+    arguments = ["train", "tiny.yaml", *ENDLESS, "--run", str(run)]
+    process = servers[0].start(arguments, places[0])
+    until(lambda: len(updates(run)) >= 3)
+    os.kill(process, signal.SIGKILL)
+    assert servers[0].wait(places[0]).code == -signal.SIGKILL
+    assert lock.inside(run).exists()
+    process = servers[1].start([*arguments, "--resume"], places[1])
+    assert stopped(servers[1], process, places[1], run).code == 75
+    assert_whole(run, 3)
