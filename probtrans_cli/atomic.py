@@ -141,20 +141,21 @@ def remove_folder(folder: Path) -> None:
     shutil.rmtree(half)
 
 
-def recover(parent: Path) -> None:
+def recover(parent: Path, names: re.Pattern[str] | None = None) -> None:
     """Tidy up in a folder after a kill: bring back what was about to be replaced, remove what is half written.
 
-    Nobody else may write there at the same time.
+    Nobody else may write there at the same time. ``names``: those of the leftovers, where others may be alike.
     """
     if not parent.is_dir():
         return
-    for path in list(parent.glob(f".*{REPLACED}")):
+    found = [path for path in parent.iterdir() if names is None or names.fullmatch(path.name)]
+    for path in (path for path in found if path.match(f".*{REPLACED}")):
         original = path.with_name(path.name[1 : -len(REPLACED)])
         if original.exists():
             shutil.rmtree(path)
         else:
             path.rename(original)
-    for path in list(parent.glob(f".*{PARTIAL}")):
+    for path in (path for path in found if path.match(f".*{PARTIAL}")):
         path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
 
 

@@ -75,7 +75,8 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
     """Decide what becomes of what is in a run folder, which is locked."""
     if _has_our_recipe(run) or _has_our_recipe(run / ASIDE):
         _put_back(run)
-    foreign, ours = list(_foreign(run)), _is_run(run)
+    ours = _is_run(run)
+    foreign = list(_foreign(run, begun=ours))
     elsewhere = "move that away, or give another folder with --run DIR"
     if foreign and not (ours or checkpoints.newest(run / "checkpoints")):
         raise UsageError(f"{run} is not a run folder: it holds {first_of(foreign)}", hint=elsewhere)
@@ -89,7 +90,7 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
         raise UsageError(f"{run} holds what no run writes: {first_of(foreign)}; nothing was removed", hint=elsewhere)
     if occupied and overwrite and not ours:
         raise UsageError(f"{run} is not a run folder: it has no recipe.yaml of a run; nothing was removed")
-    atomic.recover(run / "checkpoints")
+    atomic.recover(run / "checkpoints", _CHECKPOINTS)
     if resume:
         if not occupied:
             console.log(f"nothing to resume in {run}: starting")
@@ -124,8 +125,11 @@ def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
 
 
 def forget_replaced(run: Path) -> None:
-    """Remove the run that this one replaces, as this one has begun."""
-    shutil.rmtree(run / ASIDE, ignore_errors=True)
+    """Remove the run that this one replaces, as this one has begun; a folder of that name that holds something else
+    stays."""
+    aside = run / ASIDE
+    if aside.is_dir() and not list(_foreign(aside, begun=True)):
+        shutil.rmtree(aside, ignore_errors=True)
 
 
 def failed(run: Path, error: BaseException) -> None:
@@ -158,7 +162,7 @@ def _put_back(run: Path) -> bool:
     """Undo :func:`_set_aside` where the new run has not begun; whether there was something to put back."""
     aside = run / ASIDE
     if not aside.is_dir() or (run / "recipe.yaml").exists():
-        shutil.rmtree(aside, ignore_errors=True)
+        forget_replaced(run)
         return False
     for path in sorted(aside.iterdir(), key=lambda path: path.name == "recipe.yaml"):
         if (run / path.name).is_dir():
@@ -199,15 +203,14 @@ def _is_run(run: Path) -> bool:
     return _has_our_recipe(run) and any((run / name).exists() for name in ("metrics.jsonl", "log.txt", "checkpoints"))
 
 
-def _foreign(run: Path) -> Iterator[str]:
-    """What no run has written, by name relative to the run folder."""
-    ours = _is_run(run)
+def _foreign(run: Path, *, begun: bool) -> Iterator[str]:
+    """What no run has written, by name relative to the run folder. ``begun``: it is known to be that of a run."""
     for path in sorted(run.iterdir()):
         if path.name == "checkpoints" and path.is_dir():
             yield from (str(one.relative_to(run)) for one in _foreign_checkpoints(path))
         elif path.name == "trees" and path.is_dir():
             yield from (str(one.relative_to(run)) for one in sorted(path.iterdir()) if not _TREES.fullmatch(one.name))
-        elif not _is_file_of_a_run(path, begun=ours):
+        elif not _is_file_of_a_run(path, begun=begun):
             yield path.name
 
 

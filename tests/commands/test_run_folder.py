@@ -50,6 +50,8 @@ def test_overwrite_removes_a_run_and_nothing_else(copied: Path, invoke: Invoke) 
 FOREIGN = {
     "thesis.tex": "thesis.tex",
     "notes/thesis.tex": "notes",
+    ".replaced/thesis.tex": ".replaced",
+    "checkpoints/.thesis.tex.partial": "checkpoints/.thesis.tex.partial",
     ".hidden": ".hidden",
     "checkpoints/thesis.tex": "checkpoints/thesis.tex",
     "checkpoints/step-1a/model.safetensors": "checkpoints/step-1a",
@@ -141,9 +143,13 @@ def test_a_folder_that_is_not_of_a_run_stays_as_it_is(
 
 
 def test_notes_in_a_run_do_not_keep_it_from_being_resumed(copied: Path, invoke: Invoke) -> None:
-    (copied / "runs/tiny/notes.txt").write_text("good")
+    names = ("notes.txt", "checkpoints/.thesis.tex.partial", "checkpoints/.notes.replaced", ".replaced/notes.txt")
+    for name in names:
+        (copied / "runs/tiny" / name).parent.mkdir(exist_ok=True)
+        (copied / "runs/tiny" / name).write_text("good")
     assert invoke("train", "runs/tiny", "--resume").code == 0
-    assert (copied / "runs/tiny/notes.txt").read_text() == "good"
+    for name in names:
+        assert (copied / "runs/tiny" / name).read_text() == "good"
 
 
 def test_a_locked_run_is_left_alone(copied: Path, invoke: Invoke) -> None:
