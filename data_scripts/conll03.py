@@ -4,7 +4,9 @@
     python data_scripts/conll03.py DIR --to DIR # default: $PROBTRANS_DATA/ner/conll03, else data/ner/conll03
 
 You bring the English files of the shared task; their texts are Reuters'. They are checked (four columns, number of
-sentences) and written as they are, -DOCSTART- lines and IOB1 tags included. Standard library only.
+sentences) and written as they are, -DOCSTART- lines and IOB1 tags included, also the two tags of eng.train that most
+copies have against the rules of IOB1 (B-MISC behind O, "Atlanta Games" and "Urdu-speaking"): `probtrans prepare` warns
+of them and reads them as conlleval does. Standard library only.
 """
 
 from __future__ import annotations

@@ -16,7 +16,7 @@ from typing import Any
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of, refuse_top_alone
 from probtrans_cli.data.corpus.encode import encode_corpus
-from probtrans_cli.data.corpus.gold import NewLabels, unlearned
+from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.files import find
@@ -223,7 +223,8 @@ def _corpus(
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
-    every = Shortened(chain([first], sentences), model.vocabulary, data)
+    given = FaultyTags(chain([first], sentences))
+    every = Shortened(given, model.vocabulary, data)
     noted = NewLabels(every, model.labels)
     passing = types.passing(noted) if types else iter(noted)
     if relations is not None:
@@ -234,7 +235,7 @@ def _corpus(
     model.require_positions({title: corpus})
     if report := every.report(title):
         console.log(report)
-    for warning in unlearned(title, model.recipe.task, corpus, noted.counts):
+    for warning in (*given.warnings(), *unlearned(title, model.recipe.task, corpus, noted.counts)):
         console.log(warning)
     if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"

@@ -39,6 +39,8 @@ class Sentence:
     """Whether it is the first of a document."""
     where: str = ""
     """`file:line` of the first line, for messages."""
+    faults: tuple[str, ...] = ()
+    """Tags that break the rules of their scheme and are read all the same, each as `file:line: reason`."""
 
 
 def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:

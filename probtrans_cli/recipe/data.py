@@ -192,8 +192,17 @@ ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
 """How a column says that a word has no label, by column; other columns always have one."""
 
 
-class Columns(Section):
+class FormatOptions(Section):
+    """What stands where in the files of a format."""
+
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """As of :class:`VocabularySection`."""
+
+
+class Columns(FormatOptions):
     """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
+
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"strict": False})
 
     word: int = 0
     """Column of the word."""
@@ -204,10 +213,13 @@ class Columns(Section):
     entities: Literal["iob2", "bioes"] | None = None
     """The tags mark entities and are learned in this scheme, whichever the file uses; null = tags as they stand."""
     scheme: Literal["auto", "iob1", "iob2", "bioes", "bilou"] = "auto"
-    """How the file marks entities; auto: as all its tags are right in."""
+    """How the file marks entities; auto: in the way whose rules the fewest of its tags break."""
+    strict: bool = False
+    """Whether a tag of an entity that breaks the rules of `scheme`, such as `I-PER` after `O` in iob2, is an error;
+    else it is read as the public scorer conlleval reads it (an entity begins there), and a warning tells of it."""
 
 
-class Table(Section):
+class Table(FormatOptions):
     """A file of one sentence a line, already split into words at spaces. The labels are the column `label`."""
 
     text: NonNegativeInt = 0
@@ -220,7 +232,7 @@ class Table(Section):
     """Leave out the first line."""
 
 
-class Keys(Section):
+class Keys(FormatOptions):
     """A file of one JSON object a line. The labels are the column `label`."""
 
     text: str = "text"
@@ -229,7 +241,7 @@ class Keys(Section):
     """Key of the label: text, a whole number or a truth value."""
 
 
-class Documents(Section):
+class Documents(FormatOptions):
     """A file of documents for `task.kind: pretrain`: one sentence a line, its tokens separated by spaces, blank lines
     between documents. What the model reads are instances made of them once, when the corpus is prepared."""
 

@@ -11,7 +11,19 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.data.codecs.entities import MisfitError, Scheme, Span, convert, detect, problems, spans, tags_of
+from probtrans_cli.data.codecs.entities import (
+    MisfitError,
+    Scheme,
+    Span,
+    convert,
+    detect,
+    faults,
+    may_follow,
+    problems,
+    read_spans,
+    spans,
+    tags_of,
+)
 from probtrans_cli.tasks.entity_scores import entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1")
@@ -130,27 +142,90 @@ def test_the_scheme_is_detected() -> None:
         for tags in every(scheme):
             if problems(tags, scheme) is None:
                 nothing = set(tags) <= {"O"}
-                assert detect(iter([["O"], tags, []])) == ("iob2" if nothing else scheme), tags
+                for strict in (False, True):
+                    found = detect(iter([["O"], tags, []]), strict=strict)
+                    assert found == ("iob2" if nothing else scheme), tags
     assert detect([]) == "iob2"
 
 
 @pytest.mark.parametrize(
-    ("given", "scheme", "sequence", "index", "reason"),
+    ("given", "scheme", "sequence", "index", "reason", "strict"),
     [
-        ("O / B-X I-X / O B-X O I-X", "iob2", 2, 3, "I-X after O; "),
-        ("O / B-X L-X / U-X O / S-X", "bilou", 3, 0, "'S-X' is no tag of bilou "),
-        ("I-X B-Y", "iob1", 0, 1, "B-Y after I-X; "),
-        ("O / Z-X", "iob2", 1, 0, "'Z-X' is no tag of iob2 "),
+        ("O / B-X I-X / O B-X O I-X", "iob2", 2, 3, "I-X after O; ", True),
+        ("O / B-X L-X / U-X O / S-X", "bilou", 3, 0, "'S-X' is no tag of bilou ", True),
+        ("O / B-X L-X / U-X O / S-X", "bilou", 3, 0, "'S-X' is no tag of bilou ", False),
+        ("O / B-X L-Y / E-X", "bilou", 2, 0, "'E-X' is no tag of bilou ", False),
+        ("I-X B-Y", "iob1", 0, 1, "B-Y after I-X; ", True),
+        ("O / Z-X", "iob2", 1, 0, "'Z-X' is no tag of iob2 ", True),
+        ("O / Z-X", "iob2", 1, 0, "'Z-X' is no tag of iob2 ", False),
+        ("I-X / O / B", "iob1", 2, 0, "'B' is no tag of iob1 ", False),
     ],
 )
 def test_tags_of_no_scheme_say_where_the_last_one_fails(
-    given: str, scheme: Scheme, sequence: int, index: int, reason: str
+    given: str, scheme: Scheme, sequence: int, index: int, reason: str, strict: bool
 ) -> None:
     sequences = (tags.split() for tags in f"{given} / never read".split(" / "))
     with pytest.raises(MisfitError, match=f"^sequence {sequence}, tag at index {index}: {reason}") as caught:
-        detect(sequences)
+        detect(sequences, strict=strict)
     assert list(sequences) == [["never", "read"]]
     assert (caught.value.scheme, caught.value.sequence, caught.value.index) == (scheme, sequence, index)
+
+
+# --- invalid tags -----------------------------------------------------------------------------------------------------
+
+
+def test_a_sentence_is_valid_tag_by_tag() -> None:
+    """What may follow what, from the start to the end, is all that the expressions ask for."""
+    for scheme in SCHEMES:
+        for tags in every(scheme):
+            pairs = zip(["", *tags], [*tags, ""], strict=True)
+            assert all(may_follow(*pair, scheme) for pair in pairs) == valid_by_expression(tags, scheme), tags
+
+
+def test_every_fault_is_told() -> None:
+    for scheme in SCHEMES:
+        for tags in every(scheme):
+            told = list(faults(tags, scheme))
+            assert ((told[0].index, told[0].reason) if told else None) == problems(tags, scheme)
+            broken = sum(not may_follow(*pair, scheme) for pair in zip(["", *tags], [*tags, ""], strict=True))
+            assert len(told) == broken
+            assert all(fault.known for fault in told)
+    told = list(faults(["O", "I-X", "B-X", "S-X", "I-Y", "NNP"], "iob2"))
+    assert [(fault.index, fault.known) for fault in told] == [(1, True), (3, False), (4, True), (5, False)]
+
+
+@pytest.mark.parametrize(
+    ("given", "scheme"),
+    [
+        ("O B-MISC I-MISC / I-PER I-PER O / I-LOC", "iob1"),
+        ("O I-MISC I-MISC / B-PER I-PER O / B-LOC", "iob2"),
+        ("B-X O / S-X O / O B-X E-X / E-X O", "bioes"),
+        ("B-X O / B-X I-X L-X", "bilou"),
+        ("B-X O / B-Y O / I-X O", "iob2"),
+        ("I-X B-Y", "iob2"),  # one fault each: the first one of the table
+    ],
+)
+def test_the_scheme_with_the_fewest_faults_is_meant(given: str, scheme: Scheme) -> None:
+    sequences = [tags.split() for tags in given.split(" / ")]
+    assert detect(sequences) == scheme
+    with pytest.raises(MisfitError):
+        detect(sequences, strict=True)
+
+
+@pytest.mark.parametrize(
+    ("tags", "expected"),
+    [
+        ("O B-X I-X", [(1, 3)]),
+        ("O I-X I-X", [(1, 3)]),
+        ("B-X I-Y I-Y", [(0, 1), (1, 3)]),
+        ("B-X B-X E-X E-X", [(0, 1), (1, 3), (3, 4)]),
+        ("I-X E-X I-X S-X I-X", [(0, 2), (2, 3), (3, 4), (4, 5)]),
+        ("B-X L-X U-X L-X", [(0, 2), (2, 3), (3, 4)]),
+        ("E-X O", [(0, 1)]),
+    ],
+)
+def test_invalid_tags_are_read(tags: str, expected: list[tuple[int, int]]) -> None:
+    assert [(start, end) for start, end, _ in read_spans(tags.split())] == expected
 
 
 # --- scores -----------------------------------------------------------------------------------------------------------

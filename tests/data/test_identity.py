@@ -45,6 +45,12 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
             "x-684c55e3",
             "173e87ca06744a42",
         ),
+        (
+            {"train": "train.col", "format": "columns", "columns": {"entities": "bioes", "strict": False}},
+            "ner",
+            "x-684c55e3",
+            "173e87ca06744a42",
+        ),
         ({"train": "train.tsv", "format": "table"}, "classification", "x-7f0c40c3", "f94a697b83dafc9d"),
         (
             {"train": "train.txt", "format": "documents", "documents": {"pairs": "sop", "seed": 3}},
@@ -61,6 +67,19 @@ def test_names_and_fingerprints_are_those_of_version_1(
     recipe = Recipe.model_validate({"name": "x", "data": {"train": "train.conllu", **data}, "task": {"kind": task}})
     assert folder_of(recipe) == Path("prepared") / folder
     assert fingerprint(recipe.data, find_sources(recipe.data, {})).startswith(begins)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_younger_key_that_asks_for_something_makes_another_folder() -> None:
+    def made(strict: bool) -> tuple[Path, str]:
+        columns = {"entities": "bioes", "strict": strict}
+        data = {"train": "train.col", "format": "columns", "columns": columns}
+        recipe = Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "ner"}})
+        return folder_of(recipe), fingerprint(recipe.data, find_sources(recipe.data, {}))
+
+    (plain, of_plain), (strict, of_strict) = made(False), made(True)
+    assert plain != strict
+    assert of_plain != of_strict
 
 
 def test_a_vocabulary_of_a_folder_is_its_content(here: Path) -> None:

@@ -266,7 +266,7 @@ def test_the_tags_of_columns_without_entities(here: Path, invoke: Invoke) -> Non
 def test_a_bad_line_is_named(line: str, message: str, here: Path, invoke: Invoke) -> None:
     with (here / "train.txt").open("a") as file:
         file.write(f"{line}\n\ny I-LOC\nz B-LOC\n")
-    ran = invoke("prepare", "r.yaml", "--check")
+    ran = invoke("prepare", "r.yaml", "--check", "data.columns.strict=true")
     assert ran.code == 3
     assert message in ran.err
     assert "data.columns.scheme" in ran.err or "columns count from 0" in ran.err
@@ -274,10 +274,80 @@ def test_a_bad_line_is_named(line: str, message: str, here: Path, invoke: Invoke
 
 
 def test_tags_of_another_scheme_than_the_recipe_says(here: Path, invoke: Invoke) -> None:
-    ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes")
+    ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes", "data.columns.strict=true")
     assert ran.code == 3
     assert "train.txt:3: O after I-PER; in bioes only I-PER or E-PER follows it" in ran.err
     assert "the tags are read as bioes" in ran.err
+    (here / "train.txt").write_text("Wim U-PER\n")
+    ran = invoke("prepare", "r.yaml", "data.columns.scheme=bioes")
+    assert ran.code == 3
+    assert "train.txt:1: 'U-PER' is no tag of bioes" in ran.err
+
+
+CONLL = """\
+-DOCSTART- -X- -X- O
+
+The DT I-NP O
+Atlanta NNP I-NP B-MISC
+Games NNPS I-NP I-MISC
+were VBD I-VP O
+in IN I-PP O
+Atlanta NNP I-NP I-LOC
+
+Urdu-speaking JJ I-NP B-MISC
+people NNS I-NP O
+of IN I-PP O
+Lahore NNP I-NP I-LOC
+Karachi NNP I-NP B-LOC
+
+Baku NNP I-NP I-LOC
+"""
+"""In iob1 but for `B-MISC` behind `O` and at the start, as in public copies of CoNLL-2003."""
+OF_CONLL = ["data.columns={word: 0, tag: 3, entities: bioes}", "data.dev=null", "data.test=null"]
+
+
+@pytest.mark.parametrize(
+    ("scheme", "refused"),
+    [("auto", "train.txt:8: I-LOC after O; in iob2 "), ("iob1", "train.txt:4: B-MISC after O; in iob1 ")],
+)
+def test_a_tag_whose_meaning_is_clear_is_read_and_told_once(
+    scheme: str, refused: str, here: Path, invoke: Invoke
+) -> None:
+    """As if the file were right, and with a warning."""
+    (here / "train.txt").write_text(CONLL.replace("B-MISC", "I-MISC"))
+    right = invoke("prepare", "r.yaml", *OF_CONLL)
+    assert (right.code, right.err) == (0, "")
+    (here / "train.txt").write_text(CONLL)
+    for state in ("prepared", "up to date"):
+        ran = invoke("prepare", "r.yaml", *OF_CONLL, f"data.columns.scheme={scheme}")
+        assert ran.code == 0, ran.err
+        assert ran.out.splitlines()[-1].startswith(state)
+        assert ran.out.splitlines()[:-1] == right.out.splitlines()[:-1]
+        assert ran.err == (
+            "warning: train.txt:4: B-MISC after O; in iob1 B-MISC comes only after B-MISC or I-MISC. "
+            "2 such tags in this file are read as conlleval reads them; data.columns.strict=true refuses them\n"
+        )
+    ran = invoke("prepare", "r.yaml", *OF_CONLL, f"data.columns.scheme={scheme}", "data.columns.strict=true")
+    assert ran.code == 3
+    assert refused in ran.err
+
+
+def test_a_tag_that_no_scheme_can_mean_is_refused(here: Path, invoke: Invoke) -> None:
+    (here / "train.txt").write_text(CONLL.replace("Lahore NNP I-NP I-LOC", "Lahore NNP I-NP X-PER"))
+    ran = invoke("prepare", "r.yaml", *OF_CONLL)
+    assert ran.code == 3
+    assert "train.txt:13: 'X-PER' is no tag of iob2 (O, B-TYPE, I-TYPE)" in ran.err
+    assert "warning" not in ran.err
+
+
+def test_eval_tells_of_tags_that_are_read_all_the_same(here: Path, invoke: Invoke) -> None:
+    assert invoke("train", "r.yaml").code == 0
+    (here / "other.txt").write_text("Wim I-PER\nVos I-PER\nin O\nElst B-LOC\nsank B-LOC\n")
+    ran = invoke("eval", "runs/names", "other.txt", "--json")
+    assert ran.code == 0, ran.err
+    assert ran.err.count("warning: other.txt") == 1
+    first = "I-PER at the start; in iob2 I-PER comes only after B-PER or I-PER"
+    assert f"warning: other.txt:1: {first}. This tag is read as conlleval reads it" in ran.err
 
 
 @pytest.mark.parametrize("scheme", ["auto", "bilou"])

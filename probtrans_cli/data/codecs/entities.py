@@ -9,13 +9,17 @@ bilou   bioes with ``L`` (last) for ``E`` and ``U`` (unit) for ``S``
 iob1    ``I`` for every word; ``B`` only where an entity begins directly after another one of the same type
 ======  ==================================================================================================
 
-A scheme writes every set of spans in exactly one way, and tags that it would not write are invalid: nothing is
-guessed and nothing repaired. So conversion loses nothing, and whatever has an entity is valid in one scheme at most.
+A scheme writes every set of spans in exactly one way, and tags that it would not write are invalid. So conversion of
+valid tags loses nothing, and whatever has an entity is valid in one scheme at most.
+
+Where an entity begins and ends is clear for invalid tags, too, by the rules of the public scorer conlleval
+(:func:`read_spans`), which are the same for all schemes and give the same spans for valid tags.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Sequence
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
 Scheme = Literal["iob2", "bioes", "bilou", "iob1"]
@@ -29,6 +33,16 @@ class Span(NamedTuple):
     start: int
     end: int
     type: str
+
+
+@dataclass(frozen=True, slots=True)
+class Fault:
+    """The tag at ``index``, from 0, breaks the rules of a scheme. ``known``: it is at least one of the scheme's tags,
+    so that its meaning is clear."""
+
+    index: int
+    reason: str
+    known: bool
 
 
 class MisfitError(ValueError):
@@ -58,46 +72,79 @@ _RULES: dict[Scheme, _Rules] = {
 }
 
 
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_spans(tags: Sequence[str]) -> list[Span]:
+    """Return the entities of a sentence from left to right as conlleval reads them, whether the tags are valid or not.
+
+    An entity begins at ``B`` and ``S``, behind ``O``, ``E`` and ``S``, and where the type changes; other tags go on
+    with the one before. ``L`` and ``U`` are read as ``E`` and ``S``.
+    """
+    found: list[Span] = []
+    before = "O"
+    for index, tag in enumerate(tags):
+        if tag != "O":
+            if tag[0] in "BSU" or before[0] in "OESLU" or before[2:] != tag[2:]:
+                found.append(Span(index, index + 1, tag[2:]))
+            else:
+                found[-1] = found[-1]._replace(end=index + 1)
+        before = tag
+    return found
+
+
 def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
-    """Return the entities of a sentence from left to right.
+    """Return the entities of a sentence of valid tags from left to right.
 
     Raises:
         ValueError: the tags are invalid; the message gives the index of the tag and the reason.
     """
     if problem := problems(tags, scheme):
         raise ValueError(f"tag at index {problem[0]}: {problem[1]}")
-    rules = _RULES[scheme]
-    found: list[Span] = []
-    before = "O"
-    for index, tag in enumerate(tags):
-        if tag[0] in (rules.inside, rules.last) and _may_go_on(before, tag):
-            found[-1] = found[-1]._replace(end=index + 1)
-        elif tag != "O":
-            found.append(Span(index, index + 1, tag[2:]))
-        before = tag
-    return found
+    return read_spans(tags)
+
+
+# --- rules ------------------------------------------------------------------------------------------------------------
 
 
 def problems(tags: Sequence[str], scheme: Scheme) -> tuple[int, str] | None:
     """Return where and why the tags first break the rules of the scheme, as (index, reason); None if they are valid."""
-    rules = _RULES[scheme]
+    return next(((fault.index, fault.reason) for fault in faults(tags, scheme)), None)
+
+
+def faults(tags: Sequence[str], scheme: Scheme) -> Iterator[Fault]:
+    """Yield every tag that breaks the rules of the scheme, given the tag before it; none if the tags are valid."""
     before = ""
     for index, tag in enumerate(tags):
-        if reason := _reason(before, tag, scheme):
-            return index, reason
+        if reason := _unknown(tag, scheme):
+            yield Fault(index, reason, known=False)
+        elif reason := _reason(before, tag, scheme):
+            yield Fault(index, reason, known=True)
         before = tag
-    if rules.closed and before.startswith(("B", "I")):
-        return len(tags) - 1, f"{before} at the end; {_followers(before, scheme)}"
-    return None
+    if not may_follow(before, "", scheme):
+        yield Fault(len(tags) - 1, f"{before} at the end; {_followers(before, scheme)}", known=True)
+
+
+def may_follow(before: str, tag: str, scheme: Scheme) -> bool:
+    """Whether a tag of the scheme may come directly after ``before``; the empty text is the sentence's start or end."""
+    if not tag:
+        return not (_RULES[scheme].closed and before.startswith(("B", "I")))
+    return _reason(before, tag, scheme) is None
+
+
+def _unknown(tag: str, scheme: Scheme) -> str | None:
+    """Why ``tag`` is no tag of the scheme; None if it is one."""
+    letters = _RULES[scheme].letters
+    if tag == "O" or (tag[:1] in letters and tag[1:2] == "-" and tag[2:]):
+        return None
+    known = "".join(f", {name}-TYPE" for name in letters)
+    return f"{tag!r} is no tag of {scheme} (O{known})"
 
 
 def _reason(before: str, tag: str, scheme: Scheme) -> str | None:
-    """Why ``tag`` cannot come directly after ``before`` (empty at the start); None if it can."""
+    """Why ``tag`` of the scheme cannot come directly after ``before`` (empty at the start); None if it can."""
     rules = _RULES[scheme]
-    letter, kind = tag[:1], tag[2:]
-    if tag != "O" and (letter not in rules.letters or tag[1:2] != "-" or not kind):
-        known = "".join(f", {name}-TYPE" for name in rules.letters)
-        return f"{tag!r} is no tag of {scheme} (O{known})"
+    letter, kind = tag[0], tag[2:]
     place = f"{tag} after {before}" if before else f"{tag} at the start"
     if letter in rules.bound:
         needs = f"in {scheme} {letter}-{kind} comes only after B-{kind} or I-{kind}"
@@ -115,6 +162,9 @@ def _may_go_on(before: str, tag: str) -> bool:
 def _followers(before: str, scheme: Scheme) -> str:
     kind, rules = before[2:], _RULES[scheme]
     return f"in {scheme} only {rules.inside}-{kind} or {rules.last}-{kind} follows it"
+
+
+# --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def tags_of(spans: Iterable[Span], length: int, scheme: Scheme) -> list[str]:
@@ -147,20 +197,32 @@ def convert(tags: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
     return tags_of(spans(tags, source), len(tags), target)
 
 
-def detect(sequences: Iterable[Sequence[str]]) -> Scheme:
-    """Return the scheme in which all sequences are valid, in one pass that keeps none of them.
+# --- detection --------------------------------------------------------------------------------------------------------
 
-    Where there is an entity, there is one such scheme at most; where every tag is ``O``, it is iob2.
+
+def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False) -> Scheme:
+    """Return the scheme whose rules the fewest tags break, in one pass that keeps no sequence.
+
+    Only a scheme that has all of the tags is meant. Where there is an entity, there is one scheme at most in which
+    every tag is valid; where every tag is ``O``, it is iob2.
+
+    Args:
+        sequences: the tags of every sentence.
+        strict: every tag must be valid.
 
     Raises:
         MisfitError: no scheme fits; the error is that of the scheme that held out longest.
     """
-    failures: dict[Scheme, MisfitError] = {}
+    broken: dict[Scheme, int] = dict.fromkeys(_RULES, 0)
+    misfits: dict[Scheme, MisfitError] = {}
     for number, tags in enumerate(sequences):
-        for scheme in [scheme for scheme in _RULES if scheme not in failures]:
-            if problem := problems(tags, scheme):
-                failures[scheme] = MisfitError(scheme, number, *problem)
-        if len(failures) == len(_RULES):
-            ordered = [failures[scheme] for scheme in _RULES]
-            raise max(ordered, key=lambda failure: (failure.sequence, failure.index))
-    return next(scheme for scheme in _RULES if scheme not in failures)
+        for scheme in [scheme for scheme in _RULES if scheme not in misfits]:
+            for fault in faults(tags, scheme):
+                if strict or not fault.known:
+                    misfits[scheme] = MisfitError(scheme, number, fault.index, fault.reason)
+                    break
+                broken[scheme] += 1
+        if len(misfits) == len(_RULES):
+            ordered = [misfits[scheme] for scheme in _RULES]
+            raise max(ordered, key=lambda one: (one.sequence, one.index, -broken[one.scheme]))
+    return min((scheme for scheme in _RULES if scheme not in misfits), key=broken.__getitem__)

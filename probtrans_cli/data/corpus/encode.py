@@ -10,7 +10,7 @@ from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
 import numpy as np
 
 from probtrans_cli.data.corpus import documents
-from probtrans_cli.data.corpus.gold import NewLabels
+from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels
 from probtrans_cli.data.corpus.identity import FORMAT, canonical, fingerprint
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.sources import SPLITS, Source
@@ -135,13 +135,16 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
     labels |= {column: list(names) for column, names in encoding.labels(data).items()}
     there = [split for split in SPLITS if any(source.split == split for source in sources)]
     tables, notes, new_labels = {}, [], {}
+    warnings: list[str] = []
     for name in there:
-        sentences = Shortened(_sentences(sources, name, data), vocabulary, data)
+        given = FaultyTags(_sentences(sources, name, data))
+        sentences = Shortened(given, vocabulary, data)
         noted = NewLabels(sentences, labels)
         tables[name] = encode_corpus(data, noted, vocabulary, labels, training=name == "train")
         new_labels[name] = noted.counts
         if report := sentences.report(f"data.{name}"):
             notes.append(report)
+        warnings += [text for text in given.warnings() if text not in warnings]
     splits = {name: Split(table) for name, table in tables.items()}
     for column in encoding.makes:
         if splits["train"].has(column):
@@ -158,6 +161,8 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
         "new_labels": new_labels,
         "notes": notes,
     }
+    if warnings:
+        manifest["warnings"] = warnings
     return Encoded(vocabulary, labels, tables, splits, manifest)
 
 

@@ -1,4 +1,4 @@
-"""Gold labels that a model cannot predict, because the training file does not have them."""
+"""What is told of gold labels: which of them train lacks, and which tags break the rules of their scheme."""
 
 from __future__ import annotations
 
@@ -10,7 +10,7 @@ from probtrans_cli.data.corpus.store import Labels, Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.text import first_of
+from probtrans_cli.text import first_of, printable
 
 
 class NewLabels:
@@ -27,6 +27,34 @@ class NewLabels:
                 given = [sentence.labels[column]] if column in sentence.labels else sentence.tags.get(column, ())
                 self.counts[column].update(label for label in given if label not in known)
             yield sentence
+
+
+class FaultyTags:
+    """The sentences of an iterable. ``faults``: of every file the first tag that breaks the rules of its scheme and is
+    read all the same, and how many there are."""
+
+    def __init__(self, sentences: Iterable[Sentence]) -> None:
+        self.sentences = sentences
+        self.faults: dict[str, tuple[str, int]] = {}
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for sentence in self.sentences:
+            if sentence.faults:
+                file = sentence.where.rpartition(":")[0]
+                first, number = self.faults.get(file, (sentence.faults[0], 0))
+                self.faults[file] = first, number + len(sentence.faults)
+            yield sentence
+
+    def warnings(self) -> list[str]:
+        """One for each file that has such tags."""
+        return [_faulty(printable(first, 400), number) for first, number in self.faults.values()]
+
+
+def _faulty(first: str, number: int) -> str:
+    if number == 1:
+        return f"warning: {first}. This tag is read as conlleval reads it; data.columns.strict=true refuses it"
+    what = f"{number:,} such tags in this file are read as conlleval reads them"
+    return f"warning: {first}. {what}; data.columns.strict=true refuses them"
 
 
 def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

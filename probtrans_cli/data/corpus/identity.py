@@ -12,7 +12,7 @@ from probtrans_cli.data.corpus.sources import Source
 from probtrans_cli.data.files import expand_home
 from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import VOCABULARIES
-from probtrans_cli.recipe.data import FORMATS, Data
+from probtrans_cli.recipe.data import FORMATS, Data, FormatOptions, VocabularySection
 from probtrans_cli.recipe.schema import Recipe
 
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
@@ -39,9 +39,13 @@ def _options() -> set[str]:
 def _not_given(data: Data) -> dict[str, Any]:
     """Keys that are younger than the format of the folder: left out where they ask for nothing."""
     names = (*_options(), "longest", "too_long", "extra")
-    without: dict[str, Any] = {name: True for name in names if getattr(data, name) == Data.model_fields[name].default}
-    later = data.vocabulary.added_later
-    return without | {"vocabulary": {name for name in later if getattr(data.vocabulary, name) == later[name]}}
+    without: dict[str, Any] = {name: _later_keys(getattr(data, name)) for name in ("vocabulary", *_options())}
+    return without | {name: True for name in names if getattr(data, name) == Data.model_fields[name].default}
+
+
+def _later_keys(section: VocabularySection | FormatOptions) -> set[str]:
+    """Such keys within a section."""
+    return {name for name, default in section.added_later.items() if getattr(section, name) == default}
 
 
 def fingerprint(data: Data, sources: Sequence[Source]) -> str:

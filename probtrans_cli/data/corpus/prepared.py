@@ -125,7 +125,9 @@ def open_prepared(folder: Path) -> Prepared:
 
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -> None:
-    """A task that learns labels needs their columns in every split."""
+    """Tell what is odd about the labels; a task that learns them needs their columns in every split."""
+    for warning in prepared.manifest.get("warnings", []):
+        console.log(warning)
     for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
         console.log(warning)
     for column in recipe.task.learned:

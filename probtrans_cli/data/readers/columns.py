@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Iterator, Sequence
 
-from probtrans_cli.data.codecs.entities import TAG_END, MisfitError, Scheme, convert, detect, problems
+from probtrans_cli.data.codecs.entities import TAG_END, MisfitError, Scheme, detect, faults, read_spans, tags_of
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns
@@ -20,8 +20,11 @@ DOCUMENT = "-DOCSTART-"
 def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[Sentence]:
     """Yield the sentences of a column file with their tags, which mark entities if the section says so.
 
+    A tag that breaks the rules of its scheme is one of the sentence's ``faults``, unless the section is strict.
+
     Raises:
-        DataError: a line is malformed, or the tags do not fit their scheme; the message names the line.
+        DataError: a line is malformed, or a tag is none of its scheme or, where the section is strict, breaks the
+            scheme's rules; the message names the line.
     """
     found = read_columns(lines, name, word=columns.word, tag=columns.tag, separator=columns.separator)
     if columns.entities is None:
@@ -29,25 +32,36 @@ def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[S
             yield Sentence(words=words, tags={"tag": tags}, where=where)
         return
     every = list(found)  # only the whole corpus shows the scheme
-    scheme: Scheme = _detected(every) if columns.scheme == "auto" else columns.scheme
+    strict = columns.strict
+    scheme: Scheme = _detected(every, strict=strict) if columns.scheme == "auto" else columns.scheme
     for words, tags, where in every:
-        if problem := problems(tags, scheme):
+        broken = list(faults(tags, scheme))
+        if fatal := next((fault for fault in broken if strict or not fault.known), None):
             hint = f"the tags are read as {scheme}: mend this one, or set data.columns.scheme"
-            raise DataError(f"{_line(where, problem[0])}: {problem[1]}", hint=hint)
-        converted = convert(tags, scheme, columns.entities)
-        yield Sentence(words=words, tags={"tag": converted}, form=TAG_END.join(converted), where=where)
+            raise DataError(f"{_line(where, fatal.index)}: {fatal.reason}", hint=hint)
+        converted = tags_of(read_spans(tags), len(tags), columns.entities)
+        yield Sentence(
+            words=words,
+            tags={"tag": converted},
+            form=TAG_END.join(converted),
+            where=where,
+            faults=tuple(f"{_line(where, fault.index)}: {fault.reason}" for fault in broken),
+        )
 
 
-def _detected(found: Sequence[tuple[list[str], list[str], str]]) -> Scheme:
+def _detected(found: Sequence[tuple[list[str], list[str], str]], *, strict: bool) -> Scheme:
     try:
-        return detect(tags for _, tags, _ in found)
+        return detect((tags for _, tags, _ in found), strict=strict)
     except MisfitError as error:
         where = _line(found[error.sequence][2], error.index)
         hint = (
             "mend the tag, or say with data.columns.tag which column has the tags, or with data.columns.scheme how "
             "they mark entities"
         )
-        message = f"{where}: {error.reason} (no scheme fits all tags of the file; {error.scheme} fits them up to here)"
+        verb = "fits" if strict else "has"
+        message = (
+            f"{where}: {error.reason} (no scheme {verb} all tags of the file; {error.scheme} {verb} them up to here)"
+        )
         raise DataError(message, hint=hint) from None
 
 
