@@ -236,6 +236,9 @@ class EntityRecognition(TaskSection):
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
+    valid: bool = True
+    """Predict the most probable sequence of tags that the scheme allows; false = the most probable tag of each word.
+    The loss is the same."""
 
     @property
     def learned(self) -> tuple[str, ...]:

@@ -11,7 +11,7 @@ from probtrans_cli.text import columns, visible
 
 SHARES = (
     "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas", "swapped",
-    "f1", "precision", "recall", "undirected", "exact", "labels", "form", "pair_accuracy",
+    "f1", "f1_strict", "precision", "recall", "undirected", "exact", "labels", "form", "pair_accuracy",
 )  # fmt: skip
 SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}

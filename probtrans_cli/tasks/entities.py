@@ -1,61 +1,78 @@
-"""Named entities (Wu & Tu 2023, D.2) as one tag per word; scored strictly, entity by entity."""
+"""Named entities (Wu & Tu 2023, D.2) as one tag per word; scored entity by entity."""
 
 from __future__ import annotations
 
 import math
 from collections.abc import Iterable
+from functools import cached_property
 from itertools import chain
 from typing import Any
 
+from torch import Tensor
+
 from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.models.base import Outputs
+from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.entity_scores import Scheme, entities_in, entity_counts, scores_of
-from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities, tags_of
+from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities
+from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes")
 
 
 class NamedEntities(WordTagging):
-    """Loss: cross entropy of the tags. Score: strict F1 of entities: both ends and the type are right."""
+    """Loss: cross entropy of the tags. Score: F1 of entities: both ends and the type are right."""
 
+    section: EntityRecognition
     spans = ("entities",)
 
+    @cached_property
+    def allowed(self) -> Allowed:
+        """The sequences of tags that the scheme of the training file allows."""
+        return allowed_by(self.names, SCHEMES[_ending(self.names)])
+
+    def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """The ids of the most probable valid tags, in row-major order; of each word's best one if `valid` is false."""
+        if not self.section.valid:
+            return super().tag_ids(outputs, batch)
+        return best_valid(outputs.scores["words"].float(), batch.words, self.allowed)
+
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Entities by type, in both schemes, as that of the corpus shows in all of its tags alone; right tags."""
-        counts, right = self._measured(outputs, batch)
+        """Entities by type, in every reading, as only all tags of the corpus show its scheme; right tags."""
+        ids = self.tag_ids(outputs, batch)
+        counts, right = self._measured(outputs, batch, ids)
         counts["right"], counts["words"] = int(right.sum()), len(right)
         # Not from their ids: entities of types that the training file does not have are to be found as well.
         gold = [batch.split.text("form", int(index)).split(TAG_END) for index in batch.indices]
-        names = [self.names[id] for id in tags_of(outputs).tolist()]
-        predicted = [list(tags) for tags in by_sentence(names, batch)]
+        predicted = [list(tags) for tags in by_sentence([self.names[id] for id in ids.tolist()], batch)]
         ending = _ending(self.names)
-        for scheme in SCHEMES[ending:]:  # tags that end an entity say that it is bioes
-            counts.add({(scheme, *key): value for key, value in entity_counts(gold, predicted, scheme).items()})
+        for reading in (None, *SCHEMES[ending:]):  # tags that end an entity say that it is bioes
+            of_reading = entity_counts(gold, predicted, reading)
+            counts.add({(reading, *key): value for key, value in of_reading.items()})
         counts["ending"] = ending or _ending(chain.from_iterable(gold))
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``f1``, ``precision``, ``recall`` of entities, ``accuracy`` of tags, ``loss``; finally also F1 by type."""
-        scheme = SCHEMES[counts["ending"] > 0]
-        of_scheme = {key[1:]: value for key, value in counts.items() if isinstance(key, tuple) and key[0] == scheme}
-        scores: dict[str, Any] = scores_of(of_scheme)
-        if not final:
-            scores = {name: value for name, value in scores.items() if not name.startswith("f1_")}
+        """``f1``, ``precision``, ``recall`` of entities, ``f1_strict`` of those that are read strictly, ``accuracy`` of
+        tags, ``loss``; finally also F1 by type."""
+        found = scores_of(_of_reading(counts, None))
+        of_type = {name: found.pop(name) for name in list(found) if name.startswith("f1_")}
+        strict = scores_of(_of_reading(counts, SCHEMES[counts["ending"] > 0]))["f1"]
         accuracy = counts["right"] / max(counts["words"], 1)
+        scores = found | (of_type if final else {}) | {"f1_strict": strict}
         return scores | {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """As of tags, and ``entities``: their type, their words from, to, and their probability, which is the product
         of those of their tags."""
-        scheme = SCHEMES[_ending(self.names)]
         found: list[Prediction] = []
         for given in super().predict(outputs, batch, top):
             entities = [
                 {"type": name, "words": [start, end], "probability": math.prod(given["tag_probability"][start:end])}
-                for name, start, end in entities_in(given["tags"], scheme)
+                for name, start, end in entities_in(given["tags"])
             ]
             found.append({**given, "entities": entities})
         return found
@@ -69,6 +86,11 @@ class NamedEntities(WordTagging):
             chance = entity["probability"] if probability else None
             spans.append(Span(start + 1, end, with_probability(entity["type"], chance)))
         return Places(misc={"NE": tags} | tag_probabilities(prediction, probability), spans=spans)
+
+
+def _of_reading(counts: Counts, reading: Scheme | None) -> dict[Any, float]:
+    """The counts of entities in one reading."""
+    return {key[1:]: value for key, value in counts.items() if isinstance(key, tuple) and key[0] == reading}
 
 
 def _ending(tags: Iterable[str]) -> bool:

@@ -1,33 +1,33 @@
 """Precision, recall and F1 of named entities: an entity is right where both its ends and its type are.
 
-An entity is read by seqeval in its strict mode, only where it is written as the scheme asks for: in iob2 from a ``B``
-over the ``I`` of its type that follow, in bioes from ``B`` to ``E`` or as one ``S``. Other tags are no part of any.
-iob1 is not scored: where its tags are invalid, seqeval begins an entity inside another (``O B-X I-X`` has X at its last
-word only).
+Tags that are not valid can be read in two ways. As the public scorer conlleval does, which gives the field's F1, see
+:func:`probtrans_cli.data.codecs.entities.read_spans`. Or strictly, as by seqeval's strict mode: an entity is read only
+where it is written as the scheme asks for, in iob2 from a ``B`` over the ``I`` of its type that follow, in bioes from
+``B`` to ``E`` or as one ``S``; other tags are no part of any. Of valid tags both are the same. iob1 is not read
+strictly: where its tags are invalid, seqeval begins an entity inside another (``O B-X I-X`` has X at its last word).
 """
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any, Literal
+
+from probtrans_cli.data.codecs.entities import read_spans
 
 Scheme = Literal["iob2", "bioes"]
 
 
-def scheme_of(sentences: Iterable[Iterable[str]]) -> Scheme:
-    """The scheme that valid tags are in: bioes where one ends an entity, else iob2."""
-    return "bioes" if any(tag.startswith(("S-", "E-")) for tags in sentences for tag in tags) else "iob2"
-
-
-def entity_counts(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme) -> Counter[Any]:
+def entity_counts(
+    gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
+) -> Counter[Any]:
     """How many entities there are, were predicted, and are right, by type: under ``(type, "gold")``, ``(type,
     "predicted")``, ``(type, "right")``. The counts of several batches add up.
 
     Args:
-        gold: valid tags of every sentence.
-        predicted: as many tags for every sentence; they need not be valid.
-        scheme: the scheme of both.
+        gold: tags of every sentence.
+        predicted: as many tags for every sentence.
+        scheme: the scheme in which both are read strictly; None: they are read as conlleval does.
 
     Raises:
         ValueError: the sides have other numbers of sentences or tags.
@@ -44,8 +44,10 @@ def entity_counts(gold: Sequence[list[str]], predicted: Sequence[list[str]], sch
     return counts
 
 
-def entities_in(tags: list[str], scheme: Scheme) -> list[tuple[str, int, int]]:
-    """The type of each entity of a sentence, its first word from 0, and the word behind its last."""
+def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str, int, int]]:
+    """The type of each entity of a sentence, its first word from 0, the word behind its last; ``scheme`` as above."""
+    if scheme is None:
+        return [(one.type, one.start, one.end) for one in read_spans(tags)]
     # Imported here: seqeval loads scikit-learn, which takes longer than many an evaluation.
     from seqeval.scheme import IOB2, IOBES, Tokens  # noqa: PLC0415
 
@@ -71,6 +73,8 @@ def _scores(counts: Counter[str]) -> dict[str, float]:
     return {"f1": f1, "precision": precision, "recall": recall}
 
 
-def entity_scores(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme) -> dict[str, float]:
+def entity_scores(
+    gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
+) -> dict[str, float]:
     """The scores of some sentences; see :func:`entity_counts` and :func:`scores_of`."""
     return scores_of(entity_counts(gold, predicted, scheme))

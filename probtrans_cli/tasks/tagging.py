@@ -80,17 +80,22 @@ class WordTagging(Task):
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Right tags and words, those of known and of unknown words apart."""
-        counts, right = self._measured(outputs, batch)
+        counts, right = self._measured(outputs, batch, self.tag_ids(outputs, batch))
         unknown = batch.frequency[batch.words] == 0
         for name, where in (("known", ~unknown), ("unknown", unknown)):
             counts[f"right_{name}"], counts[f"words_{name}"] = int(right[where].sum()), int(where.sum())
         return counts
 
-    def _measured(self, outputs: Outputs, batch: Batch) -> tuple[Counts, Tensor]:
+    def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
+        """The ids of the words' tags ``[m]``, in row-major order: what is scored, and what is predicted."""
+        del batch
+        return outputs.scores["words"].float().argmax(-1)
+
+    def _measured(self, outputs: Outputs, batch: Batch, ids: Tensor) -> tuple[Counts, Tensor]:
         """The summed loss, the words that have one, and which words are right, in row-major order."""
         scores, gold = outputs.scores["words"].float(), batch.gold[self.column][batch.words]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
-        return Counts(loss=float(loss), labelled=int((gold >= 0).sum())), scores.argmax(-1) == gold
+        return Counts(loss=float(loss), labelled=int((gold >= 0).sum())), ids == gold
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``."""
@@ -108,8 +113,8 @@ class WordTagging(Task):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``tags`` of the words, and ``tag_probability``; with ``top`` also ``tag_alternatives`` of each word."""
-        chances = outputs.scores["words"].float().softmax(-1)
-        best, tags = chances.max(-1)
+        chances, tags = outputs.scores["words"].float().softmax(-1), self.tag_ids(outputs, batch)
+        best = chances.gather(-1, tags[:, None])[:, 0]
         found = {"tags": [self.names[id] for id in tags.tolist()], "tag_probability": best.tolist()}
         if top is not None:
             found["tag_alternatives"] = alternatives(chances, self.names, top, "tag")
@@ -131,8 +136,3 @@ class WordTagging(Task):
 def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, list[str]]:
     """`TagProb` in MISC, where probabilities are shown."""
     return {"TagProb": [f"{chance:.4f}" for chance in prediction["tag_probability"]]} if probability else {}
-
-
-def tags_of(outputs: Outputs) -> Tensor:
-    """The ids of the best tags, in row-major order."""
-    return outputs.scores["words"].float().argmax(-1)

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import random
 import re
+from collections import Counter
 from collections.abc import Iterator
 from itertools import product
 from typing import Literal
@@ -24,7 +26,7 @@ from probtrans_cli.data.codecs.entities import (
     spans,
     tags_of,
 )
-from probtrans_cli.tasks.entity_scores import entity_scores
+from probtrans_cli.tasks.entity_scores import entity_counts, entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1")
 LETTERS: dict[Scheme, str] = {"iob2": "BI", "bioes": "BIES", "bilou": "BILU", "iob1": "BI"}
@@ -262,6 +264,75 @@ def tagged(draw: st.DrawFn, scheme: Scheme) -> tuple[list[list[str]], list[list[
         gold.append(tags_of(found, sum(length for length, _ in pieces), scheme))
         predicted.append([draw(st.sampled_from([tag] * 12 + known)) for tag in gold[-1]])
     return gold, predicted
+
+
+# What the public scorer conlleval (Tjong Kim Sang, 2004) says of two tags in a row of the same type: whether an entity
+# ends between them, and whether one begins. Its tables have B, I, O and E. They say nothing of S, and of E before B;
+# these are read as in its versions for IOBES: each B and S begins an entity, each E and S ends one.
+ENDS = {"BB", "BO", "IB", "IO", "EE", "EI", "EO"} | {"EB", "BS", "IS", "ES", "SB", "SI", "SE", "SS", "SO"}
+BEGINS = {"BB", "IB", "OB", "OI", "EE", "EI", "OE"} | {"EB", "BS", "IS", "OS", "ES", "SB", "SI", "SE", "SS"}
+
+
+def conlleval(gold: list[str], predicted: list[str]) -> Counter[tuple[str, str]]:
+    """Its counts for one sentence, word by word as it reads a file."""
+
+    def ends(before: str, tag: str) -> bool:
+        return before[0] + tag[0] in ENDS or (before != "O" and before[1:] != tag[1:])
+
+    def begins(before: str, tag: str) -> bool:
+        return before[0] + tag[0] in BEGINS or (tag != "O" and before[1:] != tag[1:])
+
+    counts: Counter[tuple[str, str]] = Counter()
+    true_before = found_before = "O"
+    within = False  # an entity that is right so far
+    for true, found in zip([*gold, "O"], [*predicted, "O"], strict=True):
+        if within:
+            true_ends, found_ends = ends(true_before, true), ends(found_before, found)
+            if true_ends and found_ends and true_before[1:] == found_before[1:]:
+                within = False
+                counts[true_before[2:], "right"] += 1
+            elif true_ends != found_ends or true[1:] != found[1:]:
+                within = False
+        if begins(true_before, true) and begins(found_before, found) and true[1:] == found[1:]:
+            within = True
+        counts[true[2:], "gold"] += begins(true_before, true)
+        counts[found[2:], "predicted"] += begins(found_before, found)
+        true_before, found_before = true, found
+    return +counts
+
+
+@pytest.mark.parametrize("letters", ["BI", "BIES"])
+def test_scores_are_those_of_conlleval(letters: str) -> None:
+    """On 10,000 random sentences, of which most have invalid tags on both sides."""
+    draw = random.Random(0)
+    known = ["O", "O", *(f"{letter}-{kind}" for letter in letters for kind in ("X", "Y"))]
+    gold, predicted, total = [], [], Counter[tuple[str, str]]()
+    for _ in range(10_000):
+        gold.append([draw.choice(known) for _ in range(draw.randint(1, 12))])
+        predicted.append([tag if draw.random() < 0.6 else draw.choice(known) for tag in gold[-1]])
+        counts = conlleval(gold[-1], predicted[-1])
+        assert +entity_counts(gold[-1:], predicted[-1:]) == counts, (gold[-1], predicted[-1])
+        total += counts
+
+    def in_all(name: str) -> int:
+        return sum(number for (_, counted), number in total.items() if counted == name)
+
+    right = in_all("right")
+    scores = entity_scores(gold, predicted)
+    assert (scores["f1"], scores["precision"], scores["recall"]) == pytest.approx(
+        shares(right, in_all("predicted"), in_all("gold"))
+    )
+    assert right > 10_000
+    scheme: Literal["iob2", "bioes"] = "iob2" if letters == "BI" else "bioes"
+    assert scores["f1"] != pytest.approx(entity_scores(gold, predicted, scheme)["f1"], abs=0.01)
+    assert sum(problems(tags, scheme) is not None for tags in predicted) > 5_000
+
+
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_valid_tags_have_the_same_scores_in_both_readings(scheme: Literal["iob2", "bioes"]) -> None:
+    valid = [tags for tags in every(scheme, 4) if problems(tags, scheme) is None and len(tags) == 4]
+    other = random.Random(1).sample(valid, len(valid))
+    assert entity_scores(valid, other) == entity_scores(valid, other, scheme)
 
 
 @pytest.mark.parametrize("scheme", ["iob2", "bioes"])

@@ -9,13 +9,13 @@ from typing import Any, Literal
 import numpy as np
 import pytest
 import torch
-from small_tasks import encode, evaluation, linear, loss_of
+from small_tasks import batch_of, encode, evaluation, linear, loss_of
 from support import Invoke
 from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.entities import spans
+from probtrans_cli.data.codecs.entities import problems, read_spans, spans
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary
@@ -25,6 +25,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.entities import NamedEntities
+from probtrans_cli.tasks.entity_scores import entity_scores
 from probtrans_cli.trained.evaluation import evaluate
 
 Scheme = Literal["iob2", "bioes"]
@@ -121,7 +122,7 @@ class Told(torch.nn.Module):
 @pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
 @pytest.mark.parametrize("scheme", ["iob2", "bioes"])
 def test_scores_are_those_of_a_plain_loop(scheme: Scheme, subwords: bool) -> None:
-    corpus = Corpus(scheme, subwords=subwords)
+    corpus = Corpus(scheme, subwords=subwords, valid=False)
     right, losses, words = 0, [], 0
     for index, tags in enumerate(corpus.gold):
         found, ids = corpus.log_probabilities(corpus.dev, index), corpus.dev.row("tag", index)
@@ -188,9 +189,46 @@ def test_scores_by_type_are_of_the_final_evaluation() -> None:
     quick, final = (
         evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=final) for final in (False, True)
     )
-    assert quick.keys() == {"f1", "precision", "recall", "accuracy", "loss"}
+    assert quick.keys() == {"f1", "f1_strict", "precision", "recall", "accuracy", "loss"}
     assert quick.items() <= final.items()
     assert {name for name in final if name.startswith("f1_")} >= {"f1_PER", "f1_LOC", "f1_SHIP", "f1_PRIZE"}
+
+
+@pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
+@pytest.mark.parametrize("scheme", ["iob2", "bioes"])
+def test_predicted_tags_are_valid_and_scored(scheme: Scheme, subwords: bool) -> None:
+    """What `predict` says is what is scored; without `valid` it is each word's best tag, which is often not valid."""
+    for valid in (True, False):
+        corpus = Corpus(scheme, subwords=subwords, valid=valid)
+        batch = batch_of(corpus.task, corpus.dev, range(len(corpus.dev)))
+        with torch.no_grad():
+            found = corpus.task.predict(corpus.network(batch, corpus.task.wants(batch)), batch)
+        tags = [list(one["tags"]) for one in found]
+        assert all(problems(one, scheme) is None for one in tags) == valid
+        for index, one in enumerate(found):
+            chances = corpus.log_probabilities(corpus.dev, index).exp()
+            ids = torch.tensor([corpus.names.index(tag) for tag in one["tags"]])
+            assert one["tag_probability"] == pytest.approx(chances[torch.arange(len(ids)), ids].tolist(), rel=1e-5)
+            assert torch.equal(ids, chances.argmax(-1)) or valid
+            spans_found = [(entity["words"][0], entity["words"][1], entity["type"]) for entity in one["entities"]]
+            assert spans_found == read_spans(one["tags"])
+        scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(12), final=True)
+        expected = entity_scores(corpus.gold, tags)
+        assert {name: scores[name] for name in expected} == pytest.approx(expected)
+        assert scores["f1_strict"] == pytest.approx(entity_scores(corpus.gold, tags, scheme)["f1"])
+        right = [a == b for one, gold in zip(tags, corpus.gold, strict=True) for a, b in zip(one, gold, strict=True)]
+        assert scores["accuracy"] == pytest.approx(np.mean(right))
+        assert scores["f1_strict"] == scores["f1"] or not valid
+
+
+def test_valid_tags_change_no_loss() -> None:
+    losses = []
+    for valid in (True, False):
+        corpus = Corpus("bioes", valid=valid)
+        of_batch = loss_of(corpus.task, corpus.network, corpus.train, np.arange(len(corpus.train)))
+        scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=False)
+        losses.append((of_batch.total.item(), scores["loss"]))
+    assert losses[0] == losses[1]
 
 
 # --- end to end -------------------------------------------------------------------------------------------------------
@@ -231,14 +269,14 @@ def test_train_and_eval(overrides: list[str], here: Path, invoke: Invoke) -> Non
     ran = invoke("train", "r.yaml", *overrides, "--json")
     assert ran.code == 0, ran.err
     test = ran.json["test"]
-    assert test.keys() >= {"f1", "precision", "recall", "accuracy", "loss", "f1_PER", "f1_PRIZE"}
+    assert test.keys() >= {"f1", "f1_strict", "precision", "recall", "accuracy", "loss", "f1_PER", "f1_PRIZE"}
     again = invoke("eval", "runs/names", "--json", "--require", "f1>=0", "--require", "f1_PRIZE == 0")
     assert again.code == 0, again.err
     assert again.json["scores"]["test"] == pytest.approx(test)
     assert invoke("eval", "runs/names", "--require", "f1>=1.5").code == 7
     other = invoke("eval", "runs/names", "other.txt")
     assert other.code == 0, other.err
-    for name in ("f1", "precision", "recall", "f1_PER"):
+    for name in ("f1", "f1_strict", "precision", "recall", "f1_PER"):
         assert f" {name} " in other.out
     assert other.out.count(" %") == len(other.out.split(", ")) - 1  # all but the loss
 

@@ -9,7 +9,7 @@ from typing import Any
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import read_columns
 from probtrans_cli.errors import DataError
-from probtrans_cli.tasks.entity_scores import entity_scores, scheme_of
+from probtrans_cli.tasks.entity_scores import entity_scores
 
 Tagged = tuple[list[str], list[str], str]  # words, tags, where
 
@@ -26,7 +26,7 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
     pairs = list(zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True))
     accuracy = sum(one == other for one, other in pairs) / len(pairs)
-    return entity_scores(theirs, ours, scheme_of(theirs)) | {"accuracy": accuracy}
+    return entity_scores(theirs, ours) | {"accuracy": accuracy}
 
 
 def _pairs(predictions: str, gold: str | None) -> Iterator[tuple[Tagged, Tagged]]:
