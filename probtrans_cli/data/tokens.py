@@ -11,23 +11,28 @@ from collections.abc import Iterator
 from probtrans_cli.data.sentence import Sentence
 
 _CHUNK = re.compile(r"\S+")  # of str.split()
-# A chunk that stays whole: markers such as <unk>, addresses, and anything without a letter or digit ("...", ":-)").
-_WHOLE = re.compile(r"<\w+>|\[MASK\]|\w+://\S+|www\.\S+|[\w.+-]+@[\w-]+\.[\w.-]+|[^\w\s]+|n't|'\w{1,2}", re.IGNORECASE)
 MASK = "[MASK]"
 """How a hidden word is written."""
-_OPENING = re.compile(r"""["'`(\[{<«“‘¿¡$£€#]""")
-_CLOSING = re.compile(r"""["'`)\]}>»”’.,;:!?%]""")
+_LETTER = re.compile(r"\w")  # a letter, a digit or `_`
+_OPENING = """\"'`([{<«“‘¿¡$£€#"""
+_CLOSING = frozenset("""\"'`)]}>»”’.,;:!?%…""")
+_SEVERAL = ("...", "--")  # closing marks of several characters
 _CONTRACTION = re.compile(r"(?i)(?<=\w)(n['’]t|['’](?:s|re|ve|ll|d|m))$")
-_ABBREVIATION = re.compile(r"(?:[A-Za-z]\.)+[A-Za-z]?\.?|(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Co|Corp|Ltd)\.")
+_LONGEST_CONTRACTION = 3
+# What stays whole although it begins with an opening mark: <unk>, 's.
+_MARKED = re.compile(r"<\w+>|'\w{1,2}")
+# Beginnings of what stays whole. An address goes on with any character.
+_ADDRESS = re.compile(r"(?:\w+://|www\.)\S", re.IGNORECASE)
+_MAIL = re.compile(r"[\w.+-]+@[\w-]+\.([\w.-]+)")
+_NOT = re.compile(r"n't", re.IGNORECASE)
+_INITIALS = re.compile(r"[A-Za-z]\.(?:[A-Za-z]\.)*[A-Za-z]?\.?")
+_TITLE = re.compile(r"(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Co|Corp|Ltd)\.")
 _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, no text by themselves
 
 
 def tokenize(text: str) -> list[str]:
     """The tokens of one sentence: white space separates, punctuation and contractions are split off."""
-    tokens: list[str] = []
-    for chunk in text.split():
-        tokens += _split(chunk)
-    return tokens
+    return [text[start:end] for start, end in token_spans(text)]
 
 
 def divided(text: str, where: str = "") -> Sentence:
@@ -36,37 +41,63 @@ def divided(text: str, where: str = "") -> Sentence:
 
 
 def token_spans(text: str) -> Iterator[tuple[int, int]]:
-    """The characters ``[begin, end)`` of the same tokens."""
+    """The characters ``[begin, end)`` of the same tokens. Time grows with the length of the text."""
     for chunk in _CHUNK.finditer(text):
-        end = chunk.start()
-        for token in _split(chunk.group()):  # one behind the other, nothing between them
-            start, end = end, end + len(token)
-            yield start, end
+        offset = chunk.start()
+        for start, end in _split(chunk.group()):
+            yield offset + start, offset + end
 
 
-def _split(chunk: str) -> list[str]:
-    before: list[str] = []
-    after: list[str] = []
-    while chunk and not _WHOLE.fullmatch(chunk):
-        if _OPENING.match(chunk) and not chunk.startswith(MASK):
-            before.append(chunk[0])
-            chunk = chunk[1:]
-        elif not _ABBREVIATION.fullmatch(chunk) and (found := _closing(chunk)):
-            after.insert(0, found)
-            chunk = chunk[: -len(found)]
-        elif found_contraction := _CONTRACTION.search(chunk):
-            after.insert(0, found_contraction.group())
-            chunk = chunk[: found_contraction.start()]
-        else:
-            break
-    return [*before, *([chunk] if chunk else []), *after]
+def _split(chunk: str) -> list[tuple[int, int]]:
+    """The tokens of a text without white space: marks are taken off its beginning, then off its end.
+
+    What stays always has a letter, so it does not become empty.
+    """
+    letter = _LETTER.search(chunk)
+    if letter is None:  # "...", ":-)"
+        return [(0, len(chunk))]
+    begin, end = len(chunk) - len(chunk.lstrip(_OPENING)), len(chunk)
+    after: list[tuple[int, int]] = []
+    if begin and _MARKED.fullmatch(chunk, begin - 1):
+        begin -= 1
+    else:
+        whole = _whole(chunk, begin, letter.start())
+        if begin and chunk.startswith(MASK, begin - 1):
+            begin -= 1
+            whole = [(begin + len(MASK), begin + len(MASK))]
+        while not any(low <= end <= high for low, high in whole):
+            shorter = end - (_closing(chunk, begin, end) or _contraction(chunk, begin, end))
+            if shorter == end:
+                break
+            after.append((shorter, end))
+            end = shorter
+    return [*((place, place + 1) for place in range(begin)), (begin, end), *after[::-1]]
 
 
-def _closing(chunk: str) -> str:
-    for ending in ("...", "…", "--"):
-        if chunk.endswith(ending):
-            return ending
-    return chunk[-1] if _CLOSING.search(chunk[-1]) else ""
+def _whole(chunk: str, begin: int, letter: int) -> list[tuple[int, int]]:
+    """The ends, from and up to, at which ``chunk[begin:end]`` stays whole; the first letter is at ``letter``."""
+    ends = [(begin + 1, letter)]  # marks alone
+    if found := _ADDRESS.match(chunk, begin):
+        ends.append((found.end(), len(chunk)))
+    if found := _MAIL.match(chunk, begin):
+        ends.append((found.start(1) + 1, found.end()))
+    if found := _INITIALS.match(chunk, begin):
+        ends.append((begin + 2, found.end()))
+    return ends + [(found.end(), found.end()) for form in (_TITLE, _NOT) if (found := form.match(chunk, begin))]
+
+
+def _closing(chunk: str, begin: int, end: int) -> int:
+    """The number of characters of the closing mark at the end of ``chunk[begin:end]``; 0: there is none."""
+    for mark in _SEVERAL:
+        if chunk.endswith(mark, begin, end):
+            return len(mark)
+    return int(chunk[end - 1] in _CLOSING)
+
+
+def _contraction(chunk: str, begin: int, end: int) -> int:
+    """The number of characters of the contraction at the end of ``chunk[begin:end]``; 0: there is none."""
+    found = _CONTRACTION.search(chunk, max(begin, end - _LONGEST_CONTRACTION), end)
+    return len(found.group()) if found else 0
 
 
 def valid(text: str) -> str:
