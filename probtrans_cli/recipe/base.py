@@ -13,9 +13,17 @@ Fraction = Annotated[float, Field(ge=0.0, lt=1.0)]
 # The upper bound keeps counts within what tensors can be indexed with.
 PositiveInt = Annotated[int, Field(ge=1, lt=2**31)]
 NonNegativeInt = Annotated[int, Field(ge=0, lt=2**31)]
+# What a model is made of. Nobody needs as much; far above it a recipe, which may be a stranger's, would exhaust the
+# machine before the first sentence.
+Size = Annotated[int, Field(ge=1, le=100_000)]  # labels, ranks, widths
+Count = Annotated[int, Field(ge=1, le=1_000)]  # channels, iterations, layers
 PositiveFloat = Annotated[float, Field(gt=0.0)]
 NonNegativeFloat = Annotated[float, Field(ge=0.0)]
-File = Annotated[str, Field(min_length=1)]
+MOST_THREADS = 1024  # more than machines have; far more cannot be started
+MOST_NUMBERS = 2**30  # in one part of a model: 4 GB, four times as much in training
+TOO_LARGE = f"this would be {{:,}} numbers, more than {MOST_NUMBERS:,}: make the model smaller"
+PATH = r"^[^\x00]+$"  # no name of a file has a zero byte
+File = Annotated[str, Field(min_length=1, pattern=PATH)]
 Files = File | Annotated[list[File], Field(min_length=1)]
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Annotated, Literal
 from pydantic import Field
 
 from probtrans_cli.recipe.base import (
+    MOST_THREADS,
     Fraction,
     KindSection,
     NonNegativeFloat,
@@ -224,7 +225,7 @@ class Runtime(Section):
     """auto: the GPU if there is one."""
     precision: Literal["auto", "float32", "bfloat16"] = "auto"
     """auto: bfloat16 autocast on the GPU, float32 on the CPU."""
-    threads: PositiveInt | None = None
+    threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
     """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
     compile: bool = False
     """Run the encoder through torch.compile (for the GPU)."""

@@ -197,7 +197,10 @@ VALUES = [
     ("model: {kind: transformer, heads: 7}", "model.heads: 7 heads do not divide a width of 384"),
     ("model: {decomposition: {kind: uv, rank: 0}}", "8:41: model.decomposition.rank: found 0, wanted a whole number"),
     ("runtime: {compile: yes}", "8:20: runtime.compile: found the text 'yes', wanted `true` or `false`; write true"),
-    ("runtime: {threads: 1_000}", "runtime.threads: found the text '1_000', wanted a whole number ≥ 1 or `null`"),
+    (
+        "runtime: {threads: 1_000}",
+        "runtime.threads: found the text '1_000', wanted a whole number ≥ 1 and ≤ 1024 or `null`",
+    ),
     ("eval: {channel: bst}", "eval.channel: found the text 'bst', wanted `mean` or `best` or a whole number ≥ 0;"),
     ("eval: {channel: 16}", "8:17: eval.channel: found 16, but the model has channels 0 to 15"),
     ("eval: {iteration: 0}", "8:19: eval.iteration: found 0, wanted -1 or an iteration of the model, 1 to 5"),

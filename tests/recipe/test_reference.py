@@ -31,7 +31,8 @@ def test_the_reference_in_the_docs_is_fresh() -> None:
 
 
 def test_every_key_is_described() -> None:
-    for section in [recipe_reference.json_schema(), *recipe_reference.json_schema()["$defs"].values()]:
+    schema = recipe_reference.json_schema()
+    for section in [schema, *schema["$defs"].values()]:
         assert section["additionalProperties"] is False
         assert section["description"]
         for key, field in section["properties"].items():

@@ -12,7 +12,7 @@ from small_recipes import SMALL, read, refused
 
 from probtrans_cli.recipe import reference as recipe_reference
 from probtrans_cli.recipe import source as recipe_source
-from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.base import PATH, InconsistentError
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe
@@ -39,6 +39,8 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
         return st.just(schema["const"])
     if "enum" in schema:
         return st.sampled_from(schema["enum"])
+    if schema.get("pattern") == PATH:
+        return TEXTS.filter(lambda text: "\0" not in text)
     if "pattern" in schema:
         return st.from_regex(r"\A[A-Za-z0-9][A-Za-z0-9._-]*\Z")
     if schema["type"] == "object":
@@ -64,11 +66,15 @@ def values(schema: dict[str, Any]) -> st.SearchStrategy[Any]:
 
 
 RECIPES = values(SCHEMA)
+SIZES = {"labels", "channels", "distance", "rank", "features", "width", "inner", "heads", "head_size", "layers", "rows"}
 
 
 def valid(content: Any) -> Recipe:
     """A recipe of this content, with files that its task can learn from."""
     content.get("eval", {}).update(iteration=-1, channel="best")
+    model = content.get("model", {})
+    for section in (model, *(part for part in model.values() if isinstance(part, dict))):  # not all of them large
+        section.update({key: 2 + section[key] % 40 // 2 * 2 for key in SIZES if isinstance(section.get(key), int)})
     data, kind = content["data"], content["task"]["kind"]
     fitting = [name for name, one in FORMATS.items() if TASKS[kind].needs in one.gives]
     if data.get("format", "auto") not in fitting:

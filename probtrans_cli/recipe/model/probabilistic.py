@@ -8,15 +8,17 @@ from typing import TYPE_CHECKING, Annotated, Any, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe.base import (
+    MOST_NUMBERS,
+    TOO_LARGE,
+    Count,
     File,
     Fraction,
     Inconsistency,
     KindSection,
     NonNegativeFloat,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
     Section,
+    Size,
 )
 from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
@@ -44,6 +46,11 @@ class Decomposition(KindSection):
         """Whether `symmetric` has a meaning."""
         return True
 
+    def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
+        """How many numbers the scores have for the labels of a child and of its head; 0 = it is not known."""
+        del buckets, channels, child, head
+        return 0
+
 
 @ROOT_DECOMPOSITIONS.add
 @DECOMPOSITIONS.add
@@ -52,6 +59,9 @@ class NoDecomposition(Decomposition):
 
     kind: Literal["none"] = "none"
 
+    def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
+        return buckets * channels * child * head
+
 
 @ROOT_DECOMPOSITIONS.add
 @DECOMPOSITIONS.add
@@ -59,8 +69,11 @@ class UVDecomposition(Decomposition):
     """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
 
     kind: Literal["uv"]
-    rank: PositiveInt = 64
+    rank: Size = 64
     """r, the number of terms."""
+
+    def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
+        return buckets * channels * self.rank * (child + head)
 
 
 @ROOT_DECOMPOSITIONS.add
@@ -69,8 +82,11 @@ class UVWDecomposition(Decomposition):
     """Eq. 13: `T[k,c,a,b] = sum_l U[k,a,l] V[k,b,l] W[k,c,l]`."""
 
     kind: Literal["uvw"]
-    rank: PositiveInt = 64
+    rank: Size = 64
     """r, the number of terms."""
+
+    def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
+        return buckets * self.rank * (child + head + channels)
 
 
 @DECOMPOSITIONS.add
@@ -78,8 +94,11 @@ class SharedDecomposition(Decomposition):
     """One pair of factors for all buckets (not in the paper): `T[k,c,a,b] = sum_l U[a,c,l] D[k,c,l] V[b,c,l]`."""
 
     kind: Literal["shared"]
-    rank: PositiveInt = 64
+    rank: Size = 64
     """r, the number of terms."""
+
+    def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
+        return channels * self.rank * (child + head + buckets)
 
 
 @DECOMPOSITIONS.add
@@ -87,7 +106,7 @@ class RotaryDecomposition(Decomposition):
     """A rotation by the distance x = i - j between the factors (not in the paper): `T[x,c] = U[c] R(x) V[c]^T`."""
 
     kind: Literal["rotary"]
-    rank: Annotated[int, Field(ge=2, lt=2**31, multiple_of=2)] = 64
+    rank: Annotated[int, Field(ge=2, le=100_000, multiple_of=2)] = 64
     """r, the number of terms, two to a rotated plane."""
     base: PositiveFloat = 10000.0
     """Plane l turns by `base^(-2l/r)` a word."""
@@ -100,11 +119,15 @@ class RotaryDecomposition(Decomposition):
     def can_be_symmetric(self) -> bool:
         return False
 
+    def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
+        del buckets
+        return channels * self.rank * (child + head)
+
 
 class Root(Section):
     """A root node (2.3.5): one more head for every word, with a label of its own."""
 
-    labels: PositiveInt = 512
+    labels: Size = 512
     """d_root, the number of the root's labels."""
     decomposition: Annotated[Decomposition, ROOT_DECOMPOSITIONS] = NoDecomposition()
     """How the root scores `T'[c,a,b]` are parameterised: none | uv | uvw."""
@@ -116,7 +139,7 @@ class Globals(Section):
     kind: Literal["all-dep", "dep-split", "single-split"]
     """all-dep: further candidates of the same head (B.3.1); dep-split: a second head per channel (B.3.2);
     single-split: a second head per word (B.3.3)."""
-    features: PositiveInt = 64
+    features: Size = 64
     """m, the number of global features."""
     parameterization: Literal["direct", "neural"] = "direct"
     """direct: `B[c,k,a]` itself; neural (all-dep only): `B[c,k,a] = sum_g P(F_k = g) T''[c,a,g]`."""
@@ -181,17 +204,17 @@ class ProbabilisticTransformer(ModelSection):
     has_ternary_scores = True
 
     kind: Literal["probabilistic"] = "probabilistic"
-    labels: PositiveInt = 384
+    labels: Size = 384
     """d, the number of latent labels of a word."""
-    channels: PositiveInt = 16
+    channels: Count = 16
     """h, the number of dependency structures."""
-    iterations: PositiveInt = 5
+    iterations: Count = 5
     """T, the number of mean-field iterations."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
     """Symmetric ternary scores, `T[k,c,a,b] = T[k,c,b,a]` (3.1): the child's and the head's factors are the same."""
-    distance: NonNegativeInt | None = 3
+    distance: Annotated[int, Field(ge=0, le=1_000)] | None = 3
     """gamma: words up to this far apart have ternary scores of their own; null = one bucket for every distance
     (always so with `rotary`)."""
     heads: Literal["independent", "tree"] = "independent"
@@ -253,7 +276,7 @@ class ProbabilisticTransformer(ModelSection):
 
     def inconsistencies(self) -> list[Inconsistency]:
         """Values of the section that do not go together: each key's path with the reason."""
-        faults: list[Inconsistency] = []
+        faults: list[Inconsistency] = self._too_large()
         if not self.decomposition.has_buckets and self.distance is not None:
             reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
             faults.append((("distance",), reason))
@@ -275,6 +298,18 @@ class ProbabilisticTransformer(ModelSection):
                 reason = "the model has no root node: set model.root='{}', or leave it out"
                 faults.append((("head_bias", "root"), reason))
         return faults
+
+    def _too_large(self) -> list[Inconsistency]:
+        """Parts of the model that would exhaust the machine: each size may be small where their product is not."""
+        d, channels = self.labels, self.channels
+        buckets = 1 if self.distance is None else 2 * self.distance + 2
+        sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
+        if self.root is not None:
+            sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
+        if self.globals is not None:
+            neural = self.globals.parameterization == "neural"
+            sizes["globals"] = channels * d * (d if neural else self.globals.features)
+        return [((part,), TOO_LARGE.format(numbers)) for part, numbers in sizes.items() if numbers > MOST_NUMBERS]
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         faults: list[Inconsistency] = []

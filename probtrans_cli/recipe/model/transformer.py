@@ -5,16 +5,18 @@ from __future__ import annotations
 from collections.abc import Mapping
 from typing import Annotated, Any, Literal
 
-from pydantic import model_validator
+from pydantic import Field, model_validator
 
 from probtrans_cli.recipe.base import (
+    MOST_NUMBERS,
+    TOO_LARGE,
+    Count,
     File,
     Fraction,
     Inconsistency,
     KindSection,
-    NonNegativeInt,
     PositiveFloat,
-    PositiveInt,
+    Size,
 )
 from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
@@ -37,7 +39,7 @@ class AbsolutePositions(Positions):
     """A learned vector for every position, added to the word's."""
 
     kind: Literal["absolute"]
-    rows: PositiveInt = 512
+    rows: Size = 512
     """The number of positions: longer sentences are refused."""
 
     @property
@@ -50,7 +52,7 @@ class LearnedSinusoidalPositions(Positions):
     """As `absolute`, but the learned vectors start as those of `sinusoidal`."""
 
     kind: Literal["learned_sinusoidal"]
-    rows: PositiveInt = 512
+    rows: Size = 512
     """The number of positions: longer sentences are refused."""
 
     @property
@@ -70,7 +72,7 @@ class RelativePositions(Positions):
     """Learned vectors for the distance x = i - j of two words, in every layer (Shaw et al. 2018)."""
 
     kind: Literal["relative"]
-    clip: PositiveInt = 8
+    clip: Size = 8
     """Distances beyond this are all alike."""
     terms: Literal["k", "kv", "qk", "qkv"] = "k"
     """Where the distance's vector is added: k to the key (the paper's code), v to the value, q to the query."""
@@ -95,15 +97,15 @@ class Transformer(ModelSection):
     preset: Literal["bert"] | None = None
     """bert: other defaults, those of BERT (Devlin et al. 2019): `bias: all`, `activation: gelu`, `segments: 2`,
     `embedding_norm`, `pooler`, `norm_eps: 1e-12`, and `width: 768, inner: 3072, heads: 12, layers: 12`."""
-    width: PositiveInt = 384
+    width: Size = 384
     """d, the size of a word's vector."""
-    inner: PositiveInt = 2048
+    inner: Size = 2048
     """d_ff, the size of the feed-forward layer."""
-    heads: PositiveInt = 8
+    heads: Count = 8
     """h, the number of attention heads."""
-    head_size: PositiveInt | None = None
+    head_size: Size | None = None
     """d_qkv, the size of a head's queries, keys and values; null = width / heads."""
-    layers: PositiveInt = 5
+    layers: Count = 5
     """N, the number of layers."""
     positions: Annotated[Positions, POSITIONS] = AbsolutePositions(kind="absolute")
     """How the order of words is told: absolute | learned_sinusoidal | sinusoidal | relative | none."""
@@ -121,7 +123,7 @@ class Transformer(ModelSection):
     """Keys and values from one projection (the paper's Limitations)."""
     tie_qo: bool = False
     """The output projection is the transposed one of the queries (the paper's Limitations)."""
-    segments: NonNegativeInt = 0
+    segments: Annotated[int, Field(ge=0, le=1_000)] = 0
     """Number of segment types whose learned vectors are added to the words'; 0 = none."""
     embedding_norm: bool = False
     """Normalise what goes into the first layer."""
@@ -193,10 +195,16 @@ class Transformer(ModelSection):
 
     def inconsistencies(self) -> list[Inconsistency]:
         """Values of the section that do not go together: each key's path with the reason."""
+        faults: list[Inconsistency] = []
         if self.head_size is None and self.width % self.heads:
             reason = f"{self.heads} heads do not divide a width of {self.width}: change one of them, or set head_size"
-            return [(("heads",), reason)]
-        return []
+            faults.append((("heads",), reason))
+        projections = 4 * self.heads * (self.head_size or self.width // self.heads)
+        layers = 1 if self.share_layers else self.layers
+        numbers = self.width * ((self.position_rows or 0) + layers * (projections + 2 * self.inner))
+        if numbers > MOST_NUMBERS:
+            faults.append((("width",), TOO_LARGE.format(numbers)))
+        return faults
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

@@ -1,0 +1,59 @@
+"""Sizes of models are bounded: by themselves, and where only their product would exhaust the machine."""
+
+from __future__ import annotations
+
+import pytest
+from small_recipes import SMALL, read, refused
+
+from probtrans_cli.recipe.base import MOST_NUMBERS
+from probtrans_cli.recipe.source import shipped_recipes
+
+TRANSFORMER = "model={kind: transformer}"
+
+
+@pytest.mark.parametrize(
+    "override",
+    [
+        "model.distance=1000000", "model.distance=20000", "model.iterations=100000", "model.labels=2147483647",
+        "model.channels=1001", "model.decomposition={kind: uv, rank: 1000000}", "model.root={labels: 1000000}",
+        "model.decomposition={kind: rotary, rank: 1000000}", "model.globals={kind: all-dep, features: 1000000}",
+        "runtime.threads=100000",
+    ],
+)  # fmt: skip
+def test_sizes_have_bounds(override: str) -> None:
+    (fault,) = refused(SMALL, override)
+    assert "wanted" in fault
+    assert " ≤ 1" in fault, "the bound is told"
+
+
+@pytest.mark.parametrize("key", ["width", "inner", "heads", "head_size", "layers", "segments"])
+def test_sizes_of_transformers_have_bounds(key: str) -> None:
+    assert "≤ 1" in refused(SMALL, TRANSFORMER, f"model.{key}=1000000")[0]
+
+
+@pytest.mark.parametrize(
+    ("overrides", "key"),
+    [
+        (["model.distance=1000", "model.labels=10000", "model.channels=100"], "model.decomposition"),
+        (["model.decomposition={kind: none}", "model.labels=30000"], "model.decomposition"),
+        (["model.decomposition={kind: uvw, rank: 100000}", "model.labels=100000"], "model.decomposition"),
+        (["model.decomposition={kind: shared, rank: 100000}", "model.channels=1000"], "model.decomposition"),
+        (["model.decomposition={kind: rotary, rank: 100000}", "model.channels=1000"], "model.decomposition"),
+        (["model.root={labels: 100000}", "model.labels=20000"], "model.root"),
+        (["model.globals={kind: dep-split, features: 100000}", "model.labels=20000"], "model.globals"),
+        ([TRANSFORMER, "model.width=100000", "model.inner=100000"], "model.width"),
+        ([TRANSFORMER, "model.positions={kind: absolute, rows: 100000}", "model.width=80000"], "model.width"),
+    ],
+)
+def test_products_of_sizes_have_a_bound(overrides: list[str], key: str) -> None:
+    told = f": {key}: this would be "
+    assert any(told in fault and f"more than {MOST_NUMBERS:,}" in fault for fault in refused(SMALL, *overrides))
+
+
+def test_the_bounds_are_far_from_all_shipped_recipes() -> None:
+    for path in shipped_recipes().values():
+        section = read(path.read_text("utf-8")).model
+        if section.kind == "probabilistic":
+            larger = {"labels": 2 * section.labels, "channels": 2 * section.channels}
+            faults = section.model_copy(update=larger).inconsistencies()
+            assert not [fault for fault in faults if "this would be" in fault[1]], path
