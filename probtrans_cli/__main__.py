@@ -2,54 +2,79 @@
 
 from __future__ import annotations
 
-import io
 import os
 import sys
 import traceback
 
-from probtrans_cli.errors import OutOfMemoryError, ProbtransError
+from probtrans_cli.cli import streams
+from probtrans_cli.errors import OutOfMemoryError, OutputError, ProbtransError, UsageError, of_the_system
+from probtrans_cli.text import harmless, printable
 
 BUG, INTERRUPTED, READER_GONE = 1, 130, 141
 
 
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with a code of the table in `docs/command-line.md`."""
-    for stream in (sys.stdout, sys.stderr):  # UTF-8 whatever the locale
-        if isinstance(stream, io.TextIOWrapper):
-            stream.reconfigure(encoding="utf-8", errors="backslashreplace" if stream is sys.stderr else "strict")
+    streams.set_up()
     sys.exit(run(sys.argv[1:] if arguments is None else arguments))
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line and return its exit code."""
+    """Run the command line and return its exit code; what it has written is on its way then."""
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
+    code = _run(arguments)
     try:
+        sys.stdout.flush()
+    except OutputError as error:
+        report(error)
+        return code or error.exit_code
+    except BrokenPipeError:
+        return code or READER_GONE
+    return code
+
+
+def _run(arguments: list[str]) -> int:
+    try:
+        _refuse_bytes(arguments)
         from probtrans_cli.cli.application import application  # noqa: PLC0415
 
-        code = application(arguments)
-        sys.stdout.flush()
+        return application(arguments)
     except ProbtransError as error:
         report(error)
         return error.exit_code
-    except BrokenPipeError:
-        # The reader of stdout has enough; without this, Python would complain once more when it flushes at exit.
-        os.dup2(os.open(os.devnull, os.O_WRONLY), sys.stdout.fileno())
+    except BrokenPipeError:  # the reader of stdout has enough
         return READER_GONE
     except KeyboardInterrupt:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     except Exception as error:
-        # torch's own errors, without its import: on the CPU it raises a plain RuntimeError.
-        unallocated = isinstance(error, RuntimeError) and "allocate memory" in str(error)
-        if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or unallocated:
-            hint = "lower eval.batch_words, or give shorter sentences"
-            report(OutOfMemoryError(f"out of memory: {error}", hint=hint))
-            return OutOfMemoryError.exit_code
-        traceback.print_exc()
+        fault = _out_of_memory(error, arguments) or (of_the_system(error) if isinstance(error, OSError) else None)
+        if fault is not None:
+            report(fault)
+            return fault.exit_code
+        sys.stderr.write(harmless(traceback.format_exc()))
         sys.stderr.write("\nThis is a bug in probtrans. Please report it with the lines above and the command.\n")
         return BUG
-    return code
+
+
+def _refuse_bytes(arguments: list[str]) -> None:
+    """Refuse arguments that are no text: they cannot be written into recipes, reports and messages."""
+    for argument in arguments:
+        try:
+            argument.encode("utf-8")
+        except UnicodeEncodeError:
+            hint = "rename the file, or name it through a link whose name is UTF-8"
+            raise UsageError(f"the argument '{printable(argument, 200)}' is not UTF-8", hint=hint) from None
+
+
+def _out_of_memory(error: Exception, arguments: list[str]) -> OutOfMemoryError | None:
+    # torch's own errors, without its import: on the CPU it raises a plain RuntimeError.
+    unallocated = isinstance(error, RuntimeError) and "allocate memory" in str(error)
+    if not (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or unallocated):
+        return None
+    hint = "lower eval.batch_words, or give shorter sentences" if "train" in arguments else "give shorter sentences"
+    return OutOfMemoryError(f"out of memory: {str(error) or type(error).__name__}", hint=hint)
 
 
 def report(error: ProbtransError) -> None:
@@ -57,7 +82,7 @@ def report(error: ProbtransError) -> None:
     lines = [f"error: {error.message}"]
     if error.hint:
         lines += [f"  -> {line}" for line in error.hint.splitlines()]
-    sys.stderr.write("\n".join(lines) + "\n")
+    sys.stderr.write(harmless("\n".join(lines)) + "\n")
 
 
 if __name__ == "__main__":

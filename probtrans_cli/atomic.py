@@ -7,6 +7,7 @@ folder that was about to be replaced.
 
 from __future__ import annotations
 
+import errno
 import os
 import re
 import secrets
@@ -19,6 +20,7 @@ from typing import TextIO
 
 PARTIAL, REPLACED = ".partial", ".replaced"
 ABANDONED = 6 * 3600  # seconds after which the half-written folder of another process counts as left by a kill
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of writing that name no file
 # The random part of the name, and the endings that older versions of `prepare` used.
 _LEFTOVER = r"-[a-z0-9_]{8}\.(partial|part|old)"
 
@@ -63,7 +65,7 @@ def replacing(path: Path, *, synced: bool = True) -> Iterator[TextIO]:
             sync(partial)
         partial.replace(path)
     except OSError as error:
-        if error.filename == str(partial):
+        if error.filename == str(partial) or (error.filename is None and error.errno in FULL):
             error.filename, error.filename2 = str(path), None
         raise
     finally:

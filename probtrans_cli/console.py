@@ -1,4 +1,7 @@
-"""What a person sees: logs and tables on stderr, results on stdout. Colour and bars only where stderr is a terminal."""
+"""What a person sees: logs on stderr, results on stdout. A bar only where stderr is a terminal, and no colour at all.
+
+All of it is made safe here (:func:`probtrans_cli.text.harmless`), so that no caller can forget.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +9,15 @@ import json
 import sys
 import time
 from collections.abc import Iterable
+from contextlib import suppress
 from pathlib import Path
+from shutil import get_terminal_size
 from typing import Any, TextIO
 
 from tqdm import tqdm
+
+from probtrans_cli.errors import unwritten
+from probtrans_cli.text import harmless
 
 QUIET, NORMAL, VERBOSE = 0, 1, 2
 
@@ -26,11 +34,28 @@ class Console:
         self.close_log()
         self.file = path.open("a", encoding="utf-8")
 
+    def repeat(self, line: str) -> None:
+        """Write a line into the log file.
+
+        Raises:
+            DataError: the disk is full, for example; nothing more is written there.
+        """
+        if self.file is None:
+            return
+        try:
+            self.file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {line}\n")
+            self.file.flush()
+        except OSError as error:
+            name = self.file.name
+            self.close_log()
+            raise unwritten(name, error) from None
+
     def close_log(self) -> None:
         """Stop repeating log lines."""
-        if self.file is not None:
-            self.file.close()
-            self.file = None
+        file, self.file = self.file, None
+        if file is not None:
+            with suppress(OSError):  # the rest of a line that was complained of
+                file.close()
 
 
 STATE = Console()
@@ -38,11 +63,10 @@ STATE = Console()
 
 def log(message: str, *, level: int = NORMAL) -> None:
     """One line on stderr (above a progress bar, if one is running) and in the run's log file."""
-    if STATE.level >= level:
-        tqdm.write(message, file=sys.stderr)
-    if STATE.file is not None:
-        STATE.file.write(f"{time.strftime('%Y-%m-%d %H:%M:%S')} {message}\n")
-        STATE.file.flush()
+    line = harmless(message)
+    if STATE.level >= level and sys.stderr is not None:  # without one, tqdm would write to stdout
+        tqdm.write(line, file=sys.stderr)
+    STATE.repeat(line)
 
 
 def detail(message: str) -> None:
@@ -51,14 +75,16 @@ def detail(message: str) -> None:
 
 
 def result(text: str) -> None:
-    """The result of a command: text on stdout, as it is."""
+    """The result of a command: text for people on stdout."""
+    text = harmless(text)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()
 
 
 def result_json(value: Any) -> None:
     """The result of a command as one line of JSON on stdout."""
-    result(json.dumps(value, ensure_ascii=False, allow_nan=False))
+    text = json.dumps(value, ensure_ascii=False, allow_nan=False)
+    result(harmless(text, escape=lambda one: json.dumps(one)[1:-1]))
 
 
 def render(columns: Iterable[str], rows: Iterable[Iterable[object]], *, title: str | None = None) -> str:
@@ -117,7 +143,12 @@ class Progress:
 
 
 def result_renderable(value: Any) -> None:
-    """The result of a command as a rich renderable on stdout, in colour only where stdout is a terminal."""
+    """The result of a command as a rich renderable on stdout, as wide as the terminal and without colour."""
+    from io import StringIO  # noqa: PLC0415
+
     from rich.console import Console as RichConsole  # noqa: PLC0415
 
-    RichConsole(file=sys.stdout, width=None if sys.stdout.isatty() else 120, highlight=False).print(value)
+    buffer = StringIO()
+    width = get_terminal_size().columns if sys.stdout.isatty() else 120
+    RichConsole(file=buffer, width=width, color_system=None, highlight=False).print(value)
+    result(buffer.getvalue())

@@ -6,6 +6,8 @@ key), ``hint`` says what to do next. Everything else that reaches ``__main__`` i
 
 from __future__ import annotations
 
+import errno
+
 
 class ProbtransError(Exception):
     """Base of every error that is shown to the user without a traceback; ``exit_code`` is the process's exit status."""
@@ -20,6 +22,12 @@ class ProbtransError(Exception):
 
 class UsageError(ProbtransError):
     """The command line is wrong: a missing file argument, contradicting options, a run folder in the way."""
+
+    exit_code = 2
+
+
+class OutputError(ProbtransError):
+    """Standard output cannot be written."""
 
     exit_code = 2
 
@@ -65,7 +73,7 @@ class RequirementNotMetError(ProbtransError):
 
 
 class StoppedError(ProbtransError):
-    """Training was stopped by SIGTERM or SIGUSR1 after its state was saved."""
+    """Training was stopped by a signal other than Ctrl-C after its state was saved."""
 
     exit_code = 75
 
@@ -74,3 +82,28 @@ class InterruptedTrainingError(ProbtransError):
     """Training was stopped by Ctrl-C after its state was saved."""
 
     exit_code = 130
+
+
+# --- errors of the operating system -----------------------------------------------------------------------------------
+
+_UNWRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+_NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM}
+
+
+def reason(error: OSError) -> str:
+    """What is wrong, as part of a message."""
+    return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
+
+
+def unwritten(name: str, error: OSError) -> DataError:
+    """The error of a file that cannot be written."""
+    return DataError(f"{name}: cannot be written: {reason(error)}", hint="make room, or allow writing there")
+
+
+def of_the_system(error: OSError) -> ProbtransError | None:
+    """An error of the operating system as one for the user: a full disk, a name that no file can have; else None."""
+    if error.errno in _UNWRITTEN:
+        return unwritten(str(error.filename or "a file"), error)
+    if error.errno in _NAMES and error.filename is not None:
+        return UsageError(f"{error.filename}: {reason(error)}", hint="check the path")
+    return None

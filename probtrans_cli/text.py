@@ -7,7 +7,7 @@ stands around it; long text is cut off.
 from __future__ import annotations
 
 import unicodedata
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 LONGEST_WORD = 40  # columns
 JOINERS = "\u200c\u200d"  # spell Persian and Indic words and join emoji
@@ -40,6 +40,18 @@ def visible(text: str, *, longest: int = LONGEST_WORD, ascii_only: bool = False,
 def printable(text: str, longest: int = 80) -> str:
     """Text as part of a message: control characters as escapes, at most ``longest`` characters of it."""
     return visible(text, longest=longest, message=True)
+
+
+def harmless(text: str, *, keep: str = "\n", escape: Callable[[str], str] | None = None) -> str:
+    """Text of any length as a terminal may get it: what is hidden as escapes, but for the characters of ``keep``.
+
+    Everything that is written for people goes through here at last (:mod:`probtrans_cli.console`), so that no name and
+    no word can move the cursor, set a title or turn a line around.
+    """
+    if text.isprintable():
+        return text
+    write = escape or escaped
+    return "".join(write(one) if one not in keep and _hidden(one) else one for one in text)
 
 
 def first_of(names: Sequence[str], count: int = 5) -> str:

@@ -5,13 +5,14 @@ from __future__ import annotations
 import json
 import re
 from collections.abc import Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
-from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError, UsageError, of_the_system
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
 from probtrans_cli.reports.scores import over_seeds, training_report
@@ -125,8 +126,14 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
         scores = trainer.train()
         for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
             console.log(warning)
+    except OSError as error:
+        fault = of_the_system(error)
+        _note_failure(run, fault or error)
+        if fault is None:
+            raise
+        raise fault from None
     except BaseException as error:
-        run_folder.failed(run, error)
+        _note_failure(run, error)
         raise
     finally:
         console.STATE.close_log()
@@ -136,6 +143,12 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
     }  # fmt: skip
     run_folder.done(run)
     return result
+
+
+def _note_failure(run: Path, error: BaseException) -> None:
+    """Note how the run ended; on a full disk the note before stays, and the error is what is told."""
+    with suppress(OSError, DataError):
+        run_folder.failed(run, error)
 
 
 def _require_origin(recipe: Recipe) -> None:

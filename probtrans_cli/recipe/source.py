@@ -14,7 +14,7 @@ from typing import Any
 
 from pydantic import ValidationError
 
-from probtrans_cli.errors import RecipeError, UsageError
+from probtrans_cli.errors import RecipeError, UsageError, reason
 from probtrans_cli.recipe.faults import HINT, error_of, in_words
 from probtrans_cli.recipe.kinds import load_outside
 from probtrans_cli.recipe.overrides import apply_override, drop_other_kinds, name_kinds
@@ -38,7 +38,11 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
     RecipeError (all faults, one a line).
     """
     if source == "-":
-        return read_recipe(sys.stdin.buffer.read(LARGEST + 1), "<stdin>", overrides)
+        try:
+            content = sys.stdin.buffer.read(LARGEST + 1)
+        except OSError as error:
+            raise UsageError(f"cannot read the recipe from standard input: {reason(error)}") from None
+        return read_recipe(content, "<stdin>", overrides)
     path = _find(source)
     try:
         with path.open("rb") as file:

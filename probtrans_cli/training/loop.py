@@ -91,7 +91,7 @@ class Trainer:
         """Train to the end, or until a signal asks to stop.
 
         Raises:
-            StoppedError, InterruptedTrainingError: after saving, on SIGTERM/SIGUSR1 and Ctrl-C.
+            StoppedError, InterruptedTrainingError: after saving, on a signal such as SIGTERM and on Ctrl-C.
             NotFiniteError: the loss or a gradient is not finite; the last good checkpoint is named.
             OutOfMemoryError: a batch did not fit.
         """

@@ -135,9 +135,13 @@ def forget_replaced(run: Path) -> None:
 def failed(run: Path, error: BaseException) -> None:
     """Note how the run ended, and put back what it was to replace if it has not begun."""
     code = 130 if isinstance(error, KeyboardInterrupt) else 1
-    _write_exit(run, error.exit_code if isinstance(error, ProbtransError) else code, str(error) or type(error).__name__)
-    if _put_back(run):
-        console.log(f"{run}: what was there is kept")
+    try:
+        _write_exit(
+            run, error.exit_code if isinstance(error, ProbtransError) else code, str(error) or type(error).__name__
+        )
+    finally:  # on a full disk, too
+        if _put_back(run):
+            console.log(f"{run}: what was there is kept")
 
 
 def done(run: Path) -> None:

@@ -1,4 +1,4 @@
-"""Signals that ask a training to save and stop: SIGTERM, SIGUSR1, Ctrl-C."""
+"""Signals that ask a training to save and stop: SIGTERM, SIGUSR1, SIGHUP, SIGQUIT, Ctrl-C."""
 
 from __future__ import annotations
 
@@ -6,6 +6,8 @@ import signal
 from collections.abc import Iterator
 from contextlib import contextmanager
 from types import FrameType
+
+NUMBERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 
 
 class StopRequest:
@@ -23,12 +25,15 @@ class StopRequest:
 
 @contextmanager
 def stop_signals() -> Iterator[StopRequest]:
-    """Within: SIGTERM, SIGUSR1 and Ctrl-C ask the loop to save and stop after the current update."""
+    """Within: the signals ask the loop to save and stop after the current update.
+
+    A signal that was ignored stays so: `nohup` ignores SIGHUP, and a shell Ctrl-C for what it runs in the background.
+    """
     request = StopRequest()
-    numbers = (signal.SIGTERM, signal.SIGUSR1, signal.SIGINT)
-    before = [signal.signal(number, request.handle) for number in numbers]
+    heeded = [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, request.handle) for number in heeded]
     try:
         yield request
     finally:
-        for number, handler in zip(numbers, before, strict=True):
+        for number, handler in zip(heeded, before, strict=True):
             signal.signal(number, handler)

@@ -7,6 +7,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic
+from probtrans_cli.errors import unwritten
 
 
 class Metrics:
@@ -30,6 +31,13 @@ class Metrics:
         self.path = path
 
     def write(self, values: dict[str, Any]) -> None:
-        """Append one line."""
-        with self.path.open("a", encoding="utf-8") as file:
-            file.write(json.dumps(values) + "\n")
+        """Append one line.
+
+        Raises:
+            DataError: the disk is full, for example.
+        """
+        try:
+            with self.path.open("a", encoding="utf-8") as file:
+                file.write(json.dumps(values) + "\n")
+        except OSError as error:
+            raise unwritten(str(self.path), error) from None

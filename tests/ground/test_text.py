@@ -6,7 +6,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.text import escaped, first_of, printable, visible
+from probtrans_cli.text import escaped, first_of, harmless, printable, visible
 
 
 def plain_printable(text: str, longest: int) -> str:
@@ -37,3 +37,14 @@ def test_pictures_keep_what_spells_a_word_and_messages_do_not(text: str, in_pict
 def test_the_first_of_many_names() -> None:
     assert first_of(["a", "b\n"]) == "a, b\\x0a"
     assert first_of([str(i) for i in range(1007)], 3) == "0, 1, 2, and 1,004 more"
+
+
+@given(st.text())
+def test_harmless_text_is_escaped_where_a_picture_escapes_it(text: str) -> None:
+    assert harmless(text, keep="") == "".join(visible("a" + one)[1:] for one in text)
+    assert harmless(text) == "\n".join(harmless(line, keep="") for line in text.split("\n"))
+
+
+def test_harmless_text_of_any_length_is_whole() -> None:
+    assert harmless("می\u200cروم\u00a0ab" * 1000) == "می\u200cروم\u00a0ab" * 1000
+    assert harmless("\x1b]0;a\x07\t\n\u202e\x9b\ud800") == "\\x1b]0;a\\x07\\x09\n\\u202e\\x9b\\ud800"
