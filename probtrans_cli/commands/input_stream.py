@@ -25,8 +25,12 @@ PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which w
 _COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
 
 
-def read(path: str, input_form: str) -> Iterator[Sentence]:
-    """The sentences of a file; an empty line of text is an empty sentence."""
+def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sentence]:
+    """The sentences of a file; an empty line of text is an empty sentence.
+
+    Raises:
+        DataError: a line of text has more words than ``longest``, whatever its tokens; see also the readers.
+    """
     lines = open_lines(path)
     if input_form == "auto":
         is_conllu, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
@@ -38,7 +42,11 @@ def read(path: str, input_form: str) -> Iterator[Sentence]:
         yield from read_text(lines, name, keep_empty=True)
     else:
         for number, line in enumerate(lines, start=1):
-            yield divided(line, f"{name}:{number}")
+            where = f"{name}:{number}"
+            # A word is a token or more of them: what is certainly too long is refused before it is divided.
+            if longest is not None and len(line) > longest and (least := len(line.split())) > longest:
+                raise _too_long(where, least, "words", longest)
+            yield divided(line, where)
 
 
 def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:
@@ -53,12 +61,14 @@ def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabu
         if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
             number, what = len(vocabulary.encode_words(sentence.words).ids), "tokens"
         if number > longest:
-            raise DataError(
-                f"{sentence.where}: a sentence of {number:,} {what}, more than {longest:,}",
-                hint=f"split it, or allow it with --longest {number}; memory grows with the square, and "
-                "time, with --decode eisner, with the cube of its length",
-            )
+            raise _too_long(sentence.where, number, what, longest)
         yield sentence
+
+
+def _too_long(where: str, number: int, what: str, longest: int) -> DataError:
+    hint = f"split it, or allow it with --longest {number}; memory grows with the square, and "
+    hint += "time, with --decode eisner, with the cube of its length"
+    return DataError(f"{where}: a sentence of {number:,} {what}, more than {longest:,}", hint=hint)
 
 
 def look_ahead(lines: Iterator[str]) -> tuple[bool, Iterator[str]]:

@@ -15,6 +15,7 @@ from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.input_stream import PATIENCE, chunks, not_too_long, read
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
+from probtrans_cli.text import harmless
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Format, FormatName
 from probtrans_cli.trained.latent_labels import require_labels
@@ -51,7 +52,7 @@ class ParseRequest:
     """Show also every word's most probable latent labels."""
     top: int | None = None
     """So many latent labels (None: 3), and so many alternatives of what the task says where there are several."""
-    longest: int = 5000
+    longest: int = 2000
     """Words that a sentence may have, and tokens where words are divided into such."""
     output: Path | None = None
     """The file or folder to write; None: stdout."""
@@ -80,7 +81,7 @@ def parse(request: ParseRequest) -> None:
     readings = _readings(model, request, several=several) if request.trees else []
     asked = Asked(readings, latent_labels, top=request.top)
     options = DisplayOptions(probability=request.probability, gold=request.gold, several=several)
-    given = (sentence for file in files for sentence in read(file, request.input_form))
+    given = (sentence for file in files for sentence in read(file, request.input_form, request.longest))
     sentences = not_too_long(given, request.longest, model.vocabulary)
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     portions: Iterator[Sequence[Sentence]] = chunks(sentences, patience)
@@ -99,7 +100,9 @@ def parse(request: ParseRequest) -> None:
             writer.write_folder(content(portions), output, options)
             return
         with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
-            file.writelines(writer.write(content(_flushing(portions, file)), options))
+            pieces = writer.write(content(_flushing(portions, file)), options)
+            shown = output is None and file.isatty()  # in a file or a pipe, words keep their bytes
+            file.writelines((harmless(piece, keep="\n\t") for piece in pieces) if shown else pieces)
 
 
 def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:

@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import IO
 
-from probtrans_cli.errors import DataError
+from probtrans_cli.errors import DataError, reason
 
 EMBEDDED = "embedded:"
 
@@ -44,7 +44,7 @@ def open_lines(path: str | Path) -> Iterator[str]:
         hint = "the file is damaged or cut off: fetch it again; a file that is not compressed must not end in .gz"
         raise DataError(f"{name}:{number + 1}: cannot be unpacked: {error}", hint=hint) from None
     except OSError as error:
-        raise DataError(f"{name}: cannot be read: {error.strerror or error}", hint="check the path") from None
+        raise DataError(f"{name}: cannot be read: {reason(error)}", hint="check the path") from None
 
 
 def _open_bytes(path: str) -> IO[bytes] | gzip.GzipFile:
@@ -78,6 +78,9 @@ def find(path: str, key: str | None = None) -> Path:
         if _is(Path.is_dir, place):
             hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
             raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
+        if _is(Path.exists, place):
+            hint = "a corpus is read more than once: write it into a file, or give - for standard input"
+            raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
     tried = ", ".join(str(place) for place in places)
     raise DataError(f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz)", hint=_where_to_get(path))
 
@@ -107,7 +110,7 @@ def expand_home(path: str) -> Path:
 def _is(kind: Callable[[Path], bool], path: Path) -> bool:
     try:
         return kind(path)
-    except OSError:  # a folder that may not be entered, a name that is too long
+    except (OSError, ValueError):  # a folder that may not be entered, a name that is too long or has a zero byte
         return False
 
 

@@ -19,6 +19,8 @@ from probtrans_cli.text import printable
 HINT = "`probtrans --schema` prints every key with its meaning; nothing was run or written"
 MOST_FAULTS = 50
 """Faults told of in one message."""
+MOST_WORDED = 1000
+"""Faults put into words."""
 
 
 def error_of(faults: Sequence[Fault]) -> RecipeError:
@@ -26,7 +28,9 @@ def error_of(faults: Sequence[Fault]) -> RecipeError:
     ordered = sorted(dict.fromkeys(faults), key=lambda fault: fault.place)
     lines = [str(fault) for fault in ordered[:MOST_FAULTS]]
     if len(ordered) > MOST_FAULTS:
-        lines.append(f"… and {len(ordered) - MOST_FAULTS} more")
+        # Where there are very many, not all were put into words.
+        least = "at least " if len(ordered) >= MOST_WORDED - MOST_FAULTS else ""
+        lines.append(f"… and {least}{len(ordered) - MOST_FAULTS:,} more")
     return RecipeError("\n".join(lines), hint=HINT)
 
 
@@ -41,7 +45,7 @@ def in_words(tree: Mapping, error: ValidationError) -> list[Fault]:
             found = [*_fault(tree, detail["loc"])]
         for fault in found:
             faults.setdefault(fault.path, fault)
-        if len(faults) > 20 * MOST_FAULTS:  # wording unknown keys takes time
+        if len(faults) > MOST_WORDED:  # wording unknown keys takes time
             break
     parents = {path[:-1] for path in faults}
     return [fault for path, fault in faults.items() if path not in parents or path == ()]
@@ -127,6 +131,8 @@ def _meant(node: Node, schema: Schema) -> str:
         return "; it must be finite" if types & {"integer", "number"} else ""
     if not isinstance(node.value, str):
         return "; put it in quotes" if "string" in types and not choices(schema) else ""
+    if "\0" in node.value:
+        return "; no name of a file has a zero byte"
     text = node.value.strip()
     of_section = [kind for member in kinds(schema).values() for kind in choices(member["properties"].get("kind", {}))]
     if close := difflib.get_close_matches(text[:80], of_section, n=1):

@@ -2,13 +2,14 @@
 
 from __future__ import annotations
 
+from collections.abc import Iterator
 from pathlib import Path
 
 import pytest
 
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
-from probtrans_cli.errors import RecipeError
+from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.data import SubwordVocabulary
 
 STEMS = [
@@ -59,3 +60,14 @@ def test_sizes_that_cannot_be(algorithm: str) -> None:
         build_vocabulary(section(16), LARGER)
     smallest = int((caught.value.hint or "").split("=")[1].split()[0])
     assert build_vocabulary(section(smallest), LARGER).size == smallest
+
+
+@pytest.mark.parametrize("error", [DataError("train.conllu:7: no head"), KeyboardInterrupt()], ids=repr)
+def test_an_error_of_the_corpus_is_not_one_of_sentencepiece(error: BaseException) -> None:
+    def sentences() -> Iterator[list[str]]:
+        yield from LARGER
+        raise error
+
+    with pytest.raises(type(error)) as caught:
+        build_vocabulary(SubwordVocabulary(kind="sentencepiece", size=40), sentences())
+    assert caught.value is error

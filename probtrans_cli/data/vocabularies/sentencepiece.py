@@ -82,8 +82,16 @@ def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]
     import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
 
     counts: Counter[str] = Counter()
+    faults: list[BaseException] = []  # of the sentences: sentencepiece makes an error of its own of each
 
     def lines() -> Iterator[str]:
+        try:
+            yield from cut()
+        except (Exception, KeyboardInterrupt) as error:
+            faults.append(error)
+            raise
+
+    def cut() -> Iterator[str]:
         for sentence in sentences:
             words = [normalise(word, lowercase=section.lowercase) for word in sentence]
             words = [word for word in words if word not in SPECIALS]
@@ -111,7 +119,11 @@ def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]
             num_threads=1,  # the sums of several threads differ in the last bits, and with them the pieces
             minloglevel=2,
         )
-    except RuntimeError as error:
+    except Exception as error:
+        if faults:
+            raise faults[0] from None
+        if not isinstance(error, RuntimeError):
+            raise
         if not counts:
             raise DataError("no word to train sentencepiece on", hint="give a larger training file") from None
         raise _size_error(section, str(error)) from None

@@ -1,0 +1,107 @@
+"""Arguments that no machine can do: threads, names of files, sizes, and corpora that are no files."""
+
+from __future__ import annotations
+
+import hashlib
+import os
+from pathlib import Path
+
+import pytest
+from support import Invoke, refused
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+LONG = "a" * 300
+
+
+@pytest.mark.parametrize("threads", ["0", "100000", "99999999999", "9" * 30])
+@pytest.mark.parametrize("verb", ["eval", "parse"])
+def test_threads_have_a_bound(verb: str, threads: str, here: Path, invoke: Invoke) -> None:
+    refused(
+        invoke(verb, "runs/tiny", "dev.conllu", "--threads", threads),
+        2,
+        "--threads",
+        "1024" if len(threads) > 1 else "1",
+    )
+
+
+def test_threads_of_a_recipe_have_the_same_bound(here: Path, invoke: Invoke) -> None:
+    refused(invoke("train", "tiny.yaml", "runtime.threads=1025", "--dry-run"), 2, "runtime.threads", "≤ 1024")
+
+
+COMMANDS = {
+    "train {}": 2,
+    "train tiny.yaml --run {}": 2,
+    "train tiny.yaml data.train={} --run new": 3,
+    "train tiny.yaml --init-from {} --run new": 4,
+    "prepare {}": 2,
+    "prepare tiny.yaml data.prepared={}": 2,
+    "eval {}": 4,
+    "eval runs/tiny {}": 3,
+    "eval runs/tiny@{}": 4,
+    "parse {} dev.conllu": 4,
+    "parse runs/tiny {}": 3,
+    "parse runs/tiny dev.conllu -o {}": 2,
+    "export {} out": 4,
+    "export runs/tiny {}": 2,
+    "table {}": 4,
+}
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_is_too_long_is_refused(command: str, copied: Path, invoke: Invoke) -> None:
+    ran = invoke(*command.format(LONG).split())
+    assert ran.code in (2, COMMANDS[command]), ran.err
+    assert "Traceback" not in ran.err
+    assert ran.err.startswith("error: ")
+    assert LONG[:100] in ran.err
+
+
+@pytest.mark.parametrize("command", COMMANDS)
+def test_a_name_that_is_not_utf_8_is_refused(command: str, copied: Path, invoke: Invoke) -> None:
+    name = os.fsdecode(b"caf\xe9")
+    refused(invoke(*command.format(name).split()), 2, "caf\\udce9", "is not UTF-8")
+
+
+@pytest.mark.parametrize("key", ["data.train", "data.prepared", "model.init_from"])
+def test_a_name_with_a_zero_byte_is_refused(key: str, here: Path, invoke: Invoke) -> None:
+    refused(invoke("train", "tiny.yaml", f'{key}="a\\0b"', "--dry-run"), 2, key, "zero")
+
+
+@pytest.mark.parametrize("name", ["/dev/null", "pipe"])
+def test_a_corpus_that_is_no_file_is_called_so(name: str, fresh: Path, invoke: Invoke) -> None:
+    os.mkfifo("pipe")
+    refused(invoke("prepare", "tiny.yaml", f"data.train={name}"), 3, "data.train", name, "a device or a pipe", "-")
+
+
+def test_a_checkpoint_with_an_immense_recipe_is_refused(copied: Path, invoke: Invoke) -> None:
+    recipe = copied / "runs/tiny/checkpoints/best/recipe.yaml"
+    text = recipe.read_text("utf-8")
+    immense = text.replace("  distance: 3\n", "  distance: 1000000\n")
+    assert immense != text
+    recipe.write_text(immense, encoding="utf-8")
+    sums = recipe.with_name("SHA256SUMS")
+    before, after = (hashlib.sha256(one.encode()).hexdigest() for one in (text, immense))
+    sums.write_text(sums.read_text("utf-8").replace(before, after), encoding="utf-8")
+    refused(invoke("parse", "runs/tiny", "dev.conllu"), 4, "model.distance", "1000000", "≤ 1000")
+
+
+def test_what_is_certainly_too_long_is_refused_before_it_is_divided(
+    here: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    divided = []
+    monkeypatch.setattr(
+        "probtrans_cli.commands.input_stream.tokenize", lambda text: divided.append(text) or text.split()
+    )
+    (tmp_path / "long.txt").write_text("a b\n" + "a " * 6 + "\n", encoding="utf-8")
+    ran = invoke("parse", "runs/tiny", str(tmp_path / "long.txt"), "--longest", "5")
+    assert ran.code == 3
+    assert "long.txt:2: a sentence of 6 words, more than 5" in ran.err
+    assert divided == ["a b"]
+
+
+def test_faults_beyond_counting_are_not_counted(fresh: Path, invoke: Invoke) -> None:
+    text = Path("tiny.yaml").read_text("utf-8")
+    for count, told in ((60, "… and 10 more"), (2000, "… and at least 951 more")):
+        Path("faulty.yaml").write_text(text + "".join(f"key{i}: 1\n" for i in range(count)), encoding="utf-8")
+        refused(invoke("prepare", "faulty.yaml"), 2, told)
