@@ -8,6 +8,7 @@ from rich.text import Text
 
 from probtrans_cli.data.corpus.encode import QUANTILES
 from probtrans_cli.data.corpus.prepared import Prepared
+from probtrans_cli.text import harmless, visible
 
 
 def report(prepared: Prepared, state: str) -> Group:
@@ -30,9 +31,9 @@ def report(prepared: Prepared, state: str) -> Group:
     for column, every in manifest["labels"].items():
         counts = {label: count for label, count in every.items() if count}  # of the kinds of COGS train has a few
         if counts:
-            shown = ", ".join(f"{label} {count:,}" for label, count in list(counts.items())[:20])
+            shown = ", ".join(f"{visible(label)} {count:,}" for label, count in list(counts.items())[:20])
             more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""
             lines.append(f"{column}  {len(counts)} labels: {shown}{more}")
     # Text, not str: labels are the user's and must not be read as markup.
     lines += manifest.get("notes", [])
-    return Group(table, *(Text(line) for line in lines), Text(f"{state}: {prepared.folder}"))
+    return Group(table, *(Text(harmless(line)) for line in (*lines, f"{state}: {prepared.folder}")))

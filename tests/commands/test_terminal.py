@@ -1,0 +1,183 @@
+"""What words, labels and names do to a terminal: nothing. They reach it, and log files, as escapes."""
+
+from __future__ import annotations
+
+import json
+import shutil
+import sys
+from pathlib import Path
+
+import pytest
+from support import Invoke
+
+from probtrans_cli import console
+from probtrans_cli.text import harmless
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+EVIL = "\x1b]0;pwn\x07\u202e\x9b"
+SAFE = "\\x1b]0;pwn\\x07\\u202e\\x9b"
+RAW = [*"\x1b\x07\u202e\x9b"]
+
+
+def clean(*texts: str) -> None:
+    """Nothing in these texts is an order to a terminal."""
+    for text in texts:
+        for character in RAW:
+            assert character not in text, ascii(text)
+
+
+@pytest.fixture(scope="module")
+def evil(trained: Path, tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """The trained runs with evil words and tags in the files, evil file names, run names, and a tagger of such tags."""
+    from probtrans_cli.commands.train import TrainRequest, train
+
+    folder = tmp_path_factory.mktemp("evil") / "place"
+    shutil.copytree(trained, folder, symlinks=True)
+    for split in ("train", "dev", "test"):
+        text = (folder / f"{split}.conllu").read_text("utf-8")
+        text = (
+            text.replace("\tDT\t", f"\tD{EVIL}\t")
+            .replace("\tdet\t", f"\td{EVIL}\t")
+            .replace("\tevery\t", f"\t{EVIL}y\t")
+        )
+        (folder / f"{split}.conllu").write_text(text, encoding="utf-8")
+        (folder / f"{split}{EVIL}.conllu").write_text(text, encoding="utf-8")
+    (folder / f"tiny{EVIL}.yaml").write_text((folder / "tiny.yaml").read_text("utf-8"), encoding="utf-8")
+    (folder / f"broken{EVIL}.conllu").write_text("1\tx\n\n", encoding="utf-8")
+    (folder / f"text{EVIL}.txt").write_text(f"two {EVIL} farmers fold\n", encoding="utf-8")
+    shutil.copytree(folder / "runs/tiny", folder / f"runs/tiny{EVIL}", symlinks=True)
+    damaged = folder / "runs/tiny/checkpoints/step-000004"
+    damaged = damaged if damaged.is_dir() else (folder / "runs/tiny/checkpoints/last").resolve()
+    shutil.copytree(damaged, folder / "sums")
+    with (folder / "sums/SHA256SUMS").open("a", encoding="utf-8") as sums:
+        sums.write(f"{'0' * 64}  evil{EVIL}\n")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        tagging = ["task={kind: tagging, column: xpos}", "name=evil", f"data.train={json.dumps(f'train{EVIL}.conllu')}"]
+        train(TrainRequest("tiny.yaml", tagging))
+    return folder
+
+
+TRAIN = f"data.train={json.dumps(f'train{EVIL}.conllu')}"
+COMMANDS = [
+    (["prepare", "tiny.yaml", TRAIN, "data.prepared=again"], 0),
+    (["prepare", f"tiny{EVIL}.yaml", "--check"], 0),
+    (["prepare", f"tiny{EVIL}.yaml", "task={kind: tagging, column: xpos}", "--check"], 0),
+    (["prepare", "tiny.yaml", f"data.prepared={json.dumps(f'again{EVIL}')}"], 0),
+    (["prepare", "tiny.yaml", f"data.train={json.dumps(f'broken{EVIL}.conllu')}"], 3),
+    (["prepare", "tiny.yaml", f"data.train={json.dumps(f'nowhere{EVIL}')}"], 3),
+    (["prepare", f"nowhere{EVIL}"], 2),
+    (["train", "tiny.yaml", f"name={EVIL}"], 2),
+    (["train", "tiny.yaml", f"{EVIL}=1"], 2),
+    (["train", "tiny.yaml", f"optim.lr={EVIL}"], 2),
+    (["train", "tiny.yaml", EVIL], 2),
+    (["train", "tiny.yaml", "--seeds", EVIL], 2),
+    (["train", "tiny.yaml", f"--{EVIL}"], 2),
+    (["train", "tiny.yaml", "--print", TRAIN], 0),
+    (["train", "tiny.yaml", "--run", f"runs/tiny{EVIL}"], 2),
+    (["train", "tiny.yaml", "--dry-run", TRAIN], 0),
+    (["train", "tiny.yaml", "--init-from", f"nowhere{EVIL}", "--run", "other"], 4),
+    (["train", "tiny.yaml", "--run", f"runs/new{EVIL}", "train.epochs=1", TRAIN], 0),
+    (["eval", "runs/evil"], 0),
+    (["eval", "runs/evil", "--json"], 0),
+    (["eval", "runs/evil", f"dev{EVIL}.conllu"], 0),
+    (["eval", "runs/evil", f"dev{EVIL}.conllu", "--json"], 0),
+    (["eval", "runs/evil", f"dev{EVIL}.conllu", "--labels", "--relations", "--baselines"], 0),
+    (["eval", "runs/evil", f"nowhere{EVIL}.conllu"], 3),
+    (["eval", "runs/evil", f"broken{EVIL}.conllu"], 3),
+    (["eval", "runs/evil", "--require", EVIL], 2),
+    (["eval", "runs/evil", "--require", f"{EVIL}>=1"], 2),
+    (["eval", "runs/evil", "--channel", EVIL], 2),
+    (["eval", f"runs/tiny{EVIL}"], 0),
+    (["eval", f"runs/nowhere{EVIL}"], 4),
+    (["eval", f"runs/tiny@{EVIL}"], 4),
+    (["eval", "sums"], 4),
+    (["parse", "sums", "dev.conllu"], 4),
+    (["parse", "runs/evil", f"broken{EVIL}.conllu"], 3),
+    (["parse", "runs/evil", f"text{EVIL}.txt", "--longest", "2"], 3),
+    (["parse", "runs/evil", f"nowhere{EVIL}.txt"], 3),
+    (["parse", "runs/evil", "dev.conllu", "-o", f"nowhere{EVIL}/x"], 2),
+    (["parse", "runs/evil", "dev.conllu", "-f", EVIL], 2),
+    (["export", f"runs/tiny{EVIL}", f"out{EVIL}"], 0),
+    (["export", "runs/tiny", f"runs/tiny{EVIL}"], 2),
+    (["table", f"runs/tiny{EVIL}"], 0),
+    (["table", f"nowhere{EVIL}"], 4),
+    ([EVIL], 2),
+    ([f"-{EVIL}"], 2),
+]  # fmt: skip
+
+
+@pytest.mark.parametrize(("arguments", "code"), COMMANDS, ids=lambda value: ascii(value)[:70])
+def test_no_name_and_no_word_reaches_the_terminal_raw(
+    arguments: list[str], code: int, evil: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(evil)
+    ran = invoke(*arguments)
+    assert ran.code == code, ran.err
+    clean(ran.out, ran.err)
+    for log in Path().rglob("log.txt"):
+        clean(log.read_text("utf-8"))
+    if "--json" in arguments:
+        assert ran.json
+
+
+def test_json_says_the_same_in_escapes(evil: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(evil)
+    assert list(invoke("eval", "runs/evil", f"dev{EVIL}.conllu", "--json").json["scores"]) == [f"dev{EVIL}.conllu"]
+
+
+FORMATS = ["conllu", "jsonl", "tree", "svg", "html", "latex", "displacy"]
+
+
+@pytest.mark.parametrize("form", FORMATS)
+def test_a_terminal_gets_escapes_and_a_pipe_gets_the_words(
+    form: str, evil: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(evil)
+    file = f"text{EVIL}.txt" if form == "svg" else "dev.conllu"  # a sentence
+    piped = invoke("parse", "runs/evil", file, "-f", form)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    shown = invoke("parse", "runs/evil", file, "-f", form)
+    assert (piped.code, shown.code) == (0, 0), shown.err
+    clean(shown.out)
+    assert shown.out.count("\n") == piped.out.count("\n")
+    if form == "conllu":
+        assert EVIL in piped.out
+        assert shown.out == harmless(piped.out, keep="\n\t")
+        assert "\t" in shown.out
+
+
+def test_a_bug_in_a_message_is_harmless(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    def fail(*_: object, **__: object) -> None:
+        raise ValueError(f"no {EVIL}\nsecond line")
+
+    monkeypatch.setattr("probtrans_cli.trained.model.Model.load", fail)
+    ran = invoke("eval", "runs/tiny")
+    assert ran.code == 1
+    clean(ran.err)
+    assert f"ValueError: no {SAFE}\nsecond line\n" in ran.err
+
+
+def test_log_lines_and_the_log_file_are_harmless(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    console.STATE.open_log(tmp_path / "log.txt")
+    console.log(f"a{EVIL}\ud800\nb")
+    console.STATE.close_log()
+    assert capsys.readouterr().err == f"a{SAFE}\\ud800\nb\n"
+    assert (tmp_path / "log.txt").read_text("utf-8").endswith(f" a{SAFE}\\ud800\nb\n")
+
+
+@pytest.mark.parametrize("setting", [{"NO_COLOR": "1"}, {}, {"FORCE_COLOR": "1"}])
+def test_the_report_of_prepare_has_no_escape(
+    setting: dict[str, str], fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.delenv("NO_COLOR", raising=False)
+    for name, value in setting.items():
+        monkeypatch.setenv(name, value)
+    monkeypatch.setattr(sys.stdout, "isatty", lambda: True, raising=False)
+    ran = invoke("prepare", "tiny.yaml")
+    assert ran.code == 0, ran.err
+    clean(ran.out)
+    assert "sentences" in ran.out
