@@ -102,8 +102,9 @@ def test_what_is_not_there(name: str, hint: str, tmp_path: Path, monkeypatch: py
     assert repr(name) in caught.value.message
     assert hint in (caught.value.hint or "")
     assert (" is a folder (/" in caught.value.message) == (hint == "name a file in it")
+    data = Data(train="embedded:toy/train.conllu").model_copy(update={"extra": name or "/"})
     with pytest.raises(DataError) as of_recipe:
-        find_sources(Data(train="embedded:toy/train.conllu", extra=name or "/"), {})
+        find_sources(data, {})
     assert of_recipe.value.message.startswith("data.extra: ")
 
 
