@@ -11,11 +11,11 @@ from typing import Any
 from torch import Tensor
 
 from probtrans_cli.data.codecs.entities import TAG_END
+from probtrans_cli.data.codecs.entity_scores import Scheme, entities_in, entity_counts, scores_of
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.entity_scores import Scheme, entities_in, entity_counts, scores_of
 from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities
 from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span

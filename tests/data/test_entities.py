@@ -26,7 +26,7 @@ from probtrans_cli.data.codecs.entities import (
     spans,
     tags_of,
 )
-from probtrans_cli.tasks.entity_scores import entity_counts, entity_scores
+from probtrans_cli.data.codecs.entity_scores import entity_counts, entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1")
 LETTERS: dict[Scheme, str] = {"iob2": "BI", "bioes": "BIES", "bilou": "BILU", "iob1": "BI"}

@@ -16,6 +16,7 @@ from torch.nn import functional
 
 from probtrans_cli import models
 from probtrans_cli.data.codecs.entities import problems, read_spans, spans
+from probtrans_cli.data.codecs.entity_scores import entity_scores
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.vocabularies import build_vocabulary
@@ -25,7 +26,6 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Columns, SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.entities import NamedEntities
-from probtrans_cli.tasks.entity_scores import entity_scores
 from probtrans_cli.trained.evaluation import evaluate
 
 Scheme = Literal["iob2", "bioes"]

@@ -1,4 +1,4 @@
-"""Named entities of any system against gold ones: precision, recall and F1, see ``tasks/entity_scores.py``."""
+"""Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entity_scores.py``."""
 
 from __future__ import annotations
 
@@ -6,10 +6,10 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from typing import Any
 
+from probtrans_cli.data.codecs.entity_scores import entity_scores
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import read_columns
 from probtrans_cli.errors import DataError
-from probtrans_cli.tasks.entity_scores import entity_scores
 
 Tagged = tuple[list[str], list[str], str]  # words, tags, where
 
