@@ -12,6 +12,17 @@ from typing import Annotated, Any, Literal
 import typer
 
 from probtrans_cli import console
+from probtrans_cli.cli.options import (
+    Channel,
+    CheckpointArgument,
+    Decoder,
+    Files,
+    Iteration,
+    Json,
+    Overrides,
+    RecipeArgument,
+    Threads,
+)
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
@@ -35,47 +46,6 @@ app = typer.Typer(
     rich_markup_mode=None,
     context_settings={"help_option_names": ["-h", "--help"]},
 )
-
-RecipeArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="RECIPE", help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin."
-    ),
-]
-Overrides = Annotated[
-    list[str] | None,
-    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML."),
-]
-CheckpointArgument = Annotated[
-    str,
-    typer.Argument(
-        metavar="CKPT",
-        help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
-    ),
-]
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
-Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
-Channel = Annotated[
-    str | None,
-    typer.Option(
-        "--channel", metavar="mean|best|all|K", help="Channel whose heads are read; default: the checkpoint's choice."
-    ),
-]
-Iteration = Annotated[
-    int | None,
-    typer.Option(
-        "--iteration",
-        metavar="N",
-        help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.",
-    ),
-]
-Decoder = Annotated[
-    Literal["argmax", "mst", "eisner"] | None,
-    typer.Option("--decode", help="From head marginals to trees; default: the checkpoint's."),
-]
-Threads = Annotated[
-    int | None, typer.Option("--threads", min=1, max=1024, metavar="N", help="CPU threads; default: torch's choice.")
-]
 
 
 def application(arguments: list[str]) -> int:

@@ -9,6 +9,9 @@ from pathlib import Path
 import pytest
 from support import Invoke, refused
 
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import divided
+
 pytestmark = pytest.mark.usefixtures("quick")
 
 LONG = "a" * 300
@@ -89,15 +92,18 @@ def test_a_checkpoint_with_an_immense_recipe_is_refused(copied: Path, invoke: In
 def test_what_is_certainly_too_long_is_refused_before_it_is_divided(
     here: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    divided = []
-    monkeypatch.setattr(
-        "probtrans_cli.commands.input_stream.tokenize", lambda text: divided.append(text) or text.split()
-    )
+    seen = []
+
+    def noting(text: str, where: str) -> Sentence:
+        seen.append(text)
+        return divided(text, where)
+
+    monkeypatch.setattr("probtrans_cli.commands.input_stream.divided", noting)
     (tmp_path / "long.txt").write_text("a b\n" + "a " * 6 + "\n", encoding="utf-8")
     ran = invoke("parse", "runs/tiny", str(tmp_path / "long.txt"), "--longest", "5")
     assert ran.code == 3
     assert "long.txt:2: a sentence of 6 words, more than 5" in ran.err
-    assert divided == ["a b"]
+    assert seen == ["a b"]
 
 
 def test_faults_beyond_counting_are_not_counted(fresh: Path, invoke: Invoke) -> None:

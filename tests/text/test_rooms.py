@@ -40,7 +40,7 @@ ROOMS = {
     "reports": ". prepared published scores table",
     "reports.scorers": ". entities trees",
     "commands": ". checks eval export input_stream parse prepare score table train",
-    "cli": ". application streams",
+    "cli": ". application options streams",
 }  # fmt: skip
 
 # From the ground up: a room imports those of lower floors, and of its own floor only itself.

@@ -1,0 +1,48 @@
+"""Arguments and options that several commands have."""
+
+from __future__ import annotations
+
+from typing import Annotated, Literal
+
+import typer
+
+RecipeArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="RECIPE", help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin."
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    typer.Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML."),
+]
+CheckpointArgument = Annotated[
+    str,
+    typer.Argument(
+        metavar="CKPT",
+        help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
+    ),
+]
+Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
+Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
+Channel = Annotated[
+    str | None,
+    typer.Option(
+        "--channel", metavar="mean|best|all|K", help="Channel whose heads are read; default: the checkpoint's choice."
+    ),
+]
+Iteration = Annotated[
+    int | None,
+    typer.Option(
+        "--iteration",
+        metavar="N",
+        help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.",
+    ),
+]
+Decoder = Annotated[
+    Literal["argmax", "mst", "eisner"] | None,
+    typer.Option("--decode", help="From head marginals to trees; default: the checkpoint's."),
+]
+Threads = Annotated[
+    int | None, typer.Option("--threads", min=1, max=1024, metavar="N", help="CPU threads; default: torch's choice.")
+]
