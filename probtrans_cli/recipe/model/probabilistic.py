@@ -184,7 +184,7 @@ class StepSizes(Section):
     labels: StepSize = 1.0
     """alpha_Z."""
     heads: StepSize = 1.0
-    """alpha_H."""
+    """alpha_H, in every iteration. The paper's code takes a whole step in the first one of `schedule: asynchronous`."""
 
 
 class Damping(Section):
