@@ -138,6 +138,36 @@ def test_a_change_makes_it_again(corpus: Path) -> None:
     assert prepare(recipe()).folder != prepare(recipe(vocabulary={"kind": "words", "min_count": 2})).folder
 
 
+def test_size_and_time_are_not_believed(corpus: Path) -> None:
+    """Another content of the same size and time is another corpus."""
+    prepare(recipe())
+    path = corpus / "train.conllu"
+    before, text = path.stat(), path.read_text()
+    path.write_text(text.replace("DET", "ADV"))
+    os.utime(path, ns=(before.st_atime_ns, before.st_mtime_ns))
+    assert path.stat().st_size == before.st_size
+    second = prepare(recipe())
+    assert second.fresh
+    assert "ADV" in second.labels["upos"]
+
+
+def test_a_damaged_file_is_made_again(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """Every byte of every file counts, wherever it is."""
+    made = prepare(recipe())
+    contents = {path.name: path.read_bytes() for path in made.folder.iterdir()}
+    for name in sorted(contents.keys() - {"manifest.json"}):
+        for place in np.linspace(0, len(contents[name]) - 1, 6).astype(int):
+            flipped = bytearray(contents[name])
+            flipped[place] ^= 4
+            (made.folder / name).write_bytes(bytes(flipped))
+            capsys.readouterr()
+            again = prepare(recipe())
+            assert again.fresh, (name, place)
+            assert f"{name}: damaged" in capsys.readouterr().err
+            assert (made.folder / name).read_bytes() == contents[name]
+    assert not prepare(recipe()).fresh
+
+
 def test_subwords(corpus: Path) -> None:
     (corpus / "many.txt").write_text("the dog barks\nthe dogs bark at the cats\n" * 30)
     vocabulary = {"kind": "sentencepiece", "size": 20}

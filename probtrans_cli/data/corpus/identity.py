@@ -8,7 +8,8 @@ from collections.abc import Sequence
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli.data.corpus.sources import Source
+from probtrans_cli import console
+from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, sha256
 from probtrans_cli.data.files import expand_home
 from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import VOCABULARIES
@@ -86,4 +87,20 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
     before = [(split, entry["sha256"]) for split in old["sources"] for entry in old["sources"][split]]
     if before != [(source.split, source.sha256) for source in sources]:
         return False
-    return all((folder / name).is_file() and (folder / name).stat().st_size == n for name, n in old["files"].items())
+    if not all((folder / name).is_file() and (folder / name).stat().st_size == n for name, n in old["files"].items()):
+        return False
+    if name := damaged(folder, old):
+        console.log(f"{folder / name}: damaged: the corpus is prepared again")
+        return False
+    return True
+
+
+def damaged(folder: Path, manifest: dict[str, Any]) -> str | None:
+    """A file of a folder whose content is not what was written, by the checksums of its manifest; None: there is none.
+
+    Folders of an earlier version have no checksums, and those of large ones are left to ``prepare --force``.
+    """
+    sums = manifest.get("sha256", {})
+    if sum(manifest["files"].values()) > QUICKLY_READ:
+        return None
+    return next((name for name in sums if sha256(folder / name) != sums[name]), None)

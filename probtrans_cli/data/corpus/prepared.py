@@ -21,7 +21,7 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.encode import encode_all
 from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.data.corpus.identity import LABELS, MANIFEST, folder_of, read_manifest, up_to_date
-from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources
+from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources, sha256
 from probtrans_cli.data.corpus.store import Split, write_split
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.readers import format_of
@@ -77,7 +77,7 @@ def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prep
         for entries in (old["sources"].values() if old else ())
         for entry in entries
     }
-    sources = find_sources(recipe.data, known)
+    sources = find_sources(recipe.data, {} if check or force else known)
     if check:
         return _encoded(folder, recipe, sources)[0]
     if not force and (current := _current(folder, recipe, sources)) is not None:
@@ -194,6 +194,8 @@ def _fill(new: Path, prepared: Prepared, tables: Mapping[str, pa.Table]) -> None
     (new / LABELS).write_text(json.dumps(prepared.labels, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
     for name, table in tables.items():
         write_split(new / f"{name}.arrow", table)
-    prepared.manifest["files"] = {path.name: path.stat().st_size for path in sorted(new.iterdir())}
+    written = sorted(new.iterdir())
+    prepared.manifest["files"] = {path.name: path.stat().st_size for path in written}
+    prepared.manifest["sha256"] = {path.name: sha256(path) for path in written}
     text = json.dumps(prepared.manifest, ensure_ascii=False, indent=1)
     (new / MANIFEST).write_text(text + "\n", encoding="utf-8")

@@ -48,10 +48,15 @@ class Source:
             )
 
 
+QUICKLY_READ = 1 << 30
+"""Bytes that are read again to see whether they are the same: about a second's work."""
+
+
 def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[Source]:
     """Find and fingerprint the files of all splits; standard input is read to its end.
 
-    ``known`` gives sha256 by (path, bytes, mtime_ns): a file that has not been touched is not read again.
+    ``known`` gives sha256 by (path, bytes, mtime_ns): a large file that has not been touched is not read again. A small
+    one is: a copy may have size and time of another file.
 
     Raises:
         DataError: a file is missing or cannot be read, or standard input is named twice.
@@ -66,7 +71,8 @@ def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[
             if str(path) != "-":
                 status = path.stat()
                 key = (str(path), status.st_size, status.st_mtime_ns)
-                sources.append(Source(split, path, status.st_size, status.st_mtime_ns, known.get(key) or _sha256(path)))
+                believed = known.get(key) if status.st_size > QUICKLY_READ else None
+                sources.append(Source(split, path, status.st_size, status.st_mtime_ns, believed or sha256(path)))
             elif any(source.lines is not None for source in sources):
                 raise DataError("standard input is named twice in data", hint="it can be read only once")
             else:
@@ -84,7 +90,12 @@ def _standard_input(split: str) -> Source:
     return Source(split, Path("-"), size, 0, digest.hexdigest(), lines)
 
 
-def _sha256(path: Path) -> str:
+def sha256(path: Path) -> str:
+    """The checksum of a file.
+
+    Raises:
+        DataError: it cannot be read.
+    """
     try:
         with path.open("rb") as file:
             return hashlib.file_digest(file, "sha256").hexdigest()
