@@ -12,14 +12,14 @@ A folder is written as a whole or not at all (:mod:`probtrans_cli.atomic`). ``SH
 from __future__ import annotations
 
 import hashlib
-import json
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
-from typing import Any
+from typing import TypeVar
 
 import torch
+from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor
@@ -33,6 +33,7 @@ __all__ = [
     "restore_optimizer", "steps", "verify", "write",
 ]  # fmt: skip
 
+T = TypeVar("T")
 FORMAT = 1
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
@@ -44,9 +45,20 @@ class Verified:
     folder: Path
     files: dict[str, bytes]
 
-    def json(self, name: str) -> Any:
-        """A JSON file of the checkpoint."""
-        return json.loads(self.content(name))
+    def json(self, name: str, schema: type[T]) -> T:
+        """A JSON file of the checkpoint, of this form.
+
+        Raises:
+            CheckpointError: it is missing, no JSON, or of another form.
+        """
+        content = self.content(name)
+        try:
+            return TypeAdapter(schema).validate_json(content, strict=True)
+        except ValidationError as error:
+            first = error.errors(include_url=False)[0]
+            key = ".".join(map(str, first["loc"]))
+            message = f"{self.folder / name}: {key + ': ' if key else ''}{first['msg']}"
+            raise CheckpointError(message, hint="it is not as probtrans wrote it: use another checkpoint") from None
 
     def tensors(self, name: str) -> dict[str, Tensor]:
         """A safetensors file of the checkpoint."""

@@ -3,14 +3,40 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING, Any, Literal
+
+from pydantic import BaseModel, ConfigDict
 
 from probtrans_cli import checkpoint
+from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.source import dump_recipe
 from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
+
+
+class StoredReading(BaseModel):
+    """How trees are read from a model, see :class:`probtrans_cli.trained.arcs.Reading`."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    channel: NonNegativeInt | Literal["mean"]
+    iteration: int
+    decoder: Literal["argmax", "mst", "eisner"]
+    chosen_on: str | None = None
+
+
+class Config(BaseModel):
+    """What is read of a ``config.json``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Literal[1]
+    """Which this version reads, :data:`probtrans_cli.checkpoint.FORMAT`."""
+    step: NonNegativeInt
+    trees: StoredReading
+    origin: dict[str, Any] | None = None
 
 
 def texts_of(model: Model, scores: dict[str, Any]) -> dict[str, str | bytes]:
@@ -46,7 +72,7 @@ def store_reading(model: Model) -> None:
     """
     assert model.folder is not None, "a model in training is saved by its trainer"
     verified = checkpoint.verify(model.folder, training=True)
-    config = verified.json("config.json") | {"trees": vars(model.reading)}
+    config = verified.json("config.json", dict[str, Any]) | {"trees": vars(model.reading)}
     files = {name: content for name, content in verified.files.items() if name != checkpoint.SUMS}
     checkpoint.write(model.folder, files | {"config.json": as_json(config)}, {})
 

@@ -30,12 +30,14 @@ from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.tasks.base import Evaluation, Prediction, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
 from probtrans_cli.trained.predictions import predictions
 from probtrans_cli.trees import decode
 
+_OTHER = "it is not as probtrans wrote it: use another checkpoint"
 ANALYSED_AT_ONCE = 256  # sentences, by `analyze`
 
 
@@ -90,27 +92,43 @@ class Model:
         """
         folder = checkpoint.locate(name)
         verified = checkpoint.verify(folder)
-        config = verified.json("config.json")
-        if config.get("format") != checkpoint.FORMAT:
+        found = verified.json("config.json", dict[str, Any])
+        if found.get("format") != checkpoint.FORMAT:
             raise CheckpointError(
-                f"{folder}: format {config.get('format')!r}, this probtrans reads {checkpoint.FORMAT}",
-                hint=f"it was written by {config.get('tool')}",
+                f"{folder}: format {found.get('format')!r}, this probtrans reads {checkpoint.FORMAT}",
+                hint=f"it was written by {found.get('tool')}",
             )
+        config = verified.json("config.json", Config)
         try:
             recipe = load_recipe(str(folder / "recipe.yaml"))
         except ProbtransError as error:
             raise CheckpointError(error.message, hint=error.hint) from None
-        labels = verified.json("labels.json")
+        labels = verified.json("labels.json", dict[str, list[str]])
+        if missing := [column for column in recipe.task.learned if column not in labels]:
+            raise CheckpointError(f"{folder / 'labels.json'}: has no labels of {missing[0]}", hint=_OTHER)
+        try:
+            vocabulary = load_vocabulary(folder)
+        except DataError as error:
+            raise CheckpointError(error.message, hint=_OTHER) from None
         machine = Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision))
-        model = cls.new(recipe, load_vocabulary(folder), labels, machine)
+        model = cls.new(recipe, vocabulary, labels, machine)
         weights = verified.tensors("model.safetensors")
+        if wrong := [name for name, value in weights.items() if not bool(value.isfinite().all())]:
+            raise CheckpointError(
+                f"{folder / 'model.safetensors'}: {wrong[0]} has values that are not finite", hint=_OTHER
+            )
         try:
             model.network.load_state_dict(weights)
         except RuntimeError as error:
             raise CheckpointError(f"{folder}: the weights do not fit the recipe: {error}") from None
         model.network.float().eval()
-        model.reading, model.folder, model.step = Reading(**config["trees"]), folder, config["step"]
-        model.origin = config.get("origin")
+        model.folder, model.step, model.origin = folder, config.step, config.origin
+        stored = config.trees
+        try:
+            model.reading = model.read(str(stored.channel), stored.iteration, stored.decoder)
+        except UsageError as error:
+            raise CheckpointError(f"{folder / 'config.json'}: trees: {error.message}", hint=_OTHER) from None
+        model.reading = replace(model.reading, chosen_on=stored.chosen_on)
         return model
 
     @property

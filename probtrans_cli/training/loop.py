@@ -34,7 +34,7 @@ from probtrans_cli.errors import (
 )
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.card import Config, texts_of
 from probtrans_cli.trained.evaluation import choose_reading, scores_trees, task_scores, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
@@ -281,8 +281,8 @@ class Trainer:
         verified = checkpoint.verify(folder, training=True)
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
-        data, self.state = self.state.data, State(**verified.json("training/state.json"))
-        self.model.origin = verified.json("config.json").get("origin")
+        data, self.state = self.state.data, verified.json("training/state.json", State)
+        self.model.origin = verified.json("config.json", Config).origin
         if self.state.data != data:
             raise DataError(
                 f"the corpora are not those that {self.run} was started with (its recipe.yaml lists their sha256)",

@@ -3,12 +3,16 @@
 from __future__ import annotations
 
 from dataclasses import dataclass, field
-from typing import Any
+from typing import Any, ClassVar
+
+from pydantic import ConfigDict
 
 
 @dataclass
 class State:
     """The numbers of `training/state.json`. ``batch`` counts within ``epoch``, ``step`` counts updates."""
+
+    __pydantic_config__: ClassVar[ConfigDict] = ConfigDict(allow_inf_nan=False)
 
     step: int = 0
     epoch: int = 0

@@ -1,0 +1,110 @@
+"""Checkpoints whose checksums are right and whose content is not: each is refused with the file's name."""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import shutil
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file, save_file
+from support import Invoke, refused
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+
+def without(key: str) -> Callable[[Any], Any]:
+    return lambda content: {name: value for name, value in content.items() if name != key}
+
+
+def with_(**changed: Any) -> Callable[[Any], Any]:
+    return lambda content: content | changed
+
+
+def nested(depth: int) -> Any:
+    return lambda _: "[" * depth + "]" * depth
+
+
+CASES: list[tuple[str, str, Callable[[Any], Any], str]] = [
+    ("a list", "config.json", lambda _: [], "config.json"),
+    ("a number", "config.json", lambda _: 7, "config.json"),
+    ("deep", "config.json", nested(100_000), "config.json"),
+    ("no JSON", "config.json", lambda _: "{", "config.json"),
+    ("no step", "config.json", without("step"), "config.json: step"),
+    ("a step before the first", "config.json", with_(step=-1), "config.json: step"),
+    ("a step in words", "config.json", with_(step="ten"), "config.json: step"),
+    ("no trees", "config.json", without("trees"), "config.json: trees"),
+    ("trees of nothing", "config.json", with_(trees={}), "config.json: trees.channel"),
+    ("another channel", "config.json", with_(trees={"channel": 99, "iteration": 1, "decoder": "mst"}), "channel '99'"),
+    ("another iteration", "config.json", with_(trees={"channel": 0, "iteration": 0, "decoder": "mst"}), "iteration 0"),
+    ("another decoder", "config.json", with_(trees={"channel": 0, "iteration": 1, "decoder": "x"}), "trees.decoder"),
+    (
+        "one key more", "config.json",
+        with_(trees={"channel": 0, "iteration": 1, "decoder": "mst", "more": 1}), "config.json: trees.more",
+    ),
+    ("another format", "config.json", with_(format=2), "format 2, this probtrans reads 1"),
+    ("a number", "labels.json", lambda _: 3, "labels.json"),
+    ("labels that are numbers", "labels.json", lambda _: {"upos": [1], "xpos": [2]}, "labels.json: upos"),
+    ("no column", "labels.json", without("xpos"), "labels.json: has no labels of xpos"),
+    ("a list", "vocabulary.json", lambda _: [], "vocabulary.json"),
+    ("fewer counts", "vocabulary.json", with_(counts=[1]), "vocabulary.json"),
+    ("deep", "vocabulary.json", nested(100_000), "vocabulary.json"),
+]  # fmt: skip
+
+
+def signed(folder: Path) -> None:
+    """Write the checksums of a checkpoint again."""
+    lines = (folder / "SHA256SUMS").read_text("utf-8").splitlines()
+    names = [line.split("  ", 1)[1] for line in lines]
+    sums = [f"{hashlib.sha256((folder / name).read_bytes()).hexdigest()}  {name}\n" for name in names]
+    (folder / "SHA256SUMS").write_text("".join(sums), "utf-8")
+
+
+@pytest.fixture
+def best(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A copy of the tagger's best checkpoint."""
+    monkeypatch.chdir(trained)
+    return Path(shutil.copytree(trained / "runs/tagger/checkpoints/best", tmp_path / "best"))
+
+
+@pytest.mark.parametrize(
+    ("name", "change", "words"), [case[1:] for case in CASES], ids=[" ".join(c[:2]) for c in CASES]
+)
+def test_content_that_is_not_ours_is_refused(
+    name: str, change: Callable[[Any], Any], words: str, best: Path, invoke: Invoke
+) -> None:
+    content = change(json.loads((best / name).read_text("utf-8")))
+    (best / name).write_text(content if isinstance(content, str) else json.dumps(content), "utf-8")
+    signed(best)
+    for verb in ("parse", "eval"):
+        refused(invoke(verb, str(best), "dev.conllu"), 4, words)
+
+
+@pytest.mark.parametrize("value", [float("nan"), float("inf")])
+def test_weights_that_are_not_finite_are_refused(value: float, best: Path, invoke: Invoke) -> None:
+    weights = load_file(best / "model.safetensors")
+    weights["unary.weight"] = torch.full_like(weights["unary.weight"], value)
+    save_file(weights, best / "model.safetensors")
+    signed(best)
+    refused(
+        invoke("parse", str(best), "dev.conllu"), 4, "model.safetensors: unary.weight has values that are not finite"
+    )
+
+
+@pytest.mark.parametrize("text", ['{"step": NaN}', '{"step": "one"}', "[]", '{"seconds": NaN}', '{"best": Infinity}'])
+def test_a_training_state_that_is_not_ours_is_refused(
+    text: str, trained: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    shutil.copytree(trained, tmp_path / "copy", symlinks=True)
+    monkeypatch.chdir(tmp_path / "copy")
+    last = Path("runs/tagger/checkpoints/last").resolve()
+    (last / "training/state.json").write_text(text, "utf-8")
+    signed(last)
+    ran = invoke("train", "runs/tagger", "--resume")
+    assert ran.code == 4, ran.err
+    assert "state.json" in ran.err
+    assert "Traceback" not in ran.err
