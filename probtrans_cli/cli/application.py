@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import io
 import json
-import sys
 from collections.abc import Callable, Iterable
 from pathlib import Path
 from typing import Annotated, Any, Literal
@@ -23,10 +21,10 @@ from probtrans_cli.cli.options import (
     RecipeArgument,
     Threads,
 )
+from probtrans_cli.cli.streams import tell
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
-from probtrans_cli.text import harmless
 from probtrans_cli.trained.formats import FORMATS, FormatName
 from probtrans_cli.version import __version__
 
@@ -62,9 +60,7 @@ def application(arguments: list[str]) -> int:
         show = getattr(error, "show", None)  # a usage error of the command-line library, whichever it is
         if show is None or not hasattr(error, "format_message"):
             raise
-        text = io.StringIO()
-        show(file=text)
-        sys.stderr.write(harmless(text.getvalue()))
+        tell(show)
         return 2
     return code if isinstance(code, int) else 0
 

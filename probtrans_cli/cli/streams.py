@@ -10,8 +10,10 @@ import io
 import os
 import select
 import sys
+from collections.abc import Callable
 
 from probtrans_cli.errors import OutputError, reason
+from probtrans_cli.text import harmless
 
 STDIN, STDOUT, STDERR = 0, 1, 2
 
@@ -23,6 +25,13 @@ def set_up() -> None:
         sys.stdin = io.TextIOWrapper(io.BufferedReader(io.FileIO(STDIN, closefd=False)))
     sys.stdout = _text(_Output(STDOUT), "strict", by_lines=os.isatty(STDOUT))
     sys.stderr = _text(_Errors(STDERR), "backslashreplace", by_lines=True)
+
+
+def tell(show: Callable[..., None]) -> None:
+    """Let something write to a file that it gets, and pass that on to standard error, made harmless."""
+    text = io.StringIO()
+    show(file=text)
+    sys.stderr.write(harmless(text.getvalue()))
 
 
 def abandon(descriptor: int) -> None:

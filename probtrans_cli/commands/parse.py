@@ -102,7 +102,9 @@ def parse(request: ParseRequest) -> None:
         with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
             pieces = writer.write(content(_flushing(portions, file)), options)
             shown = output is None and file.isatty()  # in a file or a pipe, words keep their bytes
-            file.writelines((harmless(piece, keep="\n\t") for piece in pieces) if shown else pieces)
+            if shown:
+                pieces = (harmless(piece.replace("\r\n", "\n"), keep="\n\t") for piece in pieces)
+            file.writelines(pieces)
 
 
 def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:

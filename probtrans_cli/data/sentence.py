@@ -35,6 +35,8 @@ class Sentence:
     """Source lines of a CoNLL-U block without line ends: comments, words, multiword tokens, empty nodes."""
     rows: list[int] | None = None
     """For every word the index of its line in ``lines``."""
+    windows: bool = False
+    r"""Whether its source lines end in ``\r\n``."""
     begins: bool = False
     """Whether it is the first of a document."""
     where: str = ""

@@ -12,7 +12,7 @@ from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from support import COMMAND, Invoke, Stdin, environment
+from support import COMMAND, Invoke, Stdin, environment, sentences
 
 from probtrans_cli import __main__
 from probtrans_cli.commands.input_stream import chunks, not_too_long
@@ -418,3 +418,12 @@ def test_text_may_begin_with_a_hash_and_conllu_with_anything(parse: Parse, text:
 def test_broken_conllu_is_not_taken_for_text(parse: Parse) -> None:
     parse("# sent_id = 1\n1 goats\n", name="unnamed", code=3)
     assert "unnamed:2: 1 column instead of 10" in parse.stderr  # type: ignore[attr-defined]
+
+
+def test_line_ends_stay_as_they_are(parse: Parse) -> None:
+    text = sentences("dev", 3)
+    plain, windows = parse(text, name="x.conllu"), parse(text.replace("\n", "\r\n"), name="x.conllu")
+    assert "\r" not in plain
+    assert windows == plain.replace("\n", "\r\n")
+    parse(text.replace("\n", "\r\n"), "-o", "out.conllu", name="x.conllu")
+    assert Path("out.conllu").read_bytes().decode() == windows

@@ -20,6 +20,7 @@ VERBS = [
     "--version", "--help", "parse --help", "--list", "--schema", "prepare tiny.yaml", "train tiny.yaml --print",
     "train tiny.yaml train.epochs=1 --run new", "train tiny.yaml train.epochs=1 --run new --json",
     "eval runs/tiny", "eval runs/tiny --json", "parse runs/tiny dev.conllu", "export runs/tiny out", "table runs/tiny",
+    "score trees dev.conllu --gold dev.conllu",
 ]  # fmt: skip
 
 

@@ -30,30 +30,30 @@ _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     r"""Yield the sentences of a CoNLL-U file, each as soon as its blank line is read.
 
-    ``lines`` may end in ``\n`` or ``\r\n``; both are stripped, so a file with Windows line ends is read (and written
-    back with ``\n``). Several blank lines in a row, and none at the end of the file, are fine. A block of comments
-    alone is an error, unless its text is empty (``# text =``): so an empty sentence is written by :func:`annotated`.
+    ``lines`` may end in ``\n`` or ``\r\n``; both are stripped, and the sentence notes which its first line has. Several
+    blank lines in a row, and none at the end of the file, are fine. A block of comments alone is an error, unless its
+    text is empty (``# text =``): so an empty sentence is written by :func:`annotated`.
 
     Raises:
         DataError: a line is malformed; the message starts with ``name:line:``.
     """
     block: list[str] = []
-    first = 1
+    first, windows = 1, False
     for number, raw in enumerate(lines, start=1):
         line = raw.removesuffix("\n").removesuffix("\r")
         if line:
             if not block:
-                first = number
+                first, windows = number, raw.endswith(("\r", "\r\n"))
             # Checked here, before the block is complete, so that a file of another kind fails at its first line
             # instead of being read to its end in search of a blank one.
             if line[0] != "#" and line.count("\t") != 9:
                 _wrong_columns(line, name, number)
             block.append(line)
         elif block:
-            yield _Block(name, first).parse(block)
+            yield _Block(name, first, windows).parse(block)
             block = []
     if block:
-        yield _Block(name, first).parse(block)
+        yield _Block(name, first, windows).parse(block)
 
 
 def annotated(
@@ -165,9 +165,10 @@ def _fail(name: str, number: int, message: str, hint: str) -> NoReturn:
 class _Block:
     """The state of reading one block, line by line; ``parse`` returns its sentence."""
 
-    def __init__(self, name: str, first: int) -> None:
+    def __init__(self, name: str, first: int, windows: bool) -> None:
         self.name = name
         self.first = first  # line number of the block's first line
+        self.windows = windows
         self.words: list[str] = []
         self.tags: dict[str, list[str]] = {"upos": [], "xpos": []}
         self.heads: list[int | None] = []
@@ -197,6 +198,7 @@ class _Block:
             relations=self.relations,
             lines=block,
             rows=self.rows,
+            windows=self.windows,
             where=f"{self.name}:{self.first}",
         )
 

@@ -29,4 +29,4 @@ def as_conllu(analysis: Analysis, options: DisplayOptions) -> str:
     lines = annotated(
         analysis.sentence, heads, columns=places.columns, misc={**misc, **places.misc}, comments=places.comments
     )
-    return "\n".join([*lines, "", ""])
+    return ("\r\n" if analysis.sentence.windows else "\n").join([*lines, "", ""])
