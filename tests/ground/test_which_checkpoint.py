@@ -6,6 +6,7 @@ import json
 import shutil
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import Invoke, Ran, refused
@@ -172,7 +173,7 @@ def test_what_somebody_put_into_a_checkpoint_stays(run: Path, invoke: Invoke) ->
     assert invoke("eval", str(run), "--split", "dev", "--choose").code == 0
     assert (best / "notes/thesis.tex").read_text() == "chapter 1"
     assert (best / "training/mine.txt").read_text() == "mine"
-    assert checkpoint.verify(best, training=True).json("config.json")["trees"]["chosen_on"] == "dev"
+    assert checkpoint.verify(best, training=True).json("config.json", dict[str, Any])["trees"]["chosen_on"] == "dev"
     assert [path.name for path in checkpoints.strangers(best)] == ["notes", "thesis.tex", "mine.txt"]
 
 

@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import Ended, Forks, workplace
@@ -63,7 +64,9 @@ def assert_whole(run: Path, seed: int) -> None:
     """Everything in the folder is of one training."""
     assert load_recipe(str(run)).seed == seed
     last = checkpoint.locate(f"{run}@last", training=True)
-    assert checkpoint.verify(last, training=True).json("training/state.json")["step"] == updates(run)[-1]
+    assert (
+        checkpoint.verify(last, training=True).json("training/state.json", dict[str, Any])["step"] == updates(run)[-1]
+    )
     assert load_recipe(str(last / "recipe.yaml")).seed == seed
     assert updates(run) == list(range(1, len(updates(run)) + 1))
     assert json.loads((run / "exit.json").read_text("utf-8"))["exit"] == 75
