@@ -117,7 +117,7 @@ def test_a_note_that_cannot_be_written_leaves_the_old_one(
 
 def test_eval_keeps_the_scores_that_it_cannot_replace(copied: Path) -> None:
     assert shell("probtrans eval runs/tiny", copied).returncode == 0
-    found = [*copied.rglob("eval-test.json")]
+    found = [*(copied / "runs/tiny").rglob("eval-test.json")]
     assert len(found) == 1
     before = found[0].read_bytes()
     done = shell("ulimit -f 0; probtrans eval runs/tiny --masks 1", copied)

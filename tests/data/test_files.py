@@ -108,7 +108,8 @@ def test_what_is_not_there(name: str, hint: str, tmp_path: Path, monkeypatch: py
     assert of_recipe.value.message.startswith("data.extra: ")
 
 
-def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin) -> None:
+def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Large ones; small ones are read again."""
     path = tmp_path / "a.txt"
     path.write_bytes(b"a b\n")
     data = Data(train=[str(path), str(path)], dev=str(path))
@@ -116,6 +117,8 @@ def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin) -> None:
     assert [source.split for source in first] == ["train", "train", "dev"]
     assert first[0].sha256 == hashlib.sha256(b"a b\n").hexdigest()
     known = {(str(path), first[0].size, first[0].mtime_ns): "believed"}
+    assert {source.sha256 for source in find_sources(data, known)} == {first[0].sha256}
+    monkeypatch.setattr("probtrans_cli.data.corpus.sources.QUICKLY_READ", 3)
     assert {source.sha256 for source in find_sources(data, known)} == {"believed"}
     stdin(b"a b\n")
     (piped,) = find_sources(Data(train="-"), {})
