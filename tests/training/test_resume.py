@@ -216,6 +216,7 @@ def test_a_signal_in_the_final_phase(forks: Forks, folder: Path) -> None:
     assert weights(run) == weights(folder / "runs/whole-plain")
 
 
+@pytest.mark.slow
 def test_kills_of_the_command_itself(folder: Path) -> None:
     """The same with whole processes instead of forks."""
     run = folder / "runs/process"
