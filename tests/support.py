@@ -170,17 +170,9 @@ class Forks:
         streams = [(folder / name).read_text("utf-8") for name in ("stderr", "stdout")]
         return Ended(code, *streams, int(counted.read_text()) if counted.exists() else 0)
 
-    def run(
-        self,
-        arguments: Sequence[str],
-        folder: Path,
-        *,
-        die_at: int | None = None,
-        die_on: str = "",
-        counted: Literal["files", "calls"] = "files",
-    ) -> Ended:
-        """Start a command and wait for it."""
-        self.start(arguments, folder, die_at=die_at, die_on=die_on, counted=counted)
+    def run(self, arguments: Sequence[str], folder: Path, **how: Any) -> Ended:
+        """Start a command, as :meth:`start` does, and wait for it."""
+        self.start(arguments, folder, **how)
         return self.wait(folder)
 
     def close(self) -> None:

@@ -9,12 +9,6 @@ from pathlib import Path
 from probtrans_cli.errors import UsageError
 
 
-def refuse_top_alone(latent_labels: bool, top: int | None) -> None:
-    """Refuse `--top` without `--labels`."""
-    if top is not None and not latent_labels:
-        raise UsageError("--top says how much --labels shows", hint=f"write --labels --top {top}, or leave it out")
-
-
 @contextmanager
 def faults_of(output: Path | None, option: str) -> Iterator[None]:
     """Within: a file that cannot be written (no such folder, a full disk) is the user's matter, with its name."""

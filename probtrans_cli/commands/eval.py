@@ -14,7 +14,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.checks import faults_of, refuse_top_alone
+from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
@@ -93,7 +93,9 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
 
 def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetError | None]:
     """The report and the error of :func:`evaluate`."""
-    refuse_top_alone(request.latent_labels, request.top)
+    if request.top is not None and not request.latent_labels:
+        hint = f"write --labels --top {request.top}, or leave it out"
+        raise UsageError("--top says how much --labels shows", hint=hint)
     requirements = [_requirement(text) for text in request.require]
     every = request.channel == "all"
     if request.choose and every:

@@ -17,7 +17,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import NONE, Analysis, logical_form
+from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
@@ -195,7 +195,7 @@ class SemanticLabels(Task):
                 found["right forms"] += logical_form(words, self._analysis(ids)) == form
         return found
 
-    def _analysis(self, ids: dict[str, np.ndarray]) -> Analysis:
+    def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
         """The labels of a sentence by name."""
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
         if self.attention:
@@ -204,7 +204,7 @@ class SemanticLabels(Task):
             relative = "offset" in texts
             where = texts["offset" if relative else "position"]
             parents = [_parent(text, i if relative else 0, len(where)) for i, text in enumerate(where)]
-        return Analysis(parents, *(texts[name] for name in LABELS_OF_COGS))
+        return GraphLabels(parents, *(texts[name] for name in LABELS_OF_COGS))
 
 
 def _parent(text: str, start: int, words: int) -> int:

@@ -27,14 +27,13 @@ from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.training import Runtime
-from probtrans_cli.tasks.base import Evaluation, Prediction, Task, entry_features
+from probtrans_cli.tasks.base import Evaluation, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
-from probtrans_cli.trained.predictions import predictions
 from probtrans_cli.trees import decode
 
 _OTHER = "it is not as probtrans wrote it: use another checkpoint"
@@ -171,14 +170,6 @@ class Model:
                 )
             chosen = replace(chosen, iteration=iteration)
         return chosen if decoder is None else replace(chosen, decoder=decoder)
-
-    def predict(self, sentences: Sequence[Sequence[str]]) -> list[Prediction | None]:
-        """What the task says of some sentences, each a list of words; None for one without a word.
-
-        Raises:
-            DataError: a sentence has more tokens than the encoder has positions.
-        """
-        return list(predictions(self, [Sentence(words=list(words)) for words in sentences]))
 
     def analyze(
         self,

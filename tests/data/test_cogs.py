@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 
-from probtrans_cli.data.codecs.logical_forms import Analysis
+from probtrans_cli.data.codecs.logical_forms import GraphLabels
 from probtrans_cli.data.readers.cogs import Example, read_cogs, read_seqtag
 from probtrans_cli.errors import DataError
 
@@ -21,7 +21,7 @@ def record(**changed_keys: Any) -> str:
 
 @pytest.mark.parametrize("end", ["", "\n", "\r\n", "\r"])
 def test_readers(end: str) -> None:
-    analysis = Analysis([1, -1], ["theme", ""], ["PNOUN", "VERB"], ["", ""], ["", "sink"])
+    analysis = GraphLabels([1, -1], ["theme", ""], ["PNOUN", "VERB"], ["", ""], ["", "sink"])
     form = "sink . theme ( x _ 1 , Wim )"
     expected = Example(["Wim", "sank"], analysis, form, "in_distribution", "c:2")
     first, second = read_cogs(

@@ -14,7 +14,7 @@ from hypothesis import given
 from hypothesis import strategies as st
 from support import seeded
 
-from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NOUN_TYPES, ROLES, Analysis, analyse, logical_form
+from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NOUN_TYPES, ROLES, GraphLabels, analyse, logical_form
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.cogs import read_cogs, read_seqtag
 
@@ -128,9 +128,9 @@ CASES = pytest.mark.parametrize(("sentence", "form", "labels"), HAND_MADE.values
 LEMMAS = ["", *sorted({label[4] for _, _, labels in HAND_MADE.values() for label in labels.values()} - {""})]
 
 
-def analysis_of(words: Sequence[str], labels: Labels) -> Analysis:
+def analysis_of(words: Sequence[str], labels: Labels) -> GraphLabels:
     rows = [labels.get(i, (-1, "", "", "", "")) for i in range(len(words))]
-    return Analysis(*(list(column) for column in zip(*rows, strict=True)))
+    return GraphLabels(*(list(column) for column in zip(*rows, strict=True)))
 
 
 def values_of(column: str, n: int, lemmas: Sequence[str] = LEMMAS) -> Sequence[Any]:
@@ -138,16 +138,16 @@ def values_of(column: str, n: int, lemmas: Sequence[str] = LEMMAS) -> Sequence[A
     return values.get(column, lemmas)
 
 
-def changed(analysis: Analysis, column: str, i: int, value: Any) -> Analysis:
+def changed(analysis: GraphLabels, column: str, i: int, value: Any) -> GraphLabels:
     labels = list(getattr(analysis, column))
     labels[i] = value
     return replace(analysis, **{column: labels})
 
 
-def changes(analysis: Analysis) -> Iterator[Analysis]:
+def changes(analysis: GraphLabels) -> Iterator[GraphLabels]:
     """Every analysis that differs from this one in one label."""
     n = len(analysis.parents)
-    for column in Analysis.__dataclass_fields__:
+    for column in GraphLabels.__dataclass_fields__:
         for i, old in enumerate(getattr(analysis, column)):
             yield from (changed(analysis, column, i, value) for value in values_of(column, n) if value != old)
 
@@ -185,7 +185,7 @@ def test_wrong_labels_that_make_sense_have_a_form() -> None:
 
 def test_every_frame_of_a_verb_alone_is_read() -> None:
     for arguments in ("LAMBDA e . blink . agent ( e , a )", "LAMBDA e . blink . theme ( e , a )"):
-        assert analyse(["blink"], f"LAMBDA a . {arguments}") == Analysis([-1], [""], ["VERB"], [""], ["blink"])
+        assert analyse(["blink"], f"LAMBDA a . {arguments}") == GraphLabels([-1], [""], ["VERB"], [""], ["blink"])
 
 
 KNOWN_WORDS = sorted({word for sentence, _, _ in HAND_MADE.values() for word in sentence.split(" ")})
@@ -199,7 +199,7 @@ ANY_WORD = st.tuples(
 @given(st.lists(ANY_WORD, max_size=6))
 def test_no_labels_make_it_raise_and_a_form_gives_its_labels_back(rows: list[tuple[Any, ...]]) -> None:
     words, *labels = (list(column) for column in zip(*rows, strict=True)) if rows else ([] for _ in range(6))
-    analysis = Analysis(*labels)
+    analysis = GraphLabels(*labels)
     form = logical_form(words, analysis)
     assert form is None or analyse(words, form) == analysis
 
@@ -210,19 +210,19 @@ def test_a_few_wrong_labels_never_give_the_form(data: st.DataObject) -> None:
     words = sentence.split(" ")
     analysis = right = analysis_of(words, labels)
     for _ in range(data.draw(st.integers(1, 4))):
-        column = data.draw(st.sampled_from(list(Analysis.__dataclass_fields__)))
+        column = data.draw(st.sampled_from(list(GraphLabels.__dataclass_fields__)))
         i = data.draw(st.integers(0, len(words) - 1))
         analysis = changed(analysis, column, i, data.draw(st.sampled_from(values_of(column, len(words)))))
     assert (logical_form(words, analysis) == form) == (analysis == right)
 
 
 def test_cycles_and_other_sentences_have_no_form() -> None:
-    verbs = Analysis([1, 0], ["xcomp", "xcomp"], ["", ""], ["", ""], ["hesitate", "yodel"])
+    verbs = GraphLabels([1, 0], ["xcomp", "xcomp"], ["", ""], ["", ""], ["hesitate", "yodel"])
     assert logical_form(["to", "to"], verbs) is None
     assert logical_form(["to"], verbs) is None
-    assert logical_form([], Analysis([], [], [], [], [])) is None
+    assert logical_form([], GraphLabels([], [], [], [], [])) is None
     with pytest.raises(ValueError, match="lists of labels of 1, 1, 1, 1, 0 words"):
-        Analysis([-1], [""], [""], [""], [])
+        GraphLabels([-1], [""], [""], [""], [])
 
 
 # --- malformed forms --------------------------------------------------------------------------------------------------
@@ -337,7 +337,7 @@ def test_a_changed_label_never_gives_the_gold_form(corpus: Path) -> None:
     lemmas = sorted({lemma for example in examples for lemma in example.analysis.verb_name})
     others = 0
     for example in examples:
-        column = random.choice(list(Analysis.__dataclass_fields__))
+        column = random.choice(list(GraphLabels.__dataclass_fields__))
         i = random.randrange(len(example.words))
         old = getattr(example.analysis, column)[i]
         values = [value for value in values_of(column, len(example.words), lemmas) if value != old]

@@ -171,7 +171,8 @@ import probtrans_cli
 from probtrans_cli.__main__ import run
 assert run(["-q", "train", "tiny.yaml", "task={kind: rarity}", "name=rarity", "--json"]) == 0
 model = probtrans_cli.load("runs/rarity")
-(said,) = model.predict(["the farmers fold a shirt".split()])
+(analysis,) = model.analyze(["the farmers fold a shirt"], trees=False)
+said = analysis.prediction
 assert len(said["rare"]) == 5 and all(0 <= p <= 1 for p in said["rare"])
 """
     done = subprocess.run(

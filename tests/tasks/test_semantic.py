@@ -15,7 +15,7 @@ from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.data.codecs.logical_forms import NONE, Analysis, logical_form
+from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, Example, read_cogs, read_semantic
 from probtrans_cli.data.sentence import Sentence
@@ -251,7 +251,7 @@ def test_a_parent_outside_of_the_sentence_is_no_parent_at_all(parent: Parent, la
     assert {"+4", "-1"} <= set(corpus.labels["offset"])
     ids = {name: np.array([corpus.labels[name].index(NONE)] * 3) for name in LABELS_OF_COGS}
     ids[column] = np.array([corpus.labels[column].index(label), *[corpus.labels[column].index(NONE)] * 2])
-    analysis: Analysis = corpus.task._analysis(ids)
+    analysis: GraphLabels = corpus.task._analysis(ids)
     assert analysis.parents[0] not in range(-1, 3)
     assert analysis.parents[1:] == [-1, -1]
     assert logical_form(["Wim", "sank", "."], analysis) is None

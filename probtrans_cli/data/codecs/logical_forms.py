@@ -67,7 +67,7 @@ _THEME_ONLY_VERBS = (
 
 
 @dataclass(frozen=True, slots=True)
-class Analysis:
+class GraphLabels:
     """The labels of a sentence, one a word in every list; an empty string is no label.
 
     Raises:
@@ -94,7 +94,7 @@ class Analysis:
 # --- from forms to labels ---------------------------------------------------------------------------------------------
 
 
-def analyse(words: Sequence[str], logical_form: str) -> Analysis:
+def analyse(words: Sequence[str], logical_form: str) -> GraphLabels:
     """Return the labels of a sentence from its logical form.
 
     A name that occurs several times is told apart by order alone: its first use in the form is its first occurrence.
@@ -114,7 +114,7 @@ def analyse(words: Sequence[str], logical_form: str) -> Analysis:
     return analysis
 
 
-def _read_primitive(word: str, form: str) -> Analysis | None:
+def _read_primitive(word: str, form: str) -> GraphLabels | None:
     category, verb = "", ""
     if form == word:
         category = "PNOUN"
@@ -124,7 +124,7 @@ def _read_primitive(word: str, form: str) -> Analysis | None:
         verb = found[1]
         if form in [frame.format(verb) for frame in (_TRANSITIVE, _AGENT_ONLY, _THEME_ONLY)]:
             category = "VERB"
-    return Analysis([-1], [""], [category], [""], [verb]) if category else None
+    return GraphLabels([-1], [""], [category], [""], [verb]) if category else None
 
 
 def _noun_alone(word: str) -> str:
@@ -142,12 +142,12 @@ class _Reading:
     def __init__(self, words: Sequence[str]) -> None:
         n = len(words)
         self.words = words
-        self.labels = Analysis([-1] * n, [""] * n, [""] * n, [""] * n, [""] * n)
+        self.labels = GraphLabels([-1] * n, [""] * n, [""] * n, [""] * n, [""] * n)
         self.unused: dict[str, list[int]] = {}  # places of every word that no name has taken, the first one last
         for i in range(n - 1, -1, -1):
             self.unused.setdefault(words[i], []).append(i)
 
-    def read(self, form: str) -> Analysis:
+    def read(self, form: str) -> GraphLabels:
         for term in _BETWEEN_TERMS.split(form):
             if found := _RELATION.fullmatch(term):
                 self.add_relation(term, *found.groups())
@@ -210,7 +210,7 @@ class _Reading:
 # --- from labels to forms ---------------------------------------------------------------------------------------------
 
 
-def logical_form(words: Sequence[str], analysis: Analysis) -> str | None:
+def logical_form(words: Sequence[str], analysis: GraphLabels) -> str | None:
     """Return the logical form that the labels describe, or None if they describe none; it raises for no labels.
 
     A form is returned only if :func:`analyse` makes the same labels of it, so different labels of a sentence never
@@ -233,7 +233,7 @@ def logical_form(words: Sequence[str], analysis: Analysis) -> str | None:
         return None
 
 
-def _write(words: Sequence[str], labels: Analysis) -> str:
+def _write(words: Sequence[str], labels: GraphLabels) -> str:
     """The form of labels that have one; otherwise terms of whatever has a place in a form."""
     if len(words) == 1 and (labels.role[0], labels.noun_type[0]) == ("", "") and labels.category[0]:
         return _write_primitive(words[0], labels.category[0], labels.verb_name[0])
@@ -262,7 +262,7 @@ def _write(words: Sequence[str], labels: Analysis) -> str:
     return " ; ".join([*definite, " AND ".join(terms)] if terms else definite)
 
 
-def _argument(words: Sequence[str], labels: Analysis, i: int) -> str:
+def _argument(words: Sequence[str], labels: GraphLabels, i: int) -> str:
     return words[i] if labels.category[i] == "PNOUN" else f"x _ {i}"
 
 

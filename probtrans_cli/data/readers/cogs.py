@@ -8,7 +8,7 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NoReturn
 
-from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NONE, NOUN_TYPES, ROLES, Analysis, analyse
+from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NONE, NOUN_TYPES, ROLES, GraphLabels, analyse
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 
@@ -29,7 +29,7 @@ class Example:
     """A sentence of COGS with its labels; ``form`` is None where the source has labels alone."""
 
     words: list[str]
-    analysis: Analysis
+    analysis: GraphLabels
     form: str | None
     distribution: str
     """The kind of example, such as `in_distribution`, `primitive`, `cp_recursion`."""
@@ -114,7 +114,7 @@ def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
             _fail(name, number, f"not JSON: {error}", "a line is one JSON object; COGS with forms is a .tsv file")
         _check_record(record, name, number)
         values = [record[key] for key in _KEYS]
-        yield Example(values[0], Analysis(*values[1:6]), None, values[6], f"{name}:{number}")
+        yield Example(values[0], GraphLabels(*values[1:6]), None, values[6], f"{name}:{number}")
 
 
 def _check_record(record: Any, name: str, number: int) -> None:
