@@ -73,9 +73,11 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
     masks = numbers.pop("masks", None)
     parts = []
     for key, value in numbers.items():
-        spread = (
-            f" ± {error:.2g} (s.e. over {masks:.0f} mask draws)" if key == "perplexity" and error is not None else ""
-        )
+        spread = ""
+        if key == "perplexity" and error is not None:
+            spread = f" ± {error:.2g} (s.e. over {masks:.0f} mask draws)"
+        elif interval := scores.get(f"{key}_interval"):
+            spread = f" (95 % interval {_range(interval)})"
         parts.append(f"{key} {shown(key, value)}{spread}")
     text = f"{name}: " + ", ".join(parts) + "\n"
     text += case_report(scores["cases"]) if "cases" in scores else ""

@@ -5,6 +5,7 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
+import numpy as np
 import torch
 from torch import Tensor
 from torch.nn import functional
@@ -29,6 +30,8 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
+from probtrans_cli.tasks.confusions import confusion_table, confusions
+from probtrans_cli.tasks.intervals import interval, moments
 
 
 class SentenceClassification(Task):
@@ -82,17 +85,23 @@ class SentenceClassification(Task):
         return {"loss": Term(losses, self.counts(batch)["loss"])}
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """The summed loss, the sentences that have one, right labels, and sentences."""
+        """The summed loss, the sentences that have one, right labels, and sentences; which was given for which."""
         scores, gold = outputs.scores["sentence"].float(), batch.gold[LABEL][:, 0]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
-        right = int((scores.argmax(-1) == gold).sum())
-        return Counts(loss=float(loss), labelled=int((gold >= 0).sum()), right=right, sentences=len(batch))
+        best = scores.argmax(-1)
+        right = best == gold
+        counts = Counts(loss=float(loss), labelled=int((gold >= 0).sum()), right=int(right.sum()), sentences=len(batch))
+        counts.add(confusions(gold, best, self.names))
+        counts.add(moments("accuracy", right.cpu().numpy(), np.ones(len(batch))))
+        return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``accuracy`` and mean ``loss``."""
-        del final
+        """``accuracy`` and mean ``loss``; finally also ``accuracy_interval`` and ``confusions``."""
         accuracy = counts["right"] / max(counts["sentences"], 1)
-        return {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
+        scores: dict[str, Any] = {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
+        if final:
+            scores |= {"accuracy_interval": interval("accuracy", counts), "confusions": confusion_table(counts)}
+        return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """The ``label`` and its ``label_probability``; with ``top`` also ``label_alternatives``."""

@@ -11,11 +11,12 @@ from typing import Any
 from torch import Tensor
 
 from probtrans_cli.data.codecs.entities import TAG_END
-from probtrans_cli.data.codecs.entity_scores import Scheme, entities_in, entity_counts, scores_of
+from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entities_in, scores_by_type, scores_of
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.intervals import interval, moments
 from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities
 from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span
@@ -50,20 +51,27 @@ class NamedEntities(WordTagging):
         predicted = [list(tags) for tags in by_sentence([self.names[id] for id in ids.tolist()], batch)]
         ending = _ending(self.names)
         for reading in (None, *SCHEMES[ending:]):  # tags that end an entity say that it is bioes
-            of_reading = entity_counts(gold, predicted, reading)
-            counts.add({(reading, *key): value for key, value in of_reading.items()})
+            compared = compare(gold, predicted, reading)
+            counts.add({(reading, *key): value for key, value in compared.counts().items()})
+            if reading is None:
+                counts.add(moments("f1", *compared.f1_parts()))
         counts["ending"] = ending or _ending(chain.from_iterable(gold))
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``f1``, ``precision``, ``recall`` of entities, ``f1_strict`` of those that are read strictly, ``accuracy`` of
-        tags, ``loss``; finally also F1 by type."""
-        found = scores_of(_of_reading(counts, None))
+        tags, ``loss``; finally also F1 by type, ``f1_interval``, and ``types``, all scores and counts of each."""
+        entities = _of_reading(counts, None)
+        found: dict[str, Any] = dict(scores_of(entities))
         of_type = {name: found.pop(name) for name in list(found) if name.startswith("f1_")}
         strict = scores_of(_of_reading(counts, SCHEMES[counts["ending"] > 0]))["f1"]
         accuracy = counts["right"] / max(counts["words"], 1)
         scores = found | (of_type if final else {}) | {"f1_strict": strict}
-        return scores | {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
+        scores |= {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
+        if final:
+            scores |= {"f1_interval": interval("f1", counts), "types": scores_by_type(entities)}
+            scores["accuracy_interval"] = interval("accuracy", counts)
+        return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """As of tags, and ``entities``: their type, their words from, to, and their probability, which is the product

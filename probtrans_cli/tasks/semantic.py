@@ -25,6 +25,7 @@ from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.intervals import interval, moments
 
 OUTSIDE = -3  # a parent that is no word of the sentence
 _CASE = "case"
@@ -133,6 +134,7 @@ class SemanticLabels(Task):
         ends = np.cumsum(lengths)
         of_sentences = np.logical_and.reduceat(right, ends - lengths, axis=1)
         counts |= {"words": right.shape[1], "right": int(right[0].sum()), "sentences": len(batch)}
+        counts.add(moments("exact", of_sentences[0], np.ones(len(batch))))
         for name, values in zip(["exact", *gold], of_sentences, strict=True):
             counts["exact", name] = int(values.sum())
         cases = batch.gold[_CASE][:, 0].tolist() if _CASE in batch.gold else [-1] * len(batch)
@@ -147,7 +149,7 @@ class SemanticLabels(Task):
         """``exact``: all labels of the sentence are right; ``labels``: share of words; ``loss``; ``exact_COLUMN``.
 
         Finally, where the corpus has logical forms: ``form``, the share of sentences whose form, rebuilt from the
-        labels, is the gold one; and ``cases``, ``exact`` for every kind of example.
+        labels, is the gold one; ``exact_interval``; and ``cases``, ``exact`` for every kind of example.
         """
         columns = [*self.names, *(["parents"] if self.attention else [])]
         sentences = counts["sentences"]
@@ -160,7 +162,7 @@ class SemanticLabels(Task):
         result |= {"labels": counts["right"] / counts["words"], "loss": loss}
         cases = sorted(key[1] for key in counts if isinstance(key, tuple) and key[0] == "case")
         shares = {name: counts["right case", name] / counts["case", name] for name in cases}
-        return result | ({"cases": shares} if final else {})
+        return result | ({"exact_interval": interval("exact", counts), "cases": shares} if final else {})
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """The ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""

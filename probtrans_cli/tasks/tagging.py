@@ -27,6 +27,8 @@ from probtrans_cli.tasks.base import (
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.confusions import confusion_table, confusions
+from probtrans_cli.tasks.intervals import interval, moments
 
 COLUMNS_OF_TAGS = ("upos", "xpos")
 """Columns of CoNLL-U that can be learned, and in which a tag is written."""
@@ -79,8 +81,10 @@ class WordTagging(Task):
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Right tags and words, those of known and of unknown words apart."""
-        counts, right = self._measured(outputs, batch, self.tag_ids(outputs, batch))
+        """Right tags and words, those of known and of unknown words apart; which tag was given for which."""
+        ids = self.tag_ids(outputs, batch)
+        counts, right = self._measured(outputs, batch, ids)
+        counts.add(confusions(batch.gold[self.column][batch.words], ids, self.names))
         unknown = batch.frequency[batch.words] == 0
         for name, where in (("known", ~unknown), ("unknown", unknown)):
             counts[f"right_{name}"], counts[f"words_{name}"] = int(right[where].sum()), int(where.sum())
@@ -95,11 +99,15 @@ class WordTagging(Task):
         """The summed loss, the words that have one, and which words are right, in row-major order."""
         scores, gold = outputs.scores["words"].float(), batch.gold[self.column][batch.words]
         loss = functional.cross_entropy(scores, gold, reduction="sum", ignore_index=UNLEARNED)
-        return Counts(loss=float(loss), labelled=int((gold >= 0).sum())), ids == gold
+        right = ids == gold
+        counts = Counts(loss=float(loss), labelled=int((gold >= 0).sum()))
+        of_sentences = batch.words.masked_scatter(batch.words, right).sum(1)
+        counts.add(moments("accuracy", of_sentences.cpu().numpy(), batch.words.sum(1).cpu().numpy()))
+        return counts, right
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
-        """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``."""
-        del final
+        """``accuracy``, ``accuracy_known``, ``accuracy_unknown`` (words not in train), ``loss``, ``unknown_rate``;
+        finally also ``accuracy_interval`` and ``confusions``."""
         words = max(counts["words_known"] + counts["words_unknown"], 1.0)
         scores: dict[str, Any] = {
             "accuracy": (counts["right_known"] + counts["right_unknown"]) / words,
@@ -109,6 +117,8 @@ class WordTagging(Task):
         for name in ("known", "unknown"):
             if counts[f"words_{name}"]:
                 scores[f"accuracy_{name}"] = counts[f"right_{name}"] / counts[f"words_{name}"]
+        if final:
+            scores |= {"accuracy_interval": interval("accuracy", counts), "confusions": confusion_table(counts)}
         return scores
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:

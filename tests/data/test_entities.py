@@ -26,7 +26,7 @@ from probtrans_cli.data.codecs.entities import (
     spans,
     tags_of,
 )
-from probtrans_cli.data.codecs.entity_scores import entity_counts, entity_scores
+from probtrans_cli.data.codecs.entity_scores import compare, entity_scores
 
 SCHEMES: tuple[Scheme, ...] = ("iob2", "bioes", "bilou", "iob1")
 LETTERS: dict[Scheme, str] = {"iob2": "BI", "bioes": "BIES", "bilou": "BILU", "iob1": "BI"}
@@ -311,7 +311,7 @@ def test_scores_are_those_of_conlleval(letters: str) -> None:
         gold.append([draw.choice(known) for _ in range(draw.randint(1, 12))])
         predicted.append([tag if draw.random() < 0.6 else draw.choice(known) for tag in gold[-1]])
         counts = conlleval(gold[-1], predicted[-1])
-        assert +entity_counts(gold[-1:], predicted[-1:]) == counts, (gold[-1], predicted[-1])
+        assert +compare(gold[-1:], predicted[-1:]).counts() == counts, (gold[-1], predicted[-1])
         total += counts
 
     def in_all(name: str) -> int:

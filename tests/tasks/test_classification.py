@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
@@ -22,7 +23,9 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
 from probtrans_cli.recipe.model import ProbabilisticTransformer, Transformer
 from probtrans_cli.recipe.task import Classification
+from probtrans_cli.reports.scores import flattened
 from probtrans_cli.tasks.classification import SentenceClassification
+from probtrans_cli.tasks.confusions import UNSEEN
 from probtrans_cli.trained.evaluation import evaluate
 
 TEXTS = [
@@ -70,18 +73,26 @@ class Corpus:
 @pytest.mark.parametrize("name", SECTIONS)
 def test_scores_are_those_of_a_plain_loop(name: str, subwords: bool) -> None:
     corpus = Corpus(name, subwords=subwords)
-    right, losses = 0, []
+    right, losses, confused = [], [], Counter[tuple[str, str]]()
     for index in range(len(corpus.dev)):
         found, gold = corpus.log_probabilities(corpus.dev, index), int(corpus.dev.row("label", index)[0])
-        right += int(int(found.argmax()) == gold)  # -1, a label that train does not have, is never guessed
+        right.append(int(found.argmax()) == gold)  # -1, a label that train does not have, is never guessed
+        names = [*corpus.task.names, UNSEEN]
+        confused[names[gold], names[int(found.argmax())]] += 1
         losses += [-float(found[gold])] if gold >= 0 else []
     assert [int(corpus.dev.row("label", index)[0]) for index in range(7)].count(-1) == 1
     for words in (6, 500):
         scores = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(words), final=True)
-        assert scores == {"accuracy": right / 7, "loss": pytest.approx(np.mean(losses), rel=1e-5)}
+        low, high = scores.pop("accuracy_interval")
+        assert 0 <= low < sum(right) / 7 < high <= 1
+        counted = {(gold, given): n for gold, row in scores.pop("confusions").items() for given, n in row.items()}
+        assert counted == confused
+        assert scores == {"accuracy": sum(right) / 7, "loss": pytest.approx(np.mean(losses), rel=1e-5)}
     unseen = corpus.dev.select(np.array([5]))
     scores = evaluate(corpus.task, corpus.network, unseen, evaluation(), final=True)
-    assert scores == {"accuracy": 0.0, "loss": None}
+    assert (scores["accuracy"], scores["loss"], scores["accuracy_interval"]) == (0.0, None, None)
+    assert list(scores["confusions"]) == [UNSEEN]
+    assert evaluate(corpus.task, corpus.network, unseen, evaluation(), final=False) == {"accuracy": 0.0, "loss": None}
 
 
 @pytest.mark.parametrize("name", SECTIONS)
@@ -163,10 +174,10 @@ def test_train_eval_and_parse(overrides: list[str], here: Path, invoke: Invoke) 
     ran = invoke("train", "r.yaml", *overrides, "--json")
     assert ran.code == 0, ran.err
     test = ran.json["test"]
-    assert test.keys() == {"accuracy", "loss"}
+    assert test.keys() == {"accuracy", "loss", "accuracy_interval", "confusions"}
     again = invoke("eval", "runs/sorted", "--json", "--require", "accuracy>=0")
     assert again.code == 0, again.err
-    assert again.json["scores"]["test"] == pytest.approx(test)
+    assert flattened(again.json["scores"]["test"]) == pytest.approx(flattened(test))
     if JSONL not in overrides:
         other = invoke("eval", "runs/sorted", "other.tsv")
         assert other.code == 0, other.err
@@ -280,7 +291,7 @@ def test_dev_may_have_none_of_the_labels_of_train(here: Path, invoke: Invoke) ->
     (here / "dev.tsv").write_text("a boat\t7\nfine\t7\n")
     ran = invoke("train", "r.yaml", "train={epochs: 3}", "--json")
     assert ran.code == 0, ran.err
-    assert ran.json["dev"] == {"accuracy": 0.0, "loss": None}
+    assert (ran.json["dev"]["accuracy"], ran.json["dev"]["loss"]) == (0.0, None)
     assert ran.json["test"]["loss"] > 0
     assert ran.err.count("dev accuracy 0") == 3
 

@@ -152,7 +152,8 @@ def test_scores_are_those_of_a_plain_loop(parent: Parent, model: dict[str, Any] 
         assert found["cases"] == {name: sum(cases[name]) / len(cases[name]) for name in sorted(cases)}
         assert list(found["cases"]) == sorted(found["cases"])
     quick = evaluate(corpus.task, corpus.network, corpus.dev, evaluation(), final=False)
-    assert quick == pytest.approx({name: value for name, value in found.items() if name not in ("form", "cases")})
+    more = {"form", "cases", "exact_interval"}
+    assert quick == pytest.approx({name: value for name, value in found.items() if name not in more})
 
 
 # --- a network that knows ---------------------------------------------------------------------------------------------
@@ -227,7 +228,8 @@ def test_one_wrong_label_costs_its_sentence(parent: Parent) -> None:
         assert found["exact"] == found["form"] == found[f"exact_{name}"] == pytest.approx(6 / 7)
         assert found["labels"] == pytest.approx(30 / 31)
         assert found["cases"]["in_distribution"] == 0.5
-        others = [value for key, value in found.items() if key.startswith("exact_") and key != f"exact_{name}"]
+        told_rightly = {f"exact_{one}" for one in gold_labels(corpus, corpus.train)[0]} - {f"exact_{name}"}
+        others = [value for key, value in found.items() if key in told_rightly]
         assert others == [1.0] * 4
 
 
@@ -373,16 +375,20 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
     test = ran.json["test"]
     columns = [f"exact_{name}" for name in (*LABELS_OF_COGS, COLUMN[parent])]
     forms = [] if "jsonl" in str(overrides) else ["form"]
-    assert test.keys() == {*forms, "exact", *columns, "labels", "loss", "cases"}
+    assert test.keys() == {*forms, "exact", *columns, "labels", "loss", "exact_interval", "cases"}
     again = invoke("eval", "runs/forms", "--json", "--require", "exact_role>=0", "--require", "labels>=0")
     assert again.code == 0, again.err
-    cases, stored = again.json["scores"]["test"].pop("cases"), test.pop("cases")
+    found = again.json["scores"]["test"]
+    low, high = found.pop("exact_interval")
+    assert [low, high] == pytest.approx(test.pop("exact_interval"))
+    assert low <= test["exact"] <= high
+    cases, stored = found.pop("cases"), test.pop("cases")
     assert cases == stored
     assert list(cases) == ["cp_recursion", "in_distribution", "obj_pp_to_subj_pp", "other", "primitive"]
     other = invoke("eval", "runs/forms", "dev.jsonl" if overrides and not forms else "dev.tsv")
     assert other.code == 0, other.err
     lines = other.out.splitlines()
-    assert lines[1].count(" %") == lines[1].count(", ")  # all but the loss
+    assert lines[1].count(" %") == lines[1].count(", ") + 1  # all but the loss, and once for the interval
     rows = [line.split() for line in lines if line.split() and line.split()[0] in (*CASES, "other")]
     assert [row[0] for row in rows] == ["cp_recursion", "in_distribution", "other", "primitive"]
     assert all(row[2] == "%" for row in rows)

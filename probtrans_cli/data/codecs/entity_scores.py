@@ -11,18 +11,43 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal
+from typing import Any, Literal, NamedTuple
+
+import numpy as np
 
 from probtrans_cli.data.codecs.entities import read_spans
 
 Scheme = Literal["iob2", "bioes"]
+Entity = tuple[int, str, int, int]
 
 
-def entity_counts(
-    gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
-) -> Counter[Any]:
-    """How many entities there are, were predicted, and are right, by type: under ``(type, "gold")``, ``(type,
-    "predicted")``, ``(type, "right")``. The counts of several batches add up.
+class Compared(NamedTuple):
+    """The entities of both sides, each with the number of its sentence, its type, its first word, the word behind."""
+
+    gold: set[Entity]
+    predicted: set[Entity]
+    sentences: int
+
+    def counts(self) -> Counter[Any]:
+        """How many entities there are, were predicted, and are right, by type: under ``(type, "gold")``, ``(type,
+        "predicted")``, ``(type, "right")``. The counts of several batches add up."""
+        counts: Counter[Any] = Counter()
+        sides = {"gold": self.gold, "predicted": self.predicted, "right": self.gold & self.predicted}
+        for name, entities in sides.items():
+            counts.update((type_, name) for _, type_, _, _ in entities)
+        return counts
+
+    def f1_parts(self) -> tuple[np.ndarray, np.ndarray]:
+        """Of every sentence what F1 is the ratio of: twice the right entities, and those of both sides; ``[S]``."""
+        gold, predicted, right = (
+            np.bincount([number for number, *_ in entities], minlength=self.sentences)
+            for entities in (self.gold, self.predicted, self.gold & self.predicted)
+        )
+        return 2 * right, gold + predicted
+
+
+def compare(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None) -> Compared:
+    """The entities of some sentences.
 
     Args:
         gold: tags of every sentence.
@@ -38,10 +63,7 @@ def entity_counts(
         {(number, *one) for number, of in enumerate(tags) for one in entities_in(of, scheme)}
         for tags in (gold, predicted)
     )
-    counts: Counter[Any] = Counter()
-    for name, entities in (("gold", there), ("predicted", found), ("right", there & found)):
-        counts.update((type_, name) for _, type_, _, _ in entities)
-    return counts
+    return Compared(there, found, len(gold))
 
 
 def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str, int, int]]:
@@ -57,13 +79,23 @@ def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
     """``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type on either side, as shares;
-    0 where there is nothing to divide by. ``counts``: of :func:`entity_counts`."""
+    0 where there is nothing to divide by. ``counts``: of :meth:`Compared.counts`."""
     sums: Counter[str] = Counter()
+    for (_, name), number in counts.items():
+        sums[name] += int(number)
+    return _scores(sums) | {f"f1_{type_}": scores["f1"] for type_, scores in scores_by_type(counts).items()}
+
+
+def scores_by_type(counts: Mapping[Any, float]) -> dict[str, dict[str, float]]:
+    """``f1``, ``precision``, ``recall`` of every type on either side, and how many of it are ``gold``, ``predicted``
+    and ``right``."""
     of_type: dict[str, Counter[str]] = {}
     for (type_, name), number in counts.items():
-        sums[name] += int(number)
         of_type.setdefault(type_, Counter())[name] += int(number)
-    return _scores(sums) | {f"f1_{type_}": _scores(of_type[type_])["f1"] for type_ in sorted(of_type)}
+    sides = ("gold", "predicted", "right")
+    return {
+        type_: _scores(of_type[type_]) | {side: of_type[type_][side] for side in sides} for type_ in sorted(of_type)
+    }
 
 
 def _scores(counts: Counter[str]) -> dict[str, float]:
@@ -76,5 +108,5 @@ def _scores(counts: Counter[str]) -> dict[str, float]:
 def entity_scores(
     gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
 ) -> dict[str, float]:
-    """The scores of some sentences; see :func:`entity_counts` and :func:`scores_of`."""
-    return scores_of(entity_counts(gold, predicted, scheme))
+    """The scores of some sentences; see :func:`compare` and :func:`scores_of`."""
+    return scores_of(compare(gold, predicted, scheme).counts())
