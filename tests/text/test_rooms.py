@@ -30,7 +30,7 @@ ROOMS = {
     "matrix_tree meanfield messages potentials projections",
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",
-    "trees.drawing": ". displacy drawing html jsonl latex layout style svg terminal",
+    "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "tasks": ". base batch classification confusions entities intervals masking mlm pretraining semantic tagging "
     "valid_tags",
     "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions side_by_side",

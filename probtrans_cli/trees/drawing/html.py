@@ -1,24 +1,20 @@
 """Trees as one HTML page for exploring them: offline, self-contained, and of any number of sentences.
 
 Its markup, style and script are files of the folder `page`. Words reach it as JSON that holds no character of markup,
-and its script writes them as text; the page's policy lets no other script run and nothing be fetched.
+and its script writes them as text; see ``offline.py``.
 """
 
 from __future__ import annotations
 
 import base64
-import hashlib
-import json
 import zlib
 from collections.abc import Iterable, Iterator
-from html import escape
-from importlib.resources import files
-from string import Template
 
 import numpy as np
 
 from probtrans_cli.text import visible
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE
+from probtrans_cli.trees.drawing.offline import HERE, document, safe_json
 from probtrans_cli.trees.drawing.style import COLOURS, WORD_SIZE
 from probtrans_cli.trees.drawing.svg import ARROW, BAR, CELL, LABEL_SIZE, MARGIN, NOTE_STEP, SLOT, STEP, widths_of
 from probtrans_cli.trees.every_tree import EveryTree
@@ -45,22 +41,11 @@ def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> 
 
     Probabilities have two decimals. A sentence of more than 200 words has those of its arcs, but no heat map.
     """
-    style, script = _part("page.css"), "\n".join(map(_part, SCRIPTS))
-    policy = (
-        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
-        "base-uri 'none'; form-action 'none'"
-    )
-    document = Template(_part("page.html")).substitute(
-        title=escape(visible(title, longest=LONGEST_TITLE)),
-        policy=policy,
-        style=style,
-        script=script,
-        geometry=_json(GEOMETRY),
-    )
-    before, after = document.split(SENTENCES)
+    whole = document(HERE, "page.html", title=title, styles=["page.css"], scripts=SCRIPTS, geometry=safe_json(GEOMETRY))
+    before, after = whole.split(SENTENCES)
     yield before
     for sentence in sentences:
-        yield f'<script type="application/json" class="sentence">{_json(_record(sentence))}</script>\n'
+        yield f'<script type="application/json" class="sentence">{safe_json(_record(sentence))}</script>\n'
     yield after
 
 
@@ -97,19 +82,3 @@ def _percent(probabilities: np.ndarray) -> np.ndarray:
 def _packed(marginals: np.ndarray) -> str:
     """One byte a percent, all in the array's order, deflated, in base 64."""
     return base64.b64encode(zlib.compress(_percent(marginals).tobytes())).decode("ascii")
-
-
-def _json(value: object) -> str:
-    """JSON in ASCII without a character of markup, so that no word can end the element that it stands in."""
-    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
-    for character in "<>&":
-        text = text.replace(character, f"\\u{ord(character):04x}")
-    return text
-
-
-def _part(name: str) -> str:
-    return files("probtrans_cli.trees.drawing").joinpath("page", name).read_text(encoding="utf-8")
-
-
-def _digest(text: str) -> str:
-    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")
