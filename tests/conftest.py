@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import os
+import shutil
 import sys
 from collections.abc import Iterator
 from contextlib import ExitStack
 from io import TextIOWrapper
 from pathlib import Path
 from tempfile import TemporaryFile
+from typing import Any
 
 if "PYTEST_XDIST_WORKER" in os.environ:
     os.environ.setdefault("OMP_NUM_THREADS", "1")  # read once, by the import of torch: workers share the cores
@@ -99,3 +101,27 @@ def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.recomputed.BLOCK", 1)
     monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.fused.BLOCK", 1)
     monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.bands.CHUNK", 60)
+
+
+@pytest.fixture(scope="module")
+def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
+    """Chromium without a window; skipped where there is none."""
+    webdriver = pytest.importorskip("selenium.webdriver")
+    from selenium.webdriver.chrome.service import Service
+
+    driver = shutil.which("chromedriver")
+    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
+    if driver is None or chromium is None:
+        pytest.skip("no Chromium with its chromedriver is installed")
+    options = webdriver.ChromeOptions()
+    options.binary_location = chromium
+    profile = tmp_path_factory.mktemp("profile")
+    for switch in (
+        "headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking",
+        "disable-component-update", "disable-sync", "window-size=1300,1000", f"user-data-dir={profile}",
+    ):  # fmt: skip
+        options.add_argument(f"--{switch}")
+    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
+    chrome = webdriver.Chrome(options=options, service=Service(driver))
+    yield chrome
+    chrome.quit()

@@ -353,9 +353,13 @@ def table(
             metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out."
         ),
     ],
+    form: Annotated[
+        Literal["markdown", "html"],
+        typer.Option("-f", "--format", help="html: a page with the table and the learning curves of the runs."),
+    ] = "markdown",
     as_json: Json = False,
 ) -> None:
-    """Print finished runs as a Markdown table, mean and s.d. over seeds, beside the figures of the paper.
+    """Print finished runs as a table, mean and s.d. over seeds, beside the figures of the paper.
 
     Runs that differ in nothing but the seed are one row. The paper's figure stands with recipes called mlm-ptb-*,
     mlm-bllip-*, pos-ptb-*, pos-ewt-*, upos-ewt-*, ner-conll03-*, sst2-*, sst5-* and cogs-*; "to the paper" is the
@@ -365,7 +369,8 @@ def table(
     """
     from probtrans_cli.commands import table as verb  # noqa: PLC0415
 
-    _show(context, as_json, verb.table(verb.TableRequest(runs)), verb.markdown)
+    request = verb.TableRequest(runs, form)
+    _show(context, as_json, verb.table(request), lambda result: verb.written(request, result))
 
 
 def _show(

@@ -15,7 +15,9 @@ from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, of_the_system
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
-from probtrans_cli.reports.scores import over_seeds, training_report
+from probtrans_cli.reports.run_page import NAME as REPORT
+from probtrans_cli.reports.run_page import write_report
+from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.training import run_folder
 from probtrans_cli.version import __version__
 
@@ -111,6 +113,7 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     console.STATE.open_log(run / "log.txt")
+    began = False
     try:
         prepared = prepare(recipe)
         console.log(f"{'prepared' if prepared.fresh else 'up to date'}: {prepared.folder}")
@@ -123,7 +126,9 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
         if not resume:
             run_folder.begin(recipe, run, prepared.manifest)
         run_folder.forget_replaced(run)
+        began = True
         scores = trainer.train()
+        trainer.metrics.final({split: flattened(of_split) for split, of_split in scores.items()}, trainer.model.step)
         for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
             console.log(warning)
     except OSError as error:
@@ -135,20 +140,30 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
     except BaseException as error:
         _note_failure(run, error)
         raise
+    else:
+        run_folder.done(run)
     finally:
+        if began:
+            _report(run, recipe)
         console.STATE.close_log()
-    result = {
+    return {
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
         "seconds": round(trainer.state.seconds, 1), **scores,
     }  # fmt: skip
-    run_folder.done(run)
-    return result
 
 
 def _note_failure(run: Path, error: BaseException) -> None:
     """Note how the run ended; on a full disk the note before stays, and the error is what is told."""
     with suppress(OSError, DataError):
         run_folder.failed(run, error)
+
+
+def _report(run: Path, recipe: Recipe) -> None:
+    """Leave the page to look at; the training is over and saved, and a fault here is told and no more."""
+    try:
+        write_report(run, recipe)
+    except (OSError, DataError) as error:
+        console.log(f"no {REPORT} in {run}: {error}")
 
 
 def _require_origin(recipe: Recipe) -> None:

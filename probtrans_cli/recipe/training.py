@@ -216,6 +216,9 @@ class Log(Section):
 
     every_steps: PositiveInt = 20
     """Updates between two lines of metrics.jsonl."""
+    tensorboard: bool = False
+    """Also write what metrics.jsonl has for TensorBoard, into the folder tensorboard of the run; needs
+    pip install 'probtrans[tensorboard]'."""
 
 
 class Runtime(Section):

@@ -189,6 +189,7 @@ def training_report(result: dict[str, Any]) -> str:
         return "".join(_table_over_seeds(split, over, title) for split, over in tables.items())
     text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test", "extra") if split in result)
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
+    text += f"to look at: {result['run']}/report.html\n"
     # Every word of it is known to the quick start, and to most English vocabularies.
     if result["name"] == "quickstart":
         example = "the three farmers near the river fold a dark shirt on the table"

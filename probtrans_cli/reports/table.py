@@ -238,12 +238,18 @@ TEXTS = ("recipe", "model", "task", "metric", "run")
 """Columns of words; the others are of numbers."""
 
 
-def markdown(result: dict[str, Any]) -> str:
-    """The table as Markdown; columns that would be empty are left out."""
+def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
+    """The headers and the rows as texts; columns that would be empty are left out."""
     names = [row["recipe"] for row in result["rows"]]
     lines = [_cells(row, alone=names.count(row["recipe"]) == 1) for row in result["rows"]]
     shown = [header for header in lines[0] if any(line[header] for line in lines)]
-    content = [shown, *([_escaped(line[header]) for header in shown] for line in lines)]
+    return shown, [[line[header] for header in shown] for line in lines]
+
+
+def markdown(result: dict[str, Any]) -> str:
+    """The table as Markdown."""
+    shown, lines = in_cells(result)
+    content = [shown, *([_escaped(cell) for cell in line] for line in lines)]
     widths = [max(columns(cell) for cell in column) for column in zip(*content, strict=True)]
     widths = [max(width, 3) for width in widths]
     rules = [

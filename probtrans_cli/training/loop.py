@@ -78,7 +78,7 @@ class Trainer:
             self._restore(checkpoint.locate(f"{run}@last", training=True))
         if recipe.runtime.compile:
             self.network.encoder.compile(dynamic=True)
-        self.metrics = Metrics(run / "metrics.jsonl", self.state.step, self.state.evaluated)
+        self.metrics = Metrics(run, self.state.step, self.state.evaluated, tensorboard=recipe.log.tensorboard)
         self.progress = console.Progress(every=recipe.log.every_steps)
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""

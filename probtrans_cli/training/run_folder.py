@@ -3,6 +3,7 @@
     runs/NAME/
       recipe.yaml      resolved and runnable; written when the run begins
       exit.json        exit code and reason; written when it ends
+      report.html      the same to look at
       .replaced/       the run that `--overwrite` replaces, until the new one begins
       .probtrans.lock  who trains here now
 
@@ -33,14 +34,19 @@ from probtrans_cli.version import __version__
 MAY_CHANGE = {"log", "save", "runtime"}
 # What a run folder holds when the training failed at its data or its model, before the recipe was written.
 BEFORE_A_RECIPE = {"log.txt", "exit.json", "metrics.jsonl"}
+# What a run folder may hold when the training has begun.
+AFTERWARDS = {"recipe.yaml", "report.html"}
 # Where a run that is to be overwritten waits in its own folder.
 ASIDE = ".replaced"
 # How a run's recipe begins, by which it is told from a recipe that somebody wrote.
 HEADER = "Resolved recipe of this run."
 
 # The names of what runs write, beside recipe.yaml, BEFORE_A_RECIPE and the checkpoints themselves.
-_HIDDEN = re.compile(r"\.(recipe\.yaml|metrics\.jsonl|exit\.json)\.partial|" + re.escape(lock.NAME))
-_TREES = re.compile(r"\.?([0-9]{4,}-channel-(mean|[0-9]+)\.svg|index\.html)(\.partial)?")
+_HIDDEN = re.compile(r"\.(recipe\.yaml|metrics\.jsonl|exit\.json|report\.html)\.partial|" + re.escape(lock.NAME))
+_FOLDERS = {
+    "trees": re.compile(r"\.?([0-9]{4,}-channel-(mean|[0-9]+)\.svg|index\.html)(\.partial)?"),
+    "tensorboard": re.compile(r"events\.out\.tfevents\..*"),
+}
 _CHECKPOINTS = re.compile(
     r"eval-(dev|test|extra)\.json|"
     r"\.(eval-(dev|test|extra)\.json|best|last|step-[0-9]+(-[0-9a-f]{8})?)\.(partial|replaced)"
@@ -212,8 +218,9 @@ def _foreign(run: Path, *, begun: bool) -> Iterator[str]:
     for path in sorted(run.iterdir()):
         if path.name == "checkpoints" and path.is_dir():
             yield from (str(one.relative_to(run)) for one in _foreign_checkpoints(path))
-        elif path.name == "trees" and path.is_dir():
-            yield from (str(one.relative_to(run)) for one in sorted(path.iterdir()) if not _TREES.fullmatch(one.name))
+        elif path.name in _FOLDERS and path.is_dir():
+            known = _FOLDERS[path.name]
+            yield from (str(one.relative_to(run)) for one in sorted(path.iterdir()) if not known.fullmatch(one.name))
         elif not _is_file_of_a_run(path, begun=begun):
             yield path.name
 
@@ -234,7 +241,7 @@ def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:
     if path.is_dir():
         return False
     if path.name not in BEFORE_A_RECIPE:
-        return (begun and path.name == "recipe.yaml") or bool(_HIDDEN.fullmatch(path.name))
+        return (begun and path.name in AFTERWARDS) or bool(_HIDDEN.fullmatch(path.name))
     if begun:
         return True
     if path.name == "metrics.jsonl":

@@ -1,34 +1,43 @@
-"""What a training writes down about itself: `metrics.jsonl`."""
+"""What a training writes down about itself: `metrics.jsonl`, and where it is asked for the same for TensorBoard."""
 
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic
-from probtrans_cli.errors import unwritten
+from probtrans_cli.errors import UsageError, unwritten
+
+TENSORBOARD = "tensorboard"
+"""The folder of a run, and the extra that is needed to write it."""
 
 
 class Metrics:
-    """`metrics.jsonl`: one JSON object a line.
+    """`metrics.jsonl`: one JSON object a line; and, if ``tensorboard``, every number of it in the run's folder of that
+    name.
 
     A run that is resumed repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are
     dropped when the file is opened.
+
+    Raises:
+        UsageError: the package for TensorBoard is not installed.
     """
 
-    def __init__(self, path: Path, step: int, evaluated: int) -> None:
+    def __init__(self, run: Path, step: int, evaluated: int, *, tensorboard: bool = False) -> None:
+        self.path = run / "metrics.jsonl"
         kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8").splitlines():
+        if self.path.exists():
+            for line in self.path.read_text(encoding="utf-8").splitlines():
                 try:
                     values = json.loads(line)
                     if values["step"] <= (step if values["split"] == "train" else evaluated):
                         kept.append(line)
                 except (ValueError, KeyError):  # the line that was being written when the process was killed
                     continue
-        atomic.replace_text(path, "".join(line + "\n" for line in kept))
-        self.path = path
+        self.board = _writer(run / TENSORBOARD, step + 1 if step else None) if tensorboard else None
+        atomic.replace_text(self.path, "".join(line + "\n" for line in kept))
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line.
@@ -41,3 +50,28 @@ class Metrics:
                 file.write(json.dumps(values) + "\n")
         except OSError as error:
             raise unwritten(str(self.path), error) from None
+        numbers = {name: value for name, value in values.items() if isinstance(value, int | float) and name != "step"}
+        self._show(values["split"], numbers, values["step"])
+
+    def final(self, scores: Mapping[str, Mapping[str, float]], step: int) -> None:
+        """The final scores by split, of the best ``step``: TensorBoard shows them as `final`."""
+        for split, numbers in scores.items():
+            self._show(f"final/{split}", numbers, step)
+        if self.board is not None:
+            self.board.flush()
+
+    def _show(self, group: str, numbers: Mapping[str, float], step: int) -> None:
+        if self.board is not None:
+            for name, value in numbers.items():
+                self.board.add_scalar(f"{group}/{name}", value, step)
+
+
+def _writer(folder: Path, purge: int | None) -> Any:
+    """TensorBoard's writer; what an earlier part of the run wrote from step ``purge`` on is not shown any more."""
+    try:
+        # Imported here: few need it, and it takes a second.
+        from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
+    except ImportError:
+        hint = "pip install 'probtrans[tensorboard]', or log.tensorboard=false"
+        raise UsageError("log.tensorboard needs the package tensorboard, which is not installed", hint=hint) from None
+    return SummaryWriter(str(folder), purge_step=purge)

@@ -234,7 +234,7 @@ def test_a_run_folder_reruns_its_own_recipe(copied: Path, invoke: Invoke) -> Non
 def test_the_files_of_a_run(here: Path) -> None:
     run = here / "runs/tiny"
     assert {path.name for path in run.iterdir()} == {
-        "recipe.yaml", "metrics.jsonl", "log.txt", "exit.json", "checkpoints", "trees",
+        "recipe.yaml", "metrics.jsonl", "log.txt", "exit.json", "checkpoints", "trees", "report.html",
     }  # fmt: skip
     assert json.loads((run / "exit.json").read_text()) == {"exit": 0, "reason": "done"}
     names = {path.name for path in (run / "checkpoints/best").iterdir()}

@@ -38,7 +38,7 @@ ROOMS = {
     "hf": ". auto bert export files own write",
     "training": ". loop loss optim output_rows run_folder start_from state stopping tracking",
     "export": ". hf measure safetensors",
-    "reports": ". prepared published scores table",
+    "reports": ". confusion curves markup prepared published run_page scores table table_page",
     "reports.scorers": ". entities trees",
     "commands": ". checks eval export input_stream parse prepare score table train",
     "cli": ". application options streams",

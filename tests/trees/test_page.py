@@ -5,7 +5,6 @@ from __future__ import annotations
 import base64
 import json
 import re
-import shutil
 import xml.etree.ElementTree as ElementTree
 import zlib
 from collections.abc import Iterator
@@ -132,30 +131,6 @@ SENTENCES = (
     analysis(()),
     analysis(("one",), root=False),
 )
-
-
-@pytest.fixture(scope="module")
-def browser(tmp_path_factory: pytest.TempPathFactory) -> Iterator[Any]:
-    """Chromium without a window; skipped where there is none."""
-    webdriver = pytest.importorskip("selenium.webdriver")
-    from selenium.webdriver.chrome.service import Service
-
-    driver = shutil.which("chromedriver")
-    chromium = shutil.which("chromium") or shutil.which("chromium-browser") or shutil.which("google-chrome")
-    if driver is None or chromium is None:
-        pytest.skip("no Chromium with its chromedriver is installed")
-    options = webdriver.ChromeOptions()
-    options.binary_location = chromium
-    profile = tmp_path_factory.mktemp("profile")
-    for switch in (
-        "headless", "no-sandbox", "disable-gpu", "no-first-run", "disable-background-networking",
-        "disable-component-update", "disable-sync", "window-size=1300,1000", f"user-data-dir={profile}",
-    ):  # fmt: skip
-        options.add_argument(f"--{switch}")
-    options.set_capability("goog:loggingPrefs", {"browser": "ALL", "performance": "ALL"})
-    chrome = webdriver.Chrome(options=options, service=Service(driver))
-    yield chrome
-    chrome.quit()
 
 
 @pytest.fixture(scope="module")

@@ -1,0 +1,239 @@
+"""`report.html` of a run folder: how the training went and what came out, as one page to look at. Imports no torch.
+
+It is made from the files of the run alone, so that one of a run that was stopped or has failed shows how far it came.
+"""
+
+from __future__ import annotations
+
+import json
+import statistics
+from collections.abc import Mapping, Sequence
+from html import escape
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli import atomic
+from probtrans_cli.errors import CheckpointError
+from probtrans_cli.folders.checkpoints import STATE, best, last
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.reports import confusion
+from probtrans_cli.reports.curves import Curve, chart, read_metrics
+from probtrans_cli.reports.markup import quiet, table
+from probtrans_cli.reports.scores import CONVENTIONS, FLOORS, shown
+from probtrans_cli.text import harmless, visible
+from probtrans_cli.trees.drawing.offline import document
+
+NAME = "report.html"
+PACKAGE = "probtrans_cli.reports"
+SPLITS = ("train", "dev", "test", "extra")
+TREE_SCORES = {"uas": "UAS", "uuas": "UUAS", "swapped": "swapped"}
+TYPE_SCORES = ("f1", "precision", "recall")
+TYPE_COUNTS = ("gold", "predicted", "right")
+DEV = 1  # the colour of curves of dev, whose points are marked
+ACCOUNT = ("masks", "perplexity_se")  # numbers that say how another one was measured
+
+
+def write_report(run: Path, recipe: Recipe) -> None:
+    """Write `report.html` into a run folder, from the files that are in it.
+
+    Raises:
+        DataError: it cannot be written.
+    """
+    metrics = list(read_metrics(run / "metrics.jsonl"))
+    ended, scores, state = _json(run / "exit.json"), _scores(run), _state(run)
+    sections = {
+        "Scores": score_tables(scores),
+        "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
+        **_errors(scores),
+        "Trees": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
+        "Recipe": _file(run / "recipe.yaml"),
+    }
+    body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
+    atomic.replace_text(
+        run / NAME,
+        document(
+            PACKAGE, "report.html", title=recipe.name, styles=["report.css"], scripts=["curves.js"],
+            facts=_facts(run, recipe, ended, metrics, state), body=body,
+        ),
+        synced=False,
+    )  # fmt: skip
+
+
+# --- what stands in the files -----------------------------------------------------------------------------------------
+
+
+def _json(path: Path) -> dict[str, Any]:
+    """A JSON object; empty where there is none."""
+    try:
+        value = json.loads(path.read_bytes())
+    except (OSError, ValueError, RecursionError):
+        return {}
+    return value if isinstance(value, dict) else {}
+
+
+def _scores(run: Path) -> dict[str, dict[str, Any]]:
+    """The scores of the best checkpoint, by split."""
+    try:
+        stored = _json(best(run / "checkpoints") / "eval.json")
+    except CheckpointError:
+        return {}
+    return {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
+
+
+def _state(run: Path) -> dict[str, Any]:
+    try:
+        return _json(last(run / "checkpoints") / STATE)
+    except CheckpointError:
+        return {}
+
+
+def _number(values: Mapping[str, Any], name: str) -> int | None:
+    value = values.get(name)
+    return int(value) if isinstance(value, int | float) and value else None
+
+
+# --- parts of the page ------------------------------------------------------------------------------------------------
+
+
+def with_interval(name: str, scores: Mapping[str, Any]) -> str:
+    """A score with its 95 % interval, or the standard error over draws of masks, where there is one."""
+    value = scores.get(name)
+    if not isinstance(value, int | float):
+        return ""
+    text = shown(name, value)
+    if interval := scores.get(f"{name}_interval"):
+        return f"{text} ({100 * interval[0]:.1f} to {100 * interval[1]:.1f})"
+    error = scores.get(f"{name}_se")
+    return f"{text} ± {error:.2g}" if isinstance(error, int | float) else text
+
+
+def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
+    """The final scores of every split side by side: those of the task, then those of trees and their floors."""
+    if not scores:
+        return ""
+    names = [
+        name
+        for name in dict.fromkeys(name for of_split in scores.values() for name in of_split)
+        if any(isinstance(of_split.get(name), int | float) for of_split in scores.values()) and name not in ACCOUNT
+    ]
+    rows = [[visible(name), *(with_interval(name, of_split) for of_split in scores.values())] for name in names]
+    text = table(["", *scores], rows)
+    if any("(" in cell for row in rows for cell in row[1:]):
+        text += quiet("In parentheses: the 95 % interval over sentences.")
+    if any("±" in cell for row in rows for cell in row[1:]):
+        text += quiet("±: the standard error over draws of masks.")
+    return text + _tree_table(scores) + _cases(scores)
+
+
+def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
+    trees = {split: of_split["trees"] for split, of_split in scores.items() if "trees" in of_split}
+    if not trees:
+        return ""
+    convention = next(one for one in CONVENTIONS if all(one in of_split for of_split in trees.values()))
+    rows = []
+    for name, title in TREE_SCORES.items():
+        of_model = [with_interval(name, of_split[convention]["all"]) for of_split in trees.values()]
+        rows.append([f"{title}, model", *of_model])
+        for key, floor in FLOORS.items():
+            of_floor = [of_split["floors"].get(key, {}).get(convention) for of_split in trees.values()]
+            if all(of_floor):
+                rows.append([f"{title}, {floor}", *(shown(name, one["all"][name]) for one in of_floor)])
+    reading = next(iter(trees.values()))["reading"]
+    iteration = "the last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
+    how = f"Induced trees of channel {reading['channel']}, {iteration}, {reading['decoder']}"
+    return f"<h3>Trees</h3>\n{table(['', *trees], rows)}{quiet(f'{how}; {CONVENTIONS[convention]}.')}"
+
+
+def _cases(scores: Mapping[str, Mapping[str, Any]]) -> str:
+    of_splits = {split: of_split["cases"] for split, of_split in scores.items() if of_split.get("cases")}
+    names = sorted({name for of_split in of_splits.values() for name in of_split})
+    rows = [[visible(name), *(shown("exact", one.get(name)) for one in of_splits.values())] for name in names]
+    return f"<h3>Exact, by kind of example</h3>\n{table(['', *of_splits], rows)}" if rows else ""
+
+
+def _curves(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, best_step: int | None) -> str:
+    train = [line for line in metrics if line["split"] == "train"]
+    dev = [line for line in metrics if line["split"] == "dev"]
+
+    def curve(name: str, key: str, colour: int) -> Curve:
+        lines = dev if colour == DEV else train
+        return Curve.of(name, ((line["step"], line.get(key)) for line in lines), colour, points=colour == DEV)
+
+    metric = recipe.task.metric
+    losses = [curve("train", "loss", 0), curve("dev", "loss", DEV)]
+    figures = [
+        chart("Loss", losses, score="loss", marked=best_step),
+        chart(f"Dev {metric}", [curve("dev", metric, DEV)], score=metric, marked=best_step),
+        chart("Learning rate", [curve("rate", "lr", 2)], score="lr", zero=True),
+        chart("Words a second", [curve("speed", "words_per_second", 3)], score="words_per_second", zero=True),
+    ]
+    if not any(figures):
+        return ""
+    mark = quiet(f"The broken line marks the best checkpoint, of step {best_step:,}.") if best_step else ""
+    return f'<div class="charts">{"".join(figures)}</div>\n{mark}'
+
+
+def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
+    """What the model takes for what, on dev where there are scores of it: titles and parts of the page."""
+    for split in ("dev", "test", "extra"):
+        of_split, parts = scores.get(split, {}), {}
+        if confusions := of_split.get("confusions"):
+            how = "A row is a gold label, a column what was given; the darker, the larger the share of the row."
+            parts[f"Confusions on {split}"] = (
+                f"{quiet(how)}{confusion.matrix(confusions)}<h3>The worst</h3>\n{confusion.worst(confusions)}"
+            )
+        if types := of_split.get("types"):
+            rows = [
+                [visible(name), *(shown(key, of_type[key]) for key in TYPE_SCORES + TYPE_COUNTS)]
+                for name, of_type in types.items()
+            ]
+            parts[f"Entities by type, on {split}"] = table(["", *TYPE_SCORES, *TYPE_COUNTS], rows)
+        if parts:
+            return parts
+    return {}
+
+
+def _facts(
+    run: Path, recipe: Recipe, ended: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
+) -> str:
+    """What the run is, in a few words: a list of names and values."""
+    code = ended.get("exit")
+    how = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
+    column = recipe.task.chosen_column
+    facts = {
+        "how it ended": visible(how, longest=300),
+        "task": " ".join(filter(None, [recipe.task.kind, column])),
+        "model": recipe.model.kind,
+        "seed": str(recipe.seed),
+    }
+    parameters = _parameters(run)
+    if parameters:
+        facts["encoder parameters"] = f"{parameters:,}"
+    if step := _number(state, "step"):
+        facts["updates"] = f"{step:,}"
+    if seconds := _number(state, "seconds"):
+        facts["time of updates"] = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
+    speeds = [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
+    if speeds:
+        facts["words a second (median)"] = f"{statistics.median(speeds):,.0f}"
+    return "".join(f"<div><dt>{escape(name)}</dt><dd>{escape(value)}</dd></div>" for name, value in facts.items())
+
+
+def _parameters(run: Path) -> int | None:
+    try:
+        counted = _json(best(run / "checkpoints") / "config.json").get("parameters")
+    except CheckpointError:
+        return None
+    return _number(counted, "encoder") if isinstance(counted, dict) else None
+
+
+def _link(run: Path, target: str, text: str) -> str:
+    return f'<p><a href="{target}">{escape(text)}</a></p>\n' if (run / target).is_file() else ""
+
+
+def _file(path: Path) -> str:
+    try:
+        text = path.read_text(encoding="utf-8", errors="replace")
+    except OSError:
+        return ""
+    return f"<details><summary>{escape(path.name)}</summary><pre>{escape(harmless(text))}</pre></details>\n"
