@@ -178,7 +178,7 @@ def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     for split in ("dev", "test", "extra"):
         of_split, parts = scores.get(split, {}), {}
         if confusions := of_split.get("confusions"):
-            how = "A row is a gold label, a column what was given; the stronger its colour, the larger the share of the row."
+            how = "A row is a gold label, a column what was given; the stronger the colour, the larger the share."
             parts[f"Confusions on {split}"] = (
                 f"{quiet(how)}{confusion.matrix(confusions)}<h3>The worst</h3>\n{confusion.worst(confusions)}"
             )
