@@ -18,7 +18,7 @@ class Sentence:
     words: list[str]
     """Syntactic words (the FORM column), without multiword tokens and empty nodes."""
     tags: dict[str, list[str]] = field(default_factory=dict)
-    """Labels of the words by column (`upos`, `xpos`, `tag`, ...); a column that is `_` throughout is not there."""
+    """Labels of the words by column (`upos`, `xpos`, `feats`, `tag`, ...); tags that are `_` throughout are absent."""
     labels: dict[str, str] = field(default_factory=dict)
     """Labels of the whole sentence by column."""
     heads: list[int] | None = None

@@ -167,7 +167,7 @@ class Format:
     """Endings of file names, in lower case, by which `auto` recognises it."""
 
 
-_TAGS = ("upos", "xpos")
+_TAGS = ("upos", "xpos", "feats")
 _TREEBANK = frozenset({"words", "tags", "trees"})
 
 FORMATS: Names[Format] = Names("data format")
@@ -189,7 +189,8 @@ for _format in (
     FORMATS.enter(_format.name, _format)
 
 ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
-"""How a column says that a word has no label, by column; other columns always have one."""
+"""How a column says that a word has no label, by column; other columns always have one: a word without features has
+`_` in the column `feats`, and that is what is to be learned."""
 
 
 class FormatOptions(Section):

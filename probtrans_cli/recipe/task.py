@@ -207,7 +207,8 @@ class Tagging(TaskSection):
 
     kind: Literal["tagging"]
     column: Annotated[str, Field(min_length=1)] = "upos"
-    """Which column is predicted: `upos` or `xpos` of a CoNLL-U file, `tag` of `format: columns`."""
+    """Which column is predicted: `upos`, `xpos` or `feats` (all features of a word are one label) of a CoNLL-U file,
+    `tag` of `format: columns`."""
     loss: Literal["words", "sentences"] = "words"
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
     word_dropout: NonNegativeFloat = 0.0

@@ -30,7 +30,7 @@ from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.confusions import confusion_table, confusions
 from probtrans_cli.tasks.intervals import interval, moments
 
-COLUMNS_OF_TAGS = ("upos", "xpos")
+COLUMNS_OF_TAGS = ("upos", "xpos", "feats")
 """Columns of CoNLL-U that can be learned, and in which a tag is written."""
 
 
@@ -139,8 +139,14 @@ class WordTagging(Task):
         return Places(
             columns={self.column: tags} if self.column in COLUMNS_OF_TAGS else {},
             misc=misc | tag_probabilities(prediction, probability),
-            notes=[[with_probability(tag, chance)] for tag, chance in zip(tags, shown, strict=True)],
+            notes=[_lines(tag, chance, self.column) for tag, chance in zip(tags, shown, strict=True)],
         )
+
+
+def _lines(tag: str, chance: float | None, column: str) -> list[str]:
+    """A word's tag as it stands below it in a picture; of morphological features one a line."""
+    *first, last = tag.split("|") if column == "feats" else [tag]
+    return [*first, with_probability(last, chance)]
 
 
 def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, list[str]]:

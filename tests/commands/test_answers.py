@@ -92,6 +92,36 @@ def test_tags_stand_in_their_column(say: Callable[..., str]) -> None:
     assert not any("TagProb" in row[9] for row in rows(say("tagging")))
 
 
+def test_morphological_features_are_learned_and_written(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+) -> None:
+    """One label a word, all features together; `_` is a label, too."""
+    monkeypatch.chdir(workplace(tmp_path))
+    features = {"NOUN": "Case=Nom|Number=Sing", "VERB": "Mood=Ind"}
+    for name in ("train", "dev", "test"):
+        lines = [line.split("\t") for line in Path(f"{name}.conllu").read_text("utf-8").split("\n")]
+        for cells in lines:
+            if len(cells) == 10:
+                cells[5] = features.get(cells[3], "_")
+        Path(f"{name}.conllu").write_text("\n".join(map("\t".join, lines)), "utf-8")
+    ran = invoke("train", "tiny.yaml", "name=feats", "task={kind: tagging, column: feats}", *SHORT, "--json")
+    assert ran.code == 0, ran.err
+    assert ran.json["dev"]["accuracy"] > 0.9
+    Path("in.txt").write_text("two cheap farmers fold\n", "utf-8")
+    record = json.loads(invoke("parse", "runs/feats", "in.txt", "-f", "jsonl").out)
+    assert record["tags"] == ["_", "_", features["NOUN"], features["VERB"]]
+    assert [row[5] for row in rows(invoke("parse", "runs/feats", "in.txt").out)] == record["tags"]
+    picture = invoke("parse", "runs/feats", "in.txt", "-f", "tree", "--trees", "no").out
+    lines = [line.split() for line in picture.splitlines()]
+    assert ["Case=Nom", "Mood=Ind"] in [[cell for cell in line if "=" in cell] for line in lines]
+    assert ["Number=Sing"] in lines
+    assert invoke("eval", "runs/feats", "dev.conllu", "--predictions", "out.conllu").code == 0
+    out = rows(Path("out.conllu").read_text("utf-8"))
+    gold = [row[5] for row in rows(Path("dev.conllu").read_text("utf-8"))]
+    said = [re.sub(r".*GoldFEATS=([^|]*).*|.*", r"\1", row[9]) for row in out]
+    assert [text.replace("\\p", "|") or "_" for text in said] == gold
+
+
 def test_entities_stand_in_misc(say: Callable[..., str]) -> None:
     record = json.loads(say("ner", "-f", "jsonl"))
     assert record["tags"] == ["O", "B-x", "E-x", "O"], "it has learned four sentences by heart"

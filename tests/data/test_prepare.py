@@ -76,7 +76,7 @@ def test_what_it_makes(corpus: Path) -> None:
     assert names(made.folder) == ["dev.arrow", "labels.json", "manifest.json", "train.arrow", "vocabulary.json"]
     assert names(corpus / "prepared") == [made.folder.name]
     assert made.folder.name.startswith("x-")
-    assert made.labels == {"upos": ["DET", "NOUN", "PUNCT", "SYM", "VERB", "X"], "xpos": []}
+    assert made.labels == {"upos": ["DET", "NOUN", "PUNCT", "SYM", "VERB", "X"], "xpos": [], "feats": []}
     train, dev = made.splits["train"], made.splits["dev"]
     assert [made.vocabulary.decode(id) for id in train.row("ids", 0)] == ["the", "dog", "barks", "."]
     assert train.row("heads", 0).tolist() == [2, 3, 0, 3]
@@ -259,8 +259,8 @@ def test_labels_that_train_lacks_are_told_of_where_the_task_learns_them(
     (corpus / "test.conllu").write_text(treebank("the/DET/2 cat/QQ/0 !/_/2", "meows/_/0"))
     made = prepare(recipe(test="test.conllu"))
     assert capsys.readouterr().err == ""
-    assert made.manifest["new_labels"]["dev"] == {"upos": {"INTJ": 1}, "xpos": {}}
-    assert made.manifest["new_labels"]["train"] == {"upos": {}, "xpos": {}}
+    assert made.manifest["new_labels"]["dev"] == {"upos": {"INTJ": 1}, "xpos": {}, "feats": {}}
+    assert made.manifest["new_labels"]["train"] == {"upos": {}, "xpos": {}, "feats": {}}
     counted = "in column upos {} not in train: counted as wrong, left out of the loss"
     one, three = (counted.format(verb) for verb in ("is", "are"))
     for _ in range(2):
@@ -433,6 +433,6 @@ def test_real_treebank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     made = prepare(recipe(task, **data))
     counts = {name: (split["sentences"], split["words"]) for name, split in made.manifest["splits"].items()}
     assert counts == {"train": (12544, 204577), "dev": (2001, 25147), "test": (2077, 25094)}
-    assert {column: len(labels) for column, labels in made.labels.items()} == {"upos": 17, "xpos": 49}
+    assert {column: len(labels) for column, labels in made.labels.items()} == {"upos": 17, "xpos": 49, "feats": 230}
     assert made.vocabulary.size == 19674 + 3
     assert not prepare(recipe(task, **data)).fresh

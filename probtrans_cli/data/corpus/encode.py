@@ -173,12 +173,16 @@ def _sentences(sources: Sequence[Source], split: str, data: Data) -> Iterator[Se
 
 
 def _by_count(counts: Counter[str], *, absent: str | None) -> list[str]:
-    """Labels by falling count, equal counts alphabetically; ``absent`` is the absence of one."""
+    """Labels by falling count, equal counts alphabetically; ``absent`` is the absence of one. None where all of them
+    are `_`: a treebank without features."""
+    if counts.keys() == {"_"}:
+        return []
     return sorted((label for label in counts if label != absent), key=lambda label: (-counts[label], label))
 
 
 def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[str, Any]:
     words, tokens = int(split.words.sum()), int(split.lengths.sum())
+    none = {column for column, names in labels.items() if not names and column not in ABSENT}
     lengths = np.quantile(split.lengths, list(QUANTILES.values()), method="inverted_cdf")
     return {
         "sentences": len(split),
@@ -187,5 +191,5 @@ def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[st
         "unknown": int((split.column("ids") == vocabulary.UNKNOWN).sum()) / tokens,  # that the model cannot tell
         "unseen": int((split.column("frequency") == 0).sum()) / words,
         "length": {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)},
-        "columns": [name for name in (*labels, "heads") if split.has(name)],
+        "columns": [name for name in (*labels, "heads") if split.has(name) and name not in none],
     }

@@ -18,7 +18,7 @@ class NewLabels:
 
     def __init__(self, sentences: Iterable[Sentence], labels: Labels) -> None:
         self.sentences = sentences
-        self.known = {column: {*names, ABSENT.get(column)} for column, names in labels.items()}
+        self.known = {column: {*names, ABSENT.get(column, None if names else "_")} for column, names in labels.items()}
         self.counts: dict[str, Counter[str]] = {column: Counter() for column in labels}
 
     def __iter__(self) -> Iterator[Sentence]:

@@ -89,6 +89,9 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
         return False
     if not all((folder / name).is_file() and (folder / name).stat().st_size == n for name, n in old["files"].items()):
         return False
+    columns = {name for source in sources for name in FORMATS[format_of(source.path, data.format)].columns}
+    if not columns <= old["labels"].keys():  # prepared before the format had all of them
+        return False
     if name := damaged(folder, old):
         console.log(f"{folder / name}: damaged: the corpus is prepared again")
         return False

@@ -146,7 +146,7 @@ def _refuse(column: str, prepared: Prepared, split: Split, files: Sequence[Path]
     if not any("tags" in FORMATS[format_of(path, format)].gives for path in files):
         hint = "give a CoNLL-U file (data.format=conllu if its name does not end in .conllu)"
         raise DataError(f"{shown}: plain text has no {column.upper()} column to learn tagging from", hint=hint)
-    others = [other for other in prepared.labels if other != column and split.has(other)]
+    others = [other for other, names in prepared.labels.items() if names and other != column and split.has(other)]
     hint = f"set task.column={others[0]}" if others else "give a tagged treebank, or train with task.kind mlm"
     raise DataError(f"{shown}: every {column.upper()} is `_`, so there is no tagging to learn", hint=hint)
 

@@ -14,9 +14,10 @@ from typing import NoReturn
 
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import ABSENT
 
 COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
-_FORM, _UPOS, _XPOS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 6, 7, 9
+_FORM, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 5, 6, 7, 9
 _SPACES_ALLOWED = (1, 2, 9)  # FORM, LEMMA and MISC
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
@@ -119,6 +120,10 @@ def _commented(lines: list[str], comments: Mapping[str, str]) -> list[str]:
     return [*kept, *added, *lines[there:]]
 
 
+def _is_tag(text: str) -> bool:
+    return text != "_"
+
+
 def _word(text: str) -> str:
     """The text as the value of a column."""
     return _one_line(text).replace(" ", "_")
@@ -170,7 +175,7 @@ class _Block:
         self.first = first  # line number of the block's first line
         self.windows = windows
         self.words: list[str] = []
-        self.tags: dict[str, list[str]] = {"upos": [], "xpos": []}
+        self.tags: dict[str, list[str]] = {"upos": [], "xpos": [], "feats": []}
         self.heads: list[int | None] = []
         self.relations: list[str] = []
         self.rows: list[int] = []
@@ -193,7 +198,9 @@ class _Block:
         heads = [head for head in self.heads if head is not None]
         return Sentence(
             words=self.words,
-            tags={column: tags for column, tags in self.tags.items() if any(tag != "_" for tag in tags)},
+            tags={
+                column: tags for column, tags in self.tags.items() if column not in ABSENT or any(map(_is_tag, tags))
+            },
             heads=heads if len(heads) == len(self.words) else None,
             relations=self.relations,
             lines=block,
@@ -248,6 +255,7 @@ class _Block:
         self.words.append(columns[_FORM])
         self.tags["upos"].append(columns[_UPOS])
         self.tags["xpos"].append(columns[_XPOS])
+        self.tags["feats"].append(columns[_FEATS])
         self.relations.append(columns[_DEPREL])
         self.rows.append(row)
         self.range_is_open = False
