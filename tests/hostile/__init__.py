@@ -1,0 +1,20 @@
+"""An attack on the command line: mutated inputs, altered checkpoints, kills and races; `python -m tests.hostile`.
+
+words.py        words that try to be more than words
+mutations.py    a file with something wrong in it: bytes, lines, columns, JSON, safetensors
+process.py      a warmed process that forks a child for each command, and watches its time and memory
+place.py        where one input is tried: its files, its commands, and what is judged of them
+material.py     corpora, trained models and folders, made once at the start
+inputs.py       mutated files and arguments through every verb
+folders.py      altered run folders, prepared corpora and folders of Hugging Face's
+checkpoints.py  altered checkpoints, also with checksums that are right again
+kills.py        signals at any moment, and what comes after
+races.py        several processes and one folder
+report.py       the table, and how a fault is repeated
+"""
+
+from __future__ import annotations
+
+from .words import HOSTILE
+
+__all__ = ["HOSTILE"]

@@ -1,0 +1,57 @@
+"""Attack the command line, and print what came of it; exits 1 if anything is wrong.
+
+    python -m tests.hostile                                          # everything: ten minutes on two cores
+    python -m tests.hostile --scale 0.02 --only parsed --only kill   # a fiftieth of two groups
+    python -m tests.hostile --only parsed --seed 3 --index 17        # one input again
+
+Each input depends on the seed, its group and its number alone. Where something is wrong, its files are kept.
+"""
+
+from __future__ import annotations
+
+import argparse
+import os
+import shutil
+import sys
+import tempfile
+import time
+from pathlib import Path
+
+sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
+
+
+def main(arguments: list[str] | None = None) -> int:
+    """Read the arguments, make the material, try every input, print the table; returns the exit code."""
+    from .attack import GROUPS, attack
+    from .report import table, told
+
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.hostile", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
+    )
+    parser.add_argument("--seed", type=int, default=0, help="of all random choices")
+    parser.add_argument("--scale", type=float, default=1.0, help="share of the inputs of each group")
+    parser.add_argument("--only", action="append", choices=list(GROUPS), metavar="GROUP", help=", ".join(GROUPS))
+    parser.add_argument("--index", type=int, help="only the input of this number")
+    parser.add_argument("--jobs", type=int, default=len(os.sched_getaffinity(0)), help="inputs at once")
+    parser.add_argument("--kept", type=Path, default=Path("hostile-faults"), help="where the files of faults are kept")
+    options = parser.parse_args(arguments)
+    began = time.monotonic()
+    place = Path(tempfile.mkdtemp(prefix="hostile-"))
+    every = []
+    try:
+        for one in attack(
+            place, options.only or list(GROUPS), options.seed, options.scale, options.index, options.jobs, options.kept
+        ):
+            every.append(one)
+            if one.faults:
+                print(told(one), flush=True)
+    finally:
+        shutil.rmtree(place, ignore_errors=True)
+    faulty = sum(bool(one.faults) for one in every)
+    print(table(every), end="")
+    print(f"seed {options.seed}, {time.monotonic() - began:.0f} s, {options.jobs} at once, {faulty} inputs with faults")
+    return 1 if faulty else 0
+
+
+if __name__ == "__main__":
+    sys.exit(main())

@@ -1,0 +1,78 @@
+"""All inputs of all groups, in a few processes at once."""
+
+from __future__ import annotations
+
+import multiprocessing
+import shutil
+from collections.abc import Iterator, Sequence
+from dataclasses import dataclass
+from pathlib import Path
+
+from . import checkpoints, folders, inputs, kills, material, process, races
+from .place import Group, Place
+from .report import Tried
+
+GROUPS: dict[str, Group] = {
+    group.name: group for module in (inputs, folders, checkpoints, kills, races) for group in module.GROUPS
+}
+
+
+@dataclass(frozen=True)
+class Input:
+    """One input, and where it is tried."""
+
+    group: str
+    seed: int
+    index: int
+    folder: Path
+    kept: Path
+
+    def attempt(self) -> Tried:
+        """Try it."""
+        place = Place(
+            self.group, self.seed, self.index, self.folder / "material", self.folder / f"{self.group}-{self.index}"
+        )
+        GROUPS[self.group].attack(place)
+        kept = None
+        if place.faults:
+            kept = self.kept / f"{self.group}-{self.seed}-{self.index}"
+            shutil.rmtree(kept, ignore_errors=True)
+            kept.mkdir(parents=True)
+            shutil.copytree(place.folder, kept / "files", symlinks=True, ignore_dangling_symlinks=True)
+            shutil.copytree(place.streams, kept / "streams")
+        place.remove()
+        return Tried(
+            self.group, self.seed, self.index, tuple(one.code for one in place.ended),
+            max((one.seconds for one in place.ended), default=0.0),
+            max((one.memory for one in place.ended), default=0), tuple(place.faults),
+            None if kept is None else str(kept),
+        )  # fmt: skip
+
+
+def attack(
+    folder: Path, names: Sequence[str], seed: int, scale: float, index: int | None, jobs: int, kept: Path
+) -> Iterator[Tried]:
+    """Try the inputs of some groups in a folder; yields what came of each as it is done.
+
+    Args:
+        folder: an empty one, for material and places.
+        names: of the groups.
+        seed: of all random choices.
+        scale: share of the inputs.
+        index: only this input of each group.
+        jobs: processes at once.
+        kept: where files of faults go.
+    """
+    process.warm()
+    material.make(folder / "material")
+    before = material.checksums(folder / "material")
+    every = [
+        Input(name, seed, number, folder, kept.absolute())
+        for name in names
+        for number in (range(max(1, round(GROUPS[name].count * scale))) if index is None else [index])
+    ]
+    with multiprocessing.get_context("fork").Pool(jobs) as pool:
+        yield from pool.imap_unordered(Input.attempt, every, chunksize=1)
+    changed = [name for name, sum in material.checksums(folder / "material").items() if before.get(name) != sum]
+    if changed:
+        yield Tried("all", seed, 0, (), 0.0, 0, (f"changed file: of the material: {changed}",), None)

@@ -1,0 +1,178 @@
+"""Altered run folders, prepared corpora and folders of Hugging Face's, through all verbs that read them."""
+
+from __future__ import annotations
+
+import shutil
+
+from .inputs import ONE_UPDATE
+from .material import RUNS, SHORT, TRANSFORMER
+from .mutations import hostile, mutated, of_kind
+from .place import Group, Place
+
+OF_A_RUN = (
+    "metrics.jsonl", "exit.json", "recipe.yaml", "log.txt", "checkpoints/eval-test.json",
+    "checkpoints/best/eval.json", "checkpoints/best/config.json",
+)  # fmt: skip
+
+
+def alter(place: Place, name: str) -> None:
+    """Change a file, in the way of its kind or in any."""
+    path = place.folder / name
+    path.write_bytes(of_kind(place.chance, name, path.read_bytes()))
+
+
+def disturb(place: Place, folder: str) -> None:
+    """Remove a file or folder, put another kind of thing in its place, exchange two, or add one."""
+    chance = place.chance
+    every = sorted(path for path in (place.folder / folder).rglob("*"))
+    one, other = chance.choice(every), chance.choice(every)
+    do = chance.randrange(6)
+    if do == 4:
+        place.write(
+            f"{folder}/{chance.choice(('.hidden', 'notes.txt', 'é', 'checkpoints.txt', 'step-000001', 'x y'))}",
+            hostile(chance),
+        )
+        return
+    if do == 5 and one.is_file() and other.is_file():
+        content = one.read_bytes()
+        one.write_bytes(other.read_bytes())
+        other.write_bytes(content)
+        return
+    if one.is_dir() and not one.is_symlink():
+        shutil.rmtree(one)
+    else:
+        one.unlink()
+    if do == 1:
+        one.mkdir()
+    elif do == 2:
+        one.write_bytes(hostile(chance))
+    elif do == 3:
+        one.symlink_to(chance.choice((".", "nowhere", one.name, "/dev/null", "..")))
+
+
+def tabled(place: Place) -> None:
+    """Run folders as `table` reads them."""
+    chance = place.chance
+    run = chance.choice(list(RUNS))
+    place.copy(f"runs/{run}", "runs/tiny" if run != "tiny" else "runs/tagger")
+    if chance.random() < 0.15:
+        disturb(place, f"runs/{run}")
+    for _ in range(chance.choice((1, 1, 2))):
+        name = f"runs/{run}/{chance.choice(OF_A_RUN)}"
+        if (place.folder / name).is_file():
+            alter(place, name)
+    place.guard()
+    place.run(
+        "table", *chance.choice(((f"runs/{run}",), ("runs/tiny", f"runs/{run}"))), *chance.choice(((), ("--json",)))
+    )
+
+
+def continued(place: Place) -> None:
+    """Run folders as `train` continues and replaces them, and `eval` and `export` read them."""
+    chance = place.chance
+    run = chance.choice(("tiny", "tagger"))
+    where = f"runs/{run}"
+    place.copy(where, "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu")
+    added = []
+    if chance.random() < 0.4:
+        added = [
+            place.write(f"{where}/{name}", "what a user has written\n")
+            for name in ("notes.txt", "trees/mine.svg", "checkpoints/best/x")
+        ]
+    if chance.random() < 0.4:
+        disturb(place, where)
+    else:
+        name = f"{where}/{chance.choice(OF_A_RUN)}"
+        if (place.folder / name).is_file():
+            alter(place, name)
+    place.guard(where)
+    for name in added:
+        if (place.folder / name).is_file() and not (place.folder / name).is_symlink():
+            place.guard_one(name)
+    verbs = (
+        ("train", where, "--resume"), ("train", where, "--resume"), ("train", where, *ONE_UPDATE, "--overwrite"),
+        ("train", "tiny.yaml", *ONE_UPDATE, "--run", where, "--overwrite"),
+        ("train", "tiny.yaml", *ONE_UPDATE, "--run", where), ("eval", where),
+        ("eval", where, "--split", "dev", "--choose"), ("eval", f"{where}@last", "dev.conllu", "--json"),
+        ("export", where, "out"), ("prepare", where), ("parse", f"{where}@last", "dev.conllu"),
+    )  # fmt: skip
+    place.run(*chance.choice(verbs))
+
+
+def prepared(place: Place) -> None:
+    """The folder of a prepared corpus."""
+    chance = place.chance
+    place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "ner.txt")
+    run = chance.choice(("tiny", "tagger", "ner", "char", "pieces"))
+    overrides = [*SHORT, *RUNS[run], f"name={run}", "data.prepared=here/prepared"]
+    source = next((place.material / "prepared").glob(f"{run}-*"))
+    shutil.copytree(source, place.folder / "here/prepared")
+    place.write("here/notes.txt", "what a user has written\n")
+    place.run("prepare", "tiny.yaml", *overrides)  # from now on it is up to date
+    files = sorted(path.name for path in (place.folder / "here/prepared").iterdir())
+    if chance.random() < 0.2:
+        disturb(place, "here/prepared")
+    else:
+        alter(place, f"here/prepared/{chance.choice(files)}")
+    place.guard("here/prepared")
+    verb = chance.choice(
+        (("prepare", "tiny.yaml", *overrides), ("train", "tiny.yaml", *overrides, *ONE_UPDATE, "--run", "runs/new"))
+    )
+    place.run(*verb)
+
+
+def folder(place: Place) -> None:
+    """A BERT of Hugging Face's to start from."""
+    chance = place.chance
+    place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "folder")
+    if chance.random() < 0.15:
+        disturb(place, "folder")
+    else:
+        name = chance.choice(
+            ("config.json", "config.json", "model.safetensors", "model.safetensors", "tokenizer.json", "vocab.txt")
+        )
+        if chance.random() < 0.15:
+            weights = (place.folder / "folder/model.safetensors").read_bytes()
+            (place.folder / "folder/model.safetensors").unlink()
+            name = chance.choice(("pytorch_model.bin", "model.safetensors.index.json"))
+            index = b'{"metadata": {}, "weight_map": {"bert.embeddings.word_embeddings.weight": "part.safetensors"}}'
+            place.write("folder/part.safetensors", weights)
+            place.write(f"folder/{name}", mutated(chance, _pickled() if name.endswith("bin") else index))
+        else:
+            alter(place, f"folder/{name}")
+    place.guard()
+    vocabulary = chance.choice(("{kind: wordpiece, folder: folder}", "{kind: words}"))
+    task = chance.choice(("{kind: mlm, output: bert, eval_masks: 1}", "{kind: tagging, column: upos}"))
+    overrides = (
+        TRANSFORMER,
+        f"data.vocabulary={vocabulary}",
+        f"task={task}",
+        *ONE_UPDATE,
+        *chance.choice(((), ("model.init_strict=false",))),
+    )
+    place.run(
+        "train",
+        "tiny.yaml",
+        *overrides,
+        "--init-from",
+        "folder",
+        *chance.choice((("--dry-run",), ("--run", "runs/new"))),
+    )
+
+
+def _pickled() -> bytes:
+    """What an older file of weights begins with."""
+    import io
+    import zipfile
+
+    content = io.BytesIO()
+    with zipfile.ZipFile(content, "w") as archive:
+        archive.writestr("archive/data.pkl", b"\x80\x02}q\x00.")
+        archive.writestr("archive/version", "3\n")
+    return content.getvalue()
+
+
+GROUPS = (
+    Group("tabled", 350, tabled), Group("continued", 300, continued), Group("prepared", 150, prepared),
+    Group("folder", 230, folder),
+)  # fmt: skip

@@ -1,0 +1,124 @@
+"""What is attacked: corpora in every format, trained models of every task, folders of Hugging Face's. Made once."""
+
+from __future__ import annotations
+
+import gzip
+import hashlib
+import json
+import shutil
+import signal
+from collections.abc import Sequence
+from pathlib import Path
+
+from support import COGS, sentences, workplace
+
+from .process import Signal, start
+
+SHORT = ("train={epochs: 1, batch_words: 120}", "model.dropout=0")
+TRANSFORMER = "model={kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2}"
+COLUMNS = "columns: {word: 0, tag: -1, entities: bioes}"
+RUNS: dict[str, Sequence[str]] = {
+    "tiny": ("task.eval_masks=2", "save.every_steps=3"),
+    "tagger": (
+        "task={kind: tagging, column: xpos}",
+        "data.vocabulary={kind: words, features: {rows: 64}}",
+        "save.every_steps=3",
+    ),
+    "ner": (f"data={{train: ner.txt, dev: ner.txt, test: ner.txt, format: columns, {COLUMNS}}}", "task={kind: ner}"),
+    "classes": (
+        "data={train: texts.tsv, dev: texts.tsv, test: texts.tsv, format: table}",
+        "task={kind: classification}",
+        "model.root={}",
+    ),
+    "cogs": ("data={train: cogs.tsv, dev: cogs.tsv, test: cogs.tsv, format: cogs}", "task={kind: cogs}"),
+    "pretrain": (
+        "data={train: doc.txt, dev: doc.txt, test: doc.txt, format: documents, documents: {max_length: 24}}",
+        "task={kind: pretrain, eval_masks: 1}",
+    ),
+    "char": ("data.vocabulary={kind: char}", "task={kind: tagging, column: upos}"),
+    "pieces": ("data.vocabulary={kind: sentencepiece, size: 120}", "task.eval_masks=1", "data.dev=null"),
+    "bert": (
+        TRANSFORMER,
+        "data.vocabulary={kind: wordpiece, size: 120}",
+        "task={kind: mlm, output: bert, eval_masks: 1}",
+    ),
+}
+"""The runs, by name, and how their recipes differ from `tiny.yaml`."""
+
+CORPORA = {
+    "tiny": "train.conllu", "tagger": "train.conllu", "ner": "ner.txt", "classes": "texts.tsv", "cogs": "cogs.tsv",
+    "pretrain": "doc.txt", "char": "train.conllu", "pieces": "train.conllu", "bert": "train.conllu",
+}  # fmt: skip
+"""The training file of each run."""
+
+# Trainings that are killed, and compared with these unbroken ones.
+WHOLE: dict[str, Sequence[str]] = {
+    "plain": ("train.epochs=1", "save.every_steps=1", "eval.every_steps=4", "save.keep=2", "task.eval_masks=1"),
+    "ema": ("train.epochs=1", "save.every_steps=2", "optim.ema=0.9", "task={kind: tagging, word_dropout: 1.0}"),
+}
+PREPARE = ("prepare", "tiny.yaml", "data.prepared=here/prepared")
+COUNTED: dict[str, Sequence[str]] = {
+    **{name: ("train", "tiny.yaml", *overrides, "--run", f"runs/whole-{name}") for name, overrides in WHOLE.items()},
+    "prepare": PREPARE,
+    "eval": ("eval", "runs/tiny", "--split", "dev"),
+    "choose": ("eval", "runs/tiny", "--split", "dev", "--choose"),
+    "predictions": ("eval", "runs/tagger", "--split", "dev", "--predictions", "pairs.txt"),
+    "export": ("export", "runs/tiny", "killed-export"),
+    "parse": ("parse", "runs/tiny", "dev.conllu", "-o", "parsed.conllu"),
+}
+"""Commands that are killed, and how many calls they make and files they touch is counted."""
+
+
+def make(folder: Path) -> None:
+    """Make all material in a folder."""
+    workplace(folder)
+    ner = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 4
+    written = {
+        "ner.txt": ner,
+        "side.txt": "\n".join(f"{line} {line.split()[-1]}" if line else "" for line in ner.split("\n")),
+        "cogs.tsv": "\n".join("\t".join(row) for row in COGS * 3) + "\n",
+        "texts.tsv": "two cheap farmers\tgood\nfarmers fold\tbad\nfold two\tgood\n" * 4,
+        "texts.jsonl": '{"text": "two cheap farmers", "label": "good"}\n{"text": "fold", "label": "bad"}\n' * 4,
+        "doc.txt": "two cheap farmers fold\nfarmers fold\n\ncheap farmers fold two\nfold two farmers\n\n" * 4,
+        "plain.txt": "two cheap farmers fold\nthe bakers sell many pies\n\nDon't, (really) stop.\n" * 4,
+        "notes.txt": "what a user has written\n",
+    }
+    for name, text in written.items():
+        (folder / name).write_text(text, encoding="utf-8")
+    (folder / "train.conllu.gz").write_bytes(gzip.compress(sentences("train", 40).encode(), mtime=0))
+    _commands(folder)
+    (folder / "here").mkdir()
+    counts = {}
+    for name, arguments in COUNTED.items():
+        counts[name] = {kind: _run(folder, arguments, kind) for kind in ("calls", "files")}
+    (folder / "counted.json").write_text(json.dumps(counts), encoding="utf-8")
+
+
+def _commands(folder: Path) -> None:
+    for name, overrides in RUNS.items():
+        _run(folder, ("train", "tiny.yaml", *SHORT, *overrides, f"name={name}"))
+    _run(folder, ("export", "runs/bert", "folder", "--format", "hf"))
+    _run(folder, ("export", "runs/tagger", "exported"))
+    for name, options in {"gold.conllu": (), "trees.conllu": ("--channel", "0")}.items():
+        ended = start(("parse", "runs/tiny", "dev.conllu", *options), folder, folder / "streams").wait(120)
+        (folder / name).write_text(ended.out, encoding="utf-8")
+
+
+def _run(folder: Path, arguments: Sequence[str], counted: str | None = None) -> int:
+    """Run a command that must come to its end; returns what it counted."""
+    if counted == "files":  # it has been run already
+        made = arguments[arguments.index("--run") + 1] if "--run" in arguments else "killed-export"
+        shutil.rmtree(folder / made, ignore_errors=True)
+        if arguments == PREPARE:
+            shutil.rmtree(folder / "here/prepared")
+    never = None if counted is None else Signal(signal.SIGKILL, 10**12, counted)
+    ended = start(arguments, folder, folder / "streams", kill=never).wait(300)
+    assert ended.code == 0, f"{arguments}: {ended.code}\n{ended.err}"
+    return ended.counted
+
+
+def checksums(folder: Path) -> dict[str, str]:
+    """The checksums of all files below a folder."""
+    return {
+        str(path): hashlib.sha256(path.read_bytes()).hexdigest() for path in sorted(folder.rglob("*")) if path.is_file()
+    }
