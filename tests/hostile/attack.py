@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
@@ -32,14 +33,18 @@ class Input:
         place = Place(
             self.group, self.seed, self.index, self.folder / "material", self.folder / f"{self.group}-{self.index}"
         )
-        GROUPS[self.group].attack(place)
+        try:
+            GROUPS[self.group].attack(place)
+        except Exception:
+            place.fault(f"the attack itself failed:\n{traceback.format_exc()}")
         kept = None
         if place.faults:
             kept = self.kept / f"{self.group}-{self.seed}-{self.index}"
             shutil.rmtree(kept, ignore_errors=True)
             kept.mkdir(parents=True)
             shutil.copytree(place.folder, kept / "files", symlinks=True, ignore_dangling_symlinks=True)
-            shutil.copytree(place.streams, kept / "streams")
+            if place.streams.exists():
+                shutil.copytree(place.streams, kept / "streams")
         place.remove()
         return Tried(
             self.group, self.seed, self.index, tuple(one.code for one in place.ended),
