@@ -136,6 +136,27 @@ def writing_folder(folder: Path) -> Iterator[Path]:
         replace_folder(new, folder)
 
 
+@contextmanager
+def adding_folder(folder: Path) -> Iterator[Path]:
+    """Within: a new folder that gets the name ``folder`` at the end, where at most an empty folder is in its place.
+
+    Raises:
+        FileExistsError: another process has put something there in the meantime; it stays as it is.
+    """
+    with folder_beside(folder) as new:
+        yield new
+        sync_folder(new)
+        with suppress(OSError):
+            folder.rmdir()  # POSIX would rename over an empty one, Windows would not
+        try:
+            new.rename(folder)
+        except OSError as error:
+            if error.errno == errno.ENOTEMPTY:
+                raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(folder)) from None
+            raise
+        sync(folder.parent)
+
+
 def remove_folder(folder: Path) -> None:
     """Remove a folder so that a kill on the way leaves nothing under its name."""
     half = folder.with_name(f".{folder.name}{PARTIAL}")

@@ -78,17 +78,20 @@ class Verified:
         return self.files[name]
 
 
-def write(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
+def write(
+    folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]], *, replace: bool = True
+) -> None:
     """Write a checkpoint folder in one step, with checksums. Replaces a folder of that name, and keeps what else lies
-    in it.
+    in it; or refuses to ``replace`` anything but an empty folder.
 
     Raises:
         CheckpointError: the disk is full, or the folder may not be written; what was there before is still there.
     """
     try:
-        with atomic.writing_folder(folder) as new:
+        with (atomic.writing_folder if replace else atomic.adding_folder)(folder) as new:
             _fill(new, texts, tensors)
-            _keep_strangers(folder, new)
+            if replace:
+                _keep_strangers(folder, new)
     except (OSError, SafetensorError) as error:
         reason = error.strerror if isinstance(error, OSError) and error.strerror else error
         raise CheckpointError(

@@ -31,10 +31,8 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     report = source_of(model, "safetensors", options.dtype) | {"largest_difference": difference}
     report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
     texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
-    if out.exists():
-        out.rmdir()
     try:
-        checkpoint.write(out.absolute(), texts, {"model.safetensors": weights})
+        checkpoint.write(out.absolute(), texts, {"model.safetensors": weights}, replace=False)
     except CheckpointError as error:
         raise UsageError(error.message, hint="choose another OUT folder") from None
     return report

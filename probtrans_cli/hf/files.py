@@ -98,10 +98,8 @@ def write_folder(folder: Path, texts: Mapping[str, str | bytes], tensors: Mappin
     """
     if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
         raise UsageError(f"{folder} exists already", hint="choose another folder, or remove it")
-    if folder.exists():
-        folder.rmdir()
     try:
-        checkpoint.write(folder.absolute(), dict(texts), dict(tensors))
+        checkpoint.write(folder.absolute(), dict(texts), dict(tensors), replace=False)
     except CheckpointError as error:
         raise UsageError(error.message, hint="choose another folder") from None
 

@@ -8,11 +8,13 @@ import shutil
 import socket
 from collections.abc import Callable
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import Invoke, Stdin, refused
 
 from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.export import safetensors
 from probtrans_cli.folders import lock
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -165,6 +167,27 @@ def test_a_locked_run_is_left_alone(copied: Path, invoke: Invoke) -> None:
         assert content(run) == before
         assert invoke("eval", "runs/tiny", "--split", "dev").code == 0
     assert invoke("eval", "runs/tiny", "--split", "dev", "--choose").code == 0
+
+
+@pytest.mark.parametrize("before", ["nothing", "an empty folder"])
+def test_what_comes_into_the_place_of_an_export_stays(
+    before: str, copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Two exports into one folder, for example: the first one stays whole, and the second one is refused."""
+    texts_of = safetensors.texts_of
+
+    def late(*arguments: Any) -> Any:
+        Path("out").mkdir(exist_ok=True)
+        Path("out/config.json").write_text("of another export", "utf-8")
+        return texts_of(*arguments)
+
+    if before == "an empty folder":
+        Path("out").mkdir()
+    monkeypatch.setattr(safetensors, "texts_of", late)
+    refused(invoke("export", "runs/tiny", "out"), 2, "out", "File exists", "choose another OUT folder")
+    assert Path("out/config.json").read_text("utf-8") == "of another export"
+    assert [path.name for path in copied.glob("out*")] == ["out"]
+    assert not list(copied.glob(".out*"))
 
 
 def test_a_locked_export_is_left_alone(copied: Path, invoke: Invoke) -> None:
