@@ -1,4 +1,4 @@
-"""Text from anywhere made safe to show: on a terminal line, in a picture, in a table.
+"""Text from anywhere: made safe to show (on a terminal line, in a picture, in a table), and read as JSON.
 
 Controls, bidirectional and invisible characters are shown as escapes, so that no word can hide, reorder or colour what
 stands around it; long text is cut off.
@@ -6,8 +6,10 @@ stands around it; long text is cut off.
 
 from __future__ import annotations
 
+import json
 import unicodedata
 from collections.abc import Callable, Sequence
+from typing import Any
 
 LONGEST_WORD = 40  # columns
 JOINERS = "\u200c\u200d"  # spell Persian and Indic words and join emoji
@@ -81,6 +83,18 @@ def character_columns(previous: str, character: str) -> int:
     if 0x1160 <= code <= 0x11FF or (0x1F3FB <= code <= 0x1F3FF and previous):  # jamo inside a syllable, skin tones
         return 0
     return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+
+
+def from_json(text: str | bytes) -> Any:
+    """The value that a text of JSON stands for.
+
+    Raises:
+        ValueError: it is no JSON, no UTF-8, or nested so deeply that Python's reader gives up.
+    """
+    try:
+        return json.loads(text)
+    except RecursionError:
+        raise ValueError("nested too deeply") from None
 
 
 def _hidden(character: str) -> bool:

@@ -10,13 +10,13 @@ The links are a convenience. Copies lose them (`rsync --no-links`, object storag
 from __future__ import annotations
 
 import errno
-import json
 import re
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError
+from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"
 STATE = "training/state.json"
@@ -218,8 +218,8 @@ def _is_file(path: Path) -> bool:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is none. What is damaged is told of where it is read in earnest."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = from_json(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 

@@ -17,7 +17,7 @@ from pathlib import Path
 
 from probtrans_cli import console
 from probtrans_cli.errors import UsageError
-from probtrans_cli.text import printable
+from probtrans_cli.text import from_json, printable
 
 try:
     import fcntl
@@ -162,7 +162,7 @@ def _holder(handle: int) -> str:
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with suppress(ValueError, KeyError, TypeError):  # the holder is just about to write it
-            who = json.loads(os.pread(handle, _LONGEST, 0))
+            who = from_json(os.pread(handle, _LONGEST, 0))
             return f"process {int(who['process'])} on {printable(str(who['host']))}"
         time.sleep(0.01)
     return "another process"

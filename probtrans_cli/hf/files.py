@@ -5,7 +5,6 @@ Nothing is unpickled but tensors, and no file outside the folder is read. A fold
 
 from __future__ import annotations
 
-import json
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
@@ -18,6 +17,7 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.text import from_json
 
 CONFIG, WEIGHTS = "config.json", "model.safetensors"
 _INDEX = ".index.json"
@@ -106,6 +106,6 @@ def write_folder(folder: Path, texts: Mapping[str, str | bytes], tensors: Mappin
 
 def _json(path: Path) -> Any:
     try:
-        return json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError) as error:
+        return from_json(path.read_bytes())
+    except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not JSON ({error})", hint=_AGAIN) from None

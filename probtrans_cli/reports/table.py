@@ -24,7 +24,7 @@ from probtrans_cli.recipe.task import TASKS, TaskSection
 from probtrans_cli.reports.published import TASKS as PAPER
 from probtrans_cli.reports.published import Published, published, task_of
 from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
-from probtrans_cli.text import columns, visible
+from probtrans_cli.text import columns, from_json, visible
 
 LARGEST = 1e150  # of a number, so that squares stay finite
 
@@ -166,10 +166,10 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
 def _read(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is no such file."""
     try:
-        value = json.loads(path.read_bytes())
+        value = from_json(path.read_bytes())
     except (FileNotFoundError, NotADirectoryError):
         return {}
-    except (OSError, ValueError, RecursionError):
+    except (OSError, ValueError):
         value = None
     if not isinstance(value, dict):
         raise CheckpointError(f"{_named(str(path))}: not a readable JSON object")
@@ -181,7 +181,7 @@ def _speeds(metrics: Path) -> list[float]:
     speeds = []
     for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines() if metrics.is_file() else []:
         try:
-            speeds.append(float(json.loads(line)["words_per_second"]))
+            speeds.append(float(from_json(line)["words_per_second"]))
         except (KeyError, TypeError, ValueError):  # a line of an evaluation, or half a line
             continue
     return speeds

@@ -27,7 +27,7 @@ from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
 from probtrans_cli.folders import checkpoints, lock
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
-from probtrans_cli.text import first_of
+from probtrans_cli.text import first_of, from_json
 from probtrans_cli.version import __version__
 
 # Sections that may differ when a run is resumed: they do not change what is computed.
@@ -248,7 +248,7 @@ def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:
         return path.stat().st_size == 0
     if path.name == "exit.json":
         try:
-            return bool(json.loads(path.read_bytes()).keys() == {"exit", "reason"})
+            return bool(from_json(path.read_bytes()).keys() == {"exit", "reason"})
         except (OSError, ValueError, AttributeError):
             return False
     return True  # a log, which is only appended to

@@ -9,6 +9,7 @@ from typing import Any
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import UsageError, unwritten
+from probtrans_cli.text import from_json
 
 TENSORBOARD = "tensorboard"
 """The folder of a run, and the extra that is needed to write it."""
@@ -29,12 +30,12 @@ class Metrics:
         self.path = run / "metrics.jsonl"
         kept = []
         if self.path.exists():
-            for line in self.path.read_text(encoding="utf-8").splitlines():
+            for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
-                    values = json.loads(line)
+                    values = from_json(line)
                     if values["step"] <= (step if values["split"] == "train" else evaluated):
                         kept.append(line)
-                except (ValueError, KeyError):  # the line that was being written when the process was killed
+                except (ValueError, KeyError, TypeError):  # half a line, of the moment of a kill, or none of ours
                     continue
         self.board = _writer(run / TENSORBOARD, step + 1 if step else None) if tensorboard else None
         atomic.replace_text(self.path, "".join(line + "\n" for line in kept))

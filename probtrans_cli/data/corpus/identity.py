@@ -15,6 +15,7 @@ from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import VOCABULARIES
 from probtrans_cli.recipe.data import FORMATS, Data, FormatOptions, VocabularySection
 from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.text import from_json
 
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
 MANIFEST, LABELS = "manifest.json", "labels.json"
@@ -72,7 +73,7 @@ def folder_of(recipe: Recipe) -> Path:
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The content of a folder's manifest; None where there is none of this version of the format."""
     try:
-        manifest = json.loads((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest = from_json((folder / MANIFEST).read_text(encoding="utf-8"))
     except (OSError, ValueError):
         return None
     complete = isinstance(manifest, dict) and manifest.keys() >= _KEYS and manifest["format"] == FORMAT

@@ -32,6 +32,7 @@ from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
     import pyarrow as pa
@@ -117,7 +118,7 @@ def open_prepared(folder: Path) -> Prepared:
         hint = "run `probtrans prepare RECIPE`"
         raise DataError(f"{folder}: no prepared corpus of this version of probtrans there", hint=hint)
     try:
-        labels = json.loads((folder / LABELS).read_text(encoding="utf-8"))
+        labels = from_json((folder / LABELS).read_text(encoding="utf-8"))
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / LABELS}: {error}", hint="run `probtrans prepare --force`") from None
     splits = {name: Split.open(folder / f"{name}.arrow") for name in manifest["splits"]}

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 from collections.abc import Iterable, Iterator
 from dataclasses import dataclass
 from itertools import chain, islice
@@ -11,6 +10,7 @@ from typing import Any, NoReturn
 from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NONE, NOUN_TYPES, ROLES, GraphLabels, analyse
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.text import from_json
 
 CASES = (
     "in_distribution", "primitive", "active_to_passive", "cp_recursion",
@@ -109,8 +109,8 @@ def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
     """
     for number, line in enumerate(lines, start=1):
         try:
-            record = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            record = from_json(line)
+        except ValueError as error:
             _fail(name, number, f"not JSON: {error}", "a line is one JSON object; COGS with forms is a .tsv file")
         _check_record(record, name, number)
         values = [record[key] for key in _KEYS]

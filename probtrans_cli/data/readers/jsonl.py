@@ -10,6 +10,7 @@ from probtrans_cli.data.readers.labelled import labelled, words_of
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Keys
+from probtrans_cli.text import from_json
 
 
 def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence]:
@@ -23,8 +24,8 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
             continue
         where = f"{name}:{number}"
         try:
-            values = json.loads(line)
-        except (ValueError, RecursionError) as error:
+            values = from_json(line)
+        except ValueError as error:
             raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
         if "\\u" in line and not _printable(values):
             raise DataError(f"{where}: an escape of half a character", hint="\\ud800 to \\udfff stand in pairs alone")

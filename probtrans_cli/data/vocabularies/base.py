@@ -19,6 +19,7 @@ from typing import Any, NamedTuple
 
 from probtrans_cli.data.vocabularies.features import HashedFeatures
 from probtrans_cli.errors import DataError
+from probtrans_cli.text import from_json
 
 PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")
@@ -211,7 +212,7 @@ def write_saved(folder: Path, saved: Saved) -> None:
 
 def read_saved(folder: Path) -> Saved:
     """Read ``vocabulary.json``; run it within :func:`reading`."""
-    content = json.loads((folder / WORDS_FILE).read_text(encoding="utf-8"))
+    content = from_json((folder / WORDS_FILE).read_text(encoding="utf-8"))
     saved = Saved(
         content["kind"], content["options"], content["words"], content["counts"], content.get("enclosed", False)
     )

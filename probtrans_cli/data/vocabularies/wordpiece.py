@@ -29,6 +29,7 @@ from probtrans_cli.data.vocabularies.base import (
     write_saved,
 )
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
@@ -347,8 +348,8 @@ def _overlaid(options: Options, given: Any, path: Path) -> Options:
 def read_json(path: Path) -> Any:
     """The content of a JSON file; DataError where it is none."""
     try:
-        return json.loads(read_bytes(path).decode("utf-8-sig"))
-    except (ValueError, RecursionError) as error:
+        return from_json(read_bytes(path).decode("utf-8-sig"))
+    except ValueError as error:
         raise DataError(f"{path}: not JSON ({error})", hint="copy the folder again") from None
 
 
