@@ -25,6 +25,14 @@ def with_(**changed: Any) -> Callable[[Any], Any]:
     return lambda content: content | changed
 
 
+def with_option(**changed: Any) -> Callable[[Any], Any]:
+    return lambda content: content | {"options": content["options"] | changed}
+
+
+def with_first(key: str, value: Any) -> Callable[[Any], Any]:
+    return lambda content: content | {key: [value, *content[key][1:]]}
+
+
 def nested(depth: int) -> Any:
     return lambda _: "[" * depth + "]" * depth
 
@@ -51,6 +59,11 @@ CASES: list[tuple[str, str, Callable[[Any], Any], str]] = [
     ("labels that are numbers", "labels.json", lambda _: {"upos": [1], "xpos": [2]}, "labels.json: upos"),
     ("no column", "labels.json", without("xpos"), "labels.json: has no labels of xpos"),
     ("a list", "vocabulary.json", lambda _: [], "vocabulary.json"),
+    ("a negative count", "vocabulary.json", with_first("counts", -1), "vocabulary.json: damaged"),
+    ("a word that is none", "vocabulary.json", with_first("words", 7), "words.0"),
+    ("a case in words", "vocabulary.json", with_option(lowercase=[]), "options.lowercase"),
+    ("one option more", "vocabulary.json", with_option(more=1), "options.more"),
+    ("enclosed in words", "vocabulary.json", with_(enclosed="x"), "damaged vocabulary (enclosed"),
     ("fewer counts", "vocabulary.json", with_(counts=[1]), "vocabulary.json"),
     ("deep", "vocabulary.json", nested(100_000), "vocabulary.json"),
 ]  # fmt: skip

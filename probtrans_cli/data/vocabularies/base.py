@@ -15,10 +15,13 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple
+from typing import Any, NamedTuple, TypeVar
+
+from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from probtrans_cli.data.vocabularies.features import HashedFeatures
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.text import from_json
 
 PAD, UNKNOWN, MASK = 0, 1, 2
@@ -27,6 +30,8 @@ SPECIALS = ("<pad>", "<unk>", "<mask>")
 WORDS_FILE = "vocabulary.json"
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _AGAIN = "run `probtrans prepare --force`"
+T = TypeVar("T")
+Form = TypeVar("Form", bound="SavedOptions")
 
 
 class EncodedWords(NamedTuple):
@@ -182,6 +187,12 @@ def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
 # --- vocabulary.json --------------------------------------------------------------------------------------------------
 
 
+class SavedOptions(BaseModel):
+    """What a kind keeps beside the words: a class of its own for each kind, with one field a key."""
+
+    model_config = ConfigDict(extra="forbid", strict=True)
+
+
 class Saved(NamedTuple):
     """The content of ``vocabulary.json``."""
 
@@ -190,10 +201,14 @@ class Saved(NamedTuple):
     """What the kind keeps beside the words."""
     words: list[str]
     """The words of the training file, normalised."""
-    counts: list[int]
+    counts: list[NonNegativeInt]
     """How often each of them occurs there."""
     enclosed: bool = False
     """Whether `<cls>` and `<sep>` stand around every sentence."""
+
+    def options_of(self, kind: type[Form]) -> Form:
+        """The options, of the form that their kind has; run it within :func:`reading`."""
+        return _conforming(kind, self.options, "options.")
 
     @property
     def count_of(self) -> dict[str, int]:
@@ -213,12 +228,25 @@ def write_saved(folder: Path, saved: Saved) -> None:
 def read_saved(folder: Path) -> Saved:
     """Read ``vocabulary.json``; run it within :func:`reading`."""
     content = from_json((folder / WORDS_FILE).read_text(encoding="utf-8"))
-    saved = Saved(
-        content["kind"], content["options"], content["words"], content["counts"], content.get("enclosed", False)
-    )
-    if content["format"] != 1 or len(saved.words) != len(saved.counts):
-        raise ValueError("wrong format or length")
+    if not isinstance(content, dict) or content.pop("format", None) != 1:
+        raise ValueError("wrong format")
+    saved = _conforming(Saved, content)
+    if len(saved.words) != len(saved.counts):
+        raise ValueError("wrong length")
     return saved
+
+
+def _conforming(form: type[T], value: Any, begins: str = "") -> T:
+    """A value that has a form; ``begins`` is put in front of the key that has not.
+
+    Raises:
+        ValueError: it has another form.
+    """
+    try:
+        return TypeAdapter(form).validate_python(value, strict=True)
+    except ValidationError as error:
+        first = error.errors(include_url=False)[0]
+        raise ValueError(f"{begins}{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
 
 
 @contextmanager

@@ -14,7 +14,15 @@ from collections.abc import Iterable, Mapping, Sequence
 from itertools import repeat
 from pathlib import Path
 
-from probtrans_cli.data.vocabularies.base import SPECIALS, UNKNOWN, Saved, count_words, ordered, write_saved
+from probtrans_cli.data.vocabularies.base import (
+    SPECIALS,
+    UNKNOWN,
+    Saved,
+    SavedOptions,
+    count_words,
+    ordered,
+    write_saved,
+)
 from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import CharacterVocabulary
@@ -60,6 +68,13 @@ class Characters(Pieces):
         return repeat(1, len(word))
 
 
+class _Options(SavedOptions):
+    """What ``save`` keeps beside the words."""
+
+    lowercase: bool
+    characters: str
+
+
 def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[str]]) -> Characters:
     """The characters of the training sentences (read once) that are frequent enough.
 
@@ -80,4 +95,4 @@ def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[
 
 def load_characters(folder: Path, saved: Saved) -> Characters:  # noqa: ARG001
     """The characters that ``save`` wrote."""
-    return Characters(counts=saved.count_of, **saved.options)
+    return Characters(counts=saved.count_of, **dict(saved.options_of(_Options)))

@@ -19,6 +19,7 @@ from probtrans_cli.data.vocabularies.base import (
     SPECIALS,
     UNKNOWN,
     Saved,
+    SavedOptions,
     normalise,
     ordered,
     reading,
@@ -70,6 +71,12 @@ class Subwords(Pieces):
         # word behind one `▁`; only characters at its end that are `▁` themselves are dropped.
         for number, piece in enumerate(self._processor.encode(valid(word), out_type=str)):
             yield len(piece) - (number == 0)
+
+
+class _Options(SavedOptions):
+    """What ``save`` keeps beside the words."""
+
+    lowercase: bool
 
 
 def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]]) -> Subwords:
@@ -148,4 +155,4 @@ def load_subwords(folder: Path, saved: Saved) -> Subwords:
     """
     path = folder / SUBWORDS_FILE
     with reading(path):
-        return Subwords(path.read_bytes(), saved.count_of, **saved.options)
+        return Subwords(path.read_bytes(), saved.count_of, lowercase=saved.options_of(_Options).lowercase)

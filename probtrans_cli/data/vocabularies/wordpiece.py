@@ -25,10 +25,12 @@ from probtrans_cli.data.vocabularies.base import (
     EncodedText,
     EncodedWords,
     Saved,
+    SavedOptions,
     one_after_the_other,
     write_saved,
 )
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.recipe.base import PositiveInt
 from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
@@ -262,9 +264,15 @@ def read_wordpieces(folder: Path, *, rows: int | None = None, counts: Mapping[st
         raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
 
 
+class _SavedOptions(SavedOptions):
+    """What ``save`` keeps beside the words."""
+
+    rows: PositiveInt
+
+
 def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
     """The pieces that ``save`` wrote."""
-    return read_wordpieces(folder, counts=saved.count_of, **saved.options)
+    return read_wordpieces(folder, counts=saved.count_of, rows=saved.options_of(_SavedOptions).rows)
 
 
 def read_pieces(path: Path) -> list[str]:

@@ -15,6 +15,7 @@ from probtrans_cli.data.vocabularies.base import (
     EncodedText,
     EncodedWords,
     Saved,
+    SavedOptions,
     Vocabulary,
     count_words,
     normalise,
@@ -23,6 +24,7 @@ from probtrans_cli.data.vocabularies.base import (
 )
 from probtrans_cli.data.vocabularies.features import HashedFeatures
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
 
 
@@ -105,6 +107,15 @@ class Words(Vocabulary):
         return normalise(word, lowercase=self.lowercase, digits=self.digits)
 
 
+class _Options(SavedOptions):
+    """What ``save`` keeps beside the words."""
+
+    lowercase: bool
+    digits: bool
+    features: WordFeatures | None = None
+    omitted: dict[str, NonNegativeInt] | None = None
+
+
 def is_word(token: str) -> bool:
     """Whether a token has a letter or a digit, so that it is more than punctuation."""
     return any(character.isalnum() for character in token)
@@ -132,7 +143,4 @@ def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) -> 
 
 def load_words(folder: Path, saved: Saved) -> Words:  # noqa: ARG001
     """The words that ``save`` wrote."""
-    options = dict(saved.options)
-    features = options.pop("features", None)
-    section = None if features is None else WordFeatures.model_validate(features)
-    return Words(saved.words, saved.counts, **options, features=section)
+    return Words(saved.words, saved.counts, **dict(saved.options_of(_Options)))
