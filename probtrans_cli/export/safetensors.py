@@ -12,7 +12,6 @@ from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.measure import representations, source_of
-from probtrans_cli.text import from_json
 from probtrans_cli.trained.card import texts_of
 from probtrans_cli.trained.model import Model, weights_of
 
@@ -24,7 +23,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         UsageError: the folder cannot be written.
     """
     assert model.folder is not None, "it was loaded"
-    scores = from_json((model.folder / "eval.json").read_text(encoding="utf-8"))
+    scores = checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     weights = {key: value.to(getattr(torch, options.dtype)) for key, value in weights_of(model.network).items()}
     before = representations(model)
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})

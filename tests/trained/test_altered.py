@@ -97,6 +97,14 @@ def test_content_that_is_not_ours_is_refused(
         refused(invoke(verb, str(best), "dev.conllu"), 4, words)
 
 
+@pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])
+def test_an_export_of_scores_that_are_not_ours_is_refused(text: str, best: Path, invoke: Invoke) -> None:
+    (best / "eval.json").write_text(text, "utf-8")
+    signed(best)
+    refused(invoke("export", str(best), str(best.parent / "out")), 4, "eval.json")
+    assert not (best.parent / "out").exists()
+
+
 @pytest.mark.parametrize("value", [float("nan"), float("inf")])
 def test_weights_that_are_not_finite_are_refused(value: float, best: Path, invoke: Invoke) -> None:
     weights = load_file(best / "model.safetensors")
