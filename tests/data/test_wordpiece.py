@@ -269,6 +269,17 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         ({"tokenizer": changed(lambda it: it["normalizer"].update(type="NFC"))}, "'NFC' instead of BERT's"),
         ({"tokenizer": changed(lambda it: it["model"].update(continuing_subword_prefix="@@"))}, "'@@' instead of"),
         ({"tokenizer": changed(lambda it: it["model"]["vocab"].update(the=10**9))}, "ids of its pieces are not 0, 1"),
+        (
+            {"tokenizer": changed(lambda it: it["model"]["vocab"].update(the=float("inf")))},
+            "not the tokenizer of a BERT",
+        ),
+        ({"tokenizer": changed(lambda it: it["normalizer"].update(lowercase=[]))}, "not the tokenizer of a BERT"),
+        ({"tokenizer": changed(lambda it: it["normalizer"].update(strip_accents="x"))}, "not the tokenizer of a BERT"),
+        (
+            {"tokenizer": changed(lambda it: it["normalizer"].update(handle_chinese_chars=7))},
+            "not the tokenizer of a BE",
+        ),
+        ({"tokenizer": changed(lambda it: it["model"].update(unk_token=[]))}, "not the tokenizer of a BERT"),
         ({"tokenizer": changed(lambda it: it["model"]["vocab"].update(the=9))}, "ids of its pieces are not 0, 1"),
         ({"pieces": LINES.replace("the", "thy"), "tokenizer": TOKENIZER}, "vocab.txt:9: 'thy', but tokenizer.json has"),
     ],

@@ -11,7 +11,7 @@ from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 
 from .material import COLUMNS, CORPORA, RUNS, SHORT, TRANSFORMER
-from .mutations import NUMBERS, SIGNS, hostile, mutated
+from .mutations import NUMBERS, SIGNS, hostile, mutated, of_kind
 from .place import Group, Place
 from .words import HOSTILE
 
@@ -255,7 +255,7 @@ def pieces(place: Place) -> None:
     place.copy("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "folder")
     name = chance.choice(("vocab.txt", "tokenizer.json", "tokenizer_config.json"))
     path = place.folder / "folder" / name
-    path.write_bytes(mutated(chance, path.read_bytes()))
+    path.write_bytes(of_kind(chance, name, path.read_bytes()))
     if name == "tokenizer.json" and chance.random() < 0.5:
         (place.folder / "folder/vocab.txt").unlink()
     place.guard()

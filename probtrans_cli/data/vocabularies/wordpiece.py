@@ -305,13 +305,13 @@ def _read_tokenizer(path: Path) -> tuple[list[str], Options]:
         added = {str(one["content"]): int(one["id"]) for one in content.get("added_tokens") or ()}
         kinds = (model.get("type", "WordPiece"), normalizer["type"], content["pre_tokenizer"]["type"])
         options = Options(
-            lowercase=normalizer["lowercase"],
-            strip_accents=normalizer["strip_accents"],
-            split_chinese=normalizer["handle_chinese_chars"],
-            unknown=model["unk_token"],
+            lowercase=_of_type(bool, normalizer["lowercase"]),
+            strip_accents=_of_type(bool | None, normalizer["strip_accents"]),
+            split_chinese=_of_type(bool, normalizer["handle_chinese_chars"]),
+            unknown=_of_type(str, model["unk_token"]),
         )
         limits = (model["continuing_subword_prefix"], model["max_input_chars_per_word"], normalizer["clean_text"])
-    except (KeyError, TypeError, ValueError, AttributeError) as error:
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
         hint = "only the WordPiece tokenizers of BERT models can be read"
         raise DataError(f"{path}: not the tokenizer of a BERT model ({error!r})", hint=hint) from None
     for found, wanted in zip((*kinds, *limits), _BERT_TOKENIZER, strict=True):
@@ -327,6 +327,12 @@ def _read_tokenizer(path: Path) -> tuple[list[str], Options]:
     for piece, id in ids.items():
         pieces[id] = piece
     return pieces, replace(options, added=tuple(name for name in added if name not in options.specials))
+
+
+def _of_type(wanted: Any, value: Any) -> Any:
+    if not isinstance(value, wanted):
+        raise TypeError(f"{value!r} in place of a value of {getattr(wanted, '__name__', wanted)}")
+    return value
 
 
 _BERT_TOKENIZER = ("WordPiece", "BertNormalizer", "BertPreTokenizer", "##", LONGEST_WORD, True)
