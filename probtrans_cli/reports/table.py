@@ -128,7 +128,7 @@ def read_run(folder: str) -> Finished:
         parameters = int(_read(checkpoint / "config.json")["parameters"]["encoder"])
         state = _read((last(run / "checkpoints") if run else checkpoint) / STATE)
         seconds = float(state["seconds"]) if run and state else None
-    except (AttributeError, KeyError, TypeError, ValueError):
+    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
         raise CheckpointError(f"{where}: its eval.json, config.json or state.json is not one of ours") from None
     if not all(metric in of_split for of_split in scores.values()):
         raise CheckpointError(f"{where}: its eval.json has no {metric}")
@@ -182,7 +182,7 @@ def _speeds(metrics: Path) -> list[float]:
     for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines() if metrics.is_file() else []:
         try:
             speeds.append(float(from_json(line)["words_per_second"]))
-        except (KeyError, TypeError, ValueError):  # a line of an evaluation, or half a line
+        except (ArithmeticError, KeyError, TypeError, ValueError):  # a line of an evaluation, or half a line
             continue
     return speeds
 

@@ -2,8 +2,10 @@
 
 from __future__ import annotations
 
+import json
 import re
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import ROOT, Invoke
@@ -50,6 +52,45 @@ def test_a_run_folder_with_deep_json(name: str, copied: Path, invoke: Invoke) ->
     (copied / "runs/tiny" / name).write_text(DEEP, "utf-8")
     untraced(invoke, "table", "runs/tiny")
     untraced(invoke, "train", "runs/tiny", "--resume")
+
+
+FOREIGN = {
+    "a list in place of lengths": ("splits", "train", "length", []),
+    "a count in words": ("splits", "dev", "words", "many"),
+    "a negative size": ("vocabulary", "size", -1),
+    "a split that is none": ("splits", "../../other", {}),
+    "a split without a file": ("splits", "extra", {}),
+    "a file outside": ("files", "../x", 3),
+    "a checksum of no file": ("sha256", "x", "y"),
+    "a warning that is a number": ("warnings", [7]),
+    "labels that are numbers": ("labels", {"upos": 3}),
+    "new labels of nothing": ("new_labels", {}),
+    "sources of nothing": ("sources", "train", [{}]),
+}
+
+
+@pytest.mark.parametrize("path", FOREIGN.values(), ids=FOREIGN)
+def test_a_manifest_that_is_not_ours_is_made_again(path: tuple[Any, ...], copied: Path, invoke: Invoke) -> None:
+    invoke("prepare", "tiny.yaml", "data.prepared=here")
+    manifest = copied / "here/manifest.json"
+    before = manifest.read_text("utf-8")
+    content = json.loads(before)
+    inner = content
+    for key in path[:-2]:
+        inner = inner[key]
+    inner[path[-2]] = path[-1]
+    manifest.write_text(json.dumps(content), "utf-8")
+    untraced(invoke, "prepare", "tiny.yaml", "data.prepared=here", codes=(0,))
+    assert manifest.read_text("utf-8") == before
+
+
+def test_numbers_that_no_float_can_be(copied: Path, invoke: Invoke) -> None:
+    metrics = copied / "runs/tiny/metrics.jsonl"
+    metrics.write_text('{"words_per_second": ' + "9" * 400 + "}\n", "utf-8")
+    untraced(invoke, "table", "runs/tiny", codes=(0,))
+    scores = copied / "runs/tiny/checkpoints/best/eval.json"
+    scores.write_text('{"dev": {"perplexity": ' + "9" * 400 + '}, "test": {"perplexity": 1}}', "utf-8")
+    assert "eval.json" in untraced(invoke, "table", "runs/tiny", codes=(4,))
 
 
 @pytest.mark.parametrize("name", ["manifest.json", "labels.json", "vocabulary.json"])

@@ -4,9 +4,11 @@ from __future__ import annotations
 
 import hashlib
 import json
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from pathlib import Path
-from typing import Any
+from typing import Annotated, Any, Literal
+
+from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, sha256
@@ -17,9 +19,66 @@ from probtrans_cli.recipe.data import FORMATS, Data, FormatOptions, VocabularySe
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.text import from_json
 
+NonNegative = Annotated[int, Field(ge=0)]
+SplitName = Literal["train", "dev", "test", "extra"]
+FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,100}$")]
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
 MANIFEST, LABELS = "manifest.json", "labels.json"
-_KEYS = {"format", "version", "data", "fingerprint", "sources", "vocabulary", "labels", "splits", "files"}
+
+
+class _Part(BaseModel):
+    """What the manifest says of a part; a later version may say more."""
+
+    model_config = ConfigDict(extra="allow", strict=True)
+
+
+class _SourceEntry(_Part):
+    path: str
+    bytes: NonNegative
+    mtime_ns: int
+    sha256: str
+
+
+class _Statistics(_Part):
+    sentences: NonNegative
+    words: NonNegative
+    tokens: NonNegative
+    unknown: float
+    unseen: float
+    length: dict[str, NonNegative]
+
+
+class _OfVocabulary(_Part):
+    size: NonNegative
+    special: NonNegative = 3
+
+
+class _Manifest(_Part):
+    """The form of a manifest; keys with a default are not in the folders of earlier versions."""
+
+    format: Literal[1]
+    version: str
+    data: dict[str, Any]
+    fingerprint: str
+    sources: dict[SplitName, list[_SourceEntry]]
+    vocabulary: _OfVocabulary
+    labels: dict[str, dict[str, NonNegative]]
+    splits: dict[SplitName, _Statistics]
+    files: dict[FileName, NonNegative]
+    sha256: dict[FileName, str] = {}
+    new_labels: dict[SplitName, dict[str, dict[str, NonNegative]]] | None = None
+    notes: list[str] = []
+    warnings: list[str] = []
+
+    @model_validator(mode="after")
+    def _is_of_one_corpus(self) -> _Manifest:
+        parts: list[Mapping[SplitName, Any]] = [self.sources]
+        parts += [] if self.new_labels is None else [self.new_labels]
+        if any(part.keys() != self.splits.keys() for part in parts) or "train" not in self.splits:
+            raise ValueError("parts of several corpora")
+        if not self.sha256.keys() <= self.files.keys():
+            raise ValueError("a checksum of no file")
+        return self
 
 
 def canonical(data: Data) -> dict[str, Any]:
@@ -71,13 +130,13 @@ def folder_of(recipe: Recipe) -> Path:
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
-    """The content of a folder's manifest; None where there is none of this version of the format."""
+    """The content of a folder's manifest; None where there is none of this version of the format, or a damaged one."""
     try:
-        manifest = from_json((folder / MANIFEST).read_text(encoding="utf-8"))
-    except (OSError, ValueError):
+        manifest: dict[str, Any] = from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+        _Manifest.model_validate(manifest)
+    except (OSError, ValueError):  # what pydantic raises is a ValueError, too
         return None
-    complete = isinstance(manifest, dict) and manifest.keys() >= _KEYS and manifest["format"] == FORMAT
-    return manifest if complete else None
+    return manifest
 
 
 def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:

@@ -17,6 +17,8 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, NoReturn
 
+from pydantic import TypeAdapter
+
 from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.encode import encode_all
 from probtrans_cli.data.corpus.gold import label_warnings
@@ -118,7 +120,9 @@ def open_prepared(folder: Path) -> Prepared:
         hint = "run `probtrans prepare RECIPE`"
         raise DataError(f"{folder}: no prepared corpus of this version of probtrans there", hint=hint)
     try:
-        labels = from_json((folder / LABELS).read_text(encoding="utf-8"))
+        labels = TypeAdapter(dict[str, list[str]]).validate_python(
+            from_json((folder / LABELS).read_text(encoding="utf-8")), strict=True
+        )
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / LABELS}: {error}", hint="run `probtrans prepare --force`") from None
     splits = {name: Split.open(folder / f"{name}.arrow") for name in manifest["splits"]}
