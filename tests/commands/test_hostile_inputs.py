@@ -19,7 +19,7 @@ from support import ROOT, environment
 def ended(
     code: int = 0, out: str = "", err: str = "", memory: int = 0, hung: bool = False, verb: str = "eval"
 ) -> Ended:
-    return Ended((verb,), code, out, err, 0.1, memory, hung)
+    return Ended((verb,), code, out, err, 0.1, 0.1, memory, hung)
 
 
 @pytest.mark.parametrize(

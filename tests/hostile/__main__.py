@@ -49,7 +49,11 @@ def main(arguments: list[str] | None = None) -> int:
         shutil.rmtree(place, ignore_errors=True)
     faulty = sum(bool(one.faults) for one in every)
     print(table(every), end="")
-    print(f"seed {options.seed}, {time.monotonic() - began:.0f} s, {options.jobs} at once, {faulty} inputs with faults")
+    work = sum(one.work for one in every)
+    print(
+        f"seed {options.seed}, {time.monotonic() - began:.0f} s with {options.jobs} at once, "
+        f"of which commands took {work:.0f} s of a processor; inputs with faults: {faulty}"
+    )
     return 1 if faulty else 0
 
 

@@ -49,6 +49,7 @@ class Input:
         return Tried(
             self.group, self.seed, self.index, tuple(one.code for one in place.ended),
             max((one.seconds for one in place.ended), default=0.0),
+            sum(one.work for one in place.ended),
             max((one.memory for one in place.ended), default=0), tuple(place.faults),
             None if kept is None else str(kept),
         )  # fmt: skip
@@ -80,4 +81,4 @@ def attack(
         yield from pool.imap_unordered(Input.attempt, every, chunksize=1)
     changed = [name for name, sum in material.checksums(folder / "material").items() if before.get(name) != sum]
     if changed:
-        yield Tried("all", seed, 0, (), 0.0, 0, (f"changed file: of the material: {changed}",), None)
+        yield Tried("all", seed, 0, (), 0.0, 0.0, 0, (f"changed file: of the material: {changed}",), None)

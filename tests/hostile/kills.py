@@ -194,4 +194,4 @@ def kill(place: Place) -> None:
     place.chance.choice(kinds)(place)
 
 
-GROUPS = (Group("kill", 125, kill),)
+GROUPS = (Group("kill", 140, kill),)

@@ -50,6 +50,8 @@ class Ended:
     out: str
     err: str
     seconds: float
+    work: float
+    """Seconds of a processor."""
     memory: int
     """Bytes, the most it has held."""
     hung: bool = False
@@ -80,7 +82,8 @@ class Running:
         counted = self.streams / "counted"
         return Ended(
             self.arguments, os.waitstatus_to_exitcode(status), out, err, time.monotonic() - self.began,
-            usage.ru_maxrss * 1024, not there, int(counted.read_text()) if counted.exists() else 0,
+            usage.ru_utime + usage.ru_stime, usage.ru_maxrss * 1024, not there,
+            int(counted.read_text()) if counted.exists() else 0,
         )  # fmt: skip
 
 

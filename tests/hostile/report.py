@@ -6,6 +6,8 @@ from collections import Counter
 from collections.abc import Iterable
 from dataclasses import dataclass, field
 
+from .place import STOPPED
+
 
 @dataclass(frozen=True)
 class Tried:
@@ -18,6 +20,8 @@ class Tried:
     """Exit codes of its commands."""
     seconds: float
     """The longest that a command took."""
+    work: float
+    """Seconds that they took of a processor."""
     memory: int
     """Bytes, the most that a command held."""
     faults: tuple[str, ...]
@@ -30,6 +34,8 @@ class Row:
     """What came of a group."""
 
     inputs: int = 0
+    killed: int = 0
+    """Commands that a signal has ended, or made to save and stop."""
     codes: Counter[int] = field(default_factory=Counter)
     tracebacks: int = 0
     hangs: int = 0
@@ -41,6 +47,7 @@ class Row:
     def add(self, one: Tried) -> None:
         """Count one more input."""
         self.inputs += 1
+        self.killed += sum(code < 0 or code in STOPPED for code in one.codes)
         self.codes.update(one.codes)
         for fault in one.faults:
             self.tracebacks += fault.startswith(("traceback", "exit code 1\n"))
@@ -52,17 +59,9 @@ class Row:
 
 
 HEADER = (
-    "group",
-    "inputs",
-    "commands",
-    "tracebacks",
-    "hangs",
-    "lost files",
-    "others",
-    "largest MB",
-    "slowest s",
+    "group", "inputs", "commands", "killed", "tracebacks", "hangs", "lost files", "others", "largest MB", "slowest s",
     "exit codes",
-)
+)  # fmt: skip
 
 
 def table(every: Iterable[Tried]) -> str:
@@ -71,36 +70,25 @@ def table(every: Iterable[Tried]) -> str:
     for one in every:
         rows.setdefault(one.group, Row()).add(one)
         rows.setdefault("all", Row()).add(one)
-    rows["all"] = rows.pop("all", Row())
-    lines = [HEADER]
-    for name, row in rows.items():
-        codes = " ".join(f"{code}:{count:,}" for code, count in sorted(row.codes.items()))
-        numbers = (
-            row.inputs,
-            sum(row.codes.values()),
-            row.tracebacks,
-            row.hangs,
-            row.lost,
-            row.others,
-            row.memory // 2**20,
-        )
-        lines.append((name, *(f"{number:,}" for number in numbers), f"{row.seconds:.1f}", codes))
-    widths = [max(len(line[i]) for line in lines) for i in range(len(HEADER))]
-    aligned = [
-        [
-            cell.ljust(width) if i in (0, len(HEADER) - 1) else cell.rjust(width)
-            for i, (cell, width) in enumerate(zip(line, widths, strict=True))
-        ]
-        for line in lines
-    ]
-    return "".join("  ".join(line).rstrip() + "\n" for line in aligned)
+    rows["all"] = rows.pop("all", Row())  # the last line
+    lines = [HEADER, *(_cells(name, row) for name, row in rows.items())]
+    widths = [max(map(len, column)) for column in zip(*lines, strict=True)]
+    text = ""
+    for first, *numbers, codes in lines:
+        shown = [number.rjust(width) for number, width in zip(numbers, widths[1:-1], strict=True)]
+        text += "  ".join([first.ljust(widths[0]), *shown, codes]) + "\n"
+    return text
+
+
+def _cells(name: str, row: Row) -> tuple[str, ...]:
+    codes = " ".join(f"{code}:{count:,}" for code, count in sorted(row.codes.items()))
+    commands, megabytes = sum(row.codes.values()), row.memory // 2**20
+    numbers = (row.inputs, commands, row.killed, row.tracebacks, row.hangs, row.lost, row.others, megabytes)
+    return (name, *(f"{number:,}" for number in numbers), f"{row.seconds:.1f}", codes)
 
 
 def told(one: Tried) -> str:
     """A fault in words, with the command that repeats it."""
     again = f"python -m tests.hostile --only {one.group} --seed {one.seed} --index {one.index}"
-    return (
-        f"{one.group}, input {one.index}: {again}\n"
-        + "".join(f"  {fault}\n" for fault in one.faults)
-        + f"  its files: {one.kept}\n"
-    )
+    lines = [f"{one.group}, input {one.index}: {again}", *(f"  {fault}" for fault in one.faults)]
+    return "\n".join([*lines, f"  its files: {one.kept}\n"])
