@@ -12,6 +12,7 @@ A folder is written as a whole or not at all (:mod:`probtrans_cli.atomic`). ``SH
 from __future__ import annotations
 
 import hashlib
+import re
 import shutil
 from collections.abc import Sequence
 from dataclasses import dataclass
@@ -22,7 +23,7 @@ import torch
 from pydantic import TypeAdapter, ValidationError
 from safetensors import SafetensorError
 from safetensors.torch import load, save_file
-from torch import Tensor
+from torch import Tensor, nn
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError
@@ -35,6 +36,8 @@ __all__ = [
 
 T = TypeVar("T")
 FORMAT = 1
+_OTHER = "use another checkpoint, e.g. RUN@last"
+_QUANTITIES = ("step", "exp_avg", "exp_avg_sq")  # that Adam keeps of each parameter
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
 
@@ -61,11 +64,36 @@ class Verified:
             raise CheckpointError(message, hint="it is not as probtrans wrote it: use another checkpoint") from None
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """A safetensors file of the checkpoint."""
+        """A safetensors file of the checkpoint.
+
+        Raises:
+            CheckpointError: it is missing, no safetensors file, or has numbers that no model has.
+        """
         try:
-            return load(self.content(name))
-        except SafetensorError as error:
+            tensors = load(self.content(name))
+        except (SafetensorError, ValueError, KeyError, RuntimeError) as error:
             raise CheckpointError(f"{self.folder / name}: not a safetensors file ({error})") from None
+        for key, value in tensors.items():
+            if value.is_complex() or (value.is_floating_point() and value.itemsize == 1):
+                kind = str(value.dtype).removeprefix("torch.")
+                raise CheckpointError(f"{self.folder / name}: {key} has numbers of kind {kind}", hint=_OTHER)
+        return tensors
+
+    def load_into(self, module: nn.Module, name: str) -> None:
+        """Give a module the tensors of a file.
+
+        Raises:
+            CheckpointError: the file cannot be read, has values that are not finite, or does not fit the module.
+        """
+        tensors = self.tensors(name)
+        for key, value in tensors.items():
+            if not bool(value.isfinite().all()):
+                raise CheckpointError(f"{self.folder / name}: {key} has values that are not finite", hint=_OTHER)
+        try:
+            module.load_state_dict(tensors)
+        except RuntimeError as error:
+            message = f"{self.folder / name}: the weights do not fit the recipe: {error}"
+            raise CheckpointError(message, hint=_OTHER) from None
 
     def content(self, name: str) -> bytes:
         """The bytes of a file.
@@ -196,10 +224,21 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{number}.{name}": value.clone() for number, values in state.items() for name, value in values.items()}
 
 
-def restore_optimizer(optimizer: torch.optim.Optimizer, tensors: dict[str, Tensor]) -> None:
-    """Give an optimizer the state that :func:`optimizer_tensors` took."""
+def restore_optimizer(optimizer: torch.optim.Adam, verified: Verified, name: str) -> None:
+    """Give an optimizer the state that :func:`optimizer_tensors` took, of a file.
+
+    Raises:
+        CheckpointError: the file cannot be read, or is not of this optimizer.
+    """
     state: dict[int, dict[str, Tensor]] = {}
+    parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
+    tensors = verified.tensors(name)
     for key, value in tensors.items():
-        number, _, name = key.partition(".")
-        state.setdefault(int(number), {})[name] = value
+        found = re.fullmatch(r"([0-9]{1,9})\.(\w+)", key)
+        number = int(found[1]) if found else len(parameters)
+        fits = number < len(parameters) and all(f"{number}.{quantity}" in tensors for quantity in _QUANTITIES)
+        shape = parameters[number].shape if fits and found and found[2] != "step" else torch.Size()
+        if not (fits and found and found[2] in _QUANTITIES and value.shape == shape and value.is_floating_point()):
+            raise CheckpointError(f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_OTHER)
+        state.setdefault(number, {})[found[2]] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

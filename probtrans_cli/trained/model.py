@@ -111,15 +111,7 @@ class Model:
             raise CheckpointError(error.message, hint=_OTHER) from None
         machine = Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision))
         model = cls.new(recipe, vocabulary, labels, machine)
-        weights = verified.tensors("model.safetensors")
-        if wrong := [name for name, value in weights.items() if not bool(value.isfinite().all())]:
-            raise CheckpointError(
-                f"{folder / 'model.safetensors'}: {wrong[0]} has values that are not finite", hint=_OTHER
-            )
-        try:
-            model.network.load_state_dict(weights)
-        except RuntimeError as error:
-            raise CheckpointError(f"{folder}: the weights do not fit the recipe: {error}") from None
+        verified.load_into(model.network, "model.safetensors")
         model.network.float().eval()
         model.folder, model.step, model.origin = folder, config.step, config.origin
         stored = config.trees

@@ -237,7 +237,7 @@ class Trainer:
         """
         best = checkpoint.locate(f"{self.run}@best")
         verified = checkpoint.verify(best, training=True)
-        self.network.load_state_dict(verified.tensors("model.safetensors"))
+        verified.load_into(self.network, "model.safetensors")
         self.model.step = self.state.best_step
         if self.dev is not None and scores_trees(self.model, self.dev):
             self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
@@ -289,10 +289,10 @@ class Trainer:
                 hint="put the old files back, or start another run",
             )
         weights = "training/weights.safetensors" if self.average is not None else "model.safetensors"
-        self.network.load_state_dict(verified.tensors(weights))
+        verified.load_into(self.network, weights)
         if self.average is not None:
-            self.average.load_state_dict(verified.tensors("training/average.safetensors"))
-        checkpoint.restore_optimizer(self.optimizer, verified.tensors("training/optimizer.safetensors"))
+            verified.load_into(self.average, "training/average.safetensors")
+        checkpoint.restore_optimizer(self.optimizer, verified, "training/optimizer.safetensors")
         # A kill may have come between the links, or before older checkpoints were removed.
         checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
         console.log(f"resuming {self.run} after step {self.state.step}")

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import hashlib
+import shutil
 import sys
 from pathlib import Path
 
@@ -25,12 +26,25 @@ def signed(folder: Path) -> None:
     (folder / SUMS).write_text("".join(lines), "utf-8")
 
 
+def _unfinish(checkpoints: Path) -> None:
+    """Leave a run the first of its checkpoints alone, so that there is something to train."""
+    first, *others = sorted(checkpoints.glob("step-*"))
+    for folder in others:
+        shutil.rmtree(folder)
+    for link in ("best", "last"):
+        (checkpoints / link).unlink()
+        (checkpoints / link).symlink_to(first.name)
+
+
 def checkpoint(place: Place) -> None:
     """A run with something wrong in its best and last checkpoint."""
     chance = place.chance
     run = chance.choice(("tiny", "tagger", *RUNS))
     where = f"runs/{run}"
     place.copy(where, "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", *({CORPORA[run]} - {"train.conllu"}))
+    verb = chance.choice(("eval", "parse", "parse", "export", "resume", "resume", "start", "load", "choose"))
+    if verb == "resume" and chance.random() < 0.7:
+        _unfinish(place.folder / where / "checkpoints")
     best, last = ((place.folder / where / "checkpoints" / link).resolve() for link in ("best", "last"))
     folder = chance.choice((best, last))
     inside = str(folder.relative_to(place.folder.resolve()))
@@ -61,7 +75,6 @@ def checkpoint(place: Place) -> None:
             return error.exit_code
         return 0
 
-    verb = chance.choice(("eval", "parse", "parse", "export", "resume", "start", "load", "choose"))
     if verb == "load":
         place.run("load", name, function=loaded)
     elif verb == "start":

@@ -116,6 +116,50 @@ def test_weights_that_are_not_finite_are_refused(value: float, best: Path, invok
     )
 
 
+def unfinished(run: Path) -> Path:
+    """Leave a run its first checkpoint alone; returns that one."""
+    first, *others = sorted((run / "checkpoints").glob("step-*"))
+    for folder in others:
+        shutil.rmtree(folder)
+    for link in ("best", "last"):
+        (run / "checkpoints" / link).unlink()
+        (run / "checkpoints" / link).symlink_to(first.name)
+    return first
+
+
+Tensors = dict[str, torch.Tensor]
+ALTERED: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
+    "a name": ("training/optimizer", lambda it: {"x": it.pop("0.step")} | it, "'x' is not of this model's optimizer"),
+    "a number": ("training/optimizer", lambda it: it | {"99.step": it["0.step"]}, "'99.step' is not of"),
+    "a quantity less": ("training/optimizer", lambda it: {k: v for k, v in it.items() if k != "0.step"}, "'0.exp_avg"),
+    "a quantity more": ("training/optimizer", lambda it: it | {"0.more": it["0.step"]}, "'0.more' is not of"),
+    "a shape": ("training/optimizer", lambda it: it | {"0.exp_avg": torch.zeros(3)}, "'0.exp_avg' is not of"),
+    "whole numbers": ("training/optimizer", lambda it: it | {"0.step": torch.tensor(1)}, "'0.step' is not of"),
+    "no tensors": ("model", lambda it: {}, "the weights do not fit the recipe"),
+    "not finite": ("model", lambda it: {name: value / 0.0 for name, value in it.items()}, "not finite"),
+    "other numbers": ("model", lambda it: {k: v.to(torch.float8_e4m3fn) for k, v in it.items()}, "float8_e4m3fn"),
+    "complex numbers": ("model", lambda it: {k: v.to(torch.complex64) for k, v in it.items()}, "complex64"),
+}
+
+
+@pytest.mark.parametrize(("name", "change", "words"), ALTERED.values(), ids=ALTERED)
+def test_tensors_that_are_not_ours_are_not_resumed(
+    name: str, change: Callable[[Tensors], Tensors], words: str, trained: Path, tmp_path: Path, invoke: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
+) -> None:  # fmt: skip
+    shutil.copytree(trained, tmp_path / "copy", symlinks=True)
+    monkeypatch.chdir(tmp_path / "copy")
+    first = unfinished(Path("runs/tiny"))
+    path = first / f"{name}.safetensors"
+    save_file({key: value.clone() for key, value in change(load_file(path)).items()}, path)
+    signed(first)
+    ran = invoke("train", "runs/tiny", "--resume")
+    assert ran.code == 4, ran.err
+    assert "Traceback" not in ran.err
+    assert f"{name}.safetensors: " in ran.err
+    assert words in ran.err
+
+
 @pytest.mark.parametrize("text", ['{"step": NaN}', '{"step": "one"}', "[]", '{"seconds": NaN}', '{"best": Infinity}'])
 def test_a_training_state_that_is_not_ours_is_refused(
     text: str, trained: Path, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
