@@ -16,7 +16,7 @@ from .material import COUNTED, PREPARE, WHOLE
 from .place import STOPPED, Group, Place, killed_by
 from .process import Ended, Signal
 
-SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGINT, signal.SIGHUP)
+SIGNALS = (signal.SIGKILL,) * 5 + (signal.SIGTERM, signal.SIGINT, signal.SIGHUP, signal.SIGQUIT)
 CORPORA = ("tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", "notes.txt")
 
 

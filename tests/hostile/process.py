@@ -139,6 +139,9 @@ def _child(
         os.dup2(opened, number)
         os.close(opened)
     resource.setrlimit(resource.RLIMIT_CORE, (0, 0))
+    for number in (signal.SIGTERM, signal.SIGHUP, signal.SIGQUIT, signal.SIGUSR1):  # nohup ignores some, for example
+        signal.signal(number, signal.SIG_DFL)
+    signal.signal(signal.SIGINT, signal.default_int_handler)
     os.fsync = lambda handle: None  # guards against a loss of power, not against a kill, and costs most of the time
     sys.argv = ["probtrans", *arguments]
     time.sleep(delay)
