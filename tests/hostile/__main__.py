@@ -45,6 +45,8 @@ def main(arguments: list[str] | None = None) -> int:
             every.append(one)
             if one.faults:
                 print(told(one), flush=True)
+    except KeyboardInterrupt:
+        print("interrupted: this is what was tried")
     finally:
         shutil.rmtree(place, ignore_errors=True)
     faulty = sum(bool(one.faults) for one in every)

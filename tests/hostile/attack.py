@@ -14,7 +14,7 @@ from .place import Group, Place
 from .report import Tried
 
 GROUPS: dict[str, Group] = {
-    group.name: group for module in (inputs, folders, checkpoints, kills, races) for group in module.GROUPS
+    group.name: group for module in (kills, races, checkpoints, folders, inputs) for group in module.GROUPS
 }
 
 

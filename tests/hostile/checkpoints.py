@@ -59,9 +59,10 @@ def checkpoint(place: Place) -> None:
         else:
             alter(place, f"{inside}/{chance.choice(files)}")
     if chance.random() < 0.75:
-        if (folder / SUMS).is_dir():
-            (folder / SUMS).rmdir()
-        if not (folder / SUMS).is_symlink():
+        sums = folder / SUMS
+        if sums.is_dir() and not sums.is_symlink():
+            sums.rmdir()
+        if not sums.is_symlink():
             signed(folder)
     place.guard(where)
     name = chance.choice((where, f"{where}@last", inside))
