@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.errors import CheckpointError
+from probtrans_cli.errors import CheckpointError, reason
 from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"
@@ -244,7 +244,11 @@ def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
 
 def _refuse_transformers(path: Path) -> None:
     """Refuse a folder in the form of Hugging Face's transformers."""
-    config = (path / "config.json").read_bytes()
+    try:
+        config = (path / "config.json").read_bytes()
+    except OSError as error:
+        message = f"{path / 'config.json'}: cannot be read: {reason(error)}"
+        raise CheckpointError(message, hint="use another checkpoint") from None
     if b'"model_type"' not in config or (path / "recipe.yaml").exists():
         return
     hint = f"start a training with it: probtrans train RECIPE --init-from {path}"

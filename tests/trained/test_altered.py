@@ -14,6 +14,9 @@ import torch
 from safetensors.torch import load_file, save_file
 from support import Invoke, refused
 
+from probtrans_cli import load
+from probtrans_cli.errors import CheckpointError
+
 pytestmark = pytest.mark.usefixtures("quick")
 
 
@@ -95,6 +98,15 @@ def test_content_that_is_not_ours_is_refused(
     signed(best)
     for verb in ("parse", "eval"):
         refused(invoke(verb, str(best), "dev.conllu"), 4, words)
+
+
+@pytest.mark.parametrize("name", ["config.json", "recipe.yaml", "vocabulary.json", "model.safetensors", "SHA256SUMS"])
+def test_a_folder_in_the_place_of_a_file_is_refused(name: str, best: Path, invoke: Invoke) -> None:
+    (best / name).unlink()
+    (best / name).mkdir()
+    refused(invoke("eval", str(best), "dev.conllu"), 4, name)
+    with pytest.raises(CheckpointError, match=name):
+        load(str(best))
 
 
 @pytest.mark.parametrize("text", ["", "[]", "[" * 100_000])
