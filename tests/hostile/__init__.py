@@ -10,6 +10,7 @@ folders.py      altered run folders, prepared corpora and folders of Hugging Fac
 checkpoints.py  altered checkpoints, also with checksums that are right again
 kills.py        signals at any moment, and what comes after
 races.py        several processes and one folder
+attack.py       all inputs of all groups, in a few processes at once
 report.py       the table, and how a fault is repeated
 """
 
