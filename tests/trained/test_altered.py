@@ -141,7 +141,7 @@ def unfinished(run: Path) -> Path:
 
 Tensors = dict[str, torch.Tensor]
 ALTERED: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
-    "a name": ("training/optimizer", lambda it: {"x": it.pop("0.step")} | it, "'x' is not of this model's optimizer"),
+    "a name": ("training/optimizer", lambda it: it | {"x": it["0.step"]}, "'x' is not of this model's optimizer"),
     "a number": ("training/optimizer", lambda it: it | {"99.step": it["0.step"]}, "'99.step' is not of"),
     "a quantity less": ("training/optimizer", lambda it: {k: v for k, v in it.items() if k != "0.step"}, "'0.exp_avg"),
     "a quantity more": ("training/optimizer", lambda it: it | {"0.more": it["0.step"]}, "'0.more' is not of"),
