@@ -6,7 +6,6 @@ the page's script, from the same numbers as JSON.
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
@@ -17,6 +16,7 @@ from typing import Any
 import numpy as np
 
 from probtrans_cli.reports.scores import is_share, shown
+from probtrans_cli.text import from_json
 from probtrans_cli.trees.drawing.offline import safe_json
 from probtrans_cli.trees.drawing.style import COLOURS, decimal
 
@@ -60,8 +60,8 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     with path.open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             try:
-                values = json.loads(line)
-            except (ValueError, RecursionError):
+                values = from_json(line)
+            except ValueError:
                 continue
             if isinstance(values, dict) and {"step", "split"} <= values.keys():
                 yield values

@@ -5,7 +5,6 @@ It is made from the files of the run alone, so that one of a run that was stoppe
 
 from __future__ import annotations
 
-import json
 import statistics
 from collections.abc import Mapping, Sequence
 from html import escape
@@ -20,7 +19,7 @@ from probtrans_cli.reports import confusion
 from probtrans_cli.reports.curves import Curve, chart, read_metrics
 from probtrans_cli.reports.markup import quiet, table
 from probtrans_cli.reports.scores import CONVENTIONS, FLOORS, shown
-from probtrans_cli.text import harmless, visible
+from probtrans_cli.text import from_json, harmless, visible
 from probtrans_cli.trees.drawing.offline import document
 
 NAME = "report.html"
@@ -65,8 +64,8 @@ def write_report(run: Path, recipe: Recipe) -> None:
 def _json(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is none."""
     try:
-        value = json.loads(path.read_bytes())
-    except (OSError, ValueError, RecursionError):
+        value = from_json(path.read_bytes())
+    except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
 

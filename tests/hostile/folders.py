@@ -63,7 +63,9 @@ def tabled(place: Place) -> None:
             alter(place, name)
     place.guard()
     place.run(
-        "table", *chance.choice(((f"runs/{run}",), ("runs/tiny", f"runs/{run}"))), *chance.choice(((), ("--json",)))
+        "table",
+        *chance.choice(((f"runs/{run}",), ("runs/tiny", f"runs/{run}"))),
+        *chance.choice(((), ("--json",), ("-f", "html"))),
     )
 
 
