@@ -62,11 +62,8 @@ def tabled(place: Place) -> None:
         if (place.folder / name).is_file():
             alter(place, name)
     place.guard()
-    place.run(
-        "table",
-        *chance.choice(((f"runs/{run}",), ("runs/tiny", f"runs/{run}"))),
-        *chance.choice(((), ("--json",), ("-f", "html"))),
-    )
+    runs = chance.choice(((f"runs/{run}",), ("runs/tiny", f"runs/{run}")))
+    place.run("table", *runs, *chance.choice(((), ("--json",), ("-f", "html"))))
 
 
 def continued(place: Place) -> None:
