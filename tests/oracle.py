@@ -25,6 +25,14 @@ from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 Row = list[float]
 Table = list[Row]
+Drop = Callable[[str, int, Any], Any]
+"""From nested lists to the same with some entries dropped: `heads`, `features`, `labels` or `root` of iteration t."""
+
+
+def keep_all(name: str, t: int, values: Any) -> Any:
+    """No dropout."""
+    del name, t
+    return values
 
 
 @dataclass
@@ -197,9 +205,18 @@ class Sentence:
 
 
 def mean_field_loops(
-    section: ProbabilisticTransformer, S: Any, T: Callable[[int], Any], root: Any = None, B: Any = None
+    section: ProbabilisticTransformer,
+    S: Any,
+    T: Callable[[int], Any],
+    root: Any = None,
+    B: Any = None,
+    drop: Drop = keep_all,
 ) -> Trace:
-    """All T iterations for one sentence without padding; S [n, d], T(x) [h][d][d], root [h, d, d_root], B as above."""
+    """All T iterations for one sentence without padding; S [n, d], T(x) [h][d][d], root [h, d, d_root], B as above.
+
+    ``drop``: dropout of head distributions [h][n][columns] and second ones [n][h|1][m] where messages are made of them,
+    of S + G [n][d], and of the root's message [d_root].
+    """
     sentence = Sentence(section, S, T, root, B)
     n, d, h, m, columns = sentence.n, sentence.d, sentence.h, sentence.m, sentence.columns
     d_root, second = sentence.d_root, sentence.second
@@ -220,7 +237,7 @@ def mean_field_loops(
 
     trace = Trace()
     _append(trace, sentence, Q_Z, M_Z, Q_H, Q_root, M_root, Q_G)
-    for _ in range(section.iterations):
+    for t in range(1, section.iterations + 1):
         # The heads, and the second head variables, from the labels of before.
         new_M_H = [[[0.0] * columns for _ in range(n)] for _ in range(h)]
         for c in range(h):
@@ -245,15 +262,14 @@ def mean_field_loops(
         # The labels, and the root's: from the labels of before and the heads of now (asynchronous) or of before.
         asynchronous = section.schedule == "asynchronous"
         seen_H, seen_G = (new_Q_H, new_Q_G) if asynchronous else (Q_H, Q_G)
-        new_M_Z = [[0.0] * d for _ in range(n)]
-        for i in range(n):
-            for a in range(d):
-                message = (sentence.S[i][a] + sentence.G(i, a, Q_Z, seen_H, Q_root, seen_G)) / lambda_Z
-                new_M_Z[i][a] = (1 - beta_Z) * message + beta_Z * M_Z[i][a]
-        new_M_root = [0.0] * d_root
-        for b in range(d_root):
-            message = sentence.G_root(b, Q_Z, seen_H) / lambda_Z
-            new_M_root[b] = (1 - beta_Z) * message + beta_Z * M_root[b]
+        seen_H, seen_G = drop("heads", t, seen_H), drop("features", t, seen_G)
+        to_labels = [
+            [sentence.S[i][a] + sentence.G(i, a, Q_Z, seen_H, Q_root, seen_G) for a in range(d)] for i in range(n)
+        ]
+        to_labels = drop("labels", t, to_labels)
+        to_root = drop("root", t, [sentence.G_root(b, Q_Z, seen_H) for b in range(d_root)])
+        new_M_Z = [[(1 - beta_Z) * to_labels[i][a] / lambda_Z + beta_Z * M_Z[i][a] for a in range(d)] for i in range(n)]
+        new_M_root = [(1 - beta_Z) * to_root[b] / lambda_Z + beta_Z * M_root[b] for b in range(d_root)]
         new_Q_Z = [_step(alpha_Z, softmax(new_M_Z[i]), Q_Z[i]) for i in range(n)]
         new_Q_root = _step(alpha_Z, softmax(new_M_root), Q_root)
 

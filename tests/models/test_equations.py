@@ -9,9 +9,10 @@ import jaxtyping
 import numpy as np
 import pytest
 import torch
-from oracle import mean_field_loops
+from oracle import Drop, keep_all, mean_field_loops
 from small_models import encoder, sentences
 
+from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 DRAWS = range(320)
@@ -91,7 +92,42 @@ def test_the_encoder_equals_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
     assert (states[0].features is not None) == split
 
 
-def loops(model: Any, unary: torch.Tensor) -> Any:
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(0, len(DRAWS), 5))
+def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Dropped are head distributions, ``S + G`` and the root's message, in every iteration, the last one included."""
+    section, _ = draw(seed)
+    model = encoder(**section, seed=seed, dropout=0.5, messages="plain").train()
+    unary, mask = sentences([3], labels=section["labels"], seed=seed)
+    generator = torch.Generator().manual_seed(seed)
+    factors: dict[str, list[torch.Tensor]] = {"heads": [], "features": [], "labels": [], "root": []}
+
+    def drop(self: DrawnDropout, values: torch.Tensor) -> torch.Tensor:
+        """Dropout that keeps what it multiplied with."""
+        kept = (torch.rand(values.shape, generator=generator, dtype=values.dtype) >= self.p) / (1.0 - self.p)
+        where = {4: "heads", 3: "features", 2: "labels" if values.shape[0] == mask.sum() else "root"}[values.ndim]
+        factors[where].append(kept)
+        return values * kept
+
+    def dropped(where: str, t: int, values: Any) -> Any:
+        found = np.array(values)
+        return (found * factors[where][t - 1].numpy().reshape(found.shape)).tolist() if found.size else values
+
+    with monkeypatch.context() as patch:
+        patch.setattr(DrawnDropout, "__call__", drop)
+        encoded = model(unary, mask)
+    split = section["globals"] is not None and section["globals"]["kind"] != "all-dep"
+    wanted = {"heads", "labels", *(["features"] if split else []), *(["root"] if section["root"] else [])}
+    assert {where: len(every) for where, every in factors.items() if every} == dict.fromkeys(
+        wanted, section["iterations"]
+    )
+    expected = loops(model, unary[0], dropped)
+    close(encoded.states[0], expected.label_scores[-1])
+    if encoded.sentence is not None:
+        close(encoded.sentence[0], expected.root_scores[-1])
+
+
+def loops(model: Any, unary: torch.Tensor, drop: Drop = keep_all) -> Any:
     """The trace of one sentence, with the scores that the encoder says it has."""
     root, features = model.root_scores(), model.global_scores()
     return mean_field_loops(
@@ -100,6 +136,7 @@ def loops(model: Any, unary: torch.Tensor) -> Any:
         lambda x: model.ternary_scores([x])[0].numpy(),
         None if root is None else root.numpy(),
         None if features is None else features.numpy(),
+        drop,
     )
 
 

@@ -236,17 +236,32 @@ def test_dropout_that_drops_next_to_nothing_or_everything(p: float, kind: type[D
 
 
 def test_the_generator_decides_what_is_dropped() -> None:
-    model = encoder(dropout=0.5)
+    model = encoder(dropout=0.5, root={"labels": 4})
     unary, mask = sentences([6, 2])
-    kept = model(unary, mask).states
+    kept = values(model(unary, mask))
     model.train()
     torch.manual_seed(0)
-    first, second = model(unary, mask).states, model(unary, mask).states
+    first, second = values(model(unary, mask)), values(model(unary, mask))
     torch.manual_seed(0)
-    assert torch.equal(model(unary, mask).states, first)
-    assert not torch.equal(first, second)
+    again = values(model(unary, mask))
     model.eval()
-    assert torch.equal(model(unary, mask).states, kept)
+    still = values(model(unary, mask))
+    assert len(kept) == 2
+    for part in range(2):  # the words' scores, the root's
+        assert torch.equal(again[part], first[part])
+        assert not torch.equal(first[part], second[part])
+        assert torch.equal(still[part], kept[part])
+
+
+@pytest.mark.parametrize("messages", ["plain", *FAST])
+def test_what_a_model_gives_in_training_has_dropped_scores(messages: str) -> None:
+    """Of words and root: dropout is on the scores of the last iteration, too."""
+    model = encoder(labels=40, root={"labels": 400}, dropout=0.3, messages=messages).train()
+    encoded = model(*sentences([20], labels=40))
+    assert encoded.sentence is not None
+    for scores in (encoded.states, encoded.sentence):
+        share = float((scores == 0).double().mean())
+        assert abs(share - 0.3) < 5 * (0.3 * 0.7 / scores.numel()) ** 0.5
 
 
 def test_the_mean_over_dropout_is_the_value_where_nothing_is_curved() -> None:
@@ -262,11 +277,12 @@ def test_the_mean_over_dropout_is_the_value_where_nothing_is_curved() -> None:
 
 
 @pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("root", [None, {"labels": 3}], ids=["no root", "root"])
 @pytest.mark.parametrize("schedule", ["asynchronous", "synchronous"])
 @pytest.mark.parametrize("messages", ["plain", *FAST])
-def test_gradients_are_of_the_same_masks(messages: str, schedule: str) -> None:
+def test_gradients_are_of_the_same_masks(messages: str, schedule: str, root: dict[str, Any] | None) -> None:
     """Blocks of the linear form are computed again in the backward pass, and must then drop the same."""
-    options = {"distance": 1, "decomposition": {"kind": "uv", "rank": 2}, "schedule": schedule}
+    options = {"distance": 1, "decomposition": {"kind": "uv", "rank": 2}, "schedule": schedule, "root": root}
     model = encoder(**options, labels=2, dropout=0.4, messages=messages, message_weight={"heads": 1.0})
     unary, mask = sentences([18, 3], labels=2)
     check(model.train(), unary, mask, seed=3)

@@ -14,7 +14,8 @@
 
 Asynchronous (2.3.2): heads from ``Q_Z^(t-1)``, then labels from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
 from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where
-the paper's code has it: on head distributions (the same dropped ones in both directions of ``G``) and on ``S + G``.
+the paper's code has it: on head distributions (the same dropped ones in every message) and on ``S + G``, of the words
+and of the root, in every iteration.
 
 symbol   variable     shape              meaning
 S        unary        [w, d]             unary scores, one row a word (``layout.py``)
@@ -205,7 +206,8 @@ class MeanField:
         assert self.root is not None, "there is a root"
         assert self.root_scores is not None, "it has scores"
         gathered = at_root.mT @ self.layout.grid(labels)
-        self.root = self.root.updated(torch.einsum("bca,cae->be", gathered, self.root_scores))
+        to_root = torch.einsum("bca,cae->be", gathered, self.root_scores)
+        self.root = self.root.updated(self.dropout(to_root))
 
     def _state(self) -> State:
         """All distributions of this moment."""

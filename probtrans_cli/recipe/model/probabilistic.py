@@ -239,7 +239,7 @@ class ProbabilisticTransformer(ModelSection):
     """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code), with which
     messages drown a word's own scores for long, those of rare words above all."""
     dropout: Fraction = 0.1
-    """On head distributions and on the label scores of every iteration."""
+    """On head distributions and on the label scores, of words and root, of every iteration."""
     output: Literal["scores", "probabilities"] = "scores"
     """A word's representation: its label scores of the last iteration, or their softmax."""
     init_from: File | None = None
