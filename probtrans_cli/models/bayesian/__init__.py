@@ -1,0 +1,1 @@
+"""Transformers whose weights are distributions: Gaussian weights, and their moments through the network."""
