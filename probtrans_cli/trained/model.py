@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import tempfile
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, replace
@@ -29,6 +30,7 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
+from probtrans_cli.text import printable
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
@@ -149,12 +151,13 @@ class Model:
         chosen = self.reading
         section = self.recipe.model
         if channel is not None and channel != "best":
-            if channel != "mean" and not (channel.isascii() and channel.isdigit() and int(channel) < section.channels):
+            number = int(channel) if re.fullmatch(r"[0-9]{1,9}", channel) else None
+            if channel != "mean" and (number is None or number >= section.channels):
                 raise UsageError(
-                    f"channel {channel!r}: the model has channels 0 to {section.channels - 1}",
+                    f"channel '{printable(channel)}': the model has channels 0 to {section.channels - 1}",
                     hint="give a number, mean, or best (the checkpoint's choice)",
                 )
-            chosen = replace(chosen, channel="mean" if channel == "mean" else int(channel), chosen_on=None)
+            chosen = replace(chosen, channel="mean" if number is None else number, chosen_on=None)
         if iteration is not None:
             if iteration != -1 and not 1 <= iteration <= section.iterations:
                 raise UsageError(

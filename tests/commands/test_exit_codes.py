@@ -75,7 +75,7 @@ def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
         ["train", "tiny.yaml", "--seeds", "-1"], ["train", "tiny.yaml", "nokey"],
         ["train", "tiny.yaml", "--seeds", "0,2147483648"], ["train", "tiny.yaml", "--seeds", "٣"],
         ["train", "tiny.yaml", "--seeds", "0,1_0"], ["train", "tiny.yaml", "--seeds", "0,,1"],
-        ["eval", "runs/tiny", "--channel", "١"],
+        ["eval", "runs/tiny", "--channel", "١"], ["parse", "runs/tiny", "--channel", "9" * 5000],
         ["eval", "runs/tiny", "--require", "perplexity"], ["eval", "runs/tiny", "--require", "perplexity>=e"],
         ["eval", "runs/tiny", "--require", "nonsense>=1"], ["eval", "runs/tiny", "--channel", "2"],
         ["eval", "runs/tiny", "--iteration", "3"], ["eval", "runs/tiny", "--iteration", "0"],

@@ -37,6 +37,7 @@ def main(arguments: list[str] | None = None) -> int:
     options = parser.parse_args(arguments)
     began = time.monotonic()
     place = Path(tempfile.mkdtemp(prefix="hostile-"))
+    os.environ["PROBTRANS_DATA"] = str(place / "no-corpora")  # a name in a mutated recipe is no real corpus
     every = []
     try:
         for one in attack(
