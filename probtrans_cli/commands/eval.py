@@ -15,16 +15,18 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of
+from probtrans_cli.commands.input_stream import look_ahead
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.files import find
-from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.folders import lock
 from probtrans_cli.folders.checkpoints import locate
+from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.trained.arcs import Reading
@@ -172,7 +174,7 @@ def _same_files(files: Sequence[str], others: Sequence[str] | str | None) -> boo
     for name in [others] if isinstance(others, str) else others or []:
         with suppress(DataError):  # it is no longer there
             known.add(find(name).resolve())
-    return any(find(name).resolve() in known for name in files if name != "-")
+    return any(find(name, once=True).resolve() in known for name in files if name != "-")
 
 
 def _requirement(text: str) -> tuple[str, str, float]:
@@ -221,7 +223,7 @@ def _corpus(
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
         paths, key = [named] if isinstance(named, str) else list(named), f"data.{title}"
     form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
-    sentences = (sentence for path in paths for sentence in read_corpus(find(path, key), form, data=data))
+    sentences = (sentence for path in paths for sentence in _read(path, key, form, data))
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
@@ -243,6 +245,16 @@ def _corpus(
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
     return title, corpus
+
+
+def _read(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:
+    """The sentences of a file that is read once; where its name tells no format, CoNLL-U is known by its content."""
+    path = find(name, key, once=key is None)
+    if key is not None or form != "auto" or format_of(path) != "text":
+        yield from read_corpus(path, form, data=data)
+    else:
+        is_conllu, lines = look_ahead(open_lines(path))
+        yield from read_corpus(path, "conllu" if is_conllu else "text", data=data, lines=lines)
 
 
 def _keeping(sentences: Iterable[Sentence], kept: list[Sentence]) -> Iterator[Sentence]:

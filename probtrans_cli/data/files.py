@@ -54,7 +54,7 @@ def _open_bytes(path: str) -> IO[bytes] | gzip.GzipFile:
     return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
 
 
-def find(path: str, key: str | None = None) -> Path:
+def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
 
     A name that is not there is also tried with `.gz` appended. `-` (standard input) is returned as it is.
@@ -62,6 +62,7 @@ def find(path: str, key: str | None = None) -> Path:
     Args:
         path: how it is named.
         key: of the recipe where it is named.
+        once: it is read only once, and may be a pipe, or a device such as /dev/stdin.
 
     Raises:
         DataError: there is no such file; the message lists the places, and begins with the key.
@@ -78,6 +79,8 @@ def find(path: str, key: str | None = None) -> Path:
         if _is(Path.is_dir, place):
             hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
             raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
+        if once and _is(Path.exists, place):
+            return place
         if _is(Path.exists, place):
             hint = "a corpus is read more than once: write it into a file, or give - for standard input"
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)

@@ -30,6 +30,21 @@ def test_eval_gives_the_scores_of_training_again(here: Path, invoke: Invoke) -> 
     assert scores(invoke("eval", "runs/tiny", "test.conllu", "--baselines", "--json")) == stored["test"]
 
 
+def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: Invoke, stdin: Stdin) -> None:
+    """Standard input, a pipe, which can be read once, and a file of another ending."""
+    stored = json.loads((here / "runs/tagger/checkpoints/best/eval.json").read_text("utf-8"))["test"]
+    content = (here / "test.conllu").read_bytes()
+    stdin(content)
+    assert scores(invoke("eval", "runs/tagger", "-", "--baselines", "--json")) == stored
+    (here / "gold.txt").write_bytes(content)
+    assert scores(invoke("eval", "runs/tagger", "gold.txt", "--baselines", "--json")) == stored
+    ran = shell("probtrans eval runs/tagger <(cat test.conllu) --baselines --json", here)
+    assert ran.returncode == 0, ran.stderr
+    (found,) = json.loads(ran.stdout)["scores"].values()
+    assert found == stored
+    refused(invoke("eval", "runs/tagger", "/dev/null"), 3, "/dev/null: there is no sentence in it")
+
+
 def test_eval_of_every_name_of_a_checkpoint(here: Path, invoke: Invoke) -> None:
     last = (here / "runs/tiny/checkpoints/last").resolve()
     step = int(last.name.removeprefix("step-"))
