@@ -162,8 +162,8 @@ def _report(run: Path, recipe: Recipe) -> None:
     """Leave the page to look at; the training is over and saved, and a fault here is told and no more."""
     try:
         write_report(run, recipe)
-    except (OSError, DataError) as error:
-        console.log(f"no {REPORT} in {run}: {error}")
+    except Exception as error:  # whatever it is, a page to look at must not cost a training its end
+        console.log(f"no {REPORT} in {run}: {type(error).__name__}: {error}")
 
 
 def _require_origin(recipe: Recipe) -> None:
