@@ -6,12 +6,13 @@ from collections.abc import Mapping, Sequence
 from html import escape
 
 from probtrans_cli.reports.markup import quiet, table
-from probtrans_cli.text import visible
+from probtrans_cli.text import columns, visible
 
 Confusions = Mapping[str, Mapping[str, int]]
 MOST_LABELS = 40  # of a matrix; the rest stands together
 MOST_FAULTS = 15
-CELL, SIDE, HEAD = 19, 110, 92  # pixels: a cell, the names on the left, those above
+LONGEST = 200  # columns of a name
+CELL, SIDE = 19, 134  # pixels: a cell, the labels on the left
 OTHERS = "all others"
 
 
@@ -27,11 +28,14 @@ def matrix(confusions: Confusions) -> str:
     for gold, row in confusions.items():
         for given, number in row.items():
             counts[place.get(gold, len(kept))][place.get(given, len(kept))] += number
+    told = [visible(name, longest=LONGEST) for name in kept] + [f"{OTHERS} ({len(names) - len(kept):,})"] * rest
     labels = [visible(name, longest=12) for name in kept] + [OTHERS] * rest
-    size = len(labels) * CELL
-    parts = [_line(index, labels, numbers) for index, numbers in enumerate(counts)]
-    parts.append(f'<rect class="grid" x="{SIDE}" y="{HEAD}" width="{size}" height="{size}"/>')
-    width, height = SIDE + size + 60, HEAD + size + 4
+    if len(set(labels)) < len(labels):  # long names that begin alike
+        labels = [f"{number} {label}" for number, label in enumerate(labels, start=1)]
+    size, head = len(labels) * CELL, round(14 + 6.5 * max(map(columns, labels)))
+    parts = [_line(index, labels, told, numbers, head) for index, numbers in enumerate(counts)]
+    parts.append(f'<rect class="grid" x="{SIDE}" y="{head}" width="{size}" height="{size}"/>')
+    width, height = SIDE + size + 60, head + size + 4
     return (
         f'<div class="scroll"><svg class="matrix" width="{width}" height="{height}" viewBox="0 0 {width} {height}" '
         f'role="img" aria-label="Confusion matrix of {len(names):,} labels; the worst confusions stand in the table">'
@@ -39,18 +43,18 @@ def matrix(confusions: Confusions) -> str:
     )
 
 
-def _line(index: int, labels: Sequence[str], numbers: Sequence[int]) -> str:
-    """A row of the matrix with its name, and the name of the column of the same label."""
-    name, y, total = labels[index], HEAD + index * CELL, max(sum(numbers), 1)
+def _line(index: int, labels: Sequence[str], names: Sequence[str], numbers: Sequence[int], head: int) -> str:
+    """A row of the matrix with its label, and the label of the same column; the names are whole where one points."""
+    label, name, y, total = labels[index], names[index], head + index * CELL, max(sum(numbers), 1)
     x = SIDE + (index + 0.5) * CELL
     parts = [
-        f'<text class="tick" x="{SIDE - 6}" y="{y + CELL / 2}" dy=".35em" text-anchor="end">{escape(name)}</text>',
-        f'<text class="tick" transform="translate({x} {HEAD - 6}) rotate(-60)" dy=".35em">{escape(name)}</text>',
+        f'<text class="tick" x="{SIDE - 6}" y="{y + CELL / 2}" dy=".35em" text-anchor="end">{escape(label)}</text>',
+        f'<text class="tick" transform="translate({x} {head - 6}) rotate(-60)" dy=".35em">{escape(label)}</text>',
     ]
     for other, number in enumerate(numbers):
         if number:
-            what = "right" if other == index and name != OTHERS else "wrong"
-            told = f"{name} given as {labels[other]}: {number:,} ({100 * number / total:.1f} % of {name})"
+            what = "right" if other == index and not name.startswith(OTHERS) else "wrong"
+            told = f"{name} given as {names[other]}: {number:,} ({100 * number / total:.1f} % of {name})"
             parts.append(
                 f'<rect class="{what}" x="{SIDE + other * CELL}" y="{y}" width="{CELL}" height="{CELL}" '
                 f'fill-opacity="{0.08 + 0.92 * (number / total) ** 0.5:.3f}"><title>{escape(told)}</title></rect>'
@@ -69,7 +73,14 @@ def worst(confusions: Confusions) -> str:
     rows = []
     for number, gold, given in sorted(faults, key=lambda fault: (-fault[0], fault[1:]))[:MOST_FAULTS]:
         shares = [number / sum(confusions[gold].values()), number / total]
-        rows.append([visible(gold), visible(given), f"{number:,}", *(f"{100 * share:.1f} %" for share in shares)])
+        rows.append(
+            [
+                visible(gold, longest=LONGEST),
+                visible(given, longest=LONGEST),
+                f"{number:,}",
+                *(f"{100 * share:.1f} %" for share in shares),
+            ]
+        )
     return table(("gold", "given", "number", "of gold", "of all faults"), rows, texts=2)
 
 

@@ -71,19 +71,26 @@ def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
 
 
 def chart(
-    title: str, curves: Sequence[Curve], *, score: str = "", marked: int | None = None, zero: bool = False
+    title: str,
+    curves: Sequence[Curve],
+    *,
+    score: str = "",
+    marked: int | None = None,
+    zero: bool = False,
+    named: bool = False,
 ) -> str:
     """A figure of curves over the same axis of updates; empty where there is nothing to draw.
 
     ``score``: the name of what is drawn, which says how numbers are written; ``marked``: an update to be marked;
-    ``zero``: the axis begins at 0.
+    ``zero``: the axis begins at 0; ``named``: a single curve is named, too.
     """
     curves = [curve for curve in curves if len(curve.steps)]
     if not curves:
         return ""
     values = np.concatenate([curve.values for curve in curves])
     across = _Axis.of(np.concatenate([[0.0], *(curve.steps for curve in curves)]), logarithmic=False)
-    up = _Axis.of(np.append(values, 0.0) if zero else values, logarithmic=not (zero or is_share(score)))
+    share = is_share(score)
+    up = _Axis.of(np.append(values, 0.0) if zero else values, logarithmic=not (zero or share), share=share)
     parts = [*_frame(across, up, score)]
     if marked is not None:
         x = decimal(across.place(marked, LEFT, WIDTH - RIGHT))
@@ -102,19 +109,18 @@ def chart(
         for curve in curves
     ]
     told = {"left": LEFT, "right": WIDTH - RIGHT, "from": across.low, "to": across.high, "curves": of_curves}
+    names = legend(curves) if named or len(curves) > 1 else ""
     ends = "; ".join(f"{curve.name} ends at {shown(score, curve.values[-1])}" for curve in curves[:4])
     return (
         f'<figure class="chart"><figcaption>{escape(title)}{" (logarithmic)" if up.logarithmic else ""}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}: {ends}")}">{"".join(parts)}'
-        f'<path class="cursor" d=""/></svg>{legend(curves)}<p class="told quiet" aria-live="polite"></p>'
-        f'<script type="application/json">{safe_json(told | {"curves": of_curves})}</script></figure>\n'
+        f'<path class="cursor" d=""/></svg>{names}<p class="told quiet" aria-live="polite"></p>'
+        f'<script type="application/json">{safe_json(told)}</script></figure>\n'
     )
 
 
 def legend(curves: Sequence[Curve]) -> str:
-    """The names of curves beside their colours; nothing for one curve."""
-    if len(curves) < 2:
-        return ""
+    """The names of curves beside their colours."""
     names: dict[int, list[str]] = {}
     for curve in curves:
         names.setdefault(curve.colour, []).append(curve.name)
@@ -153,15 +159,17 @@ class _Axis:
     logarithmic: bool
 
     @classmethod
-    def of(cls, values: np.ndarray, *, logarithmic: bool) -> _Axis:
+    def of(cls, values: np.ndarray, *, logarithmic: bool, share: bool = False) -> _Axis:
         low, high = float(values.min()), float(values.max())
         if high - low <= NARROWEST * max(abs(low), abs(high)):
             room = 0.05 * abs(high) or 1.0
-            return cls(low - room, high + room, logarithmic=False)
+            least = 0.0 if low >= 0 else -math.inf
+            return cls(max(low - room, least), min(high + room, 1.0 if share else math.inf), logarithmic=False)
         if logarithmic and low > 0 and high / low >= LOGARITHMIC:
             room = (high / low) ** MARGIN
             return cls(low / room, high * room, logarithmic=True)
-        return cls(low - MARGIN * (high - low) * (low != 0), high + MARGIN * (high - low), logarithmic=False)
+        room = MARGIN * (high - low)
+        return cls(low - room * (low != 0), min(high + room, 1.0 if share else math.inf), logarithmic=False)
 
     def place(self, value: Any, start: float, end: float) -> Any:
         """Where a value stands between two ends."""

@@ -44,8 +44,10 @@ def write_report(run: Path, recipe: Recipe) -> None:
         "Scores": score_tables(scores),
         "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
         **_errors(scores),
-        "Trees": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
+        "Pictures": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
         "Recipe": _file(run / "recipe.yaml"),
+        "Files": _link(run, "log.txt", "log.txt: what was told")
+        + _link(run, "metrics.jsonl", "metrics.jsonl: all numbers"),
     }
     body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
     atomic.replace_text(
@@ -88,7 +90,7 @@ def _state(run: Path) -> dict[str, Any]:
 
 def _number(values: Mapping[str, Any], name: str) -> int | None:
     value = values.get(name)
-    return int(value) if isinstance(value, int | float) and value else None
+    return int(value) if isinstance(value, int | float) else None
 
 
 # --- parts of the page ------------------------------------------------------------------------------------------------
@@ -168,7 +170,7 @@ def _curves(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, best_step: int
     ]
     if not any(figures):
         return ""
-    mark = quiet(f"The broken line marks the best checkpoint, of step {best_step:,}.") if best_step else ""
+    mark = quiet(f"The dashed line marks the best checkpoint, of step {best_step:,}.") if best_step else ""
     return f'<div class="charts">{"".join(figures)}</div>\n{mark}'
 
 
@@ -176,11 +178,10 @@ def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
     """What the model takes for what, on dev where there are scores of it: titles and parts of the page."""
     for split in ("dev", "test", "extra"):
         of_split, parts = scores.get(split, {}), {}
-        if confusions := of_split.get("confusions"):
+        confusions = of_split.get("confusions") or {}
+        if matrix := confusion.matrix(confusions):
             how = "A row is a gold label, a column what was given; the stronger the colour, the larger the share."
-            parts[f"Confusions on {split}"] = (
-                f"{quiet(how)}{confusion.matrix(confusions)}<h3>The worst</h3>\n{confusion.worst(confusions)}"
-            )
+            parts[f"Confusions on {split}"] = f"{quiet(how)}{matrix}<h3>The worst</h3>\n{confusion.worst(confusions)}"
         if types := of_split.get("types"):
             rows = [
                 [visible(name), *(shown(key, of_type[key]) for key in TYPE_SCORES + TYPE_COUNTS)]
@@ -208,9 +209,9 @@ def _facts(
     parameters = _parameters(run)
     if parameters:
         facts["encoder parameters"] = f"{parameters:,}"
-    if step := _number(state, "step"):
+    if (step := _number(state, "step")) is not None:
         facts["updates"] = f"{step:,}"
-    if seconds := _number(state, "seconds"):
+    if (seconds := _number(state, "seconds")) is not None:
         facts["time of updates"] = f"{seconds // 3600}:{seconds // 60 % 60:02}:{seconds % 60:02}"
     speeds = [line["words_per_second"] for line in metrics if isinstance(line.get("words_per_second"), int | float)]
     if speeds:

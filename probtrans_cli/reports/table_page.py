@@ -48,12 +48,12 @@ def _curves(rows: list[dict[str, Any]]) -> str:
         ]
 
     metrics = dict.fromkeys(row["metric"] for row in rows)
-    charts = [chart(f"Dev {metric}", curves("dev", metric, metric), score=metric) for metric in metrics]
+    charts = [chart(f"Dev {metric}", curves("dev", metric, metric), score=metric, named=True) for metric in metrics]
     charts += [
-        chart("Training loss", curves("train", "loss"), score="loss"),
-        chart("Dev loss", curves("dev", "loss"), score="loss"),
-        chart("Learning rate", curves("train", "lr"), score="lr", zero=True),
-        chart("Words a second", curves("train", "words_per_second"), score="words_per_second", zero=True),
+        chart("Training loss", curves("train", "loss"), score="loss", named=True),
+        chart("Dev loss", curves("dev", "loss"), score="loss", named=True),
+        chart("Learning rate", curves("train", "lr"), score="lr", zero=True, named=True),
+        chart("Words a second", curves("train", "words_per_second"), score="words_per_second", zero=True, named=True),
     ]
     return "".join(charts)
 

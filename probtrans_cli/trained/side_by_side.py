@@ -19,7 +19,7 @@ from probtrans_cli.data.readers.conllu import annotated
 from probtrans_cli.data.readers.labelled import LABEL
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.data import Data
+from probtrans_cli.recipe.data import ABSENT, Data
 from probtrans_cli.tasks.base import Places, Prediction
 from probtrans_cli.trained.predictions import predictions
 
@@ -53,13 +53,16 @@ def side_by_side(model: Model, sentences: Iterable[Sentence]) -> Iterator[str]:
 
 def _conllu(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
     del prediction, data
-    gold = {f"Gold{name.upper()}": _without(sentence.tags.get(name), len(sentence.words)) for name in places.columns}
+    gold = {
+        f"Gold{name.upper()}": _gold(sentence.tags.get(name), len(sentence.words), ABSENT.get(name))
+        for name in places.columns
+    }
     return "\n".join([*annotated(sentence, columns=places.columns, misc=gold), "", ""])
 
 
-def _without(tags: Sequence[str] | None, words: int) -> list[str]:
-    """Gold tags as entries of MISC, which has none for `_`."""
-    return [""] * words if tags is None else ["" if tag == "_" else tag for tag in tags]
+def _gold(tags: Sequence[str] | None, words: int, absent: str | None) -> list[str]:
+    """Gold tags as entries of MISC, which has none for ``absent``; a word without features has `_`."""
+    return [""] * words if tags is None else ["" if tag == absent else tag for tag in tags]
 
 
 def _columns(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:

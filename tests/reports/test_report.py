@@ -72,7 +72,7 @@ def test_a_taggers_report(trained: Path) -> None:
     page = Page((run / "report.html").read_text("utf-8"))
     assert not page.open
     assert page.found["h1"] == ["tagger"]
-    assert page.found["h2"] == ["Scores", "Learning curves", "Confusions on dev", "Trees", "Recipe"]
+    assert page.found["h2"] == ["Scores", "Learning curves", "Confusions on dev", "Pictures", "Recipe", "Files"]
     scores, rows = scores_of(run), {row[0]: row[1:] for row in page.rows if row}
     low, high = scores["test"]["accuracy_interval"]
     assert (
@@ -205,7 +205,9 @@ def test_nothing_is_fetched(trained: Path) -> None:
     page = Page(text)
     (policy,) = [v for tag, name, v in page.attributes if tag == "meta" and name == "content" and "default" in str(v)]
     assert str(policy).startswith("default-src 'none'; script-src 'sha256-")
-    assert {value for _, name, value in page.attributes if name in ("src", "href")} == {"trees/index.html"}
+    assert {value for _, name, value in page.attributes if name in ("src", "href")} == {
+        "trees/index.html", "log.txt", "metrics.jsonl",
+    }  # fmt: skip
     assert not any(name == "style" for _, name, _ in page.attributes)
 
 
@@ -286,6 +288,28 @@ def test_the_matrix_has_every_pair() -> None:
     assert worst[1:] == [["A", "B", "10", "10.0 %", "90.9 %"], ["B", "A", "1", "5.0 %", "9.1 %"]]
     assert confusion.matrix({"A": {"A": 3}}) == ""
     assert "none" in confusion.worst({"A": {"A": 3}})
+
+
+def test_long_labels_are_told_apart_and_told_whole() -> None:
+    """Morphological features, which begin alike."""
+    first, second = "Case=Nom|Number=Plur|Person=3", "Case=Nom|Number=Sing|Person=3"
+    table = {first: {first: 5, second: 3}, second: {second: 4}}
+    svg = confusion.matrix(table)
+    labels = re.findall(r'text-anchor="end">([^<]*)</text>', svg)
+    assert len(set(labels)) == 2
+    assert f"<title>{first} given as {second}: 3 (37.5 % of {first})</title>" in svg
+    assert Page(confusion.worst(table)).rows[1][:2] == [first, second]
+
+
+def test_shares_have_axes_of_shares() -> None:
+    for values in ([0.0, 0.0], [1.0, 1.0], [0.2, 1.0], [0.5]):
+        curve = Curve.of("dev", enumerate(values, start=1))
+        shares = [
+            float(text.removesuffix(" %")) for text in ticks(chart("x", [curve], score="accuracy")) if "%" in text
+        ]
+        assert len(shares) >= 2
+        assert min(shares) >= 0
+        assert max(shares) <= 100
 
 
 def test_rare_labels_stand_together() -> None:

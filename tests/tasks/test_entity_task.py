@@ -295,7 +295,7 @@ def test_the_tags_of_columns_without_entities(here: Path, invoke: Invoke) -> Non
     ran = invoke("train", "r.yaml", *tagging, "task.column=pos", "--overwrite")
     assert ran.code == 3
     assert "task.column: the data has no column 'pos'" in ran.err
-    assert "there are: tag" in ran.err
+    assert "set task.column=tag" in ran.err
 
 
 @pytest.mark.parametrize(

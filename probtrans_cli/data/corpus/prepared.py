@@ -137,8 +137,9 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -
         console.log(warning)
     for column in recipe.task.learned:
         if column not in prepared.labels:
-            there = ", ".join(prepared.labels)
-            raise DataError(f"task.column: the data has no column {column!r}", hint=f"there are: {there}")
+            first, *others = prepared.labels or ["none"]
+            hint = f"there are: {', '.join([first, *others])}" if others else f"set task.column={first}"
+            raise DataError(f"task.column: the data has no column {column!r}", hint=hint)
         for name, split in prepared.splits.items():
             if not split.has(column) or (name == "train" and not prepared.labels[column]):
                 files = [source.path for source in sources if source.split == name]
