@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Mapping
+from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
 import torch
@@ -25,6 +25,20 @@ def reference_input() -> Tensor:
     return torch.randn(FEATURES, WORDS, generator=torch.Generator().manual_seed(0), dtype=torch.float64)
 
 
+def matrices_of(
+    normal: Callable[..., Tensor], features: int, heads: int, key: int, value: int, inner: int
+) -> dict[str, Tensor]:
+    """A block's matrices, drawn in a fixed order: N(0, 1/fan_in), and N(0, 2/fan_in) before the ReLU."""
+    found = {}
+    for head in range(heads):
+        for name, rows in (("Q", key), ("K", key), ("V", value)):
+            found[f"{name}{head}"] = normal(rows, features) / features**0.5
+    found["O"] = normal(features, value * heads) / (value * heads) ** 0.5
+    found["F1"] = normal(inner, features) * (2 / features) ** 0.5
+    found["F2"] = normal(features, inner) / inner**0.5
+    return found
+
+
 def reference_block(number: int, noise: float) -> Block:
     """Block ``number`` of a stack; ``noise``: the weights' standard deviation times the root of their fan-in."""
     generator = torch.Generator().manual_seed(10 + number)
@@ -32,13 +46,7 @@ def reference_block(number: int, noise: float) -> Block:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator, dtype=torch.float64)
 
-    parameters = {}
-    for head in range(HEADS):
-        for name, rows in (("Q", KEY), ("K", KEY), ("V", VALUE)):
-            parameters[f"{name}{head}"] = normal(rows, FEATURES) / FEATURES**0.5
-    parameters["O"] = normal(FEATURES, VALUE * HEADS) / (VALUE * HEADS) ** 0.5
-    parameters["F1"] = normal(INNER, FEATURES) * (2 / FEATURES) ** 0.5
-    parameters["F2"] = normal(FEATURES, INNER) / INNER**0.5
+    parameters = matrices_of(normal, FEATURES, HEADS, KEY, VALUE, INNER)
     matrices = list(parameters)
     parameters |= {gain: 1 + 0.1 * normal(FEATURES) for gain in ("g1", "g2")}
     parameters |= {shift: 0.1 * normal(FEATURES) for shift in ("b1", "b2")}

@@ -176,7 +176,7 @@ def settle(checkpoints: Path) -> None:
         copy = checkpoints / name
         if copy.is_symlink() or not copy.is_dir():
             continue
-        step = _json(copy / "config.json").get("step")
+        step = json_object(copy / "config.json").get("step")
         if not isinstance(step, int) or lacking(copy) is not None or strangers(copy):
             raise CheckpointError(f"{copy}: not a link, and not a copy of a checkpoint", hint="move it away")
         original = checkpoints / name_of(step)
@@ -192,10 +192,10 @@ def settle(checkpoints: Path) -> None:
 
 def _best_by_what_is_stored(checkpoints: Path, latest: Path) -> str | None:
     """The name of the best checkpoint: its number is part of the state of every later one, and it alone has scores."""
-    step = _json(latest / STATE).get("best_step")
+    step = json_object(latest / STATE).get("best_step")
     if isinstance(step, int) and step > 0:
         return name_of(step)
-    scored = [path.name for _, path in steps(checkpoints) if lacking(path) is None and _json(path / "eval.json")]
+    scored = [path.name for _, path in steps(checkpoints) if lacking(path) is None and json_object(path / "eval.json")]
     return scored[-1] if scored else None
 
 
@@ -215,7 +215,7 @@ def _is_file(path: Path) -> bool:
         return False
 
 
-def _json(path: Path) -> dict[str, Any]:
+def json_object(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is none. What is damaged is told of where it is read in earnest."""
     try:
         value = from_json(path.read_bytes())

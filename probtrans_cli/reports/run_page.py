@@ -13,13 +13,13 @@ from typing import Any
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.folders.checkpoints import STATE, best, last
+from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports import confusion
 from probtrans_cli.reports.curves import Curve, chart, read_metrics
 from probtrans_cli.reports.markup import quiet, table
 from probtrans_cli.reports.scores import CONVENTIONS, FLOORS, shown
-from probtrans_cli.text import from_json, harmless, visible
+from probtrans_cli.text import harmless, visible
 from probtrans_cli.trees.drawing.offline import document
 
 NAME = "report.html"
@@ -39,7 +39,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
         DataError: it cannot be written.
     """
     metrics = list(read_metrics(run / "metrics.jsonl"))
-    ended, scores, state = _json(run / "exit.json"), _scores(run), _state(run)
+    ended, scores, state = json_object(run / "exit.json"), _scores(run), _state(run)
     sections = {
         "Scores": score_tables(scores),
         "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
@@ -63,19 +63,10 @@ def write_report(run: Path, recipe: Recipe) -> None:
 # --- what stands in the files -----------------------------------------------------------------------------------------
 
 
-def _json(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none."""
-    try:
-        value = from_json(path.read_bytes())
-    except (OSError, ValueError):
-        return {}
-    return value if isinstance(value, dict) else {}
-
-
 def _scores(run: Path) -> dict[str, dict[str, Any]]:
     """The scores of the best checkpoint, by split."""
     try:
-        stored = _json(best(run / "checkpoints") / "eval.json")
+        stored = json_object(best(run / "checkpoints") / "eval.json")
     except CheckpointError:
         return {}
     return {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
@@ -83,7 +74,7 @@ def _scores(run: Path) -> dict[str, dict[str, Any]]:
 
 def _state(run: Path) -> dict[str, Any]:
     try:
-        return _json(last(run / "checkpoints") / STATE)
+        return json_object(last(run / "checkpoints") / STATE)
     except CheckpointError:
         return {}
 
@@ -221,7 +212,7 @@ def _facts(
 
 def _parameters(run: Path) -> int | None:
     try:
-        counted = _json(best(run / "checkpoints") / "config.json").get("parameters")
+        counted = json_object(best(run / "checkpoints") / "config.json").get("parameters")
     except CheckpointError:
         return None
     return _number(counted, "encoder") if isinstance(counted, dict) else None

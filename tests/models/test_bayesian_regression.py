@@ -8,6 +8,7 @@ from typing import NamedTuple
 
 import pytest
 import torch
+from reference_block import matrices_of
 from torch import Tensor
 
 from probtrans_cli.models.bayesian import full
@@ -31,13 +32,7 @@ def weights(seed: int) -> dict[str, Tensor]:
     def normal(*shape: int) -> Tensor:
         return torch.randn(*shape, generator=generator)
 
-    found = {}
-    for head in range(HEADS):
-        for name, rows in (("Q", KEY), ("K", KEY), ("V", VALUE)):
-            found[f"{name}{head}"] = normal(rows, FEATURES) / FEATURES**0.5
-    found["O"] = normal(FEATURES, VALUE * HEADS) / (VALUE * HEADS) ** 0.5
-    found["F1"] = normal(INNER, FEATURES) * (2 / FEATURES) ** 0.5
-    found["F2"] = normal(FEATURES, INNER) / INNER**0.5
+    found = matrices_of(normal, FEATURES, HEADS, KEY, VALUE, INNER)
     return found | {name: (name[0] == "g") + 0.1 * normal(FEATURES) for name in ("g1", "b1", "g2", "b2")}
 
 

@@ -21,7 +21,8 @@ HERE = "probtrans_cli.trees.drawing"
 
 
 def document(package: str, name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], **more: str) -> str:
-    """A page from the template ``page/NAME`` of a package, with its own styles and scripts below the shared style.
+    """A page from the template ``page/NAME`` of a package, which is its body, with its own styles and scripts below the
+    shared head and style.
 
     ``more``: what the template asks for besides; it must be safe.
     """
@@ -32,7 +33,8 @@ def document(package: str, name: str, *, title: str, styles: Sequence[str], scri
         "base-uri 'none'; form-action 'none'"
     )
     shown = escape(visible(title, longest=LONGEST_TITLE))
-    return Template(part(package, name)).substitute(title=shown, policy=policy, style=style, script=script, **more)
+    template = Template(part(HERE, "head.html") + part(package, name))
+    return template.substitute(title=shown, policy=policy, style=style, script=script, **more)
 
 
 def part(package: str, name: str) -> str:
