@@ -1,15 +1,32 @@
-"""Weights as independent Gaussians: the divergence of their distribution from the prior, and its gradient.
+"""Weights as independent Gaussians: their draws, the divergence of their distribution from the prior, and its gradient.
+
+    q(ω) = Π N(μ, σ²)       a draw: W = μ + σ ∘ ε, ε ~ N(0, 1)        L = E_q log p(y | x, ω) - KL(q ‖ p)           (5)
 
 Equation numbers are those of the derivation "Bayesian Transformers". A weight has a mean and the logarithm of its
 standard deviation; of a matrix ``[R, C]`` the deviations are one a row, ``[R, 1]``, or one a weight, ``[R, C]``.
+
+Modules stay what they are: :func:`make_uncertain` parametrizes tensors of theirs (``torch.nn.utils.parametrize``), so
+that ``module.weight`` is the mean, but within :func:`drawn` a draw, one for everything that is computed there. In files
+the means have the names of plain weights, and ``log σ`` that name behind ``posterior.``.
 """
 
 from __future__ import annotations
 
+import re
+from collections.abc import Iterator
+from contextlib import contextmanager
+from typing import Any, Literal, NamedTuple
+
+import torch
 from jaxtyping import Float
-from torch import Tensor
+from torch import Tensor, nn
+from torch.nn.utils import parametrize
 
 Number = float | Tensor
+LEAST, MOST = -12.0, 2.0
+"""The bounds of log σ; beyond them it counts as the bound."""
+POSTERIOR, PRIOR = "posterior.", "prior."
+"""What stands in files before a weight's name, for its log σ and for the mean of its prior."""
 
 
 def kl(
@@ -29,3 +46,156 @@ def kl_gradient(
     """The derivatives of :func:`kl` by ``mean`` and by ``log_sd``, in closed form."""
     of_sd = ((2 * log_sd).exp() / prior_variance - 1).expand_as(mean)
     return (mean - prior_mean) / prior_variance, of_sd.sum_to_size(log_sd.shape)
+
+
+class Prior(NamedTuple):
+    """The prior of a weight tensor: N(mean, variance); ``at_start``: around the values that training starts with."""
+
+    mean: float
+    variance: float
+    at_start: bool = False
+
+
+class GaussianWeight(nn.Module):
+    """The distribution of a tensor's weights around their means, which the parametrized module holds itself."""
+
+    prior_mean: Tensor | None
+
+    def __init__(self, mean: Tensor, prior: Prior, *, deviation: float, family: Literal["row", "full"]) -> None:
+        """``deviation``: σ of every weight at the start. A vector (a norm's gains or shifts) is one row."""
+        super().__init__()
+        rows = (*mean.shape[:1], *[1] * (mean.ndim - 1)) if mean.ndim > 1 else (1,)
+        shape = mean.shape if family == "full" else rows
+        self.log_sd = nn.Parameter(mean.new_full(shape, deviation).log())
+        self.prior = prior
+        self.register_buffer("prior_mean", mean.detach().clone() if prior.at_start else None)
+        self.drawing = False
+
+    def forward(self, mean: Tensor) -> Tensor:
+        """The means, or a draw."""
+        if not self.drawing:
+            return mean
+        return torch.addcmul(mean, self.deviation(), torch.randn_like(mean))
+
+    def deviation(self) -> Tensor:
+        """``σ``, ``[R, 1]`` or ``[R, C]``; ``[1]`` or ``[C]`` of a vector."""
+        return self.log_sd.clamp(LEAST, MOST).exp()
+
+    def of_kl(self, mean: Tensor) -> tuple[Tensor, Tensor, Number, Number]:
+        """What :func:`kl` and :func:`kl_gradient` take."""
+        centre = self.prior.mean if self.prior_mean is None else self.prior_mean
+        return mean, self.log_sd.clamp(LEAST, MOST), centre, self.prior.variance
+
+
+class Uncertain(NamedTuple):
+    """A tensor with uncertain weights: its name in the network, its means, their distribution."""
+
+    name: str
+    mean: nn.Parameter
+    posterior: GaussianWeight
+
+
+def make_uncertain(
+    module: nn.Module, name: str, prior: Prior, *, deviation: float, family: Literal["row", "full"] = "row"
+) -> None:
+    """Give the parameter ``name`` of a module a Gaussian around its present values."""
+    mean = getattr(module, name)
+    posterior = GaussianWeight(mean, prior, deviation=deviation, family=family)
+    parametrize.register_parametrization(module, name, posterior)
+
+
+def uncertain(network: nn.Module) -> Iterator[Uncertain]:
+    """All tensors with uncertain weights, in the order of the modules."""
+    for path, module in network.named_modules():
+        if isinstance(module, parametrize.ParametrizationList) and isinstance(module[0], GaussianWeight):
+            mean: Any = module.original
+            yield Uncertain(path.replace("parametrizations.", ""), mean, module[0])
+
+
+def posterior_of(module: nn.Module, name: str = "weight") -> GaussianWeight | None:
+    """The distribution of a module's parameter; None where it is certain."""
+    if not parametrize.is_parametrized(module, name):
+        return None
+    found: Any = module.parametrizations
+    return found[name][0] if isinstance(found[name][0], GaussianWeight) else None
+
+
+@contextmanager
+def drawn(network: nn.Module) -> Iterator[None]:
+    """Within: the uncertain weights of a network are one draw, from torch's default generator."""
+    posteriors = [one.posterior for one in uncertain(network)]
+    for posterior in posteriors:
+        posterior.drawing = True
+    try:
+        with parametrize.cached():
+            yield
+    finally:
+        for posterior in posteriors:
+            posterior.drawing = False
+
+
+@torch.no_grad()
+def divergence(network: nn.Module) -> Tensor:
+    """KL(q ‖ p) of all uncertain weights, in nats; 0 where all are certain."""
+    found = [kl(*one.posterior.of_kl(one.mean)) for one in uncertain(network)]
+    return torch.stack(found).sum() if found else torch.zeros(())
+
+
+@torch.no_grad()
+def add_divergence(network: nn.Module, factor: float) -> None:
+    """Add ``factor`` times the gradient of :func:`divergence` to the gradients, in place.
+
+    By autograd this would cost as much as the draws do.
+    """
+    for one in uncertain(network):
+        of_mean, of_sd = kl_gradient(*one.posterior.of_kl(one.mean))
+        for parameter, gradient in ((one.mean, of_mean), (one.posterior.log_sd, of_sd)):
+            if parameter.requires_grad:
+                if parameter.grad is None:
+                    parameter.grad = torch.zeros_like(parameter)
+                parameter.grad.add_(gradient, alpha=factor)
+
+
+def outside_bounds(network: nn.Module) -> list[str]:
+    """The names of tensors with a log σ that counts as its bound."""
+    return [
+        one.name
+        for one in uncertain(network)
+        if bool(((one.posterior.log_sd < LEAST) | (one.posterior.log_sd > MOST)).any())
+    ]
+
+
+# --- names in files ---------------------------------------------------------------------------------------------------
+
+_INSIDE = re.compile(r"(?P<before>.*?)parametrizations\.(?P<name>\w+)\.(?P<part>original|0\.log_sd|0\.prior_mean)")
+_PREFIXES = {"original": "", "0.log_sd": POSTERIOR, "0.prior_mean": PRIOR}
+
+
+def file_name(key: str) -> str:
+    """The name in files of a tensor of a network's state."""
+    found = _INSIDE.fullmatch(key)
+    return key if found is None else f"{_PREFIXES[found['part']]}{found['before']}{found['name']}"
+
+
+def use_file_names(network: nn.Module) -> None:
+    """Let the state of a network have the names of files, those of a plain network's weights and ``posterior.NAME``.
+
+    ``network.state_dict()`` and ``load_state_dict`` are all that reads or writes weights, so this is the only place
+    that knows.
+    """
+    inside = {key: file_name(key) for key in network.state_dict()}
+
+    def named(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        del module
+        for key, outside in inside.items():
+            if key != outside:
+                state[prefix + outside] = state.pop(prefix + key)
+
+    def renamed(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
+        del module
+        for key, outside in inside.items():
+            if key != outside and prefix + outside in state:
+                state[prefix + key] = state.pop(prefix + outside)
+
+    network.register_state_dict_post_hook(named)  # type: ignore[no-untyped-call]
+    network.register_load_state_dict_pre_hook(renamed)  # type: ignore[no-untyped-call]
