@@ -7,7 +7,7 @@ A network has one entrance, ``network(inputs, wants) -> Outputs``: :class:`Input
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping
+from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import NamedTuple
 
@@ -162,6 +162,11 @@ class Encoder(nn.Module, ABC):
         """The distributions over latent labels that representations stand for; asked where there are such."""
         del states
         raise TypeError(f"a {type(self).__name__} has no latent labels")
+
+    def parts(self) -> Mapping[str, Sequence[nn.Module]]:
+        """Its modules with a matrix ``weight``, by what they are for: `attention` and `feed_forward`, whose weights
+        `model.bayes` can make uncertain."""
+        return {}
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""

@@ -23,7 +23,7 @@ t         segments            [b, n]
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Collection, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -78,6 +78,14 @@ class TransformerEncoder(Encoder):
     @property
     def reads_segments(self) -> bool:
         return self.segments is not None
+
+    def parts(self) -> Mapping[str, Sequence[nn.Module]]:
+        layers = [layer for layer in self.layers if isinstance(layer, Layer)]
+        attention = [one for layer in layers for one in (layer.projections, layer.output) if one is not None]
+        return {
+            "attention": attention,
+            "feed_forward": [one for layer in layers for one in (layer.widen, layer.narrow)],
+        }
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         normal = self.section.std if self.section.initialization == "normal" else None

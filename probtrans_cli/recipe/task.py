@@ -55,6 +55,16 @@ class TaskSection(KindSection):
         a probe is linear."""
         return None
 
+    @property
+    def tied(self) -> bool:
+        """Whether words are scored by the unary scores themselves."""
+        return False
+
+    @property
+    def without_moments(self) -> str | None:
+        """The option, as a recipe has it, that makes an output layer whose moments have no rule, if there is one."""
+        return None
+
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
         del recipe
@@ -142,7 +152,6 @@ class WordPrediction(TaskSection):
 
     @property
     def tied(self) -> bool:
-        """Whether words are scored by the unary scores themselves."""
         return self.output == "tied" or (self.output == "bert" and self.tie_decoder)
 
     @property
@@ -305,6 +314,10 @@ class SemanticParsing(TaskSection):
         if self.parent != "attention":
             return None
         return ("parent",), "a probe is linear, and attention is not: choose relative or absolute"
+
+    @property
+    def without_moments(self) -> str | None:
+        return "parent: attention" if self.parent == "attention" else None
 
 
 @TASKS.add

@@ -29,7 +29,7 @@ from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import TaskSection
-from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trees.drawing.drawing import Span, probability_text
 
 Prediction = Mapping[str, Any]
@@ -195,6 +195,14 @@ class Task(ABC):
     def require_something(self, split: Split, how: Evaluation) -> None:
         """Raise NothingToScoreError where a split has nothing that an evaluation of the training could score."""
         del split, how
+
+    def units(self, split: Split, how: Evaluation) -> int:
+        """N, of how many things the loss of a whole split is the mean: words, sentences or hidden words; at least 1."""
+        number = 0
+        for indices in how.batches(split):
+            batch = collate(split, indices, self.columns, padding=self.vocabulary.PAD, device=how.device)
+            number += int(next(iter(self.counts(self.evaluation(batch, 0)).values())))
+        return max(number, 1)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

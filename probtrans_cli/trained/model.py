@@ -15,7 +15,7 @@ import numpy as np
 import torch
 from torch import nn
 
-from probtrans_cli import checkpoint, models, tasks
+from probtrans_cli import checkpoint, console, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
@@ -23,6 +23,8 @@ from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
+from probtrans_cli.models.bayesian.variational import spread
+from probtrans_cli.models.bayesian.weights import outside_bounds
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.schema import Recipe
@@ -30,7 +32,7 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
-from probtrans_cli.text import printable
+from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
@@ -76,6 +78,8 @@ class Model:
             padding=vocabulary.PAD,
             hidden=vocabulary.MASK,
         ).to(machine.device)
+        if recipe.model.variational is not None:
+            spread(network, recipe.model.variational, probe=recipe.train.probe)
         section = recipe.eval
         reading = Reading(
             "mean" if section.channel == "best" else section.channel,
@@ -115,6 +119,8 @@ class Model:
         model = cls.new(recipe, vocabulary, labels, machine)
         verified.load_into(model.network, "model.safetensors")
         model.network.float().eval()
+        if outside := outside_bounds(model.network):
+            console.log(f"warning: {folder}: log σ beyond its bounds counts as the bound: {first_of(outside)}")
         model.folder, model.step, model.origin = folder, config.step, config.origin
         stored = config.trees
         try:

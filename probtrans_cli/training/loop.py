@@ -22,7 +22,6 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import checkpoint, console
-from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.errors import (
     CheckpointError,
@@ -32,6 +31,7 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
+from probtrans_cli.models.bayesian.weights import drawn, take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
@@ -40,7 +40,9 @@ from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.training import optim
+from probtrans_cli.training.divergence import Divergence
 from probtrans_cli.training.loss import counts_of, loss_of
+from probtrans_cli.training.plan import Plan
 from probtrans_cli.training.start_from import start_from
 from probtrans_cli.training.state import State
 from probtrans_cli.training.stopping import StopRequest, stop_signals
@@ -67,11 +69,14 @@ class Trainer:
         self.model.task.start(self.network, self.train_split)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)
+            take_as_prior(self.network)
         if recipe.train.probe:
             self.network.requires_grad_(False)
             self.network.output.requires_grad_(True)
         self.parameters = [p for p in self.network.parameters() if p.requires_grad]
-        self.optimizer = optim.optimizer(recipe.optim, self.parameters)
+        self.plan = Plan(recipe, self.train_split.lengths)
+        self.divergence = Divergence(self.model, self.train_split)
+        self.optimizer = optim.optimizer(recipe.optim, self.parameters, self.divergence.deviations)
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])
         if resume:
@@ -103,11 +108,9 @@ class Trainer:
     def _train(self, stop: StopRequest) -> None:
         """Every update of the training that is still to be done."""
         while not self.state.finished:
-            batches = self._batches(self.state.epoch)
-            updates = math.ceil(len(batches) / self.recipe.train.accumulate)
-            whole = min(updates * self.recipe.train.epochs, self.recipe.train.steps or math.inf)
-            self.progress.begin(int(whole), self.state.step, self._title())
-            while self.state.batch < len(batches) and not (self.state.finished or self._enough_steps()):
+            batches = self.plan.batches(self.state.epoch)
+            self.progress.begin(self.plan.updates(len(batches)), self.state.step, self.plan.title(self.state.epoch))
+            while self.state.batch < len(batches) and not (self.state.finished or self.plan.enough_steps(self.state)):
                 self._update(batches)
                 if self.state.batch < len(batches):
                     self._after_update(last_of_epoch=False)
@@ -116,7 +119,7 @@ class Trainer:
                     self._leave_if(stop)
             if self.state.batch >= len(batches):
                 self.state.epoch, self.state.batch = self.state.epoch + 1, 0
-            self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self._enough_steps()
+            self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self.plan.enough_steps(self.state)
             self._after_update(last_of_epoch=True)
             if stop.asked and not self.state.finished:
                 self._save()
@@ -125,7 +128,7 @@ class Trainer:
 
     def rehearse(self) -> float:
         """Estimated seconds of an epoch, from three updates on the batches with most tokens; nothing is saved."""
-        batches = self._batches(0)
+        batches = self.plan.batches(0)
         widest = sorted(batches, key=lambda indices: -len(indices) * int(self.train_split.lengths[indices].max()))[:3]
         self._update(widest)
         before = self.state.seconds
@@ -150,19 +153,20 @@ class Trainer:
         main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
         for batch in given:
             with self._memory_guard(batch.indices):
-                with self.model.machine.autocast():
+                with self.model.machine.autocast(), drawn(self.network):
                     loss = loss_of(self.model.task, self.network, batch, counts)
                 loss.backward()  # type: ignore[no-untyped-call]
             total = total + loss.detach()
         for parameter in self.parameters:
             if parameter.grad is not None:
                 parameter.grad /= counts[main]
+        done = self.plan.share_done(state, len(batches))
+        self.divergence.add_gradient(done)
         for value in self.network.encoder.regularizer(section).values():
             value.backward()  # type: ignore[no-untyped-call]
         norm = nn.utils.clip_grad_norm_(self.parameters, section.clip or math.inf)
-        rate = optim.learning_rate(section, self._share_done(len(batches)), state.drops)
-        for options in self.optimizer.param_groups:
-            options["lr"] = rate
+        rate = optim.learning_rate(section, done, state.drops)
+        optim.set_rate(self.optimizer, rate)
         self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
         if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
             self._finite_guard()
@@ -173,8 +177,9 @@ class Trainer:
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
-        if state.step % self.recipe.log.every_steps == 0:
-            self._report(float(self.loss), float(norm), rate, began)
+        if state.step % self.recipe.log.every_steps == 0 or self.plan.is_last(state, len(batches)):
+            figures = {"loss": float(self.loss), "grad_norm": float(norm), "lr": rate}
+            self._report(figures | self.divergence.metrics(done), began)
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
 
@@ -325,22 +330,6 @@ class Trainer:
 
     # --- small parts ------------------------------------------------------------------------------------------------
 
-    def _batches(self, epoch: int) -> list[np.ndarray]:
-        section = self.recipe.train
-        return plan(
-            self.train_split.lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
-            by_length=section.by_length,
-        )  # fmt: skip
-
-    def _share_done(self, batches: int) -> float:
-        """Share of the training that lies behind the middle of the coming update."""
-        section, state = self.recipe.train, self.state
-        by_epochs = (state.epoch + min(state.batch + 0.5 * section.accumulate, batches) / batches) / section.epochs
-        return by_epochs if section.steps is None else max(by_epochs, (state.step + 0.5) / section.steps)
-
-    def _enough_steps(self) -> bool:
-        return self.recipe.train.steps is not None and self.state.step >= self.recipe.train.steps
-
     def _finite_guard(self) -> None:
         """Stop before a non-finite gradient reaches the weights. A check on a GPU is a wait, so it is done once a
         logging interval, and always before weights are scored or saved."""
@@ -370,23 +359,18 @@ class Trainer:
                 hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate makes up for it",
             ) from None
 
-    def _report(self, loss: float, norm: float, rate: float, began: float) -> None:
+    def _report(self, figures: dict[str, float], began: float) -> None:
         """A line of metrics; the speed is that since the line before, evaluations left out."""
-        seconds = self.state.seconds + time.perf_counter() - began - self.reported
+        state = self.state
+        seconds = state.seconds + time.perf_counter() - began - self.reported
         speed, self.words, self.reported = self.words / max(seconds, 1e-9), 0, self.reported + seconds
-        self.metrics.write(
-            {
-                "step": self.state.step, "epoch": self.state.epoch, "split": "train", "loss": loss,
-                "grad_norm": norm, "lr": rate, "words_per_second": round(speed),
-            }
-        )  # fmt: skip
-        self.shown = f"loss {loss:.3f}, {speed:,.0f} words/s"
-        self.progress.line(
-            f"{self._title()} step {self.state.step}: loss {loss:.4f}, lr {rate:.2e}, {speed:,.0f} words/s"
-        )
-
-    def _title(self) -> str:
-        return f"epoch {self.state.epoch + 1}/{self.recipe.train.epochs}"
+        where = {"step": state.step, "epoch": state.epoch, "split": "train"}
+        self.metrics.write({**where, **figures, "words_per_second": round(speed)})
+        loss, rate = figures["loss"], figures["lr"]
+        kl = f", kl {figures['kl']:.3f}" if "kl" in figures else ""
+        self.shown = f"loss {loss:.3f}{kl}, {speed:,.0f} words/s"
+        title = self.plan.title(state.epoch)
+        self.progress.line(f"{title} step {state.step}: loss {loss:.4f}{kl}, lr {rate:.2e}, {speed:,.0f} words/s")
 
     def _describe(self) -> str:
         counts = self.network.parameter_counts()

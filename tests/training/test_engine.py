@@ -53,7 +53,7 @@ STILL = ("model.dropout=0.0", TAGGING, "optim.schedule={kind: constant}")
 def test_an_update_of_several_batches_is_that_of_their_union(loss: str) -> None:
     options = (*STILL, f"task={{kind: tagging, loss: {loss}}}", "optim.ternary_penalty={weight: 0.01}")
     parts, whole = trainer(*options, "train.accumulate=4"), trainer(*options)
-    batches = parts._batches(0)[:4]
+    batches = parts.plan.batches(0)[:4]
     lengths = {int(parts.train_split.lengths[batch].max()) for batch in batches}
     assert len(lengths) > 1  # batches of unequal weight
     parts._update(batches)
@@ -69,7 +69,7 @@ def test_an_update_of_several_batches_is_that_of_their_union(loss: str) -> None:
 def test_clipping_bounds_the_step() -> None:
     free, clipped = trainer(*STILL, "optim.clip=null"), trainer(*STILL, "optim.clip=0.001")
     for one in (free, clipped):
-        one._update(one._batches(0))
+        one._update(one.plan.batches(0))
 
     def norm(one: Trainer) -> float:
         return math.sqrt(sum(float((p.grad**2).sum()) for p in one.parameters if p.grad is not None))
@@ -80,7 +80,7 @@ def test_clipping_bounds_the_step() -> None:
 
 def test_the_weight_average_is_that_of_a_plain_loop() -> None:
     one = trainer(*STILL, "optim.ema=0.8")
-    batches = one._batches(0)
+    batches = one.plan.batches(0)
     plain: list[torch.Tensor] = []
     for _ in range(5):
         one._update(batches)

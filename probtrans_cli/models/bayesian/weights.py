@@ -135,6 +135,14 @@ def drawn(network: nn.Module) -> Iterator[None]:
 
 
 @torch.no_grad()
+def take_as_prior(network: nn.Module) -> None:
+    """Let priors that are around given weights be around the present means."""
+    for one in uncertain(network):
+        if one.posterior.prior_mean is not None:
+            one.posterior.prior_mean.copy_(one.mean)
+
+
+@torch.no_grad()
 def divergence(network: nn.Module) -> Tensor:
     """KL(q ‖ p) of all uncertain weights, in nats; 0 where all are certain."""
     found = [kl(*one.posterior.of_kl(one.mean)) for one in uncertain(network)]

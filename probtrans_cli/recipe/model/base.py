@@ -12,6 +12,7 @@ from probtrans_cli.recipe.base import Inconsistency, KindSection
 from probtrans_cli.recipe.kinds import Kinds
 
 if TYPE_CHECKING:
+    from probtrans_cli.recipe.model.bayes import Bayes
     from probtrans_cli.recipe.schema import Recipe
 
 
@@ -64,6 +65,11 @@ class ModelSection(KindSection):
     @property
     def position_rows(self) -> int | None:
         """The number of positions that it has vectors for; None = sentences of any length."""
+        return None
+
+    @property
+    def variational(self) -> Bayes | None:
+        """How its weights are distributed; None = they are plain."""
         return None
 
     @property

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -20,6 +20,10 @@ from probtrans_cli.recipe.base import (
 )
 from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
+from probtrans_cli.recipe.model.bayes import Bayes
+
+if TYPE_CHECKING:
+    from probtrans_cli.recipe.schema import Recipe
 
 POSITIONS: Kinds[Positions] = Kinds("positions")
 """The kinds of `model.positions`."""
@@ -149,6 +153,8 @@ class Transformer(ModelSection):
     init_strict: bool = True
     """Refuse a BERT folder with tensors that are neither of the encoder nor of a known head; false = leave them there
     and tell."""
+    bayes: Bayes | None = None
+    """Weights with a distribution instead of a value; null = plain weights."""
 
     @model_validator(mode="before")
     @classmethod
@@ -180,6 +186,10 @@ class Transformer(ModelSection):
         return self.positions.table_rows
 
     @property
+    def variational(self) -> Bayes | None:
+        return self.bayes
+
+    @property
     def refuses_unknown_tensors(self) -> bool:
         return self.init_strict
 
@@ -205,6 +215,11 @@ class Transformer(ModelSection):
         if numbers > MOST_NUMBERS:
             faults.append((("width",), TOO_LARGE.format(numbers)))
         return faults
+
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        if self.bayes is None:
+            return []
+        return [(("model", "bayes", *path), reason) for path, reason in self.bayes.inconsistencies(self, recipe)]
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

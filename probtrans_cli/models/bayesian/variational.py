@@ -1,0 +1,54 @@
+"""Which weights of a network are uncertain, and what is believed of them: ``model.bayes`` of a recipe, applied."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+
+from torch import Tensor, nn
+
+from probtrans_cli.models.bayesian import weights
+from probtrans_cli.models.bayesian.weights import Prior
+from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.model.bayes import Bayes, WeightPrior
+
+NORM_DEVIATION = 0.1
+"""The standard deviation of the gains and shifts of a norm under their prior."""
+
+
+def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
+    """Give the weights that ``section`` names a Gaussian around their present values; ``probe``: the output's alone.
+
+    Biases, positions and segments stay certain, and words unless `words` is set.
+    """
+    for module, name in list(_matrices(network, section, probe)):
+        mean: Tensor = getattr(module, name)
+        prior = _prior(section.prior, mean.shape[-1])
+        deviation = section.start * mean.shape[-1] ** -0.5
+        weights.make_uncertain(module, name, prior, deviation=deviation, family=section.family)
+    if section.norms and not probe:
+        for module in [one for one in network.modules() if isinstance(one, nn.LayerNorm)]:
+            for name, centre in (("weight", 1.0), ("bias", 0.0)):
+                prior = Prior(centre, NORM_DEVIATION**2)
+                deviation = section.start * NORM_DEVIATION
+                weights.make_uncertain(module, name, prior, deviation=deviation, family=section.family)
+    weights.use_file_names(network)
+
+
+def _matrices(network: Network, section: Bayes, probe: bool) -> Iterator[tuple[nn.Module, str]]:
+    """The modules whose matrices are uncertain, each with the matrix's name."""
+    parts = network.encoder.parts()
+    for part in ("attention", "feed_forward"):
+        if part in section.layers and not probe:
+            yield from ((module, "weight") for module in parts.get(part, ()))
+    if "output" in section.layers:
+        modules: Sequence[nn.Module] = list(network.output.modules())
+        for module in modules:
+            named = module.named_parameters(recurse=False)
+            yield from [(module, name) for name, parameter in named if parameter.ndim > 1]
+    if section.words and not probe:
+        yield network.unary, "weight"
+
+
+def _prior(section: WeightPrior, inputs: int) -> Prior:
+    variance = section.std**2 if section.kind == "normal" else section.std**2 / inputs
+    return Prior(0.0, variance, at_start=section.kind == "start")

@@ -1,0 +1,56 @@
+"""What uncertain weights add to the objective: the divergence of their distribution from the prior.
+
+    L_update = mean NLL of the update + κ_t KL(q ‖ p) / N
+
+The evidence lower bound of the derivation "Bayesian Transformers", (5) and (6), divided by the number N of things that
+the mean is over in the whole training set (words, sentences, expected hidden words), with a temperature: κ = 1 is
+Bayes' rule.
+"""
+
+from __future__ import annotations
+
+import torch
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.bayesian import weights
+from probtrans_cli.trained.model import Model
+from probtrans_cli.training.optim import Deviations
+
+
+class Divergence:
+    """``κ_t KL / N`` of a model that learns from a split; nothing where its weights are certain.
+
+    Raises:
+        NothingToScoreError: the split has nothing to learn from.
+    """
+
+    def __init__(self, model: Model, split: Split) -> None:
+        self.network, self.section = model.network, model.recipe.model.variational
+        self.units = 1 if self.section is None else model.task.units(split, model.evaluation())
+
+    @property
+    def deviations(self) -> Deviations | None:
+        """The logarithms of the standard deviations, for the optimizer."""
+        if self.section is None:
+            return None
+        return Deviations([one.posterior.log_sd for one in weights.uncertain(self.network)], self.section.sigma_lr)
+
+    def weight(self, done: float) -> float:
+        """``κ_t`` after a share ``done`` of all updates."""
+        if self.section is None:
+            return 0.0
+        warmup = self.section.kl_warmup
+        return self.section.kl_weight * (min(done / warmup, 1.0) if warmup else 1.0)
+
+    def add_gradient(self, done: float) -> None:
+        """Add its gradient to that of the likelihood, in place."""
+        if self.section is not None:
+            weights.add_divergence(self.network, self.weight(done) / self.units)
+
+    def metrics(self, done: float) -> dict[str, float]:
+        """For a line of metrics: ``kl``, KL / N in nats, to be compared with the loss, and ``kl_weight``, κ_t."""
+        if self.section is None:
+            return {}
+        with torch.no_grad():
+            kl = float(weights.divergence(self.network)) / self.units
+        return {"kl": kl, "kl_weight": self.weight(done)}
