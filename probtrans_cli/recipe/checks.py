@@ -10,7 +10,7 @@ from itertools import chain
 from typing import TYPE_CHECKING
 
 from probtrans_cli.recipe.base import Inconsistency
-from probtrans_cli.recipe.data import FORMATS, Data
+from probtrans_cli.recipe.data import FORMATS, Data, Select
 from probtrans_cli.recipe.task import formats_for
 
 if TYPE_CHECKING:
@@ -65,6 +65,8 @@ def _vocabulary(recipe: Recipe) -> Iterator[Inconsistency]:
 def _lengths(recipe: Recipe) -> Iterator[Inconsistency]:
     """Sentences that may not be divided, or have a way of their own."""
     data, task = recipe.data, recipe.task
+    if data.format == "documents" and data.select != Select():
+        yield ("data", "select"), "documents are read as a whole: leave this out"
     path = "data", "too_long"
     if data.format == "documents" and data.longest is not None:
         yield ("data", "longest"), "documents have data.documents.max_length: leave this out"

@@ -263,6 +263,17 @@ class Documents(FormatOptions):
     """A line that begins with this token separates documents, as a blank one does, and is not read; null = no such."""
 
 
+class Select(Section):
+    """Which sentences of the files are read at all, for learning curves and studies."""
+
+    words: PositiveInt | None = None
+    """Largest number of words of a sentence, in every split; null = any."""
+    sentences: PositiveInt | None = None
+    """Train on so many sentences only, drawn at random; null = all."""
+    seed: NonNegativeInt = 0
+    """Seed of that draw; that of training is another."""
+
+
 # --- the section ------------------------------------------------------------------------------------------------------
 
 
@@ -292,6 +303,8 @@ class Data(Section):
     """What stands where in a file of `format: jsonl`."""
     documents: Documents = Documents()
     """How a file of `format: documents` is read, and the instances that are made of it."""
+    select: Select = Select()
+    """Which sentences of the files are read at all."""
     vocabulary: Annotated[VocabularySection, VOCABULARIES] = WordVocabulary()
     """What the model reads: `kind: words`, `kind: sentencepiece`, `kind: wordpiece` or `kind: char`."""
     longest: Annotated[int, Field(ge=3)] | None = None

@@ -22,7 +22,7 @@ ROOMS = {
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". entities entity_scores logical_forms",
-    "data.corpus": ". batches documents encode gold identity lengths pairs prepared sources store",
+    "data.corpus": ". batches documents encode gold identity lengths pairs prepared selection sources store",
     "data.readers": ". cogs columns conllu documents jsonl labelled table text",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". base network outputs transformer",

@@ -13,6 +13,7 @@ from probtrans_cli.data.corpus import documents
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels
 from probtrans_cli.data.corpus.identity import FORMAT, canonical, fingerprint
 from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.sources import SPLITS, Source
 from probtrans_cli.data.corpus.store import Labels, Split, encode_table
 from probtrans_cli.data.readers import format_of
@@ -137,13 +138,13 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
     tables, notes, new_labels = {}, [], {}
     warnings: list[str] = []
     for name in there:
-        given = FaultyTags(_sentences(sources, name, data))
+        selected = _sentences(sources, name, data)
+        given = FaultyTags(selected)
         sentences = Shortened(given, vocabulary, data)
         noted = NewLabels(sentences, labels)
         tables[name] = encode_corpus(data, noted, vocabulary, labels, training=name == "train")
         new_labels[name] = noted.counts
-        if report := sentences.report(f"data.{name}"):
-            notes.append(report)
+        notes += [text for text in (selected.report(), sentences.report(f"data.{name}")) if text]
         warnings += [text for text in given.warnings() if text not in warnings]
     splits = {name: Split(table) for name, table in tables.items()}
     for column in encoding.makes:
@@ -166,10 +167,15 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
     return Encoded(vocabulary, labels, tables, splits, manifest)
 
 
-def _sentences(sources: Sequence[Source], split: str, data: Data) -> Iterator[Sentence]:
-    for source in sources:
-        if source.split == split:
-            yield from source.sentences(data)
+def _sentences(sources: Sequence[Source], split: str, data: Data) -> Selected:
+    """The sentences of a split that are read at all."""
+
+    def read() -> Iterator[Sentence]:
+        for source in sources:
+            if source.split == split:
+                yield from source.sentences(data)
+
+    return Selected(read, data.select, split)
 
 
 def _by_count(counts: Counter[str], *, absent: str | None) -> list[str]:

@@ -99,7 +99,7 @@ def _options() -> set[str]:
 
 def _not_given(data: Data) -> dict[str, Any]:
     """Keys that are younger than the format of the folder: left out where they ask for nothing."""
-    names = (*_options(), "longest", "too_long", "extra")
+    names = (*_options(), "longest", "too_long", "extra", "select")
     without: dict[str, Any] = {name: _later_keys(getattr(data, name)) for name in ("vocabulary", *_options())}
     return without | {name: True for name in names if getattr(data, name) == Data.model_fields[name].default}
 
@@ -116,7 +116,7 @@ def fingerprint(data: Data, sources: Sequence[Source]) -> str:
         "format": FORMAT,
         "vocabulary": described["vocabulary"],
         "sources": [(source.split, format_of(source.path, data.format), source.sha256) for source in sources],
-        **{name: section for name, section in described.items() if name in options},
+        **{name: section for name, section in described.items() if name in {*options, "select"}},
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
