@@ -36,6 +36,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "notes": written.notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
+        **({} if model.recipe.model.variational is None else {"weights": "posterior means"}),
     }
     atomic.replace_text(out / "EXPORT.json", json.dumps(report, indent=1) + "\n")
     return report

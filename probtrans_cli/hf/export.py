@@ -19,6 +19,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.own import write_probabilistic
 from probtrans_cli.hf.write import Architecture, bert_of, write_bert
 from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.trained.model import Model, weights_of
@@ -60,6 +61,8 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         )
     if architecture == "BertForMaskedLM" and isinstance(model.network.output, PretrainingOutput):
         notes.append("an output of pairs is left out: BERT's tells, from its pooler, next texts from random ones")
+    if model.recipe.model.variational is not None:
+        notes.append("the weights are the means of their posterior")
     base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD, **_labels(model, architecture)}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)
     return Written(architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype))
@@ -108,6 +111,8 @@ def _named(model: Model) -> dict[str, Tensor]:
         parts = {"output.": "classifier."}
     tensors = {}
     for key, value in weights_of(model.network).items():
+        if key.startswith((POSTERIOR, PRIOR)):
+            continue  # BERT's weights are certain: these are the means
         if not key.startswith("output."):
             tensors[key] = value
         for ours, theirs in parts.items():

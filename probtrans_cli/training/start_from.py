@@ -22,6 +22,7 @@ from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FIL
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
+from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.tasks.base import OutputRows
@@ -41,6 +42,7 @@ _FREE = {
     "std",
     "word_std",
     "pooler",
+    "bayes",
 }
 
 
@@ -80,18 +82,25 @@ def start_from(model: Model, name: str) -> Report:
     rows = _rows(name, model.vocabulary, source)
     of_outputs, notes = rows_of(of_model(model), source.layers, rows)
     found = Report(left=list(source.left), notes=[*source.notes, *notes])
+    afresh: list[str] = []
     for key, parameter in _named(model).items():
+        if key.startswith(PRIOR):
+            continue  # it is around what is loaded here
         values = source.tensors.get(key)
-        part = key.partition(".")[0]
-        if values is None or not (part in ("unary", "encoder", *of_outputs) or _alike(model, source, key)):
-            found.missing.append(key)
+        weight = key.removeprefix(POSTERIOR)
+        part = weight.partition(".")[0]
+        known = part in ("unary", "encoder", *of_outputs) or _alike(model, source, key)
+        if values is None or not known or (weight != key and values.shape[1:] != parameter.shape[1:]):
+            (found.missing if weight == key else afresh).append(weight)
             continue
-        if key == "unary.weight" or key in BY_ROW:
+        if weight == "unary.weight" or weight in BY_ROW:
             take(parameter, values, rows if part == "unary" else of_outputs[part])
         else:
             parameter.copy_(values)
         found.loaded.append(key)
     taken = set(found.loaded)
+    if afresh:
+        found.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
     found.left += [key for key in source.tensors if key not in taken]
     if new := [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]:
         found.notes.append(f"{len(new):,} of {len(rows):,} entries of the vocabulary are new: {first_of(new)}")

@@ -35,8 +35,14 @@ VARIANTS = {
         "data.vocabulary={kind: words, features: {rows: 100}}",
         "eval.every_steps=null",
     ),
+    "bayes": (
+        *MANY,
+        "task={kind: tagging}",
+        "model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1, bayes: {norms: true, kl_warmup: 0.5}}",
+    ),
 }
-KILLS = 5  # of every variant
+KILLS = {"bayes": 10}
+SOME_KILLS = 5  # of every other variant
 
 
 @pytest.fixture(scope="module")
@@ -108,9 +114,9 @@ def test_kills_at_random_moments(variant: str, forks: Forks, folder: Path) -> No
     choose = seeded(variant)
     whole = folder / f"runs/whole-{variant}"
     calls = json.loads((folder / "calls").read_text())[variant]
-    kills = rounds = 0
+    kills, rounds, wanted = 0, 0, KILLS.get(variant, SOME_KILLS)
     run = folder / f"runs/killed-{variant}"
-    while kills < KILLS:
+    while kills < wanted:
         arguments = command(variant, run.name, *(["--resume"] if run.exists() else []))
         ended = forks.run(arguments, folder, die_at=choose.randint(calls // 20, calls * 3 // 5), counted="calls")
         if ended.code == -signal.SIGKILL:
@@ -120,7 +126,7 @@ def test_kills_at_random_moments(variant: str, forks: Forks, folder: Path) -> No
         assert_same(run, whole)
         shutil.rmtree(run)
         rounds += 1
-        assert rounds < 3 * KILLS, "the training is too short to be killed"
+        assert rounds < 3 * wanted, "the training is too short to be killed"
     ended = forks.run(command(variant, run.name, "--resume"), folder)
     assert ended.code == 0, ended.stderr
     assert_same(run, whole)

@@ -1,0 +1,234 @@
+"""Training with uncertain weights: the gradient of an update, what is in the files, and where weights come from."""
+
+from __future__ import annotations
+
+import copy
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from safetensors.torch import load_file
+from support import workplace
+
+from probtrans_cli import atomic, checkpoint
+from probtrans_cli.commands import train as runs
+from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.errors import RecipeError
+from probtrans_cli.models.bayesian import weights
+from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
+from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.trained.machine import mixed_seed
+from probtrans_cli.trained.model import Model
+from probtrans_cli.training.loop import Trainer
+from probtrans_cli.training.loss import counts_of, loss_of
+from probtrans_cli.training.start_from import start_from
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+PLAIN = "model={kind: transformer, width: 8, heads: 2, inner: 12, layers: 2, dropout: 0.0, embedding_dropout: 0.0}"
+OPTIONS = ("task={kind: tagging}", "optim.clip=null", PLAIN)
+MATRICES = 2 * 4 + 1  # of two layers and the output
+
+
+@pytest.fixture(autouse=True)
+def folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+def trainer(*overrides: str, bayes: str = "{}", name: str = "run") -> Trainer:
+    recipe = load_recipe("tiny.yaml", [*OPTIONS, f"model.bayes={bayes}", *overrides]).resolved()
+    Path(name).mkdir(exist_ok=True)
+    return Trainer(recipe, prepare(recipe), Path(name), resume=False)
+
+
+def train(*overrides: str, bayes: str | None = "{}", run: str = "runs/one") -> dict[str, Any]:
+    given = () if bayes is None else (f"model.bayes={bayes}",)
+    return runs.train(runs.TrainRequest("tiny.yaml", (*OPTIONS, *given, *overrides), run=Path(run)))
+
+
+@pytest.mark.parametrize(
+    "bayes", ["{}", "{family: full, norms: true, words: true, kl_weight: 0.7, predict: {kind: samples}}"]
+)
+@pytest.mark.parametrize("accumulate", [1, 2])
+def test_the_gradient_of_an_update_is_that_of_likelihood_and_divergence(bayes: str, accumulate: int) -> None:
+    """Autograd through the same draws, and through KL / N with N counted by hand."""
+    one = trainer(f"train.accumulate={accumulate}", bayes=bayes)
+    model, network = one.model, one.network
+    batches = one.plan.batches(0)
+    section = model.recipe.model.variational
+    assert section is not None
+    words = int((one.train_split.column("upos") >= 0).sum())
+    torch.manual_seed(mixed_seed(model.recipe.seed, 0))
+    network.train()
+    given = [model.task.training(model.collate(one.train_split, indices)) for indices in batches[:accumulate]]
+    counts = counts_of(model.task, given)
+    total = torch.zeros(())
+    for batch in given:
+        with weights.drawn(network):
+            total = total + loss_of(model.task, network, batch, counts)
+    total = total / counts["loss"]
+    for tensor in weights.uncertain(network):
+        total = total + section.kl_weight / words * weights.kl(*tensor.posterior.of_kl(tensor.mean))
+    parameters = dict(network.named_parameters())
+    wanted = dict(zip(parameters, torch.autograd.grad(total, list(parameters.values())), strict=True))
+    one._update(batches)
+    for name, parameter in parameters.items():
+        assert parameter.grad is not None, name
+        torch.testing.assert_close(parameter.grad, wanted[name], rtol=1e-4, atol=1e-6, msg=name)
+
+
+def test_which_weights_are_uncertain() -> None:
+    def names(bayes: str, *more: str) -> list[str]:
+        return [tensor.name for tensor in weights.uncertain(trainer(*more, bayes=bayes).network)]
+
+    assert len(names("{}")) == MATRICES
+    assert names("{layers: [output]}") == ["output.weight"]
+    assert all("widen" in name or "narrow" in name for name in names("{layers: [feed_forward]}"))
+    assert len(names("{norms: true}")) == MATRICES + 2 * 2 * 2
+    assert "unary.weight" in names("{layers: [], words: true}")
+    assert not any("bias" in name or "positions" in name for name in names("{}"))
+
+
+def test_where_training_starts_and_what_is_believed() -> None:
+    one = trainer(bayes="{start: 0.2, prior: {kind: fan_in, std: 2.0}, norms: true}")
+    for tensor in weights.uncertain(one.network):
+        norm = "norm" in tensor.name
+        inputs = tensor.mean.shape[-1]
+        deviation = 0.2 * (0.1 if norm else inputs**-0.5)
+        torch.testing.assert_close(tensor.posterior.deviation(), torch.full_like(tensor.posterior.log_sd, deviation))
+        centre, variance, _ = tensor.posterior.prior
+        assert variance == pytest.approx(0.01 if norm else 4 / inputs)
+        assert centre == (1.0 if norm and tensor.name.endswith("weight") else 0.0)
+
+
+def test_rates_of_the_deviations_and_no_decay() -> None:
+    one = trainer("optim.weight_decay=0.1", "optim.decayed=matrices", bayes="{sigma_lr: 7.0}")
+    one._update(one.plan.batches(0))
+    groups = one.optimizer.param_groups
+    deviations = {id(tensor.posterior.log_sd) for tensor in weights.uncertain(one.network)}
+    assert {id(parameter) for parameter in groups[-1]["params"]} == deviations
+    assert groups[-1]["lr"] == pytest.approx(7.0 * groups[0]["lr"])
+    assert [group["weight_decay"] for group in groups] == [0.1, 0.0, 0.0]
+
+
+def test_warm_up_of_the_divergence() -> None:
+    one = trainer(bayes="{kl_weight: 0.4, kl_warmup: 0.5}").divergence
+    assert [one.weight(done) for done in (0.0, 0.25, 0.5, 1.0)] == pytest.approx([0.0, 0.2, 0.4, 0.4])
+    assert trainer(bayes="{kl_weight: 0.4}").divergence.weight(0.0) == 0.4
+
+
+def test_a_run_leaves_plain_names_and_posteriors() -> None:
+    """`eval` of the means is that of a plain model with these weights, to the bit; the loss falls."""
+    train("train.epochs=6")
+    lines = [json.loads(line) for line in Path("runs/one/metrics.jsonl").read_text("utf-8").splitlines()]
+    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+    assert all(line["kl"] > 0 and line["kl_weight"] == 0.1 for line in lines if line["split"] == "train")
+    tensors = load_file("runs/one/checkpoints/best/model.safetensors")
+    posterior = {name.removeprefix(POSTERIOR) for name in tensors if name.startswith(POSTERIOR)}
+    assert len(posterior) == MATRICES
+    assert posterior <= tensors.keys()
+    bayesian = Model.load("runs/one")
+    plain = load_recipe("tiny.yaml", [*OPTIONS]).resolved()
+    copied = Model.new(plain, bayesian.vocabulary, bayesian.labels, bayesian.machine)
+    copied.network.load_state_dict({name: value for name, value in tensors.items() if not name.startswith(POSTERIOR)})
+    for one in (bayesian, copied):
+        one.network.eval()
+    split = prepare(plain).splits["dev"]
+    batch = bayesian.collate(split, bayesian.evaluation().batches(split)[0])
+    wants = bayesian.task.wants(batch)
+    with torch.inference_mode():
+        assert torch.equal(bayesian.network(batch, wants).scores["words"], copied.network(batch, wants).scores["words"])
+
+
+def test_weights_from_a_plain_run_and_back(capsys: pytest.CaptureFixture[str]) -> None:
+    train("train.epochs=1", bayes=None, run="runs/plain")
+    capsys.readouterr()
+    prior = "{prior: {kind: start, std: 0.5}, predict: {kind: mean}}"
+    train("train.epochs=1", "model.init_from=runs/plain", bayes=prior, run="runs/bayes")
+    assert "standard deviations that start afresh: encoder.layers.0" in capsys.readouterr().err
+    tensors, plain = (load_file(f"runs/{one}/checkpoints/best/model.safetensors") for one in ("bayes", "plain"))
+    centres = {name.removeprefix(PRIOR): value for name, value in tensors.items() if name.startswith(PRIOR)}
+    assert len(centres) == MATRICES
+    for name, value in centres.items():
+        torch.testing.assert_close(value, plain[name], rtol=0, atol=0)
+        assert not torch.equal(tensors[name], value), "training moves the means, not the prior"
+    train("train.epochs=1", "model.init_from=runs/bayes", bayes=None, run="runs/back")
+    told = capsys.readouterr().err
+    assert "left there: posterior.encoder.layers.0" in told
+    again = trainer("model.init_from=runs/bayes", bayes="{predict: {kind: mean}}")
+    for tensor in weights.uncertain(again.network):
+        torch.testing.assert_close(tensor.mean.detach(), tensors[tensor.name])
+        torch.testing.assert_close(tensor.posterior.log_sd.detach(), tensors[POSTERIOR + tensor.name])
+
+
+def test_a_probe_has_a_bayesian_output_layer() -> None:
+    train("train.epochs=1", bayes=None, run="runs/plain")
+    one = trainer("model.init_from=runs/plain", "train.probe=true")
+    assert [tensor.name for tensor in weights.uncertain(one.network)] == ["output.weight"]
+    before = copy.deepcopy(one.network.state_dict())
+    one._update(one.plan.batches(0))
+    changed = {name for name, value in one.network.state_dict().items() if not torch.equal(value, before[name])}
+    assert changed == {"output.weight", "output.bias", "posterior.output.weight"}
+
+
+def test_units_are_what_the_loss_is_a_mean_over() -> None:
+    """Words with a tag, sentences, words that masks hide (about 30 %), counted over the whole training split."""
+    one = trainer()
+    assert one.divergence.units == int((one.train_split.column("upos") >= 0).sum())
+    assert trainer("task={kind: tagging, loss: sentences}").divergence.units == len(one.train_split)
+    hidden = trainer("task={kind: mlm}").divergence.units
+    assert hidden / int(one.train_split.lengths.sum()) == pytest.approx(0.3, abs=0.05)
+
+
+def test_a_deviation_out_of_bounds_is_told(capsys: pytest.CaptureFixture[str]) -> None:
+    train("train.epochs=1", bayes="{predict: {kind: mean}}")
+    folder = checkpoint.locate("runs/one")
+    verified = checkpoint.verify(folder, training=True)
+    tensors = verified.tensors("model.safetensors")
+    tensors[f"{POSTERIOR}output.weight"].fill_(100.0)
+    files = {name: file for name, file in verified.files.items() if name not in ("model.safetensors", checkpoint.SUMS)}
+    checkpoint.write(folder, files, {"model.safetensors": tensors})
+    model = Model.load("runs/one")
+    assert "log σ beyond its bounds counts as the bound: output.weight" in capsys.readouterr().err
+    posterior = weights.posterior_of(model.network.output)
+    assert posterior is not None
+    assert float(posterior.deviation().detach().max()) == pytest.approx(torch.tensor(2.0).exp().item())
+
+
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (("model.bayes.kl_weight=-1",), "model.bayes.kl_weight"),
+        (("model.bayes.start=0",), "model.bayes.start"),
+        (("model.bayes.layers=[]",), "model.bayes.layers: no weight is uncertain"),
+        (("runtime.compile=true",), "model.bayes: is not for `runtime.compile`"),
+        (("model.positions={kind: relative}",), "`model.positions.kind: relative`: choose samples"),
+        (("model.tie_kv=true",), "model.bayes.predict.kind: there is no rule for the moments of `model.tie_kv`"),
+        (("model.tie_qo=true",), "`model.tie_qo`"),
+        (("model.share_layers=true", "model.bayes.objective=moments"), "model.bayes.objective: there is no rule"),
+        (("model.bayes.words=true", "task={kind: mlm, output: tied}"), "words that are uncertain and the output's"),
+        (("model.bayes.prior={kind: start}",), "model.bayes.prior.kind: start is around given weights"),
+    ],
+)
+def test_faults_name_their_key(overrides: tuple[str, ...], told: str) -> None:
+    with pytest.raises(RecipeError) as caught:
+        load_recipe("tiny.yaml", [*OPTIONS, "model.bayes={}", *overrides])
+    assert told in str(caught.value)
+    if "no rule" in told or "samples" in told:
+        load_recipe(
+            "tiny.yaml",
+            [*OPTIONS, "model.bayes={predict: {kind: samples}}", *[one for one in overrides if "objective" not in one]],
+        )
+
+
+def test_start_from_needs_no_deviations_there() -> None:
+    train("train.epochs=1", bayes=None, run="runs/plain")
+    one = trainer(bayes="{predict: {kind: mean}}")
+    found = start_from(one.model, "runs/plain")
+    assert not found.missing
+    assert not any(name.startswith(POSTERIOR) for name in found.loaded)
