@@ -37,7 +37,7 @@ ROOMS = {
     "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions side_by_side",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
-    "training": ". divergence loop loss optim output_rows plan run_folder start_from state stopping tracking",
+    "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",
     "export": ". hf measure safetensors",
     "reports": ". confusion curves markup prepared published run_page scores table table_page",
     "reports.scorers": ". entities trees",
