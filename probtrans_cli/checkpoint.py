@@ -37,7 +37,6 @@ __all__ = [
 T = TypeVar("T")
 FORMAT = 1
 _OTHER = "use another checkpoint, e.g. RUN@last"
-_QUANTITIES = ("step", "exp_avg", "exp_avg_sq")  # that Adam keeps of each parameter
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
 
@@ -224,8 +223,11 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{number}.{name}": value.clone() for number, values in state.items() for name, value in values.items()}
 
 
-def restore_optimizer(optimizer: torch.optim.Adam, verified: Verified, name: str) -> None:
-    """Give an optimizer the state that :func:`optimizer_tensors` took, of a file.
+def restore_optimizer(
+    optimizer: torch.optim.Optimizer, verified: Verified, name: str, quantities: Sequence[str]
+) -> None:
+    """Give an optimizer the state that :func:`optimizer_tensors` took, of a file; ``quantities``: what it keeps of each
+    parameter, `step` and tensors of the parameter's shape.
 
     Raises:
         CheckpointError: the file cannot be read, or is not of this optimizer.
@@ -236,9 +238,9 @@ def restore_optimizer(optimizer: torch.optim.Adam, verified: Verified, name: str
     for key, value in tensors.items():
         found = re.fullmatch(r"([0-9]{1,9})\.(\w+)", key)
         number = int(found[1]) if found else len(parameters)
-        fits = number < len(parameters) and all(f"{number}.{quantity}" in tensors for quantity in _QUANTITIES)
+        fits = number < len(parameters) and all(f"{number}.{quantity}" in tensors for quantity in quantities)
         shape = parameters[number].shape if fits and found and found[2] != "step" else torch.Size()
-        if not (fits and found and found[2] in _QUANTITIES and value.shape == shape and value.is_floating_point()):
+        if not (fits and found and found[2] in quantities and value.shape == shape and value.is_floating_point()):
             raise CheckpointError(f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_OTHER)
         state.setdefault(number, {})[found[2]] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -20,7 +20,15 @@ if TYPE_CHECKING:
 def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
     """Every inconsistency of a recipe: the key's path, and why its value does not go with the others."""
     of_model = ((("model", *path), reason) for path, reason in recipe.model.inconsistencies())
-    checks = (_dev(recipe), _data(recipe), _lengths(recipe), _vocabulary(recipe), _reading(recipe), _probe(recipe))
+    checks = (
+        _dev(recipe),
+        _data(recipe),
+        _lengths(recipe),
+        _vocabulary(recipe),
+        _reading(recipe),
+        _probe(recipe),
+        _posterior(recipe),
+    )
     by_kind = (recipe.task.inconsistencies_with(recipe), of_model, recipe.model.inconsistencies_with(recipe))
     return [*chain(*checks), *chain(*by_kind)]
 
@@ -105,3 +113,21 @@ def _probe(recipe: Recipe) -> Iterator[Inconsistency]:
     if recipe.optim.ternary_penalty.weight > 0.0:
         reason = "a probe leaves the ternary scores as they are: set this to 0"
         yield ("optim", "ternary_penalty", "weight"), reason
+
+
+def _posterior(recipe: Recipe) -> Iterator[Inconsistency]:
+    """What an optimizer that finds a distribution over weights cannot do."""
+    section = recipe.optim.posterior
+    if section is None:
+        return
+    if section.prior.kind == "start":
+        yield ("optim", "ivon", "prior", "kind"), "the prior of ivon is around 0: choose fan_in or normal"
+    if recipe.runtime.compile:
+        yield ("optim", "kind"), "ivon is not for `runtime.compile`: set that to false"
+    if recipe.optim.ema is not None:
+        yield ("optim", "ema"), "the weights of ivon are means already: set this to null"
+    if section.predict.kind == "moments":
+        yield from (
+            (("optim", "ivon", "predict", "kind"), f"there is no rule for the moments of {one}: choose samples")
+            for one in recipe.model.without_moments(recipe)
+        )

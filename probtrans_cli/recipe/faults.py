@@ -164,7 +164,7 @@ def _unknown(section: Mapping, schema: Schema, path: tuple[str, ...], key: str) 
     if close := difflib.get_close_matches(key[:80], known, n=1):
         hints.append(f"did you mean `{close[0]}`?")
     if elsewhere:
-        places = " and ".join(f"`{'.'.join(other)}`" if other else "the top level" for other in elsewhere)
+        places = " and ".join(f"`{'.'.join(other)}`" if other else "the top level" for other in sorted(elsewhere))
         hints.append(f"`{key}` belongs to {places}")
     if not hints:
         farther = {other[-1]: other for other, _ in every_key()}

@@ -19,6 +19,7 @@ from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS
 from probtrans_cli.recipe.model.transformer import POSITIONS
 from probtrans_cli.recipe.task import TASKS, TaskSection
 from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Runtime, Save, Train
+from probtrans_cli.recipe.weights import WeightPredict
 
 
 class Recipe(Section):
@@ -54,6 +55,12 @@ class Recipe(Section):
         if faults := inconsistencies(self):
             raise InconsistentError(faults)
         return self
+
+    @property
+    def uncertain_weights(self) -> WeightPredict | None:
+        """How the uncertainty of the weights enters predictions; None = they are certain."""
+        section = self.model.variational or self.optim.posterior
+        return None if section is None else section.predict
 
     def resolved(self) -> Recipe:
         """The same recipe with every automatic value (``null``) of the model filled in."""

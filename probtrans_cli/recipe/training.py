@@ -19,6 +19,7 @@ from probtrans_cli.recipe.base import (
     Section,
 )
 from probtrans_cli.recipe.kinds import Kinds
+from probtrans_cli.recipe.weights import WeightPredict, WeightPrior
 
 Messages = Literal["auto", "plain", "banded", "linear"]
 """How messages are computed, see :class:`Runtime`."""
@@ -138,11 +139,33 @@ class TernaryPenalty(Section):
     """Square the norm; the paper's code does not."""
 
 
+class Ivon(Section):
+    """`optim.kind: ivon` (Shen et al. 2024): every matrix of encoder and output has a Gaussian, whose precision is the
+    curvature of the loss. All else, words too, moves as with `adamw`."""
+
+    lr: PositiveFloat = 0.3
+    """Learning rate of the matrices, relative to `hessian_start`; it follows `optim.schedule`, as `optim.lr` does."""
+    betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
+    """Decay rates of the mean gradient and of the curvature."""
+    hessian_start: PositiveFloat = 0.02
+    """The curvature at the start."""
+    kl_weight: PositiveFloat = 0.1
+    """κ, the weight of the divergence from the prior: 1 is Bayes' rule, less is a cold posterior."""
+    prior: WeightPrior = WeightPrior()
+    """What the weights are believed to be before anything is learned: fan_in or normal."""
+    clip: PositiveFloat | None = None
+    """Largest size of an element of a step before the rate; null = unlimited. 1e-3 where training is unstable."""
+    predict: WeightPredict = WeightPredict(kind="samples")
+    """How a trained model answers."""
+
+
 class Optim(Section):
     """How the parameters move."""
 
-    kind: Literal["adam", "adamw"] = "adam"
-    """adam: decay as part of the gradient (the paper's); adamw: decoupled decay."""
+    kind: Literal["adam", "adamw", "ivon"] = "adam"
+    """adam: decay as part of the gradient (the paper's); adamw: decoupled decay; ivon: a distribution over weights."""
+    ivon: Ivon = Ivon()
+    """Options of `kind: ivon`."""
     lr: PositiveFloat = 1e-3
     """Learning rate."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
@@ -156,11 +179,16 @@ class Optim(Section):
     ternary_penalty: TernaryPenalty = TernaryPenalty()
     """Penalty on the ternary scores."""
     clip: PositiveFloat | None = 5.0
-    """Largest norm of the gradient; null = unlimited."""
+    """Largest norm of the gradient; null = unlimited. With `kind: ivon`, of what Adam moves."""
     schedule: Annotated[Schedule, SCHEDULES] = CosineSchedule()
     """How the learning rate changes: cosine | linear | plateau | constant."""
     ema: Annotated[float, Field(gt=0.0, lt=1.0)] | None = None
     """Decay of an exponential moving average of the weights, which is then what is evaluated and saved as the model."""
+
+    @property
+    def posterior(self) -> Ivon | None:
+        """The options of an optimizer that finds a distribution over weights; None = it does not."""
+        return self.ivon if self.kind == "ivon" else None
 
 
 class Train(Section):

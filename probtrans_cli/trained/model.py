@@ -23,7 +23,7 @@ from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
-from probtrans_cli.models.bayesian.variational import spread
+from probtrans_cli.models.bayesian.variational import spread, spread_all
 from probtrans_cli.models.bayesian.weights import outside_bounds
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.head_bias import commonness
@@ -80,6 +80,8 @@ class Model:
         ).to(machine.device)
         if recipe.model.variational is not None:
             spread(network, recipe.model.variational, probe=recipe.train.probe)
+        elif recipe.optim.posterior is not None:
+            spread_all(network, recipe.optim.posterior.prior, probe=recipe.train.probe)
         section = recipe.eval
         reading = Reading(
             "mean" if section.channel == "best" else section.channel,

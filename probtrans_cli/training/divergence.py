@@ -9,16 +9,17 @@ Bayes' rule.
 
 from __future__ import annotations
 
+from contextlib import AbstractContextManager, nullcontext
+
 import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.trained.model import Model
-from probtrans_cli.training.optim import Deviations
 
 
 class Divergence:
-    """``κ_t KL / N`` of a model that learns from a split; nothing where its weights are certain.
+    """``κ_t KL / N`` of a model that learns from a split; nothing where its weights are certain, or IVON adds it.
 
     Raises:
         NothingToScoreError: the split has nothing to learn from.
@@ -26,14 +27,12 @@ class Divergence:
 
     def __init__(self, model: Model, split: Split) -> None:
         self.network, self.section = model.network, model.recipe.model.variational
-        self.units = 1 if self.section is None else model.task.units(split, model.evaluation())
+        uncertain = model.recipe.uncertain_weights is not None
+        self.units = model.task.units(split, model.evaluation()) if uncertain else 1
 
-    @property
-    def deviations(self) -> Deviations | None:
-        """The logarithms of the standard deviations, for the optimizer."""
-        if self.section is None:
-            return None
-        return Deviations([one.posterior.log_sd for one in weights.uncertain(self.network)], self.section.sigma_lr)
+    def draw(self) -> AbstractContextManager[None]:
+        """Around the forward pass of a batch: the weights are a draw."""
+        return nullcontext() if self.section is None else weights.drawn(self.network)
 
     def weight(self, done: float) -> float:
         """``κ_t`` after a share ``done`` of all updates."""

@@ -19,7 +19,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 
 from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.prepared import Prepared
@@ -31,7 +31,7 @@ from probtrans_cli.errors import (
     OutOfMemoryError,
     StoppedError,
 )
-from probtrans_cli.models.bayesian.weights import drawn, take_as_prior
+from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
@@ -73,10 +73,10 @@ class Trainer:
         if recipe.train.probe:
             self.network.requires_grad_(False)
             self.network.output.requires_grad_(True)
-        self.parameters = [p for p in self.network.parameters() if p.requires_grad]
         self.plan = Plan(recipe, self.train_split.lengths)
         self.divergence = Divergence(self.model, self.train_split)
-        self.optimizer = optim.optimizer(recipe.optim, self.parameters, self.divergence.deviations)
+        variational, units = recipe.model.variational, self.divergence.units
+        self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units)
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])
         if resume:
@@ -147,26 +147,27 @@ class Trainer:
         group = batches[state.batch : state.batch + self.recipe.train.accumulate]
         torch.manual_seed(mixed_seed(self.recipe.seed, state.step))
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
-        self.optimizer.zero_grad(set_to_none=True)
+        self.optimizer.zero_grad()
         given = [self._batch(indices) for indices in group]
         counts = counts_of(self.model.task, given)
         main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
-        for batch in given:
-            with self._memory_guard(batch.indices):
-                with self.model.machine.autocast(), drawn(self.network):
-                    loss = loss_of(self.model.task, self.network, batch, counts)
-                loss.backward()  # type: ignore[no-untyped-call]
-            total = total + loss.detach()
-        for parameter in self.parameters:
-            if parameter.grad is not None:
-                parameter.grad /= counts[main]
         done = self.plan.share_done(state, len(batches))
-        self.divergence.add_gradient(done)
-        for value in self.network.encoder.regularizer(section).values():
-            value.backward()  # type: ignore[no-untyped-call]
-        norm = nn.utils.clip_grad_norm_(self.parameters, section.clip or math.inf)
+        with self.optimizer.draw():
+            for batch in given:
+                with self._memory_guard(batch.indices):
+                    with self.model.machine.autocast(), self.divergence.draw():
+                        loss = loss_of(self.model.task, self.network, batch, counts)
+                    loss.backward()  # type: ignore[no-untyped-call]
+                total = total + loss.detach()
+            for parameter in self.optimizer.parameters:
+                if parameter.grad is not None:
+                    parameter.grad /= counts[main]
+            self.divergence.add_gradient(done)
+            for value in self.network.encoder.regularizer(section).values():
+                value.backward()  # type: ignore[no-untyped-call]
+        norm = self.optimizer.clip()
         rate = optim.learning_rate(section, done, state.drops)
-        optim.set_rate(self.optimizer, rate)
+        self.optimizer.set_rate(rate)
         self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
         if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
             self._finite_guard()
@@ -271,7 +272,7 @@ class Trainer:
         self.model.step = self.state.step
         with self._averaged():
             tensors = {"model.safetensors": weights_of(self.network)}
-        tensors["training/optimizer.safetensors"] = checkpoint.optimizer_tensors(self.optimizer)
+        tensors |= self.optimizer.tensors()
         if self.average is not None:
             tensors["training/weights.safetensors"] = weights_of(self.network)
             tensors["training/average.safetensors"] = weights_of(self.average)
@@ -297,7 +298,7 @@ class Trainer:
         verified.load_into(self.network, weights)
         if self.average is not None:
             verified.load_into(self.average, "training/average.safetensors")
-        checkpoint.restore_optimizer(self.optimizer, verified, "training/optimizer.safetensors")
+        self.optimizer.restore(verified)
         # A kill may have come between the links, or before older checkpoints were removed.
         checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
         console.log(f"resuming {self.run} after step {self.state.step}")

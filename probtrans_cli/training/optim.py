@@ -2,32 +2,116 @@
 
 from __future__ import annotations
 
-from typing import Any, NamedTuple
+import math
+from collections.abc import Iterator, Sequence
+from contextlib import contextmanager
+from typing import Any
 
 import torch
-from torch import nn
+from torch import Tensor, nn
 from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
-from probtrans_cli.recipe.training import Optim
+from probtrans_cli import checkpoint
+from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
+from probtrans_cli.recipe.model.bayes import Bayes
+from probtrans_cli.recipe.training import Ivon, Optim
+from probtrans_cli.training.ivon import IVON
 
 TIMES = "times"
-"""The key of a group of parameters whose rate is a multiple of that of the others."""
+"""The key of a group of parameters whose rate is a multiple of `optim.lr`."""
+ADAM_FILE, IVON_FILE = "training/optimizer.safetensors", "training/ivon.safetensors"
 
 
-class Deviations(NamedTuple):
-    """Logarithms of standard deviations, with their learning rate as a multiple of that of the weights."""
+class Optimizers:
+    """What moves the parameters of a network: Adam, and with `kind: ivon` beside it IVON, which moves the means of the
+    uncertain weights and finds their deviations."""
 
-    parameters: list[nn.Parameter]
-    rate: float
+    def __init__(self, section: Optim, network: nn.Module, bayes: Bayes | None = None, *, units: int = 1) -> None:
+        """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON."""
+        self.section, self.parameters = section, [one for one in network.parameters() if one.requires_grad]
+        self.posteriors: list[Uncertain] = list(uncertain(network))
+        self.ivon: IVON | None = None
+        if section.posterior is not None:
+            self.ivon = _ivon(section, section.posterior, self.posteriors, units)
+        means = {id(one.mean) for one in self.posteriors} if self.ivon else set()
+        deviations = [one.posterior.log_sd for one in self.posteriors] if bayes else []
+        self.moved_by_adam = [one for one in self.parameters if id(one) not in means]
+        self.adam = _adam(section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0)
+        self._keep_deviations()
+
+    def zero_grad(self) -> None:
+        """Forget the gradients of the update before."""
+        for parameter in self.parameters:
+            parameter.grad = None
+
+    @contextmanager
+    def draw(self) -> Iterator[None]:
+        """Around forward and backward of an update: with IVON, the weights are a draw."""
+        if self.ivon is None:
+            yield
+            return
+        self.ivon.sample()
+        try:
+            yield
+        finally:
+            self.ivon.restore()
+
+    def clip(self) -> Tensor:
+        """Clip the gradients; the norm that they had. What IVON reads is not clipped: it would bend the curvature."""
+        limit = self.section.clip or math.inf
+        norm: Tensor = nn.utils.clip_grad_norm_(self.moved_by_adam, limit)
+        if self.ivon is None:
+            return norm
+        others = [one.mean.grad for one in self.posteriors if one.mean.grad is not None]
+        whole: Tensor = torch.linalg.vector_norm(torch.stack([norm, *map(torch.linalg.vector_norm, others)]))
+        return whole
+
+    def set_rate(self, rate: float) -> None:
+        """Let the coming update have a learning rate; a group of parameters may have a multiple of it."""
+        groups = [*self.adam.param_groups, *(self.ivon.param_groups if self.ivon else ())]
+        for options in groups:
+            options["lr"] = rate * options.get(TIMES, 1.0)
+
+    def step(self) -> None:
+        """Move the parameters."""
+        self.adam.step()
+        if self.ivon is not None:
+            self.ivon.step()
+            self._keep_deviations()
+
+    @torch.no_grad()
+    def _keep_deviations(self) -> None:
+        """Let the network's log σ be what IVON has found."""
+        if self.ivon is not None:
+            for one in self.posteriors:
+                one.posterior.log_sd.copy_(self.ivon.deviation(one.mean).log())
+
+    def tensors(self) -> dict[str, dict[str, Tensor]]:
+        """The state as files of a checkpoint."""
+        found = {ADAM_FILE: checkpoint.optimizer_tensors(self.adam)}
+        return found if self.ivon is None else found | {IVON_FILE: checkpoint.optimizer_tensors(self.ivon)}
+
+    def restore(self, verified: checkpoint.Verified) -> None:
+        """Take the state of a checkpoint.
+
+        Raises:
+            CheckpointError: a file cannot be read, or is not of this optimizer.
+        """
+        checkpoint.restore_optimizer(self.adam, verified, ADAM_FILE, ("step", "exp_avg", "exp_avg_sq"))
+        if self.ivon is not None:
+            checkpoint.restore_optimizer(self.ivon, verified, IVON_FILE, ("step", "momentum", "hessian"))
+            self._keep_deviations()
 
 
-def optimizer(section: Optim, parameters: list[nn.Parameter], deviations: Deviations | None = None) -> torch.optim.Adam:
+def _adam(
+    section: Optim, parameters: list[nn.Parameter], deviations: Sequence[nn.Parameter], times: float
+) -> torch.optim.Adam:
     """Adam with decay in the gradient, or AdamW; one fused kernel for all parameters.
 
-    ``deviations``: those of ``parameters`` that are logarithms of standard deviations of weights.
+    ``deviations``: those of the parameters that are logarithms of standard deviations; ``times``: of `lr`, their rate.
     """
-    kind = torch.optim.AdamW if section.kind == "adamw" else torch.optim.Adam
-    apart = {id(parameter) for parameter in deviations.parameters} if deviations else set()
+    kind = torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW
+    apart = {id(parameter) for parameter in deviations}
     plain = [parameter for parameter in parameters if id(parameter) not in apart]
     groups: list[dict[str, Any]] = [{"params": plain, "weight_decay": section.weight_decay}]
     if section.decayed == "matrices":
@@ -35,14 +119,27 @@ def optimizer(section: Optim, parameters: list[nn.Parameter], deviations: Deviat
         groups.append({"params": [parameter for parameter in plain if parameter.ndim <= 1], "weight_decay": 0.0})
     if deviations:
         own = [parameter for parameter in parameters if id(parameter) in apart]
-        groups.append({"params": own, "weight_decay": 0.0, TIMES: deviations.rate})
+        groups.append({"params": own, "weight_decay": 0.0, TIMES: times})
     return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
 
 
-def set_rate(optimizer: torch.optim.Adam, rate: float) -> None:
-    """Let the coming update have a learning rate; a group may have a multiple of it."""
-    for options in optimizer.param_groups:
-        options["lr"] = rate * options.get(TIMES, 1.0)
+def _ivon(section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int) -> IVON:
+    """IVON over the means of uncertain weights, each tensor with the precision of its own prior."""
+    size = units / options.kl_weight
+    groups = [
+        {"params": [one.mean], "prior_precision": 1 / (one.posterior.prior.variance * size)} for one in posteriors
+    ]
+    made = IVON(
+        groups,
+        lr=options.lr,
+        effective_size=size,
+        hessian_start=options.hessian_start,
+        betas=options.betas,
+        clip=math.inf if options.clip is None else options.clip,
+    )
+    for group in made.param_groups:
+        group[TIMES] = options.lr / section.lr
+    return made
 
 
 def learning_rate(section: Optim, progress: float, drops: int) -> float:

@@ -18,7 +18,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
     "folders": ". checkpoints lock",
-    "recipe": ". base checks data faults kinds overrides reference schema source task training yaml",
+    "recipe": ". base checks data faults kinds overrides reference schema source task training weights yaml",
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". entities entity_scores logical_forms",

@@ -100,7 +100,7 @@ def uneven(trainer: Trainer) -> tuple[np.ndarray, np.ndarray]:
 def gradients(trainer: Trainer) -> Tensor:
     """Those of the latest update, as one vector."""
     return torch.cat(
-        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in trainer.parameters]
+        [(torch.zeros_like(p) if p.grad is None else p.grad).flatten().double() for p in trainer.optimizer.parameters]
     )
 
 

@@ -61,7 +61,7 @@ def test_an_update_of_several_batches_is_that_of_their_union(loss: str) -> None:
 
     whole._update([np.concatenate(batches)])
     assert parts.state.step == whole.state.step == 1
-    for ours, theirs in zip(parts.parameters, whole.parameters, strict=True):
+    for ours, theirs in zip(parts.optimizer.parameters, whole.optimizer.parameters, strict=True):
         assert ours.grad is not None
         torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
 
@@ -72,7 +72,7 @@ def test_clipping_bounds_the_step() -> None:
         one._update(one.plan.batches(0))
 
     def norm(one: Trainer) -> float:
-        return math.sqrt(sum(float((p.grad**2).sum()) for p in one.parameters if p.grad is not None))
+        return math.sqrt(sum(float((p.grad**2).sum()) for p in one.optimizer.parameters if p.grad is not None))
 
     assert norm(free) > 0.001
     assert norm(clipped) == pytest.approx(0.001, rel=1e-3)
@@ -84,15 +84,15 @@ def test_the_weight_average_is_that_of_a_plain_loop() -> None:
     plain: list[torch.Tensor] = []
     for _ in range(5):
         one._update(batches)
-        now = [p.detach().clone() for p in one.parameters]
+        now = [p.detach().clone() for p in one.optimizer.parameters]
         plain = [0.8 * old + 0.2 * new for old, new in zip(plain, now, strict=True)] if plain else now
     assert one.average is not None
     for found, wanted in zip(one.average.module.parameters(), plain, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
-    own = [p.detach().clone() for p in one.parameters]
+    own = [p.detach().clone() for p in one.optimizer.parameters]
     with one._averaged():
-        torch.testing.assert_close(one.parameters[0].detach(), plain[0], rtol=1e-5, atol=1e-7)
-    assert all(torch.equal(a, b) for a, b in zip(own, one.parameters, strict=True))
+        torch.testing.assert_close(one.optimizer.parameters[0].detach(), plain[0], rtol=1e-5, atol=1e-7)
+    assert all(torch.equal(a, b) for a, b in zip(own, one.optimizer.parameters, strict=True))
 
 
 # --- the learning rate ------------------------------------------------------------------------------------------------

@@ -41,7 +41,7 @@ def test_what_decays(decayed: str, kept: bool) -> None:
     for parameter in network.parameters():
         nn.init.constant_(parameter, 1.0)
         parameter.grad = torch.zeros_like(parameter)
-    optim.optimizer(section, list(network.parameters())).step()
+    optim.Optimizers(section, network).step()
     after = {name: float(value.min()) for name, value in network.state_dict().items()}
     assert before.keys() == after.keys()
     assert after.pop("0.weight") == pytest.approx(0.95)

@@ -40,6 +40,7 @@ VARIANTS = {
         "task={kind: tagging}",
         "model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1, bayes: {norms: true, kl_warmup: 0.5}}",
     ),
+    "ivon": (*MANY, "task={kind: tagging}", "optim.kind=ivon"),
 }
 KILLS = {"bayes": 10}
 SOME_KILLS = 5  # of every other variant

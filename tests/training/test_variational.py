@@ -108,7 +108,7 @@ def test_where_training_starts_and_what_is_believed() -> None:
 def test_rates_of_the_deviations_and_no_decay() -> None:
     one = trainer("optim.weight_decay=0.1", "optim.decayed=matrices", bayes="{sigma_lr: 7.0}")
     one._update(one.plan.batches(0))
-    groups = one.optimizer.param_groups
+    groups = one.optimizer.adam.param_groups
     deviations = {id(tensor.posterior.log_sd) for tensor in weights.uncertain(one.network)}
     assert {id(parameter) for parameter in groups[-1]["params"]} == deviations
     assert groups[-1]["lr"] == pytest.approx(7.0 * groups[0]["lr"])

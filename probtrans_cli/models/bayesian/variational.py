@@ -9,7 +9,8 @@ from torch import Tensor, nn
 from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.weights import Prior
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.model.bayes import Bayes, WeightPrior
+from probtrans_cli.recipe.model.bayes import Bayes
+from probtrans_cli.recipe.weights import WeightPrior
 
 NORM_DEVIATION = 0.1
 """The standard deviation of the gains and shifts of a norm under their prior."""
@@ -31,6 +32,19 @@ def spread(network: Network, section: Bayes, *, probe: bool = False) -> None:
                 prior = Prior(centre, NORM_DEVIATION**2)
                 deviation = section.start * NORM_DEVIATION
                 weights.make_uncertain(module, name, prior, deviation=deviation, family=section.family)
+    weights.use_file_names(network)
+
+
+def spread_all(network: Network, prior: WeightPrior, *, probe: bool = False) -> None:
+    """Give every matrix of encoder and output a Gaussian, a deviation for each weight, which somebody else finds."""
+    parts = [network.output] if probe else [network.encoder, network.output]
+    modules = [module for part in parts for module in part.modules()]
+    named = [(one, name) for one in modules for name, value in one.named_parameters(recurse=False) if value.ndim > 1]
+    for module, name in named:
+        inputs = getattr(module, name).shape[-1]
+        weights.make_uncertain(module, name, _prior(prior, inputs), deviation=inputs**-0.5, family="full")
+    for tensor in weights.uncertain(network):
+        tensor.posterior.requires_grad_(False)
     weights.use_file_names(network)
 
 

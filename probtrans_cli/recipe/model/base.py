@@ -72,6 +72,12 @@ class ModelSection(KindSection):
         """How its weights are distributed; None = they are plain."""
         return None
 
+    def without_moments(self, recipe: Recipe) -> list[str]:
+        """The options of the recipe that there is no rule for, where means and variances are to go through the model;
+        a kind without any rules is one itself."""
+        del recipe
+        return [f"`model.kind: {self.kind}`"]
+
     @property
     def refuses_unknown_tensors(self) -> bool:
         """Whether a foreign folder of weights with unknown tensors is refused."""

@@ -2,41 +2,18 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Literal
 
 from pydantic import Field
 
 from probtrans_cli.recipe.base import Inconsistency, NonNegativeFloat, PositiveFloat, Section, Share
+from probtrans_cli.recipe.weights import WeightPredict, WeightPrior
 
 if TYPE_CHECKING:
     from probtrans_cli.recipe.model.transformer import Transformer
     from probtrans_cli.recipe.schema import Recipe
 
 Part = Literal["attention", "feed_forward", "output"]
-
-
-class WeightPrior(Section):
-    """What the weights are believed to be before anything is learned: independent Gaussians."""
-
-    kind: Literal["fan_in", "normal", "start"] = "fan_in"
-    """fan_in: N(0, std² / inputs) of a matrix with so many inputs; normal: N(0, std²); start: N(weight, std² / inputs)
-    around the weights of `model.init_from`. Norms, where they are uncertain, have N(1, 0.1²) and N(0, 0.1²)."""
-    std: PositiveFloat = 1.0
-    """std, as `kind` says."""
-
-
-class WeightPredict(Section):
-    """How the uncertainty of the weights enters what the trained model says."""
-
-    kind: Literal["moments", "samples", "mean"] = "moments"
-    """moments: mean and variance go through the network in one pass; samples: the mean over draws of the weights; mean:
-    the mean weights alone."""
-    state: Literal["kronecker", "diagonal"] = "kronecker"
-    """What `moments` keep of the words' covariances: kronecker, one matrix over positions; diagonal, none."""
-    samples: Annotated[int, Field(ge=1, le=10_000)] = 16
-    """Draws of `samples`."""
-    temperature: bool = False
-    """Divide the scores by the temperature that fits dev best."""
 
 
 class Bayes(Section):
@@ -83,20 +60,11 @@ class Bayes(Section):
             faults.append((("layers",), "a probe learns the output layer alone: name output"))
         if recipe.runtime.compile:
             faults.append(((), "is not for `runtime.compile`: set that to false"))
+        if recipe.optim.posterior is not None:
+            faults.append(((), "is not for `optim.kind: ivon`, which finds the distribution itself: leave it out"))
         if key := self.asks_for_moments:
             remedy = "choose samples" if key[0] == "predict" else "choose samples here and in model.bayes.predict.kind"
-            faults += [(key, f"there is no rule for the moments of {one}: {remedy}") for one in _without(model, recipe)]
+            faults += [
+                (key, f"there is no rule for the moments of {one}: {remedy}") for one in model.without_moments(recipe)
+            ]
         return faults
-
-
-def _without(model: Transformer, recipe: Recipe) -> list[str]:
-    """What there is no rule for, of a model with uncertain weights."""
-    assert model.bayes is not None, "its section asks"
-    found = [f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(model, name)]
-    if model.positions.kind == "relative":
-        found.append("`model.positions.kind: relative`")
-    if recipe.task.without_moments is not None:
-        found.append(f"`task.{recipe.task.without_moments}`")
-    if model.bayes.words and recipe.task.tied:
-        found.append("words that are uncertain and the output's, too")
-    return found

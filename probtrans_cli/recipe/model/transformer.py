@@ -216,6 +216,16 @@ class Transformer(ModelSection):
             faults.append((("width",), TOO_LARGE.format(numbers)))
         return faults
 
+    def without_moments(self, recipe: Recipe) -> list[str]:
+        found = [f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)]
+        if self.positions.kind == "relative":
+            found.append("`model.positions.kind: relative`")
+        if recipe.task.without_moments is not None:
+            found.append(f"`task.{recipe.task.without_moments}`")
+        if self.bayes is not None and self.bayes.words and recipe.task.tied:
+            found.append("words that are uncertain and the output's, too")
+        return found
+
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         if self.bayes is None:
             return []
