@@ -17,6 +17,7 @@ from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
+from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import (
     OUTPUT,
     Counts,
@@ -31,7 +32,6 @@ from probtrans_cli.tasks.base import (
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
 from probtrans_cli.tasks.confusions import confusion_table, confusions
-from probtrans_cli.tasks.intervals import interval, moments
 
 
 class SentenceClassification(Task):

@@ -14,9 +14,9 @@ from probtrans_cli.data.codecs.entities import TAG_END
 from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entities_in, scores_by_type, scores_of
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
+from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.intervals import interval, moments
 from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities
 from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span

@@ -23,9 +23,9 @@ from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
 from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
+from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
-from probtrans_cli.tasks.intervals import interval, moments
 
 OUTSIDE = -3  # a parent that is no word of the sentence
 _CASE = "case"

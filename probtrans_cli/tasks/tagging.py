@@ -13,6 +13,7 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging
+from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import (
     OUTPUT,
     Counts,
@@ -28,7 +29,6 @@ from probtrans_cli.tasks.base import (
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.confusions import confusion_table, confusions
-from probtrans_cli.tasks.intervals import interval, moments
 
 COLUMNS_OF_TAGS = ("upos", "xpos", "feats")
 """Columns of CoNLL-U that can be learned, and in which a tag is written."""

@@ -32,8 +32,8 @@ ROOMS = {
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
-    "tasks": ". base batch classification confusions entities intervals masking mlm pretraining semantic tagging "
-    "valid_tags",
+    "statistics": ". intervals",
+    "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
     "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions side_by_side",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
@@ -49,7 +49,7 @@ ROOMS = {
 FLOORS = (
     {"ground"},
     {"recipe"},
-    {"data", "models", "trees"},
+    {"data", "models", "statistics", "trees"},
     {"tasks"},
     {"trained"},
     {"hf"},
@@ -65,6 +65,7 @@ WITHOUT_TORCH = (
     "folders",
     "recipe",
     "data",
+    "statistics",
     "trees",
     "reports",
     "cli",

@@ -5,8 +5,8 @@ from __future__ import annotations
 import numpy as np
 import pytest
 
+from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import Counts
-from probtrans_cli.tasks.intervals import interval, moments
 from probtrans_cli.trees import bootstrap
 
 

@@ -1,0 +1,1 @@
+"""What numbers say: intervals of scores, and whether probabilities can be relied on. Imports no torch."""
