@@ -34,8 +34,33 @@ def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: p
     assert scores["recall"] == pytest.approx(1 / 2)
     assert scores["f1"] == pytest.approx(2 / 5)
     assert scores["accuracy"] == pytest.approx(4 / 6)
+    low, high = scores["f1_interval"]
+    assert 0.0 <= low < 2 / 5 < high <= 1.0
+    assert scores["accuracy_interval"][0] < 4 / 6 < scores["accuracy_interval"][1]
+    assert scores["types"]["LOC"] == {"f1": 0.0, "precision": 0.0, "recall": 0.0, "gold": 1, "predicted": 1, "right": 0}
     ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt")
-    assert "f1 40.00 %" in ran.out
+    assert "f1 40.00 % (95 % interval" in ran.out
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("gold", "guess", "f1", "strict"),
+    [
+        ("B-LOC I-LOC O", "I-LOC I-LOC O", 1.0, 0.0),  # begins without B: read by conlleval, not strictly
+        ("B-LOC I-LOC O", "B-LOC I-LOC O", 1.0, 1.0),
+        ("B-LOC E-LOC S-PER", "B-LOC I-LOC S-PER", 1.0, 2 / 3),  # bioes, an entity without its end
+    ],
+)
+def test_entities_that_are_read_strictly(
+    gold: str, guess: str, f1: float, strict: float, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    rows = zip("abc", gold.split(), guess.split(), strict=True)
+    Path("both.txt").write_text("\n".join(map(" ".join, rows)) + "\n")
+    scores = invoke("score", "entities", "both.txt", "--json").json["scores"]
+    assert scores["f1"] == pytest.approx(f1)
+    assert scores["f1_strict"] == pytest.approx(strict)
+    assert scores["f1_interval"] is None  # there is but one sentence
 
 
 @pytest.mark.usefixtures("quick")

@@ -1,4 +1,8 @@
-"""Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entity_scores.py``."""
+"""Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entity_scores.py``.
+
+The same scores as of a model: F1 with its 95 % interval over sentences, and the F1 of entities that are written as
+their scheme asks for; a tag that ends an entity (``S-``, ``E-``), on either side, says that the scheme is bioes.
+"""
 
 from __future__ import annotations
 
@@ -6,10 +10,13 @@ from collections.abc import Iterator
 from itertools import chain, zip_longest
 from typing import Any
 
-from probtrans_cli.data.codecs.entity_scores import entity_scores
+import numpy as np
+
+from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entity_scores, scores_by_type, scores_of
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import read_columns
 from probtrans_cli.errors import DataError
+from probtrans_cli.statistics.intervals import interval, moments
 
 Tagged = tuple[list[str], list[str], str]  # words, tags, where
 
@@ -25,8 +32,16 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
     if not ours:
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
     pairs = list(zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True))
-    accuracy = sum(one == other for one, other in pairs) / len(pairs)
-    return entity_scores(theirs, ours) | {"accuracy": accuracy}
+    compared = compare(theirs, ours)
+    counts = compared.counts()
+    found: dict[str, Any] = dict(scores_of(counts))
+    scheme: Scheme = "bioes" if any(tag.startswith(("S-", "E-")) for pair in pairs for tag in pair) else "iob2"
+    found["f1_strict"] = entity_scores(theirs, ours, scheme)["f1"]
+    right = [sum(one == other for one, other in zip(*tags, strict=True)) for tags in zip(ours, theirs, strict=True)]
+    of_sentences = {"f1": compared.f1_parts(), "accuracy": (np.array(right), np.array([len(tags) for tags in ours]))}
+    found["accuracy"] = sum(right) / len(pairs)
+    found |= {f"{name}_interval": interval(name, moments(name, *parts)) for name, parts in of_sentences.items()}
+    return found | {"types": scores_by_type(counts)}
 
 
 def _pairs(predictions: str, gold: str | None) -> Iterator[tuple[Tagged, Tagged]]:
