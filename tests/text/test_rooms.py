@@ -32,7 +32,7 @@ ROOMS = {
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
-    "statistics": ". intervals",
+    "statistics": ". intervals uncertainty",
     "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
     "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions side_by_side",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",

@@ -1,0 +1,186 @@
+"""Whether probabilities can be relied on: calibration, selective prediction, and the cheapest remedy, a temperature.
+
+Answers are given in one of two ways: ``probabilities [m, k]`` of the classes with ``gold [m]``, the class that is
+right (-1: one that the model does not have, so that every answer is wrong); or ``probabilities [m]`` of the answers
+alone with ``gold [m]``, whether each is right. The confidence of an answer is the probability of what was answered.
+
+symbol   code            shape    meaning
+p        probabilities   [m, k]   m, an answer; k, a class
+y        gold            [m]      the right class
+B_j      Bin                      a bin of answers with similar confidence
+"""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Callable, Sequence
+from typing import Literal, NamedTuple
+
+import numpy as np
+
+BINS = 15
+FLOOR_DRAWS = 100
+LOWEST, HIGHEST = math.log(1 / 4), math.log(8)  # of log T
+_PRECISION = 1e-4  # of log T
+
+By = Literal["mass", "width"]
+"""How answers are put into bins: as many in each, by confidence; or all of an interval of confidence."""
+
+
+class Bin(NamedTuple):
+    """Answers with similar confidence: how many, their mean confidence, and the share that is right."""
+
+    number: int
+    confidence: float
+    accuracy: float
+
+    @property
+    def error(self) -> float:
+        """The binomial standard error of the accuracy."""
+        return math.sqrt(self.accuracy * (1 - self.accuracy) / self.number)
+
+
+def answers(probabilities: np.ndarray, gold: np.ndarray) -> tuple[np.ndarray, np.ndarray]:
+    """Confidence ``[m]`` and whether the answer is right ``[m]``; of classes that are equally probable the first.
+
+    Raises:
+        ValueError: the two are of different answers, or there are none.
+    """
+    if len(probabilities) != len(gold) or not len(gold):
+        raise ValueError(f"probabilities of {len(probabilities)} answers and gold of {len(gold)}")
+    if probabilities.ndim == 1:
+        return probabilities.astype(np.float64), gold.astype(bool)
+    return probabilities.max(axis=1).astype(np.float64), probabilities.argmax(axis=1) == gold
+
+
+def reliability(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS, by: By = "mass") -> list[Bin]:
+    """Bins of answers in the order of confidence; those without an answer are left out.
+
+    Bins of equal mass differ by one answer at most, and answers of the same confidence keep the order in which they are
+    given. Bins of equal width are ``[j / bins, (j + 1) / bins)``, the last one with 1.
+    """
+    confidence, right = answers(probabilities, gold)
+    parts = _binned(confidence, bins, by)
+    return [Bin(len(part), float(confidence[part].mean()), float(right[part].mean())) for part in parts]
+
+
+def calibration_error(probabilities: np.ndarray, gold: np.ndarray, *, bins: int = BINS, by: By = "mass") -> float:
+    """``Σ_j |B_j| / m · |mean confidence of B_j - accuracy of B_j|``, the expected calibration error (Guo et al. 2017).
+
+    It is not debiased: answers that are perfectly calibrated have the error :func:`ece_floor`.
+    """
+    found = reliability(probabilities, gold, bins=bins, by=by)
+    return sum(one.number * abs(one.confidence - one.accuracy) for one in found) / len(gold)
+
+
+def ece_floor(probabilities: np.ndarray, *, bins: int = BINS, draws: int = FLOOR_DRAWS, seed: int = 0) -> float:
+    """The mean calibration error, with equal mass, if gold were drawn from the probabilities themselves.
+
+    An answer is then right with its confidence. The draws are always the same.
+    """
+    confidence, _ = answers(probabilities, np.zeros(len(probabilities)))
+    random, parts = np.random.default_rng(seed), _binned(confidence, bins, "mass")
+    order, ends = np.concatenate(parts), np.cumsum([len(part) for part in parts])[:-1]
+    ordered = confidence[order]
+    errors = []
+    for _ in range(draws):
+        surplus = ordered - (random.random(len(ordered)) < ordered)
+        errors.append(sum(abs(float(part.sum())) for part in np.split(surplus, ends)) / len(ordered))
+    return float(np.mean(errors))
+
+
+def _binned(confidence: np.ndarray, bins: int, by: By) -> list[np.ndarray]:
+    """The numbers of the answers in each bin that has some."""
+    if bins < 1:
+        raise ValueError(f"bins = {bins}: at least one is needed")
+    order = np.argsort(confidence, kind="stable")
+    if by == "mass":
+        parts = np.array_split(order, bins)
+    else:
+        of_answers = np.minimum((confidence[order] * bins).astype(np.int64), bins - 1)
+        parts = np.split(order, np.searchsorted(of_answers, np.arange(1, bins)))
+    return [part for part in parts if len(part)]
+
+
+def risk_coverage_area(probabilities: np.ndarray, gold: np.ndarray) -> float:
+    """The mean over ``n = 1..m`` of the share of wrong answers among the ``n`` most confident; equal ones share their
+    mean. 0: all are right; without any order it is the share of wrong answers."""
+    confidence, right = answers(probabilities, gold)
+    _, group, numbers = np.unique(-confidence, return_inverse=True, return_counts=True)
+    wrong = np.bincount(group, weights=~right) / numbers
+    risks = np.cumsum(np.repeat(wrong, numbers)) / np.arange(1, len(right) + 1)
+    return float(risks.mean())
+
+
+def auroc(negative: np.ndarray, positive: np.ndarray) -> float | None:
+    """The probability that a positive has a larger value than a negative, ties counting one half; the area under the
+    curve of the two rates. None where there are no positives, or no negatives."""
+    if not len(negative) or not len(positive):
+        return None
+    ordered = np.sort(np.asarray(negative, dtype=np.float64))
+    values = np.asarray(positive, dtype=np.float64)
+    below, upto = (np.searchsorted(ordered, values, side=side) for side in ("left", "right"))
+    return float((below + upto).sum() / (2 * len(negative) * len(positive)))
+
+
+def brier(probabilities: np.ndarray, gold: np.ndarray) -> float:
+    """The mean of ``Σ_k (p_k - 1[k = y])²`` (Brier 1950); where the right class is none of them, ``Σ_k p_k²``."""
+    known = gold >= 0
+    of_gold = np.take_along_axis(probabilities, np.where(known, gold, 0)[:, None], axis=1)[:, 0]
+    squares = np.square(probabilities, dtype=np.float64).sum(axis=1)
+    return float((squares + known * (1.0 - 2.0 * of_gold)).mean())
+
+
+def cross_entropy(scores: np.ndarray, gold: np.ndarray) -> float | None:
+    """The mean of ``-log softmax(scores)_y`` over the answers whose right class the model has; None: there are none."""
+    known = gold >= 0
+    if not known.any():
+        return None
+    some = scores[known]
+    some = some - some.max(axis=1, keepdims=True)
+    sums = np.log(np.exp(some).sum(axis=1, dtype=np.float64))
+    return float((sums - np.take_along_axis(some, gold[known][:, None], axis=1)[:, 0]).mean())
+
+
+class Fitted(NamedTuple):
+    """A temperature, with the cross entropy without and with it."""
+
+    temperature: float
+    before: float
+    after: float
+
+
+def fit_temperature(scores: np.ndarray, gold: np.ndarray) -> float:
+    """The temperature T, from 1/4 to 8, for which ``softmax(scores / T)`` has the least cross entropy; 1 where no right
+    class is one of the model's. See :func:`fitted`."""
+    found = fitted([(scores, gold)])
+    return 1.0 if found is None else found.temperature
+
+
+def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
+    """The temperature by ternary search, for scores ``[m, k]`` and gold ``[m]`` in parts; None: there is no known gold.
+
+    The cross entropy is convex in 1/T, so that it has one minimum in log T.
+    """
+    sizes = [int((gold >= 0).sum()) for _, gold in parts]
+    if not sum(sizes):
+        return None
+
+    def loss(log_temperature: float) -> float:
+        scale = math.exp(-log_temperature)
+        losses = (cross_entropy(scores * scale, gold) or 0.0 for scores, gold in parts)
+        return sum(size * one for size, one in zip(sizes, losses, strict=True)) / sum(sizes)
+
+    best = _ternary_search(loss, LOWEST, HIGHEST)
+    return Fitted(math.exp(best), loss(0.0), loss(best))
+
+
+def _ternary_search(function: Callable[[float], float], low: float, high: float) -> float:
+    """Where a function with one minimum has it."""
+    while high - low > _PRECISION:
+        first, second = low + (high - low) / 3, high - (high - low) / 3
+        if function(first) <= function(second):
+            high = second
+        else:
+            low = first
+    return (low + high) / 2
