@@ -14,6 +14,7 @@ from typing import NamedTuple
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from probtrans_cli.models.bayesian.readout import Predictive
 from probtrans_cli.recipe.training import Optim
 
 Iterations = bool | Collection[int]
@@ -83,6 +84,7 @@ class Outputs:
 
     ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
     ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.
+    ``doubt``: of a predictor that was asked for it, by the names of the scores; a network leaves it empty.
     """
 
     scores: Mapping[str, Tensor] = field(default_factory=dict)
@@ -90,6 +92,7 @@ class Outputs:
     sentence: Float[Tensor, "b s"] | None = None
     arcs: Float[Tensor, "b t c n m"] | None = None
     variance: Float[Tensor, "b n d"] | None = None
+    doubt: Mapping[str, Predictive] = field(default_factory=dict)
 
 
 @dataclass(frozen=True, slots=True)

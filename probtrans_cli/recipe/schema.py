@@ -18,7 +18,7 @@ from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransf
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS
 from probtrans_cli.recipe.model.transformer import POSITIONS
 from probtrans_cli.recipe.task import TASKS, TaskSection
-from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Runtime, Save, Train
+from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Predict, Runtime, Save, Train
 from probtrans_cli.recipe.weights import WeightPredict
 
 
@@ -43,6 +43,8 @@ class Recipe(Section):
     """Length and batches of training."""
     eval: Eval = Eval()
     """Evaluation."""
+    predict: Predict = Predict()
+    """Probabilities of a trained model."""
     save: Save = Save()
     """Checkpoints."""
     log: Log = Log()

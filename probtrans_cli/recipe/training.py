@@ -230,6 +230,13 @@ class Eval(Section):
     """Decoder that turns head marginals into trees; `best` on dev is `mst` or `eisner`."""
 
 
+class Predict(Section):
+    """How a trained model turns scores into probabilities."""
+
+    temperature: bool = False
+    """Divide the scores by the temperature that has the least loss on dev, which every training with labels finds."""
+
+
 class Save(Section):
     """When checkpoints are written (always after an evaluation)."""
 

@@ -188,6 +188,9 @@ def training_report(result: dict[str, Any]) -> str:
         tables = {result["split"]: result, **({"extra": result["extra"]} if "extra" in result else {})}
         return "".join(_table_over_seeds(split, over, title) for split, over in tables.items())
     text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test", "extra") if split in result)
+    if found := result.get("temperature"):
+        text += f"temperature {found['value']:.4g}: dev nll {shown('nll', found['nll'])} without it, "
+        text += f"{shown('nll', found['nll_tempered'])} with it\n"
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
     text += f"to look at: {result['run']}/report.html\n"
     # Every word of it is known to the quick start, and to most English vocabularies.

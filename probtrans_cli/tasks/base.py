@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float
+from jaxtyping import Float, Int
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
@@ -104,6 +104,18 @@ class OutputRows:
     """False: nobody has named them, and they are called LABEL_0, LABEL_1, ..."""
     fault: str | None = None
     """Why its rows cannot be told apart."""
+
+
+class Questions(NamedTuple):
+    """What is asked in a batch that has one right answer each: words, or sentences.
+
+    ``scores``: the name of their scores. ``gold [m]``: the right answers, -1 where train lacks them. ``rows [m]``: the
+    sentences of the batch that they belong to.
+    """
+
+    scores: str
+    gold: Int[Tensor, " m"]
+    rows: Int[Tensor, " m"]
 
 
 OUTPUT = "output"
@@ -218,6 +230,12 @@ class Task(ABC):
     @abstractmethod
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The terms of the training loss."""
+
+    def questions(self, batch: Batch) -> Questions | None:
+        """What is asked in a batch of :meth:`evaluation`, in the order of the scores; None where an answer is more than
+        one choice among classes."""
+        del batch
+        return None
 
     @abstractmethod
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:

@@ -24,6 +24,7 @@ from probtrans_cli.tasks.base import (
     OutputRows,
     Places,
     Prediction,
+    Questions,
     Task,
     Term,
     alternatives,
@@ -83,6 +84,12 @@ class SentenceClassification(Task):
         gold = batch.gold[LABEL][:, 0]
         losses = functional.cross_entropy(outputs.scores["sentence"].float(), gold, reduction="sum")
         return {"loss": Term(losses, self.counts(batch)["loss"])}
+
+    def questions(self, batch: Batch) -> Questions:
+        """The label of every sentence; none is known where the batch has no gold."""
+        rows = torch.arange(len(batch), device=batch.ids.device)
+        gold = batch.gold.get(LABEL)
+        return Questions("sentence", torch.full_like(rows, UNLEARNED) if gold is None else gold[:, 0], rows)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """The summed loss, the sentences that have one, right labels, and sentences; which was given for which."""

@@ -25,6 +25,7 @@ from probtrans_cli.tasks.base import (
     OutputRows,
     Places,
     Prediction,
+    Questions,
     Task,
     Term,
     with_probability,
@@ -116,6 +117,11 @@ class WordPrediction(Task):
     def wants(self, batch: Batch) -> Wants:
         """Scores of what is hidden; of a batch in which nothing was hidden, of what is written as a mask."""
         return Wants(tokens=batch.ids == self.vocabulary.MASK if batch.scored is None else batch.scored)
+
+    def questions(self, batch: Batch) -> Questions:
+        """Every hidden word."""
+        assert batch.scored is not None, "masks were drawn"
+        return Questions("words", batch.gold[IDS][batch.scored], batch.scored.nonzero()[:, 0])
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``masks``: of every word that is written as a mask its number from 0 (``word``), the ``words`` most probable

@@ -6,6 +6,7 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
+import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -20,6 +21,7 @@ from probtrans_cli.tasks.base import (
     OutputRows,
     Places,
     Prediction,
+    Questions,
     Task,
     Term,
     alternatives,
@@ -79,6 +81,12 @@ class WordTagging(Task):
         else:
             total = (losses / at.sum(1, keepdim=True).expand_as(at)[at]).sum()
         return {"loss": Term(total, self.counts(batch)["loss"])}
+
+    def questions(self, batch: Batch) -> Questions:
+        """The tag of every word; none is known where the batch has no gold."""
+        gold = batch.gold.get(self.column)
+        rows = batch.words.nonzero()[:, 0]
+        return Questions("words", torch.full_like(rows, UNLEARNED) if gold is None else gold[batch.words], rows)
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Right tags and words, those of known and of unknown words apart; which tag was given for which."""

@@ -22,6 +22,7 @@ from probtrans_cli.trees import decode
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
+    from probtrans_cli.trained.predictor import Predictor
 
 Channel = int | Literal["mean"]
 
@@ -74,13 +75,15 @@ def word_batches(
     predict: bool = False,
     top: int | None = None,
     shown: Callable[[Batch], Batch] = lambda batch: batch,
+    predictor: Predictor | None = None,
 ) -> Iterator[WordBatch]:
     """What a model says of a split's words, batch by batch, in one pass; only what is asked for.
 
     ``arcs``: the iterations whose arcs are wanted, ascending, from 1. ``predict``: what its task says, with ``top``
-    alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden.
+    alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden. ``predictor``: who is
+    asked; None: the model as its recipe says.
     """
-    model.network.eval()
+    asked = (predictor or model.predictor).eval()
     of_pair = len(arcs) * model.recipe.model.channels
     for indices in chain.from_iterable(_divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
         given = shown(model.collate(split, indices))
@@ -88,7 +91,7 @@ def word_batches(
         wants = replace(model.task.wants(given) if of_task else Wants(), arcs=arcs, states=latent_labels)
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
-                outputs = model.network(given, wants)
+                outputs = asked(given, wants)
         else:
             outputs = Outputs()
         batch = WordBatch(indices, given.words.cpu().numpy())

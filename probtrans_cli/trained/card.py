@@ -3,9 +3,9 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
-from pydantic import BaseModel, ConfigDict
+from pydantic import BaseModel, ConfigDict, Field
 
 from probtrans_cli import checkpoint
 from probtrans_cli.recipe.base import NonNegativeInt
@@ -37,6 +37,8 @@ class Config(BaseModel):
     step: NonNegativeInt
     trees: StoredReading
     origin: dict[str, Any] | None = None
+    temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
+    """By which scores have the least loss on dev; None: the training had no labels, or was before there was one."""
 
 
 def texts_of(model: Model, scores: dict[str, Any]) -> dict[str, str | bytes]:
@@ -52,6 +54,7 @@ def texts_of(model: Model, scores: dict[str, Any]) -> dict[str, str | bytes]:
         "outputs": model.task.outputs,
         "parameters": counts,
         "trees": vars(model.reading),
+        **({} if model.temperature is None else {"temperature": model.temperature}),
         **({} if model.origin is None else {"origin": model.origin}),
     }
     return {

@@ -3,49 +3,101 @@ gold trees; and the reading of its arcs that dev chooses."""
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Iterator, Sequence
 from dataclasses import replace
 from typing import Any
 
 import numpy as np
 import torch
 
+from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.models.network import Network
+from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.training import Eval
+from probtrans_cli.statistics import uncertainty
 from probtrans_cli.tasks.base import Counts, Evaluation, Task
-from probtrans_cli.tasks.batch import collate
+from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Channel, Reading, trees_of
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictor import Answering
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 
+Watch = Callable[[Outputs, Batch], None]
+"""Sees a batch with its answers."""
 CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
 
 
 @torch.inference_mode()
-def evaluate(task: Task, network: Network, split: Split, how: Evaluation, *, final: bool) -> dict[str, Any]:
-    """The scores of a task on a split: the one loop of all evaluations. ``final``: for figures that
-    are reported, as against one that only chooses between checkpoints.
+def evaluate(
+    task: Task, asked: Answering, split: Split, how: Evaluation, *, final: bool, watch: Watch | None = None
+) -> dict[str, Any]:
+    """The scores of a task on a split: the one loop of all evaluations.
+
+    Args:
+        task: what is scored.
+        asked: a network, or a predictor.
+        split: where.
+        how: in which batches.
+        final: for figures that are reported, as against one that only chooses between checkpoints.
+        watch: sees every batch with its answers.
 
     Raises:
         NothingToScoreError: the split has nothing that the task is scored by.
     """
-    counts, padding = Counts(), task.vocabulary.PAD
-    network.eval()
-    for number in range(task.passes(final=final)):
-        for indices in how.batches(split):
-            batch = collate(split, indices, task.columns, padding=padding, device=how.device)
-            batch = task.evaluation(batch, number)
-            with how.autocast():
-                outputs = network(batch, task.wants(batch))
-            counts.add(task.measure(outputs, batch))
+    counts = Counts()
+    for outputs, batch in answered(task, asked, split, how, passes=task.passes(final=final)):
+        counts.add(task.measure(outputs, batch))
+        if watch is not None:
+            watch(outputs, batch)
     return task.scores(counts, final=final)
 
 
+@torch.inference_mode()
+def answered(
+    task: Task, asked: Answering, split: Split, how: Evaluation, *, passes: int = 1
+) -> Iterator[tuple[Outputs, Batch]]:
+    """The batches of the passes of an evaluation, with what a network or a predictor answers."""
+    asked.eval()
+    for number in range(passes):
+        for indices in how.batches(split):
+            batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
+            batch = task.evaluation(batch, number)
+            with how.autocast():
+                outputs = asked(batch, task.wants(batch))
+            yield outputs, batch
+
+
 def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
-    """The scores of a model's own task, see :func:`evaluate`."""
-    return evaluate(model.task, model.network, split, model.evaluation(), final=final)
+    """The scores of a model's own task, predicted as its recipe says, see :func:`evaluate`."""
+    return evaluate(model.task, model.predictor, split, model.evaluation(), final=final)
+
+
+def choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
+    """Give a model the temperature by which its scores have the least loss on dev, and tell it; none where no labels
+    are learned, or none of dev is known.
+
+    Returns:
+        What is stored of it beside the scores: ``temperature``, with its ``value`` and the loss on dev without it
+        (``nll``) and with it.
+    """
+    fitted = None if dev is None or not model.recipe.task.learned else _fitted(model, dev)
+    if fitted is None:
+        return {}
+    best, before, after = fitted
+    model.temperature = round(best, 6)
+    console.log(f"temperature {best:.4g}: dev nll {before:.4g} without it, {after:.4g} with it")
+    return {"temperature": {"value": model.temperature, "nll": before, "nll_tempered": after}}
+
+
+def _fitted(model: Model, dev: Split) -> uncertainty.Fitted | None:
+    """The temperature of least loss, by one pass over dev."""
+    parts = []
+    for outputs, batch in answered(model.task, model.network, dev, model.evaluation()):
+        if (questions := model.task.questions(batch)) is not None:
+            scores = outputs.scores[questions.scores].float()
+            parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))
+    return uncertainty.fitted(parts)
 
 
 def has_trees(split: Split) -> bool:

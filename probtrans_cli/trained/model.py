@@ -38,6 +38,7 @@ from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
+from probtrans_cli.trained.predictor import Predictor, predictor_of
 from probtrans_cli.trees import decode
 
 _OTHER = "it is not as probtrans wrote it: use another checkpoint"
@@ -59,6 +60,8 @@ class Model:
     step: int = 0
     origin: dict[str, Any] | None = None
     """The config.json of the BERT that training started from, whose keys an export keeps."""
+    temperature: float | None = None
+    """By which its scores have the least loss on dev; used where the recipe says `predict.temperature: true`."""
 
     @classmethod
     def new(
@@ -124,13 +127,18 @@ class Model:
         if outside := outside_bounds(model.network):
             console.log(f"warning: {folder}: log σ beyond its bounds counts as the bound: {first_of(outside)}")
         model.folder, model.step, model.origin = folder, config.step, config.origin
-        stored = config.trees
+        model.temperature, stored = config.temperature, config.trees
         try:
             model.reading = model.read(str(stored.channel), stored.iteration, stored.decoder)
         except UsageError as error:
             raise CheckpointError(f"{folder / 'config.json'}: trees: {error.message}", hint=_OTHER) from None
         model.reading = replace(model.reading, chosen_on=stored.chosen_on)
         return model
+
+    @property
+    def predictor(self) -> Predictor:
+        """How it predicts, as its recipe says."""
+        return predictor_of(self)
 
     @property
     def has_root_column(self) -> bool:

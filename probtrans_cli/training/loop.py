@@ -35,7 +35,7 @@ from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
-from probtrans_cli.trained.evaluation import choose_reading, scores_trees, task_scores, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, choose_temperature, scores_trees, task_scores, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
@@ -236,8 +236,8 @@ class Trainer:
             state.finished = True
 
     def _finish(self, stop: StopRequest) -> dict[str, Any]:
-        """Choose how trees are read on dev, score dev and the test sets once with the best weights, store both with
-        them, and draw a few trees.
+        """Choose on dev how trees are read and a temperature, score dev and the test sets once with the best weights,
+        store all of it with them, and draw a few trees.
 
         The training is saved already: a request to stop is granted between two scores, and resuming begins here.
         """
@@ -247,7 +247,7 @@ class Trainer:
         self.model.step = self.state.best_step
         if self.dev is not None and scores_trees(self.model, self.dev):
             self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
-        scores: dict[str, Any] = {}
+        scores = choose_temperature(self.model, self.dev)
         if self.dev is None and not self.tests and self.loss is not None:
             scores["train"] = {"loss": float(self.loss)}
         self._leave_if(stop)

@@ -34,7 +34,7 @@ ROOMS = {
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty",
     "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
-    "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions side_by_side",
+    "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions predictor side_by_side",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",

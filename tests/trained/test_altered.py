@@ -57,6 +57,8 @@ CASES: list[tuple[str, str, Callable[[Any], Any], str]] = [
         "one key more", "config.json",
         with_(trees={"channel": 0, "iteration": 1, "decoder": "mst", "more": 1}), "config.json: trees.more",
     ),
+    ("a temperature of nothing", "config.json", with_(temperature=0.0), "config.json: temperature"),
+    ("a temperature in words", "config.json", with_(temperature="hot"), "config.json: temperature"),
     ("another format", "config.json", with_(format=2), "format 2, this probtrans reads 1"),
     ("a number", "labels.json", lambda _: 3, "labels.json"),
     ("labels that are numbers", "labels.json", lambda _: {"upos": [1], "xpos": [2]}, "labels.json: upos"),

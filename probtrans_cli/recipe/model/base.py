@@ -58,6 +58,11 @@ class ModelSection(KindSection):
         return False
 
     @property
+    def drops(self) -> bool:
+        """Whether training drops values: a field of the section whose name ends in `dropout` is more than 0."""
+        return any(getattr(self, name) for name in type(self).model_fields if name.endswith("dropout"))
+
+    @property
     def segment_types(self) -> int | None:
         """The number of segment types that it tells apart, 0 = it could, but does not; None: it reads no segments."""
         return None

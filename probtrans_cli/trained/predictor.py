@@ -1,0 +1,246 @@
+"""How a model is asked for predictions: the one place between networks and what is said of their scores.
+
+A predictor is called as a network is, ``predictor(inputs, wants)``. The scores that it returns are log-probabilities of
+the predictive distribution, up to a constant for each row; where its doubt is asked for, ``Outputs.doubt`` has the
+parts of it by the names of the scores.
+
+way        members, whose probabilities are averaged
+Plain      one: the network as it is, its scores divided by a temperature
+Dropout    the network so many times, each time with other values dropped (Gal & Ghahramani 2016)
+Ensemble   several networks
+
+States and arcs are those of one plain pass, of the first network: the channels of two networks have nothing to do with
+each other. A network whose doubt is not in its members, but in its weights, is one more class here.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+
+import torch
+from torch import Tensor, nn
+from torch.nn.utils.parametrize import ParametrizationList
+
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.bayesian.readout import mixture
+from probtrans_cli.models.network import Network
+from probtrans_cli.trained.machine import mixed_seed
+
+if TYPE_CHECKING:
+    from probtrans_cli.trained.model import Model
+
+Scores = Mapping[str, Tensor]
+
+
+class Answering(Protocol):
+    """What an evaluation asks: a network, or a predictor."""
+
+    def eval(self) -> Any:
+        """No longer behave as in training."""
+
+    def __call__(self, inputs: Any, wants: Wants, /) -> Outputs:
+        """What is wanted of a batch."""
+
+
+class Predictor(ABC):
+    """A way to ask. ``doubt``: whether answers have it; ``several``: whether there are members that can disagree, so
+    that there is a mutual information."""
+
+    several: ClassVar[bool]
+    doubt: bool
+
+    @abstractmethod
+    def eval(self) -> Self:
+        """Let all networks be as they are outside of training."""
+
+    @abstractmethod
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        """What is wanted of a batch."""
+
+
+@dataclass(frozen=True)
+class Plain(Predictor):
+    """One pass. With the temperature 1 the outputs are the network's own, to the bit."""
+
+    network: Network
+    temperature: float = 1.0
+    doubt: bool = False
+    several: ClassVar[bool] = False
+
+    def eval(self) -> Self:
+        self.network.eval()
+        return self
+
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        outputs: Outputs = self.network(inputs, wants)
+        if self.temperature != 1.0:
+            scores = {name: values.float() / self.temperature for name, values in outputs.scores.items()}
+            outputs = replace(outputs, scores=scores)
+        if self.doubt:
+            outputs = replace(outputs, doubt={name: mixture([values]) for name, values in outputs.scores.items()})
+        return outputs
+
+
+class _Members(Predictor):
+    """What averages the probabilities of several members."""
+
+    several: ClassVar[bool] = True
+
+    @property
+    @abstractmethod
+    def first(self) -> Plain:
+        """What states and arcs are asked of."""
+
+    @abstractmethod
+    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+        """The scores of each member, by name."""
+
+    def eval(self) -> Self:
+        self.first.eval()
+        return self
+
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        rest = Outputs()
+        if wants.states or wants.arcs:
+            rest = self.first(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        if not wants.scores:
+            return rest
+        found = by_name(self.members(inputs, replace(wants, states=False, arcs=())))
+        scores = {name: one.probabilities.clamp_min(_least(one.probabilities)).log() for name, one in found.items()}
+        return replace(rest, scores=scores, doubt=found if self.doubt else {})
+
+
+def by_name(members: Iterator[Scores]) -> dict[str, Any]:
+    """The predictive distributions of members, by the names of their scores."""
+    first = next(members)
+    if len(first) == 1:  # only sums are kept
+        (name,) = first
+        return {name: mixture(scores[name] for scores in _all_of(first, members))}
+    every = list(_all_of(first, members))
+    return {name: mixture(scores[name] for scores in every) for name in first}
+
+
+def _all_of(first: Scores, others: Iterator[Scores]) -> Iterator[Scores]:
+    yield first
+    yield from others
+
+
+def _least(probabilities: Tensor) -> float:
+    return torch.finfo(probabilities.dtype).tiny
+
+
+@dataclass(frozen=True)
+class Dropout(_Members):
+    """Passes with dropout. What is dropped is a function of the pass and of what the batch looks like, so that the same
+    input, cut into the same batches, gets the same answers."""
+
+    plain: Plain
+    samples: int
+    doubt: bool = False
+    seed: int = field(default=0, kw_only=True)
+
+    @property
+    def first(self) -> Plain:
+        return self.plain
+
+    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+        network, device = self.plain.network, inputs.ids.device
+        generators = [device] if device.type == "cuda" else []
+        for number in range(self.samples):
+            with _dropping(network), torch.random.fork_rng(generators):
+                torch.manual_seed(mixed_seed(self.seed, number))
+                outputs = replace(self.plain, doubt=False)(inputs, wants)
+            yield outputs.scores
+
+
+@contextmanager
+def _dropping(network: nn.Module) -> Iterator[None]:
+    """Within: dropout is active, and nothing else that belongs to training; weights that are drawn there are not."""
+    network.train()
+    for part in network.modules():
+        if isinstance(part, ParametrizationList):
+            part.eval()
+    try:
+        yield
+    finally:
+        network.eval()
+
+
+@dataclass(frozen=True)
+class Ensemble(_Members):
+    """Several networks that were trained for the same answers, each with its own temperature."""
+
+    networks: Sequence[Plain]
+    doubt: bool = False
+
+    @property
+    def first(self) -> Plain:
+        return self.networks[0]
+
+    def eval(self) -> Self:
+        for one in self.networks:
+            one.eval()
+        return self
+
+    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+        return (replace(one, doubt=False)(inputs, wants).scores for one in self.networks)
+
+
+# --- of models --------------------------------------------------------------------------------------------------------
+
+
+def plain(model: Model, *, doubt: bool = False) -> Plain:
+    """A model as its recipe says that it predicts: with the temperature that dev chose, or without."""
+    used = model.recipe.predict.temperature and model.temperature is not None
+    return Plain(model.network, (model.temperature or 1.0) if used else 1.0, doubt)
+
+
+def predictor_of(model: Model, *, dropout_samples: int | None = None, doubt: bool = False) -> Predictor:
+    """How a model predicts by itself, or by so many passes with dropout.
+
+    Raises:
+        UsageError: the model drops nothing.
+    """
+    if dropout_samples is None:
+        return plain(model, doubt=doubt)
+    if not model.recipe.model.drops:
+        raise UsageError(
+            f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
+            hint="leave it out, or train with model.dropout=0.1",
+        )
+    return Dropout(plain(model), dropout_samples, doubt)
+
+
+def ensemble_of(members: Sequence[Model], *, doubt: bool = False) -> Ensemble:
+    """Several models as one.
+
+    Raises:
+        UsageError: two of them do not answer the same questions; the message names the difference.
+    """
+    first, *others = members
+    for other in others:
+        if difference := _difference(first, other):
+            what = f"{first.folder} and {other.folder} are no ensemble: {difference}"
+            raise UsageError(what, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
+    return Ensemble([plain(one) for one in members], doubt)
+
+
+def _difference(one: Model, other: Model) -> str | None:
+    """In what two models differ that are to answer the same questions."""
+    for name in ("kind", "chosen_column"):
+        mine, theirs = (getattr(model.recipe.task, name) for model in (one, other))
+        if mine != theirs:
+            return f"task.{name.removeprefix('chosen_')} is {mine} and {theirs}"
+    for column in sorted({*one.labels, *other.labels} & {*one.recipe.task.learned, *other.recipe.task.learned}):
+        mine, theirs = list(one.labels.get(column, ())), list(other.labels.get(column, ()))
+        if mine != theirs:
+            odd = sorted({*mine} ^ {*theirs})[:5]
+            return f"other labels of {column}" + (f": {', '.join(odd)}" if odd else ", in another order")
+    if one.vocabulary_files != other.vocabulary_files:
+        return f"other vocabularies, of {one.vocabulary.size:,} and {other.vocabulary.size:,} entries"
+    return None

@@ -1,0 +1,165 @@
+"""Every kind of task made small: a tiny corpus, options, and a network with weights that mean nothing."""
+
+from __future__ import annotations
+
+from collections.abc import Mapping
+from dataclasses import replace
+from functools import cache
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from small_tasks import CPU
+from support import COGS, sentences
+
+from probtrans_cli import models, tasks
+from probtrans_cli.data.codecs.entities import TAG_END
+from probtrans_cli.data.corpus.documents import labels_of
+from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.readers.cogs import CASES, read_semantic
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.models.base import Outputs
+from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.data import CharacterVocabulary, Data, Documents, WordVocabulary
+from probtrans_cli.tasks.base import Prediction, Task
+from probtrans_cli.tasks.batch import Batch, collate
+
+PROBABILISTIC = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
+ROOTED = {**PROBABILISTIC, "root": {"labels": 4}}
+TRANSFORMER = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2, "dropout": 0.0,
+               "embedding_dropout": 0.0}  # fmt: skip
+BERT = {**TRANSFORMER, "preset": "bert", "std": 0.5}
+KEPT = {"dynamic": False, "rate": 0.4}
+CASES_OF: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
+    "mlm": [
+        ({"mlm": KEPT, "eval_masks": 3}, PROBABILISTIC),
+        ({"mlm": {**KEPT, "count": "exact"}, "output": "tied"}, PROBABILISTIC),
+        ({"mlm": {**KEPT, "loss_positions": "all", "mask": 0.8, "random": 0.1, "keep": 0.1}}, TRANSFORMER),
+    ],
+    "tagging": [({"column": "upos"}, PROBABILISTIC), ({"column": "upos", "loss": "sentences"}, TRANSFORMER)],
+    "ner": [({}, PROBABILISTIC), ({"loss": "sentences"}, TRANSFORMER)],
+    "classification": [
+        ({}, ROOTED), ({}, PROBABILISTIC), ({"representation": "mean"}, TRANSFORMER),
+        ({}, {**TRANSFORMER, "pooler": True}),
+    ],
+    "cogs": [({}, PROBABILISTIC), ({"parent": "attention"}, TRANSFORMER), ({"parent": "absolute"}, PROBABILISTIC)],
+    "pretrain": [
+        ({"mlm": KEPT, "pair_weight": 0.5}, BERT),
+        ({"mlm": {**KEPT, "whole_word": True}, "output": "tied"}, ROOTED),
+    ],
+}  # fmt: skip
+"""Options of the task, and a model: a new kind needs a line here, and a corpus in ``read``."""
+ROWS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, [None])))]
+EVERY = pytest.mark.parametrize(("kind", "number"), ROWS, ids=str)
+
+
+def document() -> str:
+    """Texts of a few sentences each, and words of their own."""
+    texts = [
+        "\n".join(f"{subject}{i} {subject}{(i * 7) % 5} {subject} ." for i in range(2 + number % 4))
+        for number, subject in enumerate("abcdab")
+    ]
+    return "\n\n".join(texts) + "\n"
+
+
+def read(kind: str) -> list[Sentence]:
+    """A tiny corpus, with sentences of one word."""
+    if kind == "cogs":
+        return list(read_semantic(["\t".join(row) for row in COGS] * 3, "x"))
+    if kind == "pretrain":
+        return list(read_documents(document().splitlines(), "x", Documents(max_length=24)))
+    found = list(read_conllu(iter(sentences("train", 11).splitlines()), "x"))[::-1]
+    one = Sentence(["goats"], tags={name: [values[0]] for name, values in found[0].tags.items()})
+    found = [*found[:4], one, *found[4:]]
+    if kind == "classification":
+        return [replace(given, labels={"label": "xyz"[i % 3]}) for i, given in enumerate(found)]
+    if kind == "ner":
+        names = ("B-a", "I-a", "O", "B-b", "O")
+        tags = [[names[i % 5] for i in range(len(given.words))] for given in found]
+        return [
+            replace(given, tags={"tag": of_words}, form=TAG_END.join(of_words))
+            for given, of_words in zip(found, tags, strict=True)
+        ]
+    return found
+
+
+class Made:
+    """A corpus, a task, and its network in eval mode; every parameter is N(0, 1/4)."""
+
+    def __init__(self, kind: str, number: int, *, characters: bool = False, dropout: float = 0.0) -> None:
+        options: Any
+        options, model = CASES_OF[kind][number]
+        model = {**model, "dropout": dropout}
+        self.made_of = kind, number
+        given = read(kind)
+        section = CharacterVocabulary(kind="char") if characters else WordVocabulary(min_count=1)
+        self.vocabulary: Any = build_vocabulary(section, [one.words for one in given])
+        self.labels: dict[str, list[str]] = {}
+        self.split: Split
+        if kind == "pretrain":
+            documents = Documents(max_length=24)
+            self.vocabulary, self.labels = enclosing(self.vocabulary), dict(labels_of(documents))
+            data = Data(train="x", format="documents", documents=documents)
+            self.split = Split(encode_corpus(data, given, self.vocabulary, self.labels, training=True))
+        else:
+            for name in given[0].tags:
+                self.labels[name] = sorted({tag for one in given for tag in one.tags[name]})
+            if kind == "cogs":
+                self.labels["case"] = list(CASES)
+            if kind == "classification":
+                self.labels["label"] = ["x", "y", "z"]
+            self.split = Split.encode(given, self.vocabulary, self.labels)
+        row = tasks.TASKS[kind]
+        self.task: Task = tasks.build(
+            row.section.model_validate({"kind": kind, **options}), self.vocabulary, self.labels
+        )
+        torch.manual_seed(0)
+        encoder = models.build(model)
+        self.network = Network(
+            self.vocabulary.size, encoder, self.task.output, sentence=self.task.representation(encoder.section),
+            begins=self.vocabulary.begins, padding=self.vocabulary.PAD, hidden=self.vocabulary.MASK,
+        ).eval()  # fmt: skip
+        with torch.no_grad():
+            for parameter in self.network.parameters():
+                torch.nn.init.normal_(parameter, std=0.5)
+
+    def batch(self, indices: Any, columns: Mapping[str, int] | None = None) -> Batch:
+        wanted = self.task.columns if columns is None else columns
+        return collate(self.split, np.asarray(indices), wanted, padding=self.vocabulary.PAD, device=CPU)
+
+    def asked(self, batch: Batch) -> Outputs:
+        with torch.no_grad():
+            found: Outputs = self.network(batch, self.task.wants(batch))
+        return found
+
+    def predictions(self, indices: Any, columns: Mapping[str, int] | None = None) -> list[Prediction]:
+        batch = self.batch(indices, columns)
+        return self.task.predict(self.asked(batch), batch)
+
+
+@cache
+def made(kind: str, number: int, characters: bool = False) -> Made:
+    return Made(kind, number, characters=characters)
+
+
+def parts_of(split: Split) -> list[np.ndarray]:
+    """Ways to cut: uneven ones, not in order."""
+    order = np.random.default_rng(0).permutation(len(split))
+    return [order[:1], order[1:4], order[4:]]
+
+
+def near(found: Any, expected: Any) -> bool:
+    """Equal up to rounding, through lists and mappings."""
+    if isinstance(expected, Mapping):
+        return found.keys() == expected.keys() and all(near(found[key], expected[key]) for key in expected)
+    if isinstance(expected, list):
+        return len(found) == len(expected) and all(map(near, found, expected))
+    if isinstance(expected, float):
+        return bool(found == pytest.approx(expected, rel=1e-4, abs=1e-5))
+    return bool(found == expected)
