@@ -14,12 +14,16 @@ from probtrans_cli.cli.options import (
     Channel,
     CheckpointArgument,
     Decoder,
+    DropoutSamples,
     Files,
     Iteration,
     Json,
+    Ood,
     Overrides,
     RecipeArgument,
+    RunsAndFiles,
     Threads,
+    Uncertainty,
 )
 from probtrans_cli.cli.streams import tell
 from probtrans_cli.errors import UsageError
@@ -165,7 +169,7 @@ def train(
 def evaluate(
     context: typer.Context,
     checkpoint: CheckpointArgument,
-    files: Files = None,
+    files: RunsAndFiles = None,
     split: Annotated[
         Literal["dev", "test", "extra"] | None,
         typer.Option("--split", help="Score this split of the recipe; default: test, or dev where there is none."),
@@ -217,16 +221,21 @@ def evaluate(
             help="Write gold and predictions side by side to this file, in the data's own format.",
         ),
     ] = None,
+    uncertainty: Uncertainty = False,
+    ood: Ood = None,
+    dropout_samples: DropoutSamples = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
-    """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there."""
+    """Score a checkpoint on dev, test or files: the task's metric, and its trees where gold trees are there. Several
+    run folders, given before the files, predict together as an ensemble."""
     from probtrans_cli.commands import eval as verb  # noqa: PLC0415
 
     request = verb.EvalRequest(
         checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
         iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
-        relations=relations, predictions=predictions, threads=threads,
+        relations=relations, predictions=predictions, uncertainty=uncertainty, ood=ood,
+        dropout_samples=dropout_samples, threads=threads,
     )  # fmt: skip
     result, failed = verb.evaluate(request)
     _show(context, as_json, result, verb.evaluation_report)

@@ -24,6 +24,38 @@ CheckpointArgument = Annotated[
     ),
 ]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
+RunsAndFiles = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[RUN]... [FILE]...", help="Further run folders, as an ensemble; then the files to score; - is stdin."
+    ),
+]
+Uncertainty = Annotated[
+    bool,
+    typer.Option(
+        "--uncertainty",
+        help="Also how far the probabilities can be relied on: calibration, errors told by the doubt, and the diagram "
+        "reliability.svg.",
+    ),
+]
+Ood = Annotated[
+    str | None,
+    typer.Option(
+        "--ood",
+        metavar="FILE",
+        help="Also how well the uncertainty tells this text (words are enough) from what is scored; extra: the "
+        "recipe's.",
+    ),
+]
+DropoutSamples = Annotated[
+    int | None,
+    typer.Option(
+        "--dropout-samples",
+        min=1,
+        metavar="N",
+        help="Predict by the mean of N passes with dropout.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Channel = Annotated[
     str | None,

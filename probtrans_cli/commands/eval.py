@@ -15,26 +15,33 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of
-from probtrans_cli.commands.input_stream import look_ahead
+from probtrans_cli.commands.eval_uncertainty import (
+    other_text,
+    read_sentences,
+    runs_and_files,
+    who_is_asked,
+    write_diagram,
+)
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.files import find, open_lines
-from probtrans_cli.data.readers import format_of, read_corpus
+from probtrans_cli.data.files import find
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.folders import lock
 from probtrans_cli.folders.checkpoints import locate
-from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.card import store_reading
-from probtrans_cli.trained.evaluation import choose_reading, scores_trees, task_scores, tree_scores
+from probtrans_cli.trained.evaluation import choose_reading, scores_trees, tree_scores
+from probtrans_cli.trained.evaluation import evaluate as evaluated
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.side_by_side import side_by_side
+from probtrans_cli.trained.uncertainty import uncertainty_scores
 from probtrans_cli.trees import decode
 
 __all__ = ["EvalRequest", "evaluate", "evaluation_report"]
@@ -50,7 +57,7 @@ class EvalRequest:
     checkpoint: str
     """A CKPT argument: a run folder, ``RUN@last``, ..."""
     files: Sequence[str] = ()
-    """What is scored; none: a split of the recipe."""
+    """What is scored; none: a split of the recipe. Folders among them are further runs, which predict together."""
     split: str | None = None
     """``dev``, ``test`` or ``extra``; None: ``test``, or ``dev`` where there is none."""
     require: Sequence[str] = ()
@@ -75,6 +82,12 @@ class EvalRequest:
     """Tell also which channel finds which gold relation, as part of the scores of the trees."""
     predictions: Path | None = None
     """A file to write gold and predictions to, side by side, see :mod:`probtrans_cli.trained.side_by_side`."""
+    uncertainty: bool = False
+    """Tell also how far the probabilities can be relied on, see :mod:`probtrans_cli.trained.uncertainty`."""
+    ood: str | None = None
+    """Another text: also how well the uncertainty tells it from what is scored; ``extra``: the recipe's."""
+    dropout_samples: int | None = None
+    """Predict by so many passes with dropout; None: by one without."""
     threads: int | None = None
 
 
@@ -99,10 +112,13 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
         hint = f"write --labels --top {request.top}, or leave it out"
         raise UsageError("--top says how much --labels shows", hint=hint)
     requirements = [_requirement(text) for text in request.require]
+    runs, files = runs_and_files(request.files)
+    request = replace(request, files=files)
     every = request.channel == "all"
     if request.choose and every:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model = Model.load(request.checkpoint, threads=request.threads)
+    asked, way = who_is_asked(model, request, runs)
     if request.masks is not None:
         model.task.draw(request.masks)
     reading = model.read(None if every else request.channel, request.iteration, request.decoder)
@@ -119,30 +135,52 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
             file.writelines(side_by_side(model, kept))
     if request.choose:
         reading = _choose(model, corpus, title, request)
-    scores = _task_scores_if_any(model, corpus, title)
-    if scores_trees(model, corpus):
+    ood = None if request.ood is None else other_text(model, request.ood)
+    has_trees = not runs and scores_trees(model, corpus)  # an ensemble has no channels of its own
+    scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood)
+    if "ood" in scores:
+        scores["ood"] = {"file": request.ood, **scores["ood"]}
+    if has_trees:
         scores |= tree_scores(model, corpus, reading, baselines=request.baselines, every=every, relations=of_words)
     if not scores and not request.latent_labels:
         raise DataError(
             f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
         )
-    result = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
-    if not request.files and model.folder is not None and os.access(model.folder.parent, os.W_OK):
-        beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
-        atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
+    result |= {} if way is None else {"way": way}
+    result |= {"members": [request.checkpoint, *runs]} if runs else {}
+    if not runs and not request.files:
+        _store(model, title, result)
     if types is not None:
         result |= describe(model, corpus, types, request.top)
     return result, _unmet(request.require, requirements, scores)
 
 
-def _task_scores_if_any(model: Model, corpus: Split, title: str) -> dict[str, Any]:
-    """The task's scores; none, said on stderr, where only the trees of a corpus can be scored."""
+def _store(model: Model, title: str, result: dict[str, Any]) -> None:
+    """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
+    if model.folder is None or not os.access(model.folder.parent, os.W_OK):
+        return
+    beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
+    atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+    if found := result["scores"][title].get("uncertainty"):
+        write_diagram(beside, ", ".join(filter(None, [title, result.get("way")])), found)
+
+
+def _task_scores_if_any(
+    model: Model, corpus: Split, title: str, asked: Predictor, reading: Reading | None, ood: Split | None
+) -> dict[str, Any]:
+    """The task's scores, with its uncertainty where the predictor tells its doubt; none, said on stderr, where only the
+    trees of a corpus, those of ``reading``, can be scored."""
     if not _has_gold(model, corpus):
+        if asked.doubt:
+            raise DataError(f"{title}: has no gold labels to score probabilities by", hint="leave out --uncertainty")
         return {}
     try:
-        return dict(task_scores(model, corpus, final=True))
+        if asked.doubt:
+            return uncertainty_scores(model, asked, corpus, reading=reading, ood=ood)
+        return dict(evaluated(model.task, asked, corpus, model.evaluation(), final=True))
     except NothingToScoreError as error:
-        if not scores_trees(model, corpus):
+        if reading is None:
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
         console.log(f"{title}: no {model.task.metric}: {error.message}")
         return {}
@@ -223,7 +261,7 @@ def _corpus(
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
         paths, key = [named] if isinstance(named, str) else list(named), f"data.{title}"
     form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
-    sentences = (sentence for path in paths for sentence in _read(path, key, form, data))
+    sentences = (sentence for path in paths for sentence in read_sentences(path, key, form, data))
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
@@ -245,16 +283,6 @@ def _corpus(
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
         raise DataError(f"{title}: has no gold trees with relations, which --relations is about", hint=hint)
     return title, corpus
-
-
-def _read(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:
-    """The sentences of a file that is read once; where its name tells no format, CoNLL-U is known by its content."""
-    path = find(name, key, once=key is None)
-    if key is not None or form != "auto" or format_of(path) != "text":
-        yield from read_corpus(path, form, data=data)
-    else:
-        is_conllu, lines = look_ahead(open_lines(path))
-        yield from read_corpus(path, "conllu" if is_conllu else "text", data=data, lines=lines)
 
 
 def _keeping(sentences: Iterable[Sentence], kept: list[Sentence]) -> Iterator[Sentence]:

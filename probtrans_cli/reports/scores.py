@@ -7,6 +7,7 @@ from collections.abc import Sequence
 from typing import Any
 
 from probtrans_cli.console import render
+from probtrans_cli.reports.reliability import uncertainty_report
 from probtrans_cli.text import columns, visible
 
 SHARES = (
@@ -38,6 +39,9 @@ def shown(name: str, value: float | None) -> str:
 def flattened(scores: dict[str, Any]) -> dict[str, float]:
     """Numbers of a score report by name; of tree scores, UAS and UUAS with punctuation removed, all lengths."""
     flat = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
+    for part in ("uncertainty", "ood"):
+        numbers = scores.get(part, {}).items()
+        flat = {name: float(value) for name, value in numbers if isinstance(value, int | float)} | flat
     trees = scores.get("trees", {})
     main = trees.get("no_punct") or trees.get("with_punct")
     if main:
@@ -80,6 +84,7 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
             spread = f" (95 % interval {_range(interval)})"
         parts.append(f"{key} {shown(key, value)}{spread}")
     text = f"{name}: " + ", ".join(parts) + "\n"
+    text += uncertainty_report(name, scores["uncertainty"], scores.get("ood")) if "uncertainty" in scores else ""
     text += case_report(scores["cases"]) if "cases" in scores else ""
     text += tree_report(scores["trees"]) if "trees" in scores else ""
     return text + (channel_report(scores["channels"]) if "channels" in scores else "")
@@ -210,9 +215,9 @@ def _table_over_seeds(split: str, over: dict[str, Any], title: str) -> str:
 
 def evaluation_report(result: dict[str, Any]) -> str:
     """What `eval` prints."""
-    text = f"{result['checkpoint']}\n" + "".join(
-        split_report(name, scores) for name, scores in result["scores"].items() if scores
-    )
+    text = " + ".join(result.get("members", [result["checkpoint"]]))
+    text += (f": {result['way']}" if "way" in result else "") + "\n"
+    text += "".join(split_report(name, scores) for name, scores in result["scores"].items() if scores)
     return text + (label_report(result) if "labels" in result else "")
 
 

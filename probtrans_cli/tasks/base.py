@@ -237,6 +237,11 @@ class Task(ABC):
         del batch
         return None
 
+    @property
+    def has_questions(self) -> bool:
+        """Whether :meth:`questions` is one of its own."""
+        return type(self).questions is not Task.questions
+
     @abstractmethod
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """What the scores are made of."""

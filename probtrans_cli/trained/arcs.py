@@ -85,7 +85,7 @@ def word_batches(
     """
     asked = (predictor or model.predictor).eval()
     of_pair = len(arcs) * model.recipe.model.channels
-    for indices in chain.from_iterable(_divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
+    for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
         given = shown(model.collate(split, indices))
         of_task = predict and not model.task.says_nothing(given)
         wants = replace(model.task.wants(given) if of_task else Wants(), arcs=arcs, states=latent_labels)
@@ -148,8 +148,8 @@ def trees_of(model: Model, split: Split, readings: Sequence[Reading]) -> list[li
     return result
 
 
-def _divided(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
-    """A batch in parts whose arcs fit: there are ``of_pair`` numbers for every pair of words."""
+def divided(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
+    """A batch in parts whose arcs fit into memory: there are ``of_pair`` numbers for every pair of words."""
     cells = of_pair * int(split.lengths[indices].max(initial=1)) ** 2
     return np.array_split(indices, -(-len(indices) // max(1, ARC_CELLS // max(cells, 1))))
 

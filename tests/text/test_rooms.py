@@ -34,14 +34,15 @@ ROOMS = {
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty",
     "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
-    "trained": ". arcs card evaluation gallery latent_labels machine model parses predictions predictor side_by_side",
+    "trained": ". arcs card evaluation gallery inner latent_labels machine model parses predictions predictor "
+    "side_by_side uncertainty",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",
     "export": ". hf measure safetensors",
-    "reports": ". confusion curves markup prepared published run_page scores table table_page",
+    "reports": ". confusion curves markup prepared published reliability run_page scores table table_page",
     "reports.scorers": ". entities trees",
-    "commands": ". checks eval export input_stream parse prepare score table train",
+    "commands": ". checks eval eval_uncertainty export input_stream parse prepare score table train",
     "cli": ". application options streams",
 }  # fmt: skip
 

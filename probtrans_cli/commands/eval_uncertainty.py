@@ -1,0 +1,120 @@
+"""What `eval` needs for `--uncertainty`: who is asked, another text beside the split, and the diagram."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Sequence
+from itertools import chain
+from pathlib import Path
+from typing import TYPE_CHECKING, Any
+
+from probtrans_cli import atomic
+from probtrans_cli.commands.input_stream import look_ahead
+from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.readers import format_of, read_corpus
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.recipe.data import Data
+from probtrans_cli.reports.reliability import reliability_diagram
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictor import Predictor, ensemble_of, predictor_of
+
+if TYPE_CHECKING:
+    from probtrans_cli.commands.eval import EvalRequest
+
+DIAGRAM = "reliability.svg"
+
+
+def runs_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """What stands behind the first CKPT of `eval`: further runs, which are folders (or RUN@STEP), then files.
+
+    Raises:
+        UsageError: a name could be both, or a run stands behind a file.
+    """
+    runs: list[str] = []
+    files: list[str] = []
+    for name in arguments:
+        base, at, _ = name.rpartition("@")
+        is_checkpoint = bool(at) and Path(base).is_dir()
+        if is_checkpoint and Path(name).is_file():
+            raise UsageError(
+                f"{name}: a file, and a checkpoint of the run {base}", hint="name the file as ./FOLDER/FILE"
+            )
+        if not (Path(name).is_dir() or is_checkpoint):
+            files.append(name)
+        elif files:
+            raise UsageError(f"{name}: a run behind the file {files[-1]}", hint="give the runs first, then the files")
+        else:
+            runs.append(name)
+    return runs, files
+
+
+def who_is_asked(model: Model, request: EvalRequest, runs: Sequence[str]) -> tuple[Predictor, str | None]:
+    """The predictor of an evaluation, and how it predicts, in words; None: as the recipe says.
+
+    Raises:
+        UsageError: options that do not go together, members that do not, or a task without uncertainty.
+    """
+    doubt = request.uncertainty or request.ood is not None
+    option = "--uncertainty" if doubt else "--dropout-samples" if request.dropout_samples else "several runs"
+    if (doubt or request.dropout_samples or runs) and not model.task.has_questions:
+        what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
+        raise UsageError(f"{option}: {what}", hint="leave it out")
+    if not runs:
+        samples = request.dropout_samples
+        way = None if samples is None else f"dropout, {samples} samples"
+        return predictor_of(model, dropout_samples=samples, doubt=doubt), way
+    refused = {
+        "--dropout-samples": request.dropout_samples, "--choose": request.choose, "--labels": request.latent_labels,
+        "--relations": request.relations, "--channel": request.channel, "--iteration": request.iteration,
+        "--decode": request.decoder, "--baselines": request.baselines, "--predictions": request.predictions,
+    }  # fmt: skip
+    if given := next((name for name, value in refused.items() if value), None):
+        raise UsageError(f"{given}: not of several runs together", hint="give one run")
+    members = [model, *(Model.load(name, threads=request.threads) for name in runs)]
+    return ensemble_of(members, doubt=doubt), f"ensemble of {len(members)}"
+
+
+def other_text(model: Model, name: str) -> Split:
+    """A text whose words are enough, encoded with the checkpoint's own vocabulary; `extra` is the recipe's.
+
+    Raises:
+        UsageError: the recipe names no extra file.
+        DataError: there is no sentence in it, or it cannot be read.
+    """
+    data = model.recipe.data
+    names, key = [name], None
+    if name == "extra":
+        if data.extra is None:
+            raise UsageError(f"--ood extra: the recipe of {model.folder} names no extra file", hint="give a file")
+        names, key = [data.extra] if isinstance(data.extra, str) else list(data.extra), "data.extra"
+    sentences = (sentence for path in names for sentence in _read(path, key, data))
+    first = next(sentences, None)
+    if first is None:
+        raise DataError(f"--ood {name}: there is no sentence in it", hint="check the file")
+    every = Shortened(chain([first], sentences), model.vocabulary, data)
+    split = Split(encode_corpus(data, every, model.vocabulary, model.labels))
+    model.require_positions({name: split})
+    return split
+
+
+def _read(name: str, key: str | None, data: Data) -> Iterator[Sentence]:
+    form = "conllu" if format_of(find(name, key)) == "conllu" else data.format
+    yield from read_sentences(name, key, form if key is not None or form not in ("conllu", "text") else "auto", data)
+
+
+def read_sentences(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:
+    """The sentences of a file that is read once; where its name tells no format, CoNLL-U is known by its content."""
+    path = find(name, key, once=key is None)
+    if key is not None or form != "auto" or format_of(path) != "text":
+        yield from read_corpus(path, form, data=data)
+    else:
+        is_conllu, lines = look_ahead(open_lines(path))
+        yield from read_corpus(path, "conllu" if is_conllu else "text", data=data, lines=lines)
+
+
+def write_diagram(folder: Path, title: str, found: dict[str, Any]) -> None:
+    """The reliability diagram of a split, beside its scores."""
+    atomic.replace_text(folder / DIAGRAM, reliability_diagram(title, found))
