@@ -24,6 +24,7 @@ from probtrans_cli.cli.options import (
     RunsAndFiles,
     Threads,
     Uncertainty,
+    Weights,
 )
 from probtrans_cli.cli.streams import tell
 from probtrans_cli.errors import UsageError
@@ -224,6 +225,7 @@ def evaluate(
     uncertainty: Uncertainty = False,
     ood: Ood = None,
     dropout_samples: DropoutSamples = None,
+    weights: Weights = None,
     threads: Threads = None,
     as_json: Json = False,
 ) -> None:
@@ -235,7 +237,7 @@ def evaluate(
         checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
         iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
         relations=relations, predictions=predictions, uncertainty=uncertainty, ood=ood,
-        dropout_samples=dropout_samples, threads=threads,
+        dropout_samples=dropout_samples, weights=weights, threads=threads,
     )  # fmt: skip
     result, failed = verb.evaluate(request)
     _show(context, as_json, result, verb.evaluation_report)

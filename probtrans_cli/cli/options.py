@@ -56,6 +56,15 @@ DropoutSamples = Annotated[
         help="Predict by the mean of N passes with dropout.",
     ),
 ]
+Weights = Annotated[
+    str | None,
+    typer.Option(
+        "--weights",
+        metavar="moments|diagonal|mean|N",
+        help="How uncertain weights are used: means and variances in one pass (diagonal: without the words' "
+        "covariances), the means alone, or N draws; default: as the recipe says.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Channel = Annotated[
     str | None,

@@ -25,12 +25,14 @@ from probtrans_cli.commands.eval_uncertainty import (
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.files import find
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.folders import lock
 from probtrans_cli.folders.checkpoints import locate
+from probtrans_cli.recipe.data import Select
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.trained.arcs import Reading
@@ -88,6 +90,8 @@ class EvalRequest:
     """Another text: also how well the uncertainty tells it from what is scored; ``extra``: the recipe's."""
     dropout_samples: int | None = None
     """Predict by so many passes with dropout; None: by one without."""
+    weights: str | None = None
+    """How uncertain weights are used, see :func:`probtrans_cli.recipe.weights.way_of`; None: as the recipe says."""
     threads: int | None = None
 
 
@@ -265,7 +269,8 @@ def _corpus(
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
-    given = FaultyTags(chain([first], sentences))
+    selected = Selected(lambda: chain([first], sentences), Select() if files else data.select, title)
+    given = FaultyTags(selected)
     every = Shortened(given, model.vocabulary, data)
     noted = NewLabels(every, model.labels)
     passing = types.passing(noted) if types else iter(noted)
@@ -275,7 +280,7 @@ def _corpus(
         passing = _keeping(passing, kept)
     corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
     model.require_positions({title: corpus})
-    if report := every.report(title):
+    for report in filter(None, (selected.report(), every.report(title))):
         console.log(report)
     for warning in (*given.warnings(), *unlearned(title, model.recipe.task, corpus, noted.counts)):
         console.log(warning)

@@ -17,6 +17,7 @@ from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import Data
+from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.reports.reliability import reliability_diagram
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictor import Predictor, ensemble_of, predictor_of
@@ -58,16 +59,22 @@ def who_is_asked(model: Model, request: EvalRequest, runs: Sequence[str]) -> tup
         UsageError: options that do not go together, members that do not, or a task without uncertainty.
     """
     doubt = request.uncertainty or request.ood is not None
-    option = "--uncertainty" if doubt else "--dropout-samples" if request.dropout_samples else "several runs"
-    if (doubt or request.dropout_samples or runs) and not model.task.has_questions:
+    weights = None if request.weights is None else way_of(request.weights)
+    others = {"--uncertainty": doubt, "--dropout-samples": request.dropout_samples, "--weights": weights}
+    option = next((name for name, given in others.items() if given), "several runs")
+    if (any(others.values()) or runs) and not model.task.has_questions:
         what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
         raise UsageError(f"{option}: {what}", hint="leave it out")
     if not runs:
         samples = request.dropout_samples
-        way = None if samples is None else f"dropout, {samples} samples"
-        return predictor_of(model, dropout_samples=samples, doubt=doubt), way
+        if samples is not None and weights is not None:
+            raise UsageError("--dropout-samples and --weights are two ways to predict", hint="give one of them")
+        way = None if weights is None else weights.describe()
+        way = way if samples is None else f"dropout, {samples} samples"
+        return predictor_of(model, dropout_samples=samples, weights=weights, doubt=doubt), way
     refused = {
-        "--dropout-samples": request.dropout_samples, "--choose": request.choose, "--labels": request.latent_labels,
+        "--dropout-samples": request.dropout_samples, "--weights": weights, "--choose": request.choose,
+        "--labels": request.latent_labels,
         "--relations": request.relations, "--channel": request.channel, "--iteration": request.iteration,
         "--decode": request.decoder, "--baselines": request.baselines, "--predictions": request.predictions,
     }  # fmt: skip

@@ -64,6 +64,12 @@ class Recipe(Section):
         section = self.model.variational or self.optim.posterior
         return None if section is None else section.predict
 
+    @property
+    def uses_temperature(self) -> bool:
+        """Whether scores are divided by the temperature that dev chose."""
+        weights = self.uncertain_weights
+        return self.predict.temperature or (weights is not None and weights.temperature)
+
     def resolved(self) -> Recipe:
         """The same recipe with every automatic value (``null``) of the model filled in."""
         return self.model_copy(update={"model": self.model.resolved()})

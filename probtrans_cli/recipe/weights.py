@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import re
 from typing import Annotated, Literal
 
 from pydantic import Field
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.base import PositiveFloat, Section
+from probtrans_cli.text import printable
+
+MOST_DRAWS = 10_000
 
 
 class WeightPrior(Section):
@@ -27,7 +32,33 @@ class WeightPredict(Section):
     the mean weights alone."""
     state: Literal["kronecker", "diagonal"] = "kronecker"
     """What `moments` keep of the words' covariances: kronecker, one matrix over positions; diagonal, none."""
-    samples: Annotated[int, Field(ge=1, le=10_000)] = 16
+    samples: Annotated[int, Field(ge=1, le=MOST_DRAWS)] = 16
     """Draws of `samples`."""
     temperature: bool = False
-    """Divide the scores by the temperature that fits dev best."""
+    """The same as `predict.temperature`."""
+
+    def describe(self) -> str:
+        """For people, some words."""
+        if self.kind == "mean":
+            return "mean weights"
+        return f"moments, {self.state}" if self.kind == "moments" else f"{self.samples} draws of the weights"
+
+
+def way_of(text: str) -> WeightPredict:
+    """What an option says of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws.
+
+    Raises:
+        UsageError: it is none of them.
+    """
+    named = {
+        "moments": WeightPredict(),
+        "kronecker": WeightPredict(),
+        "diagonal": WeightPredict(state="diagonal"),
+        "mean": WeightPredict(kind="mean"),
+    }
+    if text in named:
+        return named[text]
+    if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MOST_DRAWS:
+        return WeightPredict(kind="samples", samples=int(text))
+    hint = f"give moments, diagonal, mean, or a number of draws up to {MOST_DRAWS:,}"
+    raise UsageError(f"--weights {printable(text)}: not a way to use uncertain weights", hint=hint)

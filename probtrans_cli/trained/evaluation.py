@@ -19,7 +19,7 @@ from probtrans_cli.tasks.base import Counts, Evaluation, Task
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Channel, Reading, trees_of
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering
+from probtrans_cli.trained.predictor import Answering, plain, predictor_of
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 
@@ -69,8 +69,10 @@ def answered(
 
 
 def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
-    """The scores of a model's own task, predicted as its recipe says, see :func:`evaluate`."""
-    return evaluate(model.task, model.predictor, split, model.evaluation(), final=final)
+    """The scores of a model's own task, see :func:`evaluate`: finally predicted as its recipe says, and before, where
+    scores only choose between checkpoints, in one plain pass."""
+    asked = model.predictor if final else plain(model)
+    return evaluate(model.task, asked, split, model.evaluation(), final=final)
 
 
 def choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
@@ -92,8 +94,8 @@ def choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
 
 def _fitted(model: Model, dev: Split) -> uncertainty.Fitted | None:
     """The temperature of least loss, by one pass over dev."""
-    parts = []
-    for outputs, batch in answered(model.task, model.network, dev, model.evaluation()):
+    parts, asked = [], predictor_of(model, at_temperature=False)
+    for outputs, batch in answered(model.task, asked, dev, model.evaluation()):
         if (questions := model.task.questions(batch)) is not None:
             scores = outputs.scores[questions.scores].float()
             parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))

@@ -8,9 +8,10 @@ way        members, whose probabilities are averaged
 Plain      one: the network as it is, its scores divided by a temperature
 Dropout    the network so many times, each time with other values dropped (Gal & Ghahramani 2016)
 Ensemble   several networks
+Draws      the network with so many draws of its uncertain weights
 
-States and arcs are those of one plain pass, of the first network: the channels of two networks have nothing to do with
-each other. A network whose doubt is not in its members, but in its weights, is one more class here.
+States and arcs are those of one plain pass, of the first network (of uncertain weights, with their means): the channels
+of two networks have nothing to do with each other.
 """
 
 from __future__ import annotations
@@ -27,8 +28,10 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Inputs, Outputs, Wants
-from probtrans_cli.models.bayesian.readout import mixture
+from probtrans_cli.models.bayesian.readout import entropy, mixture
+from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.weights import WeightPredict
 from probtrans_cli.trained.machine import mixed_seed
 
 if TYPE_CHECKING:
@@ -93,7 +96,7 @@ class _Members(Predictor):
 
     @property
     @abstractmethod
-    def first(self) -> Plain:
+    def first(self) -> Predictor:
         """What states and arcs are asked of."""
 
     @abstractmethod
@@ -175,45 +178,120 @@ def _dropping(network: nn.Module) -> Iterator[None]:
 class Ensemble(_Members):
     """Several networks that were trained for the same answers, each with its own temperature."""
 
-    networks: Sequence[Plain]
+    predictors: Sequence[Predictor]
     doubt: bool = False
 
     @property
-    def first(self) -> Plain:
-        return self.networks[0]
+    def first(self) -> Predictor:
+        return self.predictors[0]
 
     def eval(self) -> Self:
-        for one in self.networks:
+        for one in self.predictors:
             one.eval()
         return self
 
     def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
-        return (replace(one, doubt=False)(inputs, wants).scores for one in self.networks)
+        return (one(inputs, wants).scores for one in self.predictors)
+
+
+@dataclass(frozen=True)
+class Draws(_Members):
+    """Draws of the uncertain weights, the same ones for every batch; the mean distribution has the temperature."""
+
+    network: Network
+    samples: int
+    temperature: float = 1.0
+    doubt: bool = False
+    seed: int = field(default=0, kw_only=True)
+
+    @property
+    def first(self) -> Plain:
+        return Plain(self.network)
+
+    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+        device = inputs.ids.device
+        for number in range(self.samples):
+            with torch.random.fork_rng([device] if device.type == "cuda" else []):
+                torch.manual_seed(mixed_seed(self.seed, number))
+                with drawn(self.network):
+                    outputs: Outputs = self.network(inputs, wants)
+            yield outputs.scores
+
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        return tempered(super().__call__(inputs, wants), self.temperature)
+
+
+def tempered(outputs: Outputs, temperature: float) -> Outputs:
+    """Answers whose distributions have a temperature; what members disagree about stays what it was."""
+    if temperature == 1.0:
+        return outputs
+    scores = {name: values.float() / temperature for name, values in outputs.scores.items()}
+    doubt = {}
+    for name, one in outputs.doubt.items():
+        chances = scores[name].softmax(-1)
+        whole = entropy(chances)
+        expected = (whole - one.mutual_information).clamp_min(0)
+        doubt[name] = replace(one, probabilities=chances, entropy=whole, expected_entropy=expected)
+    return replace(outputs, scores=scores, doubt=doubt)
 
 
 # --- of models --------------------------------------------------------------------------------------------------------
 
 
+def temperature_of(model: Model) -> float:
+    """The temperature that a model predicts with."""
+    return model.temperature if model.recipe.uses_temperature and model.temperature is not None else 1.0
+
+
 def plain(model: Model, *, doubt: bool = False) -> Plain:
-    """A model as its recipe says that it predicts: with the temperature that dev chose, or without."""
-    used = model.recipe.predict.temperature and model.temperature is not None
-    return Plain(model.network, (model.temperature or 1.0) if used else 1.0, doubt)
+    """A model without uncertain weights, or with their means, at the temperature that it predicts with."""
+    return Plain(model.network, temperature_of(model), doubt)
 
 
-def predictor_of(model: Model, *, dropout_samples: int | None = None, doubt: bool = False) -> Predictor:
-    """How a model predicts by itself, or by so many passes with dropout.
+def of_weights(model: Model, way: WeightPredict, *, doubt: bool = False, at_temperature: bool = True) -> Predictor:
+    """A model with uncertain weights, predicting in a way."""
+    temperature = temperature_of(model) if at_temperature else 1.0
+    if way.kind == "samples":
+        return Draws(model.network, way.samples, temperature, doubt)
+    return Plain(model.network, temperature, doubt)
+
+
+def predictor_of(
+    model: Model,
+    *,
+    dropout_samples: int | None = None,
+    weights: WeightPredict | None = None,
+    doubt: bool = False,
+    at_temperature: bool = True,
+) -> Predictor:
+    """How a model predicts by itself, or in another way.
+
+    Args:
+        model: the model.
+        dropout_samples: by so many passes with dropout.
+        weights: how its uncertain weights are used; None: as its recipe says.
+        doubt: whether answers have their doubt.
+        at_temperature: with the temperature, if it predicts with one.
 
     Raises:
-        UsageError: the model drops nothing.
+        UsageError: the model drops nothing, or has no uncertain weights.
     """
-    if dropout_samples is None:
-        return plain(model, doubt=doubt)
-    if not model.recipe.model.drops:
+    if dropout_samples is not None:
+        if not model.recipe.model.drops:
+            raise UsageError(
+                f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
+                hint="leave it out, or train with model.dropout=0.1",
+            )
+        return Dropout(plain(model), dropout_samples, doubt)
+    own = model.recipe.uncertain_weights
+    if own is None and weights is not None:
         raise UsageError(
-            f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
-            hint="leave it out, or train with model.dropout=0.1",
+            f"--weights: the weights of {model.folder} are certain",
+            hint="leave it out, or train with model.bayes or optim.kind=ivon",
         )
-    return Dropout(plain(model), dropout_samples, doubt)
+    if own is not None:
+        return of_weights(model, weights or own, doubt=doubt, at_temperature=at_temperature)
+    return plain(model, doubt=doubt) if at_temperature else Plain(model.network, doubt=doubt)
 
 
 def ensemble_of(members: Sequence[Model], *, doubt: bool = False) -> Ensemble:
@@ -227,7 +305,7 @@ def ensemble_of(members: Sequence[Model], *, doubt: bool = False) -> Ensemble:
         if difference := _difference(first, other):
             what = f"{first.folder} and {other.folder} are no ensemble: {difference}"
             raise UsageError(what, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
-    return Ensemble([plain(one) for one in members], doubt)
+    return Ensemble([predictor_of(one) for one in members], doubt)
 
 
 def _difference(one: Model, other: Model) -> str | None:

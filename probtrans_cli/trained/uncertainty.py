@@ -24,7 +24,7 @@ from probtrans_cli.trained.arcs import Reading, divided, read_arcs
 from probtrans_cli.trained.evaluation import answered, columns, evaluate
 from probtrans_cli.trained.inner import InnerDoubt, inner_doubt
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering, Plain, Predictor
+from probtrans_cli.trained.predictor import Answering, Draws, Plain, Predictor
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
@@ -141,7 +141,7 @@ def uncertainty_scores(
         )
     scores = evaluate(model.task, asked, split, how, final=True, watch=notes)
     found = of_notes(notes)
-    if other is not None and isinstance(predictor, Plain):
+    if other is not None and isinstance(predictor, Plain | Draws):
         name = "with_temperature" if predictor.temperature == 1.0 else "without_temperature"
         found |= {"temperature": model.temperature, name: _of_other(notes)}
     if reading is not None:
@@ -156,9 +156,9 @@ def uncertainty_scores(
 
 
 def other_scale(model: Model, predictor: Predictor) -> float | None:
-    """By what the scores of a single pass are multiplied to have the temperature that dev chose, or to have none where
-    they have it already; None where there is none, or there are members."""
-    if model.temperature is None or not isinstance(predictor, Plain):
+    """By what a model's scores are multiplied to have the temperature that dev chose, or to have none where they have
+    it already; None where there is none, or it is that of other members."""
+    if model.temperature is None or not isinstance(predictor, Plain | Draws):
         return None
     return 1.0 / model.temperature if predictor.temperature == 1.0 else predictor.temperature
 

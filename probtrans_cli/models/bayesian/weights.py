@@ -128,6 +128,10 @@ def drawn(network: nn.Module) -> Iterator[None]:
         posterior.drawing = True
     try:
         with parametrize.cached():
+            for module in network.modules():  # all at once and in their order, whichever are needed first
+                if parametrize.is_parametrized(module):
+                    for name in module.parametrizations:  # type: ignore[union-attr]
+                        getattr(module, name)
             yield
     finally:
         for posterior in posteriors:

@@ -1,0 +1,153 @@
+"""Predictions with uncertain weights: draws against a loop of draws, and `eval --weights`."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Iterator
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from support import Invoke, refused, workplace
+from torch.nn import functional
+
+from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.models.bayesian import weights
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trained.evaluation import answered
+from probtrans_cli.trained.machine import mixed_seed
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictor import Draws, predictor_of
+
+pytestmark = pytest.mark.usefixtures("quick")
+TAGGER = ("task={kind: tagging}", "train.epochs=8")
+SMALL = "kind: transformer, width: 8, heads: 2, inner: 8, layers: 1, initialization: xavier"
+SAMPLES = 5
+RUNS = {
+    "bayes": (f"model={{{SMALL}, bayes: {{start: 1.0, predict: {{kind: samples, samples: {SAMPLES}}}}}}}",),
+    "ivon": ("optim.kind=ivon", f"optim.ivon.predict={{kind: samples, samples: {SAMPLES}}}"),
+    "plain": (f"model={{{SMALL}}}",),
+}
+
+
+@pytest.fixture(scope="module")
+def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with one run of each kind."""
+    from probtrans_cli.commands.train import TrainRequest, train
+
+    folder = workplace(tmp_path_factory.mktemp("weights"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        for name, overrides in RUNS.items():
+            train(TrainRequest("tiny.yaml", [f"name={name}", *TAGGER, *overrides]))
+    return folder
+
+
+@pytest.fixture
+def there(trained: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(trained)
+    return trained
+
+
+@pytest.fixture(params=["bayes", "ivon"])
+def model(request: pytest.FixtureRequest, there: Path) -> Model:
+    return Model.load(f"runs/{request.param}")
+
+
+def batches(model: Model) -> Iterator[Batch]:
+    split = prepare(model.recipe).splits["dev"]
+    for indices in model.evaluation().batches(split):
+        yield model.task.evaluation(model.collate(split, indices), 0)
+
+
+@torch.no_grad()
+def test_draws_are_the_mean_over_networks_with_these_weights(model: Model) -> None:
+    """A loop that puts each draw in the place of the means, in a network without distributions."""
+    asked = predictor_of(model, doubt=True)
+    assert isinstance(asked, Draws)
+    batch = next(batches(model))
+    wants = model.task.wants(batch)
+    found = asked.eval()(batch, wants)
+    chances = []
+    for number in range(SAMPLES):
+        torch.manual_seed(mixed_seed(0, number))
+        kept = {}
+        for tensor in weights.uncertain(model.network):
+            kept[tensor.name] = tensor.mean.clone()
+            noise = torch.randn_like(tensor.mean)
+            tensor.mean.add_(tensor.posterior.log_sd.exp() * noise)
+        chances.append(model.network(batch, wants).scores["words"].softmax(-1))
+        for tensor in weights.uncertain(model.network):
+            tensor.mean.copy_(kept[tensor.name])
+    wanted = torch.stack(chances).mean(0)
+    torch.testing.assert_close(found.scores["words"].exp(), wanted, rtol=1e-4, atol=1e-6)
+    torch.testing.assert_close(found.doubt["words"].probabilities, wanted, rtol=1e-4, atol=1e-6)
+    assert float(found.doubt["words"].mutual_information.mean()) > 1e-4
+
+
+@torch.no_grad()
+def test_what_else_is_in_a_batch_changes_no_draw(model: Model) -> None:
+    asked = predictor_of(model)
+    split = prepare(model.recipe).splits["dev"]
+    together = model.collate(split, np.arange(4))
+    found = asked.eval()(together, model.task.wants(together)).scores["words"]
+    start = 0
+    for index in range(4):
+        alone = model.collate(split, np.array([index]))
+        own = asked(alone, model.task.wants(alone)).scores["words"]
+        torch.testing.assert_close(own, found[start : start + len(own)], rtol=1e-4, atol=1e-5)
+        start += len(own)
+
+
+def test_the_temperature_is_that_of_the_way_it_predicts(model: Model) -> None:
+    """Of all temperatures near it, the stored one has the least loss on dev, for the mean over the draws."""
+    asked = predictor_of(model, at_temperature=False)
+    split = prepare(model.recipe).splits["dev"]
+    parts = [
+        (outputs.scores["words"].double(), batch.gold["upos"][batch.words])
+        for outputs, batch in answered(model.task, asked, split, model.evaluation())
+    ]
+    assert model.temperature is not None
+
+    def loss(temperature: float) -> float:
+        parts_of = [functional.cross_entropy(scores / temperature, gold, reduction="sum") for scores, gold in parts]
+        return float(sum(parts_of))
+
+    best = loss(model.temperature)
+    assert best <= min(loss(model.temperature * 1.05), loss(model.temperature / 1.05)) + 1e-9
+
+
+def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
+    """`mean` is what the plain pass gives; draws have mutual information; each says its name."""
+    found: dict[str, Any] = {}
+    for way in ("mean", "3", None):
+        ran = invoke("eval", "runs/bayes", "--uncertainty", "--json", *(() if way is None else ("--weights", way)))
+        assert ran.code == 0, ran.err
+        found[str(way)] = ran.json
+    assert found["mean"]["way"] == "mean weights"
+    assert found["3"]["way"] == "3 draws of the weights"
+    assert "way" not in found["None"]
+    assert "error_auroc_mi" not in found["mean"]["scores"]["test"]["uncertainty"]
+    assert found["3"]["scores"]["test"]["uncertainty"]["mutual_information"] > 0
+    losses = {way: one["scores"]["test"]["loss"] for way, one in found.items()}
+    assert len(set(losses.values())) == 3
+    stored = json.loads(Path("runs/bayes/checkpoints/best/eval.json").read_text("utf-8"))
+    assert stored["test"]["loss"] == pytest.approx(losses["None"], rel=1e-5), "training scores as its recipe says"
+
+
+@pytest.mark.parametrize(
+    ("arguments", "told"),
+    [
+        (("runs/plain", "--weights", "mean"), "the weights of"),
+        (("runs/bayes", "--weights", "0"), "--weights 0: not a way to use uncertain weights"),
+        (("runs/bayes", "--weights", "sharp"), "give moments, diagonal, mean, or a number of draws"),
+        (("runs/bayes", "--weights", "3", "--dropout-samples", "3"), "two ways to predict"),
+        (("runs/bayes", "runs/bayes", "--weights", "3"), "--weights: not of several runs together"),
+    ],
+)
+def test_refusals(there: Path, invoke: Invoke, arguments: tuple[str, ...], told: str) -> None:
+    refused(invoke("eval", *arguments), 2, told)
