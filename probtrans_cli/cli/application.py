@@ -20,6 +20,7 @@ from probtrans_cli.cli.options import (
     Json,
     Ood,
     Overrides,
+    Prune,
     RecipeArgument,
     RunsAndFiles,
     Threads,
@@ -346,12 +347,13 @@ def export(
         bool,
         typer.Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
     ] = False,
+    prune: Prune = None,
     as_json: Json = False,
 ) -> None:
     """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
     from probtrans_cli.commands import export as verb  # noqa: PLC0415
 
-    request = verb.ExportRequest(checkpoint, out, format=form, dtype=dtype, expand_shared=expand_shared)
+    request = verb.ExportRequest(checkpoint, out, format=form, dtype=dtype, expand_shared=expand_shared, prune=prune)
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
 
 

@@ -65,6 +65,17 @@ Weights = Annotated[
         "covariances), the means alone, or N draws; default: as the recipe says.",
     ),
 ]
+Prune = Annotated[
+    float | None,
+    typer.Option(
+        "--prune",
+        min=0.0,
+        max=1.0,
+        metavar="SHARE",
+        help="Set this share of a model's uncertain weights to zero, those with the smallest mean in standard "
+        "deviations; what is written has certain weights.",
+    ),
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Channel = Annotated[
     str | None,

@@ -8,6 +8,7 @@ from typing import Any
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName, ExportOptions
+from probtrans_cli.export.prune import prune
 from probtrans_cli.trained.model import Model
 
 
@@ -25,6 +26,8 @@ class ExportRequest:
     """Precision of the weights."""
     expand_shared: bool = False
     """Write tensors that layers share once for each layer."""
+    prune: float | None = None
+    """Share of the uncertain weights that is set to zero, those with the smallest mean in standard deviations."""
 
 
 def export(request: ExportRequest) -> dict[str, Any]:
@@ -34,7 +37,8 @@ def export(request: ExportRequest) -> dict[str, Any]:
     was written; None where it could not be measured.
 
     Raises:
-        UsageError: ``out`` exists and is not an empty folder, or the model has no form in the format.
+        UsageError: ``out`` exists and is not an empty folder, the model has no form in the format, or is to be pruned
+            and has no uncertain weights.
         CheckpointError: as its reader does.
     """
     form, out = EXPORTS[request.format], request.out
@@ -44,7 +48,10 @@ def export(request: ExportRequest) -> dict[str, Any]:
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already", hint="choose another folder, or remove it")
     model = Model.load(request.checkpoint)
-    return form.writer().write(model, out, ExportOptions(request.dtype, request.expand_shared))
+    about: dict[str, Any] = {}
+    if request.prune is not None:
+        about = {"weights": "posterior means", "pruned": prune(model, request.prune)}
+    return form.writer().write(model, out, ExportOptions(request.dtype, request.expand_shared, about))
 
 
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:

@@ -8,7 +8,7 @@ from __future__ import annotations
 
 import importlib
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
@@ -41,6 +41,8 @@ class ExportOptions:
     """Precision of the weights."""
     expand_shared: bool = False
     """Write tensors that layers share once for each layer."""
+    about: Mapping[str, Any] = field(default_factory=dict)
+    """What the report says beside what every writer does."""
 
 
 class Writer(Protocol):

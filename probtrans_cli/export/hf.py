@@ -36,7 +36,8 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "notes": written.notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
-        **({} if model.recipe.model.variational is None else {"weights": "posterior means"}),
+        **({} if model.recipe.uncertain_weights is None else {"weights": "posterior means"}),
+        **options.about,
     }
     atomic.replace_text(out / "EXPORT.json", json.dumps(report, indent=1) + "\n")
     return report

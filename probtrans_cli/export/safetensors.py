@@ -29,6 +29,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})
     difference = float((representations(model) - before).abs().max())
     report = source_of(model, "safetensors", options.dtype) | {"largest_difference": difference}
+    report |= options.about
     report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
     texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
     try:

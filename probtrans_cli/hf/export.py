@@ -61,7 +61,7 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
         )
     if architecture == "BertForMaskedLM" and isinstance(model.network.output, PretrainingOutput):
         notes.append("an output of pairs is left out: BERT's tells, from its pooler, next texts from random ones")
-    if model.recipe.model.variational is not None:
+    if model.recipe.uncertain_weights is not None:
         notes.append("the weights are the means of their posterior")
     base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD, **_labels(model, architecture)}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)

@@ -70,6 +70,11 @@ class Recipe(Section):
         weights = self.uncertain_weights
         return self.predict.temperature or (weights is not None and weights.temperature)
 
+    def certain(self) -> Recipe:
+        """The same recipe with weights that are certain."""
+        optim = self.optim.model_copy(update={"kind": "adamw"} if self.optim.posterior else {})
+        return self.model_copy(update={"model": self.model.certain(), "optim": optim})
+
     def resolved(self) -> Recipe:
         """The same recipe with every automatic value (``null``) of the model filled in."""
         return self.model_copy(update={"model": self.model.resolved()})

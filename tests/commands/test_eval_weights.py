@@ -151,3 +151,31 @@ def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
 )
 def test_refusals(there: Path, invoke: Invoke, arguments: tuple[str, ...], told: str) -> None:
     refused(invoke("eval", *arguments), 2, told)
+
+
+@pytest.mark.parametrize("run", ["bayes", "ivon"])
+def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke, run: str) -> None:
+    """The exported folder is a plain model, without the given share of weights; with a share of 0 it is the means."""
+    model = Model.load(f"runs/{run}")
+    ratios = torch.cat(
+        [(one.mean.abs() / one.posterior.deviation()).flatten() for one in weights.uncertain(model.network)]
+    ).detach()
+    for share in (0.0, 0.4):
+        out = f"{run}-{share}"
+        ran = invoke("export", f"runs/{run}", out, "--prune", str(share), "--json")
+        assert ran.code == 0, ran.err
+        number = round(share * len(ratios))
+        assert ran.json["pruned"] == number
+        assert ran.json["weights"] == "posterior means"
+        pruned = Model.load(out)
+        assert pruned.recipe.uncertain_weights is None
+        left = dict(pruned.network.named_parameters())
+        means = {one.name: one.mean.detach() for one in weights.uncertain(model.network)}
+        gone = torch.cat([(left[name] == 0).flatten() for name in means])
+        assert int(gone.sum()) == number
+        assert number == 0 or float(ratios[gone].max()) <= float(ratios[~gone].min())
+        for name, mean in means.items():
+            kept = left[name] != 0
+            assert torch.equal(left[name][kept], mean[kept])
+        assert invoke("eval", out).code == 0
+    refused(invoke("export", "runs/plain", "no", "--prune", "0.5"), 2, "the weights of", "are certain")

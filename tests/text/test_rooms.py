@@ -39,7 +39,7 @@ ROOMS = {
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",
-    "export": ". hf measure safetensors",
+    "export": ". hf measure prune safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page",
     "reports.scorers": ". entities trees",
     "commands": ". checks eval eval_uncertainty export input_stream parse prepare score table train",

@@ -112,6 +112,15 @@ def uncertain(network: nn.Module) -> Iterator[Uncertain]:
             yield Uncertain(path.replace("parametrizations.", ""), mean, module[0])
 
 
+def parametrized(network: nn.Module) -> list[tuple[nn.Module, str]]:
+    """The modules that have uncertain weights, each with the parameter's name."""
+    found: list[tuple[nn.Module, str]] = []
+    for module in network.modules():
+        names: Any = module.parametrizations if parametrize.is_parametrized(module) else ()
+        found += [(module, name) for name in names]
+    return found
+
+
 def posterior_of(module: nn.Module, name: str = "weight") -> GaussianWeight | None:
     """The distribution of a module's parameter; None where it is certain."""
     if not parametrize.is_parametrized(module, name):
@@ -128,10 +137,8 @@ def drawn(network: nn.Module) -> Iterator[None]:
         posterior.drawing = True
     try:
         with parametrize.cached():
-            for module in network.modules():  # all at once and in their order, whichever are needed first
-                if parametrize.is_parametrized(module):
-                    for name in module.parametrizations:  # type: ignore[union-attr]
-                        getattr(module, name)
+            for module, name in parametrized(network):  # all at once and in order, whichever are needed first
+                getattr(module, name)
             yield
     finally:
         for posterior in posteriors:
@@ -195,19 +202,21 @@ def use_file_names(network: nn.Module) -> None:
     ``network.state_dict()`` and ``load_state_dict`` are all that reads or writes weights, so this is the only place
     that knows.
     """
-    inside = {key: file_name(key) for key in network.state_dict()}
 
     def named(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
         del module
-        for key, outside in inside.items():
-            if key != outside:
-                state[prefix + outside] = state.pop(prefix + key)
+        for key in [key for key in state if key.startswith(prefix)]:
+            if (name := file_name(key.removeprefix(prefix))) != key.removeprefix(prefix):
+                state[prefix + name] = state.pop(key)
 
     def renamed(module: nn.Module, state: dict[str, Any], prefix: str, *_: Any) -> None:
-        del module
-        for key, outside in inside.items():
-            if key != outside and prefix + outside in state:
-                state[prefix + key] = state.pop(prefix + outside)
+        for tensor in uncertain(module):
+            parts = tensor.name.split(".")
+            for part, before in _PREFIXES.items():
+                outside = f"{prefix}{before}{tensor.name}"
+                if outside in state:
+                    inside = ".".join([*parts[:-1], "parametrizations", parts[-1], part])
+                    state[prefix + inside] = state.pop(outside)
 
     network.register_state_dict_post_hook(named)  # type: ignore[no-untyped-call]
     network.register_load_state_dict_pre_hook(renamed)  # type: ignore[no-untyped-call]

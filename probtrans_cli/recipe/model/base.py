@@ -77,6 +77,10 @@ class ModelSection(KindSection):
         """How its weights are distributed; None = they are plain."""
         return None
 
+    def certain(self) -> Self:
+        """The same section with weights that are certain."""
+        return self
+
     def without_moments(self, recipe: Recipe) -> list[str]:
         """The options of the recipe that there is no rule for, where means and variances are to go through the model;
         a kind without any rules is one itself."""

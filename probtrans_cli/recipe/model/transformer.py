@@ -216,6 +216,9 @@ class Transformer(ModelSection):
             faults.append((("width",), TOO_LARGE.format(numbers)))
         return faults
 
+    def certain(self) -> Transformer:
+        return self.model_copy(update={"bayes": None})
+
     def without_moments(self, recipe: Recipe) -> list[str]:
         found = [f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)]
         if self.positions.kind == "relative":
