@@ -23,6 +23,7 @@ from probtrans_cli.cli.options import (
     Prune,
     RecipeArgument,
     RunsAndFiles,
+    TagColumn,
     Threads,
     Uncertainty,
     Weights,
@@ -325,12 +326,13 @@ def score(
     kind: Annotated[ScorerName, typer.Argument(metavar="KIND", help=f"{rows_in_words(SCORERS.values())}.")],
     predictions: Annotated[str, typer.Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.")],
     gold: Annotated[str | None, typer.Option("--gold", metavar="FILE", help="The gold annotation.")] = None,
+    column: TagColumn = None,
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
     from probtrans_cli.commands import score as verb  # noqa: PLC0415
 
-    _show(context, as_json, verb.score(verb.ScoreRequest(kind, predictions, gold)), verb.scored)
+    _show(context, as_json, verb.score(verb.ScoreRequest(kind, predictions, gold, column)), verb.scored)
 
 
 @app.command(short_help="Write a model as a folder of its own.")

@@ -47,6 +47,10 @@ Ood = Annotated[
         "recipe's.",
     ),
 ]
+TagColumn = Annotated[
+    Literal["upos", "xpos", "feats"] | None,
+    typer.Option("--column", help="With calibration: the tags of CoNLL-U that the probabilities are of."),
+]
 DropoutSamples = Annotated[
     int | None,
     typer.Option(

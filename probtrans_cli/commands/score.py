@@ -5,6 +5,7 @@ from __future__ import annotations
 from dataclasses import dataclass
 from typing import Any
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.reports.scores import split_report
 
@@ -21,6 +22,8 @@ class ScoreRequest:
     """The file that is scored."""
     gold: str | None = None
     """The file that it is scored against; None: it holds the gold itself."""
+    column: str | None = None
+    """Of CoNLL-U, the column of the tags that probabilities are of; None: the only one that can be meant."""
 
 
 def score(request: ScoreRequest) -> dict[str, Any]:
@@ -30,7 +33,11 @@ def score(request: ScoreRequest) -> dict[str, Any]:
         DataError: a file cannot be read, or the two are not of the same sentences.
         UsageError: a gold file is needed.
     """
-    scores = SCORERS[request.kind].module().score(request.predictions, request.gold)
+    row = SCORERS[request.kind]
+    if request.column is not None and not row.has_column:
+        raise UsageError(f"--column {request.column}: not of {row.name}", hint="leave it out")
+    options = {"column": request.column} if row.has_column else {}
+    scores = row.module().score(request.predictions, request.gold, **options)
     return {"kind": request.kind, "predictions": request.predictions, "gold": request.gold, "scores": scores}
 
 

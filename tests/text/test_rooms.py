@@ -41,7 +41,7 @@ ROOMS = {
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",
     "export": ". hf measure prune safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page",
-    "reports.scorers": ". entities trees",
+    "reports.scorers": ". calibration entities trees",
     "commands": ". checks eval eval_uncertainty export input_stream parse prepare score table train",
     "cli": ". application options streams",
 }  # fmt: skip

@@ -19,6 +19,8 @@ class Scorer:
     name: str
     help: str
     """What is in the files."""
+    has_column: bool = False
+    """Whether its function takes ``column``, the name of one of CoNLL-U."""
 
     def module(self) -> Scoring:
         """The module that scores."""
@@ -28,8 +30,9 @@ class Scorer:
 class Scoring(Protocol):
     """What the module of a scorer has."""
 
-    def score(self, predictions: str, gold: str | None) -> dict[str, Any]:
-        """Scores of a file against another, or against the gold that it holds itself where there is no other.
+    def score(self, predictions: str, gold: str | None, **options: Any) -> dict[str, Any]:
+        """Scores of a file against another, or against the gold that it holds itself where there is no other. Of the
+        options there is ``column`` where the row says so.
 
         Raises:
             DataError: a file cannot be read, or the two are not of the same sentences.
@@ -40,6 +43,7 @@ class Scoring(Protocol):
 _ROWS = (
     Scorer("entities", "columns, a word a line, its tag in the last one; without --gold, the gold tag before that"),
     Scorer("trees", "CoNLL-U"),
+    Scorer("calibration", "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels", has_column=True),
 )
 SCORERS: Mapping[str, Scorer] = {row.name: row for row in _ROWS}
 

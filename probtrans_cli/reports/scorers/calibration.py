@@ -1,0 +1,252 @@
+"""Probabilities of any system against gold labels: whether they can be relied on, see ``statistics/uncertainty.py``.
+
+Predictions are CoNLL-U, with `TagProb` in MISC beside the tag, or with the comments `label` and `label_probability`; or
+JSON lines as `parse -f jsonl` writes them, with `tags` and `tag_probability`, or `label` and `label_probability`. Where
+the alternatives hold all of the probability (`--top` of at least as many as there are labels), the Brier score is told.
+"""
+
+from __future__ import annotations
+
+import re
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from dataclasses import dataclass
+from itertools import zip_longest
+from typing import Any
+
+import numpy as np
+
+from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.readers.columns import read_columns
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.jsonl import read_jsonl
+from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.readers.table import read_table
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.recipe.data import Keys, Table
+from probtrans_cli.statistics import uncertainty
+from probtrans_cli.text import from_json
+
+COLUMNS = ("upos", "xpos", "feats")
+ABSTAINED = "_"
+MISC, MISC_TAG, MISC_PROBABILITY = 9, "Tag", "TagProb"
+_COMMENT = re.compile(r"# *(label|label_probability) *= *(.*)")
+_MISSING = 1e-4  # of the whole probability, that rounding may take
+
+Alternatives = Mapping[str, float]
+
+
+@dataclass(frozen=True)
+class Answers:
+    """What a system says of a sentence. ``tags``: its answers by column, as several columns of a file may be the ones
+    that the probabilities are of; ``label``: of the whole sentence, instead of tags."""
+
+    words: Sequence[str]
+    where: str
+    tags: Mapping[str, Sequence[str]]
+    probabilities: Sequence[float]
+    alternatives: Sequence[Alternatives] | None = None
+    label: str | None = None
+
+
+@dataclass(frozen=True)
+class Gold:
+    """What is right of a sentence."""
+
+    words: Sequence[str]
+    where: str
+    tags: Mapping[str, Sequence[str]]
+    label: str | None = None
+
+
+def score(predictions: str, gold: str | None, *, column: str | None = None) -> dict[str, Any]:
+    """See :class:`probtrans_cli.reports.scorers.Scoring`; ``column``: the tags of CoNLL-U that are meant."""
+    if gold is None:
+        raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
+    ours = list(_predictions(predictions))
+    if not ours:
+        raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
+    theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold))
+    pairs = list(_side_by_side(ours, theirs, predictions, gold))
+    given, right, chances, alternatives = _answered(pairs, column, predictions, gold)
+    kept = [one != ABSTAINED or other == ABSTAINED for one, other in zip(given, right, strict=True)]
+    confidence, is_right = np.array(chances)[kept], np.array([a == b for a, b in zip(given, right, strict=True)])[kept]
+    if not len(confidence):
+        raise DataError(f"{predictions}: there is no answer in it", hint="check the file")
+    found: dict[str, Any] = {"number": len(confidence), "accuracy": float(is_right.mean())}
+    if len(confidence) < len(kept):
+        found["abstained"] = len(kept) - len(confidence)
+    found["ece"] = uncertainty.calibration_error(confidence, is_right)
+    found["ece_floor"] = uncertainty.ece_floor(confidence)
+    found["ece_width"] = uncertainty.calibration_error(confidence, is_right, by="width")
+    found["aurc"] = uncertainty.risk_coverage_area(confidence, is_right)
+    found["error_auroc"] = uncertainty.auroc(1.0 - confidence[is_right], 1.0 - confidence[~is_right])
+    if alternatives is not None and all(abs(sum(one.values()) - 1.0) < _MISSING for one in alternatives):
+        found["brier"] = _brier(alternatives, right)
+    return found
+
+
+def _brier(alternatives: Sequence[Alternatives], right: Sequence[str]) -> float:
+    squares = [
+        sum(p * p for p in one.values()) + (1.0 - 2.0 * one[gold] if gold in one else 0.0)
+        for one, gold in zip(alternatives, right, strict=True)
+    ]
+    return float(np.mean(squares))
+
+
+# --- the predictions --------------------------------------------------------------------------------------------------
+
+
+def _predictions(name: str) -> Iterator[Answers]:
+    """The sentences of a file, which JSON or CoNLL-U is told by its first line."""
+    lines, shown = list(open_lines(find(name, once=True))), display_name(name)
+    if next((line for line in lines if line.strip()), "").startswith("{"):
+        return _from_json(lines, shown)
+    return map(_from_conllu, read_conllu(lines, shown))
+
+
+def _from_conllu(sentence: Sentence) -> Answers:
+    lines, rows = sentence.lines or [], sentence.rows or []
+    comments = {found[1]: found[2] for line in lines if (found := _COMMENT.fullmatch(line))}
+    if {"label", "label_probability"} <= comments.keys():
+        chance = _number(comments["label_probability"], sentence.where)
+        return Answers(sentence.words, sentence.where, {}, [chance], label=comments["label"])
+    entries = [dict(entry.partition("=")[::2] for entry in lines[row].split("\t")[MISC].split("|")) for row in rows]
+    if not all(MISC_PROBABILITY in one for one in entries):
+        hint = f"write it with parse --prob: every word needs {MISC_PROBABILITY}= in MISC"
+        raise DataError(f"{sentence.where}: has no probability of each tag", hint=hint)
+    tags = {name: sentence.tags[name] for name in COLUMNS if name in sentence.tags}
+    if all(MISC_TAG in one for one in entries):
+        tags = {"tag": [one[MISC_TAG] for one in entries]}
+    return Answers(
+        sentence.words, sentence.where, tags, [_number(one[MISC_PROBABILITY], sentence.where) for one in entries]
+    )
+
+
+def _from_json(lines: Sequence[str], name: str) -> Iterator[Answers]:
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{name}:{number}"
+        try:
+            yield _of_record(from_json(line), where)
+        except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
+            hint = "a line is one of parse -f jsonl, with words, tags and tag_probability, or label and its probability"
+            raise DataError(f"{where}: not a prediction ({type(error).__name__}: {error})", hint=hint) from None
+
+
+def _of_record(record: Mapping[str, Any], where: str) -> Answers:
+    words = [str(word) for word in record["words"]]
+    if "label" in record:
+        several = record.get("label_alternatives")
+        alternatives = None if several is None else [_alternatives(several, "label")]
+        chance = _number(record["label_probability"], where)
+        return Answers(words, where, {}, [chance], alternatives, label=str(record["label"]))
+    if not words and "tags" not in record:
+        return Answers(words, where, {"tag": []}, [])
+    tags, chances = [str(tag) for tag in record["tags"]], [_number(one, where) for one in record["tag_probability"]]
+    if not len(words) == len(tags) == len(chances):
+        raise DataError(f"{where}: {len(words)} words, {len(tags)} tags and {len(chances)} probabilities")
+    several = record.get("tag_alternatives")
+    alternatives = None if several is None else [_alternatives(one, "tag") for one in several]
+    return Answers(words, where, {"tag": tags}, chances, alternatives)
+
+
+def _alternatives(several: Sequence[Mapping[str, Any]], key: str) -> Alternatives:
+    return {str(one[key]): float(one["probability"]) for one in several}
+
+
+def _number(text: Any, where: str) -> float:
+    """A probability.
+
+    Raises:
+        DataError: it is none.
+    """
+    try:
+        value = float(text)
+    except (OverflowError, TypeError, ValueError):
+        value = -1.0
+    if not 0.0 <= value <= 1.0:
+        raise DataError(f"{where}: {text!r} is not a probability", hint="a number from 0 to 1")
+    return value
+
+
+# --- the gold labels --------------------------------------------------------------------------------------------------
+
+
+def _gold_tags(name: str) -> Iterator[Gold]:
+    lines, shown = open_lines(find(name)), display_name(name)
+    if name.removesuffix(".gz").endswith(".conllu"):
+        return (Gold(one.words, one.where, one.tags) for one in read_conllu(lines, shown))
+    return (Gold(words, where, {"tag": tags}) for words, tags, where in read_columns(lines, shown))
+
+
+def _gold_labels(name: str) -> Iterator[Gold]:
+    lines, shown = open_lines(find(name)), display_name(name)
+    is_json = name.removesuffix(".gz").endswith(".jsonl")
+    found = read_jsonl(lines, shown, Keys()) if is_json else read_table(lines, shown, Table())
+    return (Gold(one.words, one.where, {}, one.labels[LABEL]) for one in found)
+
+
+def _side_by_side(
+    ours: Sequence[Answers], theirs: Sequence[Gold], predictions: str, gold: str
+) -> Iterator[tuple[Answers, Gold]]:
+    """The sentences of both sides; they have the same words. Labels are of a text, however that is cut into words."""
+    for one, other in zip_longest(ours, theirs):
+        if one is None or other is None:
+            name, longer = (predictions, gold) if one is None else (gold, predictions)
+            hint = "score the same sentences, in the same order"
+            raise DataError(f"{name}: fewer sentences than {longer}", hint=hint)
+        if (one.label is None) != (other.label is None):
+            raise DataError(f"{one.where}: a label here, tags in other lines", hint="score predictions of one task")
+        alike: Callable[[Sequence[str]], Any] = list if one.label is None else "".join
+        if alike(one.words) != alike(other.words):
+            raise DataError(f"{one.where}: other words than {other.where}", hint="score the same sentences")
+        yield one, other
+
+
+def _answered(
+    pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str
+) -> tuple[list[str], list[str], list[float], list[Alternatives] | None]:
+    """All answers and what is right, their probabilities, and all alternatives where every sentence has some."""
+    chances = [chance for one, _ in pairs for chance in one.probabilities]
+    every = [one.alternatives for one, _ in pairs if one.words]
+    alternatives = [one for of_sentence in every for one in of_sentence or ()] if all(every) else None
+    if pairs[0][0].label is not None:
+        if column is not None:
+            raise UsageError(f"--column {column}: labels of sentences have no column", hint="leave it out")
+        return [str(one.label) for one, _ in pairs], [str(other.label) for _, other in pairs], chances, alternatives
+    mine, right = _columns(pairs, column, predictions, gold)
+    of_all = [
+        (given, true)
+        for one, other in pairs
+        for given, true in zip(_of(one.tags, mine, one.words), _of(other.tags, right, other.words), strict=True)
+    ]
+    return [given for given, _ in of_all], [true for _, true in of_all], chances, alternatives
+
+
+def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) -> Sequence[str]:
+    """The tags of a column; `_` throughout where a sentence has none there."""
+    return tags.get(column, [ABSTAINED] * len(words))
+
+
+def _columns(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str) -> tuple[str, str]:
+    """The columns of both sides that are compared: the only one that both have, or the only one in which they differ.
+
+    Raises:
+        UsageError: it is not told which.
+    """
+    mine, theirs = ({name for side in sides for name in side.tags} for sides in zip(*pairs, strict=True))
+    nameless = {"tag"}
+    found = theirs if mine == nameless else mine if theirs == nameless else mine & theirs
+    if column is not None:
+        found = found & {column}
+    elif len(found) > 1 and nameless not in (mine, theirs):
+        found = {
+            name for name in found if any(_of(a.tags, name, a.words) != _of(b.tags, name, b.words) for a, b in pairs)
+        }
+    if len(found) != 1:
+        what = f"which tags of {predictions} the probabilities are of is not clear beside {gold}"
+        raise UsageError(what, hint=f"say --column {' or '.join(sorted(theirs) or COLUMNS)}")
+    (name,) = found
+    return ("tag" if mine == nameless else name), ("tag" if theirs == nameless else name)
