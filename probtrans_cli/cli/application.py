@@ -11,13 +11,16 @@ import typer
 
 from probtrans_cli import console
 from probtrans_cli.cli.options import (
+    Abstain,
     Channel,
     CheckpointArgument,
     Decoder,
+    Doubt,
     DropoutSamples,
     Files,
     Iteration,
     Json,
+    Longest,
     Ood,
     Overrides,
     Prune,
@@ -288,16 +291,10 @@ def parse(
             "and with --labels the N most probable latent labels (default 3).",
         ),
     ] = None,
-    longest: Annotated[
-        int,
-        typer.Option(
-            "--longest",
-            min=1,
-            metavar="N",
-            help="Refuse sentences of more words or tokens. 2000 take half a minute and 1 GB with eisner; "
-            "time grows with the cube of the length, memory with the square.",
-        ),
-    ] = 2000,
+    uncertainty: Doubt = False,
+    abstain: Abstain = None,
+    dropout_samples: DropoutSamples = None,
+    longest: Longest = 2000,
     output: Annotated[
         Path | None,
         typer.Option(
@@ -315,7 +312,8 @@ def parse(
     request = verb.ParseRequest(
         checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
         decoder=decode, trees=trees == "yes", probability=probability, gold=gold, latent_labels=latent_labels, top=top,
-        longest=longest, output=output, threads=threads,
+        uncertainty=uncertainty, abstain=abstain, dropout_samples=dropout_samples, longest=longest, output=output,
+        threads=threads,
     )  # fmt: skip
     verb.parse(request)
 

@@ -47,6 +47,26 @@ Ood = Annotated[
         "recipe's.",
     ),
 ]
+Doubt = Annotated[
+    bool,
+    typer.Option("--uncertainty", help="Show how uncertain every tag, label or hidden word is: its entropy, ..."),
+]
+Abstain = Annotated[
+    float | None,
+    typer.Option(
+        "--abstain", min=0.0, max=1.0, metavar="P", help="Write `_` for tags and labels that are less probable than P."
+    ),
+]
+Longest = Annotated[
+    int,
+    typer.Option(
+        "--longest",
+        min=1,
+        metavar="N",
+        help="Refuse sentences of more words or tokens. 2000 take half a minute and 1 GB with eisner; "
+        "time grows with the cube of the length, memory with the square.",
+    ),
+]
 TagColumn = Annotated[
     Literal["upos", "xpos", "feats"] | None,
     typer.Option("--column", help="With calibration: the tags of CoNLL-U that the probabilities are of."),

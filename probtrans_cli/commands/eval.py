@@ -136,7 +136,7 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     title, corpus = _corpus(model, request, types, of_words, kept)
     if request.predictions is not None and kept is not None:
         with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions) as file:
-            file.writelines(side_by_side(model, kept))
+            file.writelines(side_by_side(model, kept, asked))
     if request.choose:
         reading = _choose(model, corpus, title, request)
     ood = None if request.ood is None else other_text(model, request.ood)

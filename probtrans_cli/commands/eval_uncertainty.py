@@ -60,11 +60,6 @@ def who_is_asked(model: Model, request: EvalRequest, runs: Sequence[str]) -> tup
     """
     doubt = request.uncertainty or request.ood is not None
     weights = None if request.weights is None else way_of(request.weights)
-    others = {"--uncertainty": doubt, "--dropout-samples": request.dropout_samples, "--weights": weights}
-    option = next((name for name, given in others.items() if given), "several runs")
-    if (any(others.values()) or runs) and not model.task.has_questions:
-        what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
-        raise UsageError(f"{option}: {what}", hint="leave it out")
     if not runs:
         samples = request.dropout_samples
         if samples is not None and weights is not None:

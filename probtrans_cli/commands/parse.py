@@ -16,11 +16,13 @@ from probtrans_cli.commands.input_stream import PATIENCE, chunks, not_too_long, 
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.text import harmless
+from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Format, FormatName
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Asked, analyses, every_tree
+from probtrans_cli.trained.predictor import Predictor, predictor_of
 from probtrans_cli.trees import decode
 
 LATENT_LABELS_SHOWN = 3  # of every word, unless another number is asked for
@@ -52,6 +54,12 @@ class ParseRequest:
     """Show also every word's most probable latent labels."""
     top: int | None = None
     """So many latent labels (None: 3), and so many alternatives of what the task says where there are several."""
+    uncertainty: bool = False
+    """Show how uncertain every tag, label or hidden word is."""
+    abstain: float | None = None
+    """Leave out tags and labels that are less probable."""
+    dropout_samples: int | None = None
+    """Predict by so many passes with dropout; None: by one without."""
     longest: int = 2000
     """Words that a sentence may have, and tokens where words are divided into such."""
     output: Path | None = None
@@ -79,7 +87,8 @@ def parse(request: ParseRequest) -> None:
         require_labels(model)
     several = request.channel == "all" and not form.every_channel
     readings = _readings(model, request, several=several) if request.trees else []
-    asked = Asked(readings, latent_labels, top=request.top)
+    predictor, abstention = _who_is_asked(model, request)
+    asked = Asked(readings, latent_labels, top=request.top, predictor=predictor, abstention=abstention)
     options = DisplayOptions(probability=request.probability, gold=request.gold, several=several)
     given = (sentence for file in files for sentence in read(file, request.input_form, request.longest))
     sentences = not_too_long(given, request.longest, model.vocabulary)
@@ -87,7 +96,9 @@ def parse(request: ParseRequest) -> None:
     portions: Iterator[Sequence[Sentence]] = chunks(sentences, patience)
 
     def content(portions: Iterable[Sequence[Sentence]]) -> Content:
-        every = (every_tree(model, portion, readings[0], gold=request.gold, strict=True) for portion in portions)
+        every = (
+            every_tree(model, portion, readings[0], gold=request.gold, strict=True, asked=asked) for portion in portions
+        )
         return Content(
             analyses=(analysis for portion in portions for analysis in analyses(model, portion, asked)),
             every=chain.from_iterable(every),
@@ -98,13 +109,28 @@ def parse(request: ParseRequest) -> None:
     with faults_of(output, "-o"):
         if form.folder and output is not None and (output.is_dir() or output.suffix == ""):
             writer.write_folder(content(portions), output, options)
-            return
-        with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
-            pieces = writer.write(content(_flushing(portions, file)), options)
-            shown = output is None and file.isatty()  # in a file or a pipe, words keep their bytes
-            if shown:
-                pieces = (harmless(piece.replace("\r\n", "\n"), keep="\n\t") for piece in pieces)
-            file.writelines(pieces)
+        else:
+            with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
+                pieces = writer.write(content(_flushing(portions, file)), options)
+                shown = output is None and file.isatty()  # in a file or a pipe, words keep their bytes
+                if shown:
+                    pieces = (harmless(piece.replace("\r\n", "\n"), keep="\n\t") for piece in pieces)
+                file.writelines(pieces)
+    if abstention is not None:
+        console.log(abstention.told())
+
+
+def _who_is_asked(model: Model, request: ParseRequest) -> tuple[Predictor, Abstention | None]:
+    """The predictor, and what it leaves out.
+
+    Raises:
+        UsageError: the task has no uncertainty or no answer that can be left out, or the model drops nothing.
+    """
+    if request.abstain is not None and not model.task.abstains:
+        kind = model.recipe.task.kind
+        raise UsageError(f"--abstain: a task of kind {kind} gives no tags or labels", hint="leave it out")
+    predictor = predictor_of(model, dropout_samples=request.dropout_samples, doubt=request.uncertainty)
+    return predictor, None if request.abstain is None else Abstention(request.abstain)
 
 
 def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:

@@ -118,6 +118,12 @@ class Questions(NamedTuple):
     rows: Int[Tensor, " m"]
 
 
+DOUBT = ("entropy", "expected_entropy", "mutual_information")
+"""The parts of the doubt about an answer; the last two only where a model has members that can disagree."""
+ABSTAINED = "_"
+"""Stands for an answer that is not probable enough."""
+
+
 OUTPUT = "output"
 """The part of a network that is an output layer with one kind of rows."""
 
@@ -257,6 +263,15 @@ class Task(ABC):
         ``top``: with so many alternatives, the best first, where there are several.
         """
 
+    abstains: ClassVar[bool] = False
+    """Whether it can leave an answer out that is not probable enough."""
+
+    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
+        """The prediction with `_` for every answer that is less probable than ``least``; and for each answer whether it
+        is one of them."""
+        del least
+        return prediction, []
+
     def says_nothing(self, batch: Batch) -> bool:
         """Whether there is nothing in a batch that it says something of, so that the network need not be asked."""
         del batch
@@ -282,6 +297,19 @@ def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Ba
     return replace(batch, ids=ids.masked_fill(drop & ~special, vocabulary.UNKNOWN))
 
 
+def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:
+    """The parts of the doubt about some answers, as JSON has them; nothing where it was not asked for."""
+    found = outputs.doubt.get(name)
+    return {} if found is None else {prefix + part: getattr(found, part).tolist() for part in DOUBT}
+
+
+def without_members(value: Any) -> Any:
+    """A prediction without the parts of the doubt that only members have."""
+    if isinstance(value, Mapping):
+        return {key: without_members(one) for key, one in value.items() if not str(key).endswith(DOUBT[1:])}
+    return [without_members(one) for one in value] if isinstance(value, list) else value
+
+
 def alternatives(
     probabilities: Float[Tensor, "m o"], names: Sequence[str], top: int, key: str
 ) -> list[list[dict[str, Any]]]:
@@ -296,6 +324,17 @@ def alternatives(
 def with_probability(name: str, probability: float | None) -> str:
     """A name as it stands in a picture, with its probability where that is shown."""
     return name if probability is None else f"{name} {probability_text(probability)}"
+
+
+def doubt_text(entropy: float | None) -> str:
+    """An entropy as it stands in a picture."""
+    return "" if entropy is None else f"H {entropy:.2f}"
+
+
+def doubt_comment(entropy: Sequence[float], information: Sequence[float] | None) -> dict[str, str]:
+    """The comment of a sentence: the mean entropy, and the mean mutual information where there is one."""
+    means = [sum(values) / len(values) for values in (entropy, information) if values]
+    return {"uncertainty": " ".join(f"{value:.4f}" for value in means)} if means else {}
 
 
 def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:

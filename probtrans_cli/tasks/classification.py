@@ -19,6 +19,7 @@ from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import (
+    ABSTAINED,
     OUTPUT,
     Counts,
     OutputRows,
@@ -28,6 +29,9 @@ from probtrans_cli.tasks.base import (
     Task,
     Term,
     alternatives,
+    doubt_comment,
+    doubt_of,
+    doubt_text,
     with_probability,
     without_some_words,
 )
@@ -119,6 +123,8 @@ class SentenceClassification(Task):
             {"label": self.names[id], "label_probability": probability}
             for id, probability in zip(labels.tolist(), best.tolist(), strict=True)
         ]
+        for name, values in doubt_of(outputs, "sentence", "label_").items():
+            found = [{**one, name: value} for one, value in zip(found, values, strict=True)]
         if top is None:
             return list(found)
         several = alternatives(chances, self.names, top, "label")
@@ -127,10 +133,18 @@ class SentenceClassification(Task):
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Comments of the sentence; above it."""
         label, chance = prediction["label"], prediction["label_probability"]
-        return Places(
-            comments={"label": label, "label_probability": f"{chance:.4f}"},
-            title=with_probability(label, chance if probability else None),
-        )
+        comments, title = {"label": label, "label_probability": f"{chance:.4f}"}, ""
+        if "label_entropy" in prediction:
+            information = prediction.get("label_mutual_information")
+            comments |= doubt_comment([prediction["label_entropy"]], None if information is None else [information])
+            title = f", {doubt_text(prediction['label_entropy'])}"
+        return Places(comments=comments, title=with_probability(label, chance if probability else None) + title)
+
+    abstains = True
+
+    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
+        out = prediction["label_probability"] < least
+        return {**prediction, **({"label": ABSTAINED} if out else {})}, [out]
 
 
 POOLED = "the pooled first word"

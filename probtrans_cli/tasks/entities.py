@@ -17,7 +17,7 @@ from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.tagging import WordTagging, tag_probabilities
+from probtrans_cli.tasks.tagging import WordTagging, tag_doubt, tag_probabilities
 from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span
 
@@ -93,7 +93,15 @@ class NamedEntities(WordTagging):
             tags[start:end] = [f"{'I' if inside else 'B'}-{entity['type']}" for inside in range(end - start)]
             chance = entity["probability"] if probability else None
             spans.append(Span(start + 1, end, with_probability(entity["type"], chance)))
-        return Places(misc={"NE": tags} | tag_probabilities(prediction, probability), spans=spans)
+        return Places(
+            misc={"NE": tags} | tag_probabilities(prediction, probability), comments=tag_doubt(prediction), spans=spans
+        )
+
+    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
+        """An entity with a tag that is left out is left out, too."""
+        found, left_out = super().abstained(prediction, least)
+        kept = [entity for entity in prediction["entities"] if not any(left_out[slice(*entity["words"])])]
+        return {**found, "entities": kept}, left_out
 
 
 def _of_reading(counts: Counts, reading: Scheme | None) -> dict[Any, float]:

@@ -28,6 +28,7 @@ from probtrans_cli.tasks.base import (
     Questions,
     Task,
     Term,
+    doubt_of,
     with_probability,
 )
 from probtrans_cli.tasks.batch import Batch
@@ -133,10 +134,13 @@ class WordPrediction(Task):
         best, ids = scores.topk(min(top or MOST_PROBABLE, scores.shape[-1]), dim=-1)
         at = self.wants(batch).tokens
         assert at is not None, "tokens are wanted"
-        for (row, token), of_token, chances in zip(at.nonzero().tolist(), ids.tolist(), best.tolist(), strict=True):
+        doubt = doubt_of(outputs, "words")
+        rows = zip(at.nonzero().tolist(), ids.tolist(), best.tolist(), strict=True)
+        for number, ((row, token), of_token, chances) in enumerate(rows):
             word = token if batch.first is None else batch.first[row].tolist().index(token)
             words = [self.vocabulary.decode(id) for id in of_token]
-            found[row]["masks"].append({"word": word, "words": words, "probabilities": chances})
+            parts = {name: values[number] for name, values in doubt.items()}
+            found[row]["masks"].append({"word": word, "words": words, "probabilities": chances, **parts})
         return found
 
     def says_nothing(self, batch: Batch) -> bool:

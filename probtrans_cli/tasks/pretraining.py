@@ -17,7 +17,7 @@ from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import PairOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Pretraining as Section
-from probtrans_cli.tasks.base import Counts, OutputRows, Prediction, Term
+from probtrans_cli.tasks.base import Counts, OutputRows, Prediction, Term, doubt_of
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
 from probtrans_cli.tasks.classification import what_reads
 from probtrans_cli.tasks.mlm import IDS, WordPrediction, perplexities, sums_of
@@ -104,6 +104,8 @@ class Pretraining(WordPrediction):
         if not self.names:
             return found
         best, labels = outputs.scores["pair"].float().softmax(-1).max(-1)
+        for name, values in doubt_of(outputs, PAIR, f"{PAIR}_").items():
+            found = [{**one, name: value} for one, value in zip(found, values, strict=True)]
         return [
             {**of_words, "pair": self.names[id], "pair_probability": probability}
             for of_words, id, probability in zip(found, labels.tolist(), best.tolist(), strict=True)

@@ -16,6 +16,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import (
+    ABSTAINED,
     OUTPUT,
     Counts,
     OutputRows,
@@ -26,6 +27,9 @@ from probtrans_cli.tasks.base import (
     Term,
     alternatives,
     by_sentence,
+    doubt_comment,
+    doubt_of,
+    doubt_text,
     with_probability,
     without_some_words,
 )
@@ -133,7 +137,11 @@ class WordTagging(Task):
         """``tags`` of the words, and ``tag_probability``; with ``top`` also ``tag_alternatives`` of each word."""
         chances, tags = outputs.scores["words"].float().softmax(-1), self.tag_ids(outputs, batch)
         best = chances.gather(-1, tags[:, None])[:, 0]
-        found = {"tags": [self.names[id] for id in tags.tolist()], "tag_probability": best.tolist()}
+        found: dict[str, list[Any]] = {
+            "tags": [self.names[id] for id in tags.tolist()],
+            "tag_probability": best.tolist(),
+        }
+        found |= doubt_of(outputs, "words", "tag_")
         if top is not None:
             found["tag_alternatives"] = alternatives(chances, self.names, top, "tag")
         of_sentences = zip(*(by_sentence(values, batch) for values in found.values()), strict=True)
@@ -147,8 +155,21 @@ class WordTagging(Task):
         return Places(
             columns={self.column: tags} if self.column in COLUMNS_OF_TAGS else {},
             misc=misc | tag_probabilities(prediction, probability),
-            notes=[_lines(tag, chance, self.column) for tag, chance in zip(tags, shown, strict=True)],
+            comments=tag_doubt(prediction),
+            notes=[
+                [*_lines(tag, chance, self.column), *([] if entropy is None else [doubt_text(entropy)])]
+                for tag, chance, entropy in zip(
+                    tags, shown, prediction.get("tag_entropy", [None] * len(tags)), strict=True
+                )
+            ],
         )
+
+    abstains = True
+
+    def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
+        left_out = [chance < least for chance in prediction["tag_probability"]]
+        tags = [ABSTAINED if out else tag for tag, out in zip(prediction["tags"], left_out, strict=True)]
+        return {**prediction, "tags": tags}, left_out
 
 
 def _lines(tag: str, chance: float | None, column: str) -> list[str]:
@@ -158,5 +179,15 @@ def _lines(tag: str, chance: float | None, column: str) -> list[str]:
 
 
 def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, list[str]]:
-    """`TagProb` in MISC, where probabilities are shown."""
-    return {"TagProb": [f"{chance:.4f}" for chance in prediction["tag_probability"]]} if probability else {}
+    """`TagProb` in MISC, where probabilities or the doubt are shown; `TagEntropy` and `TagMI` where the doubt is."""
+    names = {"TagProb": "tag_probability", "TagEntropy": "tag_entropy", "TagMI": "tag_mutual_information"}
+    if not (probability or "tag_entropy" in prediction):
+        return {}
+    return {name: [f"{value:.4f}" for value in prediction[key]] for name, key in names.items() if key in prediction}
+
+
+def tag_doubt(prediction: Prediction) -> dict[str, str]:
+    """The comment of a sentence with its tags' mean entropy and mutual information, where the doubt is shown."""
+    if "tag_entropy" not in prediction:
+        return {}
+    return doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))

@@ -16,8 +16,10 @@ import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs, Wants
-from probtrans_cli.tasks.base import Prediction
+from probtrans_cli.tasks.base import Prediction, without_members
 from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trained.abstention import Abstention
+from probtrans_cli.trained.inner import inner_doubt, with_inner_doubt
 from probtrans_cli.trees import decode
 
 if TYPE_CHECKING:
@@ -76,19 +78,23 @@ def word_batches(
     top: int | None = None,
     shown: Callable[[Batch], Batch] = lambda batch: batch,
     predictor: Predictor | None = None,
+    abstention: Abstention | None = None,
 ) -> Iterator[WordBatch]:
     """What a model says of a split's words, batch by batch, in one pass; only what is asked for.
 
     ``arcs``: the iterations whose arcs are wanted, ascending, from 1. ``predict``: what its task says, with ``top``
     alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden. ``predictor``: who is
-    asked; None: the model as its recipe says.
+    asked, also for its doubt; None: the model as its recipe says. ``abstention``: which predictions are left out.
     """
     asked = (predictor or model.predictor).eval()
-    of_pair = len(arcs) * model.recipe.model.channels
+    # The doubt inside the network is part of what is said of a sentence.
+    inner = predict and asked.doubt and model.recipe.model.has_latent_labels
+    needed = sorted({*arcs, model.recipe.model.iterations}) if inner else arcs
+    of_pair = len(needed) * model.recipe.model.channels
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
         given = shown(model.collate(split, indices))
         of_task = predict and not model.task.says_nothing(given)
-        wants = replace(model.task.wants(given) if of_task else Wants(), arcs=arcs, states=latent_labels)
+        wants = replace(model.task.wants(given) if of_task else Wants(), arcs=needed, states=latent_labels or inner)
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
                 outputs = asked(given, wants)
@@ -97,6 +103,12 @@ def word_batches(
         batch = WordBatch(indices, given.words.cpu().numpy())
         if predict:
             batch.predictions = model.task.predict(outputs, given, top)
+            if asked.doubt and not asked.several:
+                batch.predictions = without_members(batch.predictions)
+            if (found_inside := inner_doubt(model, outputs) if inner else None) is not None:
+                batch.predictions = with_inner_doubt(batch.predictions, found_inside, given)
+            if abstention is not None:
+                batch.predictions = [abstention.applied(model.task, one) for one in batch.predictions]
         if split.has("read"):
             batch.host = _hosts(split.padded("read", indices, True))
         # The token that stands for each word.
@@ -104,7 +116,7 @@ def word_batches(
         if arcs:
             assert outputs.arcs is not None, "a network returns arcs when asked"
             tokens, root = given.ids.shape[1], model.has_root_column
-            found = outputs.arcs[..., : tokens + root].float().cpu().numpy()
+            found = outputs.arcs[:, : len(arcs), ..., : tokens + root].float().cpu().numpy()
             if first is not None:
                 found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
                 heads = np.pad(first, ((0, 0), (0, root)), constant_values=tokens)

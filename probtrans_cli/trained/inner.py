@@ -8,12 +8,16 @@ A probabilistic transformer has both; a network without latent labels has neithe
 
 from __future__ import annotations
 
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
 from typing import TYPE_CHECKING, NamedTuple
 
 from torch import Tensor
 
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.bayesian.readout import entropy
+from probtrans_cli.tasks.base import Places, Prediction
+from probtrans_cli.tasks.batch import Batch
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
@@ -33,3 +37,24 @@ def inner_doubt(model: Model, outputs: Outputs) -> InnerDoubt | None:
     labels = model.network.encoder.latent_labels(outputs.states.float())
     heads = outputs.arcs[:, -1].float()
     return InnerDoubt(entropy(labels), entropy(heads).mean(1))
+
+
+MISC: Mapping[str, str] = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}
+"""Their names in MISC of CoNLL-U."""
+
+
+def with_inner_doubt(predictions: Sequence[Prediction], doubt: InnerDoubt, batch: Batch) -> list[Prediction]:
+    """Predictions with the entropies of every word, under the names of :class:`InnerDoubt`; of a word of several tokens
+    those of its first one."""
+    tokens = batch.tokens_of(batch.words)
+    rows = [
+        {name: values[row][tokens[row]].tolist() for name, values in doubt._asdict().items()}
+        for row in range(len(batch))
+    ]
+    return [{**one, **of_words} for one, of_words in zip(predictions, rows, strict=True)]
+
+
+def with_inner_places(places: Places, prediction: Prediction) -> Places:
+    """The places of a prediction, with the entropies inside the network in MISC, where it has them."""
+    misc = {name: [f"{value:.4f}" for value in prediction[key]] for name, key in MISC.items() if key in prediction}
+    return replace(places, misc={**places.misc, **misc}) if misc else places

@@ -192,6 +192,8 @@ class Model:
         decoder: decode.Method | None = None,
         latent_labels: int | None = None,
         top: int | None = None,
+        uncertainty: bool = False,
+        dropout_samples: int | None = None,
     ) -> Iterator[Analysis]:
         """What the model says of some sentences, in order, as they are done: the same as `parse -f jsonl`.
 
@@ -204,16 +206,20 @@ class Model:
             decoder: `mst`, `eisner` or `argmax`.
             latent_labels: how many latent labels of each word; None: none.
             top: how many alternatives of what the task says, where there are several.
+            uncertainty: whether the prediction has its doubt: entropies, and where there are members their mutual
+                information with the answer.
+            dropout_samples: predict by the mean of so many passes with dropout; None: by one without.
 
         Raises:
-            UsageError: a channel, iteration or labels that the model does not have.
+            UsageError: a channel, iteration, labels, dropout or uncertainty that the model does not have.
             DataError: a sentence has more tokens than the encoder has positions.
         """
         named = None if channel is None else str(channel)
         readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.has_arcs else []
         if latent_labels is not None:
             require_labels(self)
-        asked = Asked(readings, latent_labels, top=top)
+        predictor = predictor_of(self, dropout_samples=dropout_samples, doubt=uncertainty)
+        asked = Asked(readings, latent_labels, top=top, predictor=predictor)
         given = iter(texts)
         while portion := list(islice(given, ANALYSED_AT_ONCE)):
             sentences = [divided(one) if isinstance(one, str) else Sentence(words=list(one)) for one in portion]

@@ -11,7 +11,9 @@ import numpy as np
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.tasks.base import Places, Prediction, Task
+from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.arcs import Channel, Reading, chain_of, read_arcs
+from probtrans_cli.trained.inner import with_inner_places
 from probtrans_cli.trained.latent_labels import as_records, most_probable
 from probtrans_cli.trained.predictions import Reader
 from probtrans_cli.trees.drawing.drawing import reads_right_to_left
@@ -21,17 +23,28 @@ from probtrans_cli.trees.every_tree import EveryTree, arc_probabilities
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
+    from probtrans_cli.trained.predictor import Predictor
 
 
 @dataclass(frozen=True)
 class Asked:
     """What is asked of a model: a tree for each of the ``readings``; ``latent_labels``: how many a word, None = none;
-    ``predictions``: of its task, with ``top`` alternatives."""
+    ``predictions``: of its task, with ``top`` alternatives; ``predictor``: who is asked for them, None = the model as
+    its recipe says; ``abstention``: which of them are left out."""
 
     readings: Sequence[Reading]
     latent_labels: int | None = None
     predictions: bool = True
     top: int | None = None
+    predictor: Predictor | None = None
+    abstention: Abstention | None = None
+
+    @property
+    def more(self) -> dict[str, Any]:
+        """What :func:`probtrans_cli.trained.arcs.word_batches` is asked beside trees and latent labels."""
+        return {
+            "predict": self.predictions, "top": self.top, "predictor": self.predictor, "abstention": self.abstention
+        }  # fmt: skip
 
 
 @dataclass(frozen=True)
@@ -61,7 +74,7 @@ class Analysis:
         """Where its prediction stands in formats other than JSON; ``probability``: with the probabilities."""
         if self.task is None or self.prediction is None:
             return Places()
-        return self.task.places(self.prediction, probability=probability)
+        return with_inner_places(self.task.places(self.prediction, probability=probability), self.prediction)
 
     def record(self) -> dict[str, Any]:
         """All of it as `parse -f jsonl` writes it: numbers, texts, lists and mappings."""
@@ -90,8 +103,10 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last if one.iteration == -1 else one.iteration) for one in asked.readings]
     found = [_not_read(sentence, replace(asked, readings=readings)) for sentence in sentences]
-    more = {"latent_labels": asked.latent_labels is not None, "predict": asked.predictions, "top": asked.top}
-    for batch, trees in read_arcs(model, reader.split, readings, shown=reader.shown, **more):
+    labels = asked.latent_labels is not None
+    for batch, trees in read_arcs(
+        model, reader.split, readings, shown=reader.shown, latent_labels=labels, **asked.more
+    ):
         best = None if asked.latent_labels is None else most_probable(batch.latent_labels, asked.latent_labels)
         for row, index in enumerate(batch.indices):
             real = batch.mask[row]
@@ -139,12 +154,12 @@ def every_tree(
     *,
     gold: bool = False,
     strict: bool = False,
-    predictions: bool = True,
+    asked: Asked | None = None,
 ) -> Iterator[EveryTree]:
     """The trees of every iteration and channel and of the channels' mean, in order, with their marginals.
 
     ``reading`` names the decoder, and what a viewer sees first. ``gold``: with the sentences' own trees, if they
-    have some; ``strict``: all must. ``predictions``: with what the task says.
+    have some; ``strict``: all must. ``asked``: how the task is asked for its predictions.
 
     Raises:
         DataError: a sentence has no tree that must have one, or more tokens than the encoder has positions.
@@ -161,9 +176,10 @@ def every_tree(
     probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
     marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
     said: dict[int, Prediction] = {}
-    for batch, found in read_arcs(model, reader.split, readings, shown=reader.shown, predict=predictions):
+    more = (asked or Asked([])).more
+    for batch, found in read_arcs(model, reader.split, readings, shown=reader.shown, **more):
         n = batch.mask.shape[1]
-        said |= dict(zip(batch.indices.tolist(), batch.predictions, strict=predictions))
+        said |= dict(zip(batch.indices.tolist(), batch.predictions, strict=True))
         for number, (decoded, scores) in enumerate(found):
             known = np.exp(scores[:, :, : n + model.has_root_column])
             for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):

@@ -19,6 +19,7 @@ from probtrans_cli.trained.arcs import word_batches
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
+    from probtrans_cli.trained.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -69,10 +70,13 @@ class Reader:
         return {**prediction, **{key: [with_text(span) for span in prediction[key]] for key in keys}}
 
 
-def predictions(model: Model, sentences: Sequence[Sentence], top: int | None = None) -> Iterator[Prediction | None]:
+def predictions(
+    model: Model, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
+) -> Iterator[Prediction | None]:
     """The predictions of some sentences, in order; None for one without a word.
 
-    ``top``: with so many alternatives, where there are several.
+    ``top``: with so many alternatives, where there are several. ``predictor``: who is asked; None: the model as its
+    recipe says.
 
     Raises:
         DataError: a sentence has more tokens than the encoder has positions.
@@ -83,7 +87,7 @@ def predictions(model: Model, sentences: Sequence[Sentence], top: int | None = N
     if fault := model.too_long(sentences, reader.split):
         raise fault[1]
     found: list[Prediction | None] = [None] * len(sentences)
-    for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top):
+    for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top, predictor=predictor):
         for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
             if sentences[index].words:  # specials alone are no sentence
                 found[index] = reader.located(prediction, index)

@@ -274,9 +274,12 @@ def predictor_of(
         at_temperature: with the temperature, if it predicts with one.
 
     Raises:
-        UsageError: the model drops nothing, or has no uncertain weights.
+        UsageError: the model drops nothing, has no uncertain weights, or its task does not choose among classes.
     """
+    if doubt:
+        _require_questions(model, "--uncertainty")
     if dropout_samples is not None:
+        _require_questions(model, "--dropout-samples")
         if not model.recipe.model.drops:
             raise UsageError(
                 f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
@@ -298,14 +301,23 @@ def ensemble_of(members: Sequence[Model], *, doubt: bool = False) -> Ensemble:
     """Several models as one.
 
     Raises:
-        UsageError: two of them do not answer the same questions; the message names the difference.
+        UsageError: two of them do not answer the same questions, and the message names the difference; or their task
+            does not choose among classes.
     """
     first, *others = members
+    _require_questions(first, "several runs")
     for other in others:
         if difference := _difference(first, other):
             what = f"{first.folder} and {other.folder} are no ensemble: {difference}"
             raise UsageError(what, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
     return Ensemble([predictor_of(one) for one in members], doubt)
+
+
+def _require_questions(model: Model, option: str) -> None:
+    """Refuse a task whose answers are no choice among classes."""
+    if not model.task.has_questions:
+        what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
+        raise UsageError(f"{option}: {what}", hint="leave it out")
 
 
 def _difference(one: Model, other: Model) -> str | None:

@@ -25,6 +25,7 @@ from probtrans_cli.trained.predictions import predictions
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
+    from probtrans_cli.trained.predictor import Predictor
 
 AT_ONCE = 512  # sentences
 
@@ -32,8 +33,9 @@ Write = Callable[[Sentence, Prediction, Places, Data], str]
 """A sentence with its gold annotation, its prediction and where that stands, as text."""
 
 
-def side_by_side(model: Model, sentences: Iterable[Sentence]) -> Iterator[str]:
-    """The sentences of a corpus in the format of the recipe's data, with gold and prediction side by side.
+def side_by_side(model: Model, sentences: Iterable[Sentence], predictor: Predictor | None = None) -> Iterator[str]:
+    """The sentences of a corpus in the format of the recipe's data, with gold and prediction side by side; the latter
+    by ``predictor``, None: the model as its recipe says.
 
     Raises:
         UsageError: the task, or the format, has no place for gold and prediction.
@@ -45,7 +47,7 @@ def side_by_side(model: Model, sentences: Iterable[Sentence]) -> Iterator[str]:
         raise UsageError(f"--predictions: {what} has no gold to put beside predictions", hint="use parse -f jsonl")
     given = iter(sentences)
     while portion := list(islice(given, AT_ONCE)):
-        for sentence, prediction in zip(portion, predictions(model, portion), strict=True):
+        for sentence, prediction in zip(portion, predictions(model, portion, predictor=predictor), strict=True):
             if prediction is not None:
                 places = model.task.places(prediction, probability=False)
                 yield WRITERS[form](sentence, prediction, places, data)

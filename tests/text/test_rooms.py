@@ -34,8 +34,8 @@ ROOMS = {
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty",
     "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
-    "trained": ". arcs card evaluation gallery inner latent_labels machine model parses predictions predictor "
-    "side_by_side uncertainty",
+    "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses predictions "
+    "predictor side_by_side uncertainty",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",
