@@ -26,7 +26,7 @@ ROOMS = {
     "data.readers": ". cogs columns conllu documents jsonl labelled table text",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". base network outputs transformer",
-    "models.bayesian": ". full readout variational weights",
+    "models.bayesian": ". full moments readout variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
     "matrix_tree meanfield messages potentials projections",
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
