@@ -9,7 +9,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import NamedTuple
+from typing import Literal, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
@@ -64,6 +64,8 @@ class Wants:
     ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
     token. ``sentence``: output scores of every sentence. ``states``: the representations of all tokens, and of the
     sentence where there is one. ``arcs``: head marginals after these iterations, counted from 1, ascending.
+    ``moments``: of everything mean and variance, where weights are uncertain (``models/bayesian/moments.py``);
+    `kronecker`: with the covariances of words, which the variance of a mean over words needs; `diagonal`: without.
     """
 
     words: Bool[Tensor, "b w"] | None = None
@@ -71,6 +73,7 @@ class Wants:
     sentence: bool = False
     states: bool = False
     arcs: Collection[int] = ()
+    moments: Literal["kronecker", "diagonal"] | None = None
 
     @property
     def scores(self) -> bool:
@@ -84,6 +87,7 @@ class Outputs:
 
     ``scores``: by name, as the output layer gives them: ``words [m, o]``, ``sentence [b, o]``, and others.
     ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.
+    ``variances``: of ``scores``, by the same names, if moments were wanted.
     ``doubt``: of a predictor that was asked for it, by the names of the scores; a network leaves it empty.
     """
 
@@ -92,6 +96,7 @@ class Outputs:
     sentence: Float[Tensor, "b s"] | None = None
     arcs: Float[Tensor, "b t c n m"] | None = None
     variance: Float[Tensor, "b n d"] | None = None
+    variances: Mapping[str, Tensor] = field(default_factory=dict)
     doubt: Mapping[str, Predictive] = field(default_factory=dict)
 
 
@@ -105,13 +110,16 @@ class Encoded:
     head of word ``i`` is column ``j`` (the ``n`` words first, then root and global features where the model has them);
     None unless asked for.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
-    ``variance [b, n, d]``: of the states, for encoders that propagate one.
+    ``variance [b, n, d]``: of the states, for encoders that propagate one. ``shared [b, n, n]``: the covariances of
+    every two words' states, summed over features. ``sentence_variance [b, s]``: of ``sentence``.
     """
 
     states: Float[Tensor, "b n d"]
     sentence: Float[Tensor, "b s"] | None = None
     arcs: Float[Tensor, "b t c n m"] | None = None
     variance: Float[Tensor, "b n d"] | None = None
+    shared: Float[Tensor, "b n n"] | None = None
+    sentence_variance: Float[Tensor, "b s"] | None = None
 
 
 class Encoder(nn.Module, ABC):
@@ -119,6 +127,8 @@ class Encoder(nn.Module, ABC):
 
     has_latent_labels: bool = False
     """Whether a word's representation is a distribution over latent labels, see :meth:`latent_labels`."""
+    has_moments: bool = False
+    """Whether ``forward`` takes the moments of uncertain vectors, too: a ``State`` for ``unary``."""
 
     @property
     @abstractmethod

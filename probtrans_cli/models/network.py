@@ -11,6 +11,7 @@ f(w)     Features             rows of R: affixes, shape (``data.features``)
 from __future__ import annotations
 
 from collections.abc import Callable
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
@@ -19,7 +20,11 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
+from probtrans_cli.models.arithmetic import PLAIN
 from probtrans_cli.models.base import Encoded, Encoder, Features, Inputs, Outputs, Wants
+from probtrans_cli.models.bayesian.moments import State, mean_over_words
+from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, refusal, start
+from probtrans_cli.models.bayesian.weights import posterior_of
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
@@ -106,19 +111,42 @@ class Network(nn.Module):
         return scores + of_features.view_as(scores).masked_fill((ids == self.hidden)[:, :, None], 0.0)
 
     def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
-        """What is wanted of a batch, and nothing else: the only entrance."""
+        """What is wanted of a batch, and nothing else: the only entrance.
+
+        Raises:
+            UsageError: moments are wanted, and the encoder, the output layer or an option has no rule for them.
+        """
         if wants.arcs and not (wants.scores or wants.states):
             return Outputs(arcs=self._arcs_alone(inputs, wants))
-        tokens = wants.tokens if wants.words is None else inputs.tokens_of(wants.words)
-        encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
-        scores = self.output.read(View(encoded, tokens, wants.words, self._table)) if wants.scores else {}
+        if wants.moments is not None:
+            self._check_moments(wants.scores)
+        with _exactly(wants.moments, inputs.ids.device):
+            tokens = wants.tokens if wants.words is None else inputs.tokens_of(wants.words)
+            encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
+            by = PLAIN if wants.moments is None else MOMENTS
+            view = View(encoded, tokens, wants.words, self._table, by)
+            scores = self.output.read(view) if wants.scores else {}
+        variances = {}
+        if wants.moments is not None:
+            variances = {name: one.variance for name, one in scores.items()}
+            scores = {name: one.mean for name, one in scores.items()}
         return Outputs(
             scores=scores,
             states=encoded.states if wants.states else None,
             sentence=encoded.sentence if wants.states or wants.sentence else None,
             arcs=encoded.arcs,
             variance=encoded.variance,
+            variances=variances,
         )
+
+    def _check_moments(self, scores: bool) -> None:
+        """Refuse what has no rule; an option of the encoder's is refused by the encoder."""
+        if not self.encoder.has_moments:
+            raise refusal(type(self.encoder).__name__)
+        if scores and not self.output.has_moments:
+            raise refusal(type(self.output).__name__)
+        if scores and getattr(self.words, "reads_table", False) and posterior_of(self.unary) is not None:
+            raise refusal(f"{type(self.words).__name__} that reads uncertain vectors of words")
 
     def _needed(self, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Bool[Tensor, "b n"] | None:
         """The only tokens whose states are needed; None = all."""
@@ -133,12 +161,17 @@ class Network(nn.Module):
         """Representations of the words, and of the sentences."""
         unary, mask, arcs = self.potentials(inputs.ids, inputs.features), inputs.mask, wants.arcs or False
         if self.start is not None:
-            return self._behind_start(inputs, unary, arcs, needed)
-        encoded: Encoded = self.encoder(unary, mask, arcs=arcs, at=needed, **self._of_words(inputs))
+            return self._behind_start(inputs, unary, wants, needed)
+        given = self._given(unary, inputs, wants.moments)
+        encoded: Encoded = self.encoder(given, mask, arcs=arcs, at=needed, **self._of_words(inputs))
         if self.sentence == "cls":
-            return replace(encoded, sentence=self._of_first(encoded))
+            return self._with_first(encoded)
         if self.sentence == "mean" and needed is None:
             number = mask.sum(1, keepdim=True).clamp(min=1)
+            if encoded.variance is not None and wants.moments is not None:
+                words = State(encoded.states, encoded.variance, encoded.shared)
+                pooled = mean_over_words(words, mask / number.to(encoded.states.dtype))
+                return replace(encoded, sentence=pooled.mean, sentence_variance=pooled.variance)
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
         return encoded
 
@@ -160,14 +193,24 @@ class Network(nn.Module):
             found["segments"] = inputs.segments
         return found
 
-    def _behind_start(self, inputs: Inputs, unary: Tensor, arcs: Any, needed: Tensor | None) -> Encoded:
+    def _behind_start(self, inputs: Inputs, unary: Tensor, wants: Wants, needed: Tensor | None) -> Encoded:
         """The same behind `<cls>`."""
         at = None if needed is None else torch.cat([torch.ones_like(needed[:, :1]), needed], dim=1)
-        inside = self._with_start(unary, inputs.mask)
-        found: Encoded = self.encoder(*inside, arcs=arcs, at=at, **self._of_words(inputs))
-        marginals = None if found.arcs is None else self._from_words(found.arcs)
-        variance = None if found.variance is None else found.variance[:, 1:]
-        return Encoded(found.states[:, 1:], self._of_first(found), marginals, variance)
+        inside, mask = self._with_start(unary, inputs.mask)
+        given = self._given(inside, inputs, wants.moments)
+        found: Encoded = self.encoder(given, mask, arcs=wants.arcs or False, at=at, **self._of_words(inputs))
+        with_first = self._with_first(found)
+        return replace(
+            with_first,
+            states=found.states[:, 1:],
+            arcs=None if found.arcs is None else self._from_words(found.arcs),
+            variance=None if found.variance is None else found.variance[:, 1:],
+            shared=None if found.shared is None else found.shared[:, 1:, 1:],
+        )
+
+    def _given(self, unary: Tensor, inputs: Inputs, kind: Kind | None) -> Tensor | State:
+        """What goes into the encoder: vectors, or their moments."""
+        return unary if kind is None else start(unary, kind, self.unary, inputs.ids)
 
     def _with_start(self, unary: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Unary scores and mask with `<cls>` in front."""
@@ -183,12 +226,13 @@ class Network(nn.Module):
             root, others = root + others[..., :1], others[..., 1:]
         return torch.cat([words, root, others], dim=-1)
 
-    def _of_first(self, found: Encoded) -> Tensor:
-        """What represents a sentence by its first word."""
-        if not self.encoder.has_pooler:
-            return found.states[:, 0]
-        assert found.sentence is not None, "the pooler made it"
-        return found.sentence
+    def _with_first(self, found: Encoded) -> Encoded:
+        """With what represents a sentence by its first word."""
+        if self.encoder.has_pooler:
+            assert found.sentence is not None, "the pooler made it"
+            return found
+        variance = None if found.variance is None else found.variance[:, 0]
+        return replace(found, sentence=found.states[:, 0], sentence_variance=variance)
 
     @property
     def longest(self) -> int | None:
@@ -224,3 +268,8 @@ class Network(nn.Module):
         """Number of parameters of the parts."""
         counts = {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}
         return counts if self.start is None else counts | {"start": self.start.numel()}
+
+
+def _exactly(kind: Kind | None, device: torch.device) -> AbstractContextManager[None]:
+    """Moments are computed in float32 at least: differences of squares are many of them."""
+    return nullcontext() if kind is None else torch.autocast(device.type, enabled=False)

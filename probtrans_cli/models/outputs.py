@@ -23,7 +23,10 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 from torch.nn import functional
 
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
 from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.bayesian.moments import State, linear
+from probtrans_cli.models.bayesian.propagation import variance_of
 from probtrans_cli.models.transformer import ACTIVATIONS
 
 _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
@@ -34,25 +37,33 @@ class View:
     """What an output layer may read of a batch.
 
     ``tokens [b, n]``: where scores are wanted; ``words [b, w]``: the words that these stand for, where words were asked
-    for. ``table``: gives ``S_w(a)`` of every entry of the vocabulary.
+    for. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with; representations
+    are tensors, or each a :class:`State` where moments are wanted.
     """
 
     encoded: Encoded
     tokens: Bool[Tensor, "b n"] | None
     words: Bool[Tensor, "b w"] | None
     table: Callable[[], Float[Tensor, "v d"]]
+    by: Arithmetic = PLAIN
 
     @property
-    def states(self) -> Float[Tensor, "m d"]:
-        """The representations where scores are wanted, in row-major order."""
+    def states(self) -> Values:
+        """The representations ``[m, d]`` where scores are wanted, in row-major order."""
         assert self.tokens is not None, "the task wants scores of words"
-        return self.encoded.states[self.tokens]
+        return self.by.take(self._values(self.encoded.states, self.encoded.variance), self.tokens)
 
     @property
-    def sentence(self) -> Float[Tensor, "b s"]:
-        """The representations of the sentences."""
+    def sentence(self) -> Values:
+        """The representations ``[b, s]`` of the sentences."""
         assert self.encoded.sentence is not None, "the task says what represents a sentence"
-        return self.encoded.sentence
+        return self._values(self.encoded.sentence, self.encoded.sentence_variance)
+
+    def _values(self, mean: Tensor, variance: Tensor | None) -> Values:
+        if self.by is PLAIN:
+            return mean
+        assert variance is not None, "so has the encoder answered"
+        return State(mean, variance)
 
 
 class OutputLayer(ABC):
@@ -62,26 +73,31 @@ class OutputLayer(ABC):
     """Whether it reads the sentence's representation beside those of words."""
     reads_table: ClassVar[bool] = False
     """Whether it reads the unary scores of the vocabulary: its scores of words are tied to them."""
+    has_moments: bool = False
+    """Whether it computes by the view's arithmetic, so that moments have a way through it."""
 
     @abstractmethod
-    def read(self, view: View) -> Mapping[str, Tensor]:
+    def read(self, view: View) -> Mapping[str, Values]:
         """Scores by name; ``words [m, o]`` are those of the words that were asked for."""
 
 
 class LinearOutput(OutputLayer, nn.Linear):
     """Scores of words by one linear layer."""
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        return {"words": self(view.states)}
+    has_moments = True
+
+    def read(self, view: View) -> Mapping[str, Values]:
+        return {"words": view.by.linear(self, view.states)}
 
 
 class SentenceOutput(OutputLayer, nn.Linear):
     """Scores of sentences by one linear layer."""
 
     reads_sentence = True
+    has_moments = True
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        return {"sentence": self(view.sentence)}
+    def read(self, view: View) -> Mapping[str, Values]:
+        return {"sentence": view.by.linear(self, view.sentence)}
 
 
 def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
@@ -94,6 +110,8 @@ def _impossible(words: int, never: Sequence[int]) -> Float[Tensor, " v"]:
 class WordOutput(OutputLayer, nn.Linear):
     """Word scores by a linear layer; the ids ``never`` have no probability."""
 
+    has_moments = True
+
     impossible: Tensor
 
     def __init__(self, width: int, words: int, *, never: Sequence[int] = ()) -> None:
@@ -104,8 +122,12 @@ class WordOutput(OutputLayer, nn.Linear):
         """Scores of all words."""
         return functional.linear(states, self.weight, self.bias + self.impossible)
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        return {"words": self(view.states)}
+    def moments(self, state: State) -> State:
+        """Moments of these scores."""
+        return linear(state, self.weight, variance_of(self), self.bias + self.impossible)
+
+    def read(self, view: View) -> Mapping[str, Values]:
+        return {"words": view.by.linear(self, view.states)}
 
 
 class TiedOutput(OutputLayer, nn.Module):
@@ -155,6 +177,7 @@ class TiedLinear(OutputLayer, nn.Module):
     have no probability."""
 
     reads_table = True
+    has_moments = True
 
     impossible: Tensor
 
@@ -163,12 +186,12 @@ class TiedLinear(OutputLayer, nn.Module):
         self.bias = nn.Parameter(torch.zeros(words))
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
-    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
-        """Scores of all words."""
-        return functional.linear(states, table, self.bias + self.impossible)
+    def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
+        """Scores ``[m, v]`` of all words."""
+        return by.by_table(states, table, self.bias + self.impossible)
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        return {"words": self(view.states, view.table())}
+    def read(self, view: View) -> Mapping[str, Values]:
+        return {"words": self(view.states, view.table(), view.by)}
 
 
 class BertWordOutput(OutputLayer, nn.Module):
@@ -179,6 +202,7 @@ class BertWordOutput(OutputLayer, nn.Module):
     """
 
     reads_table = True
+    has_moments = True
 
     def __init__(
         self, words: int, width: int, *, tied: bool = True, activation: str = "gelu", norm_eps: float = 1e-12,
@@ -193,13 +217,13 @@ class BertWordOutput(OutputLayer, nn.Module):
         nn.init.normal_(self.dense.weight, std=std)
         nn.init.zeros_(self.dense.bias)
 
-    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
-        """Scores of all words."""
-        inner = self.norm(self.activation(self.dense(states)))
-        return functional.linear(inner, table if self.decoder is None else self.decoder, self.bias)
+    def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
+        """Scores ``[m, v]`` of all words."""
+        inner = by.norm(self.norm, by.activate(self.activation, by.linear(self.dense, states)))
+        return by.by_table(inner, table if self.decoder is None else self.decoder, self.bias)
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        return {"words": self(view.states, view.table())}
+    def read(self, view: View) -> Mapping[str, Values]:
+        return {"words": self(view.states, view.table(), view.by)}
 
 
 class PairOutput(nn.Linear):
@@ -222,9 +246,14 @@ class PretrainingOutput(OutputLayer, nn.Module):
         self.words: Any = words
         self.pair = pair
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
-        of_words = self.words.read(view)
-        return of_words if self.pair is None else {**of_words, "pair": self.pair(view.sentence)}
+    @property
+    def has_moments(self) -> bool:  # type: ignore[override]
+        """If its output of words has."""
+        return bool(self.words.has_moments)
+
+    def read(self, view: View) -> Mapping[str, Values]:
+        of_words: Mapping[str, Values] = self.words.read(view)
+        return of_words if self.pair is None else {**of_words, "pair": view.by.linear(self.pair, view.sentence)}
 
 
 WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput

@@ -31,16 +31,22 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.errors import DataError
+from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
+from probtrans_cli.models.bayesian.moments import State
+from probtrans_cli.models.bayesian.propagation import MOMENTS, refusal
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
 
 ACTIVATIONS = {"relu": nn.ReLU(), "gelu": nn.GELU(), "gelu_tanh": nn.GELU(approximate="tanh")}
+_TANH = nn.Tanh()
 _TERMS = {"query": "q", "key": "k", "value": "v"}
 
 
 class TransformerEncoder(Encoder):
     """A transformer encoder; ``section`` holds its options. Its channels are the heads, its iterations the layers."""
+
+    has_moments = True
 
     def __init__(self, section: Section) -> None:
         super().__init__()
@@ -104,7 +110,7 @@ class TransformerEncoder(Encoder):
 
     def forward(
         self,
-        unary: Float[Tensor, "b n d"],
+        unary: Float[Tensor, "b n d"] | State,
         mask: Bool[Tensor, "b n"],
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
@@ -115,8 +121,11 @@ class TransformerEncoder(Encoder):
         Raises:
             DataError: a sentence is longer than there are positions.
             ValueError: a segment type that there is not.
+            UsageError: moments are asked for, and an option has no rule.
         """
-        states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments)
+        by = self._arithmetic(unary)
+        words = unary.masked_fill(~mask[:, :, None], 0.0) if isinstance(unary, Tensor) else by.masked(unary, mask)
+        states = self._embedded(words, segments, by)
         allowed = self._allowed(mask)
         attentions: list[Tensor] = []
         seen = chosen_iterations(arcs, self.section.layers)
@@ -126,14 +135,30 @@ class TransformerEncoder(Encoder):
         for index in range(number):
             layer = self.layers[0 if self.section.share_layers else index]
             of_words = mask & at if at is not None and index == number - 1 else None
-            states, attention = layer(states, allowed, of_words, index + 1 in seen)
+            states, attention = layer(states, allowed, of_words, index + 1 in seen, by)
             if attention is not None:
                 attentions.append(attention * mask[:, None, :, None])
         if self.final_norm is not None:
-            states = self.final_norm(states)
-        sentence = None if self.pooler is None else self.pooler(states[:, 0]).tanh()
-        states = states * mask[:, :, None]
-        return Encoded(states, sentence, torch.stack(attentions, dim=1) if attentions else None)
+            states = by.norm(self.final_norm, states)
+        sentence = None if self.pooler is None else by.activate(_TANH, by.linear(self.pooler, by.first(states)))
+        states = by.masked(states, mask)
+        seen_arcs = torch.stack(attentions, dim=1) if attentions else None
+        if isinstance(states, Tensor):
+            return Encoded(states, sentence, seen_arcs)
+        pooled = (None, None) if sentence is None else (sentence.mean, sentence.variance)
+        return Encoded(states.mean, pooled[0], seen_arcs, states.variance, states.shared, pooled[1])
+
+    def _arithmetic(self, unary: Tensor | State) -> Arithmetic:
+        """What to compute with; moments of shared draws would be wrong, so options that share them are refused."""
+        if isinstance(unary, Tensor):
+            return PLAIN
+        section = self.section
+        for name in ("share_layers", "tie_kv", "tie_qo"):
+            if getattr(section, name):
+                raise refusal(f"model.{name}")
+        if isinstance(section.positions, RelativePositions):
+            raise refusal("model.positions.kind: relative")
+        return MOMENTS
 
     def arcs_alone(
         self,
@@ -147,25 +172,30 @@ class TransformerEncoder(Encoder):
         assert found.arcs is not None, "asked for"
         return found.arcs
 
-    def _embedded(self, words: Tensor, segments: Tensor | None) -> Float[Tensor, "b n d"]:
+    def _embedded(self, words: Values, segments: Tensor | None, by: Arithmetic) -> Values:
         """``x``, what goes into the first layer."""
-        n = words.shape[1]
+        mean = words if isinstance(words, Tensor) else words.mean
+        n = mean.shape[1]
         if self.positions is not None and n > self.positions.shape[0]:
             raise DataError(
                 f"a sentence of {n} words is longer than the model's {self.positions.shape[0]} positions",
                 hint=f"train with model.positions.rows={n}, or with positions of another kind",
             )
         drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
-        states: Tensor = drop(words)
+        states = by.drop(drop, words)
         if self.positions is not None:
-            states = states + drop(self.positions[:n])
+            states = by.add(states, drop(self.positions[:n]))
         elif self.sinusoidal:
-            states = states + drop(sinusoids(n, self.width, words.device).to(words.dtype))
+            states = by.add(states, drop(sinusoids(n, self.width, mean.device).to(mean.dtype)))
         if self.segments is not None:
-            given = torch.zeros_like(words[:, :, 0], dtype=torch.int64) if segments is None else segments
+            given = torch.zeros_like(mean[:, :, 0], dtype=torch.int64) if segments is None else segments
             self._check(given)
-            states = states + self.segments(given)
-        return states if self.embedding_norm is None else self.embedding_dropout(self.embedding_norm(states))
+            states = by.add(states, self.segments(given))
+        return (
+            states
+            if self.embedding_norm is None
+            else by.drop(self.embedding_dropout, by.norm(self.embedding_norm, states))
+        )
 
     def _check(self, segments: Tensor) -> None:
         """Refuse segment types that there are not; a check on a GPU is a wait, and its own look-up refuses them."""
@@ -213,29 +243,33 @@ class Layer(nn.Module):
                 nn.init.xavier_normal_(head)
 
     def forward(
-        self, states: Float[Tensor, "b n d"], allowed: Tensor | None, at: Bool[Tensor, "b n"] | None, arcs: bool
-    ) -> tuple[Float[Tensor, "b n d"], Float[Tensor, "b c n n"] | None]:
-        """The next states, zero but for the positions ``at`` where given; attention if ``arcs``."""
-        mixed, attention = self._attend(self.attention_norm(states) if self.pre else states, allowed, arcs)
-        shape = states.shape
+        self,
+        states: Values,
+        allowed: Tensor | None,
+        at: Bool[Tensor, "b n"] | None,
+        arcs: bool,
+        by: Arithmetic = PLAIN,
+    ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
+        """The next states ``[b, n, d]``, zero but for the positions ``at`` where given; attention if ``arcs``."""
+        given = by.norm(self.attention_norm, states) if self.pre else states
+        mixed, attention = by.attend(self, given, allowed, arcs, at is not None)
         if at is not None:
-            mixed, states = mixed[at], states[at]
-        states = states + self.dropout(self._out(mixed))
-        states = states if self.pre else self.attention_norm(states)
-        inner = self.narrow(self.activation(self.widen(self.norm(states) if self.pre else states)))
-        states = states + self.dropout(inner)
-        states = states if self.pre else self.norm(states)
-        if at is not None:
-            states = states.new_zeros(shape).masked_scatter(at[:, :, None], states)
-        return states, attention
+            mixed, states = by.take(mixed, at), by.take(states, at)
+        states = by.add(states, by.drop(self.dropout, self._out(mixed, by)))
+        states = states if self.pre else by.norm(self.attention_norm, states)
+        inner = by.linear(self.widen, by.norm(self.norm, states) if self.pre else states)
+        inner = by.linear(self.narrow, by.activate(self.activation, inner))
+        states = by.add(states, by.drop(self.dropout, inner))
+        states = states if self.pre else by.norm(self.norm, states)
+        return states if at is None else by.put(states, at), attention
 
-    def _out(self, mixed: Float[Tensor, "*b o"]) -> Float[Tensor, "*b d"]:
-        if self.output is None:
-            return mixed @ self.projections.weight[: mixed.shape[-1]]
-        out: Tensor = self.output(mixed)
-        return out
+    def _out(self, mixed: Values, by: Arithmetic) -> Values:
+        """``W_O c``; tied, it is that of the queries."""
+        return (
+            mixed @ self.projections.weight[: mixed.shape[-1]] if self.output is None else by.linear(self.output, mixed)
+        )
 
-    def _attend(
+    def attend(
         self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool
     ) -> tuple[Float[Tensor, "b n o"], Float[Tensor, "b c n n"] | None]:
         """What every word takes from the others, all heads side by side; attention before dropout if ``arcs``."""

@@ -19,6 +19,7 @@ from torch.nn import functional
 
 from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form
 from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
@@ -41,15 +42,15 @@ class SemanticOutput(OutputLayer, nn.Module):
         self.parent = nn.Linear(width, width, bias=False) if attention else None
         self.none = nn.Parameter(torch.zeros(width)) if attention else None
 
-    def forward(self, states: Tensor) -> Tensor:
-        """``[m, o]`` from ``states [m, d]``."""
-        scores: Tensor = self.labels(states)
-        return scores
+    @property
+    def has_moments(self) -> bool:  # type: ignore[override]
+        """Not by attention: a parent's score is a product of two uncertain vectors."""
+        return self.child is None
 
-    def read(self, view: View) -> Mapping[str, Tensor]:
+    def read(self, view: View) -> Mapping[str, Values]:
         """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
         states, words = view.states, view.words
-        scores: dict[str, Tensor] = {"words": self(states)}
+        scores: dict[str, Values] = {"words": view.by.linear(self.labels, states)}
         if self.child is not None:
             assert words is not None, "the task asks for words"
             padded = states.new_zeros(*words.shape, states.shape[-1]).masked_scatter(words[..., None], states)

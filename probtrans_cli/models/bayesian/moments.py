@@ -325,7 +325,7 @@ def by_points(state: State, function: Callable[[Tensor], Tensor], name: str) -> 
         return sum((float(w) * one for w, one in zip(factors, terms, strict=True)), torch.zeros_like(deviation))
 
     mean = sum_of(weights, values)
-    variance = sum_of(weights, [(one - mean).square() for one in values])
+    variance = sum_of(weights, [(one - mean).square() for one in values]) * (state.variance > 0)
     terms = [sum_of(weights * points, values), sum_of(weights * (points**2 - 1), values)]
     return State(mean, *_activated(state, variance, *terms))
 

@@ -1,0 +1,403 @@
+"""Moments through whole networks: beside draws of the weights, and through every wiring that a recipe can ask for."""
+
+from __future__ import annotations
+
+from dataclasses import replace
+from typing import Any
+
+import pytest
+import torch
+from random_transformers import agreement, by_draws, make_random, one_pass, random_encoder, random_sentences
+from small_models import name, sentences
+from torch import Tensor, nn
+
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models import build
+from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.bayesian import propagation
+from probtrans_cli.models.bayesian.propagation import Kind
+from probtrans_cli.models.bayesian.readout import predictive
+from probtrans_cli.models.bayesian.weights import Prior, drawn, make_uncertain, posterior_of, uncertain
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import (
+    BertWordOutput,
+    LinearOutput,
+    OutputLayer,
+    PairOutput,
+    PretrainingOutput,
+    SentenceOutput,
+    TiedLinear,
+    WordOutput,
+)
+from probtrans_cli.tasks.semantic import SemanticOutput
+
+KINDS = pytest.mark.parametrize("kind", ["kronecker", "diagonal"])
+SMALL: dict[str, Any] = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2}
+STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
+WIRINGS: list[dict[str, Any]] = [
+    {},
+    {"norm": "pre", "head_size": 3},
+    {"activation": "gelu", "positions": {"kind": "sinusoidal"}, "bias": "all"},
+    {"activation": "gelu_tanh", "positions": {"kind": "learned_sinusoidal", "rows": 9}, "bias": "none"},
+    {"positions": {"kind": "none"}, "norm": "pre", "activation": "gelu"},
+    {"segments": 2, "embedding_norm": True, "pooler": True},
+    {"layers": 1, "pooler": True, "bias": "none"},
+]
+OPTIONS = pytest.mark.parametrize("options", WIRINGS, ids=name)
+VOCABULARY, CLASSES = 11, 3
+
+
+def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **options: Any) -> Network:
+    """In float64; the matrices of encoder and output are uncertain, gains and shifts are random."""
+    torch.manual_seed(0)
+    encoder = build({**SMALL, **STILL, **options})
+    begins = encoder.reads_segments
+    make = (lambda one: LinearOutput(one.width, CLASSES)) if output is None else output
+    made = Network(VOCABULARY, encoder, make, sentence=sentence, begins=begins).double().eval()
+    with torch.no_grad():
+        made.unary.weight.normal_()
+        for module in made.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.weight.add_(torch.randn_like(module.weight), alpha=0.2)
+                module.bias.normal_(std=0.2)
+    if noise:
+        make_random(made, noise, torch.Generator().manual_seed(1))
+    return made
+
+
+def inputs(made: Network, lengths: tuple[int, ...] = (6, 1, 4), seed: int = 1) -> Inputs:
+    generator = torch.Generator().manual_seed(seed)
+    size = (len(lengths), max(lengths))
+    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.reads_segments else None
+    ids = torch.randint(3, VOCABULARY, size, generator=generator)
+    return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
+
+
+def near(found: Any, wanted: Any, within: float) -> None:
+    torch.testing.assert_close(found, wanted, rtol=0, atol=within)
+
+
+# --- beside draws -----------------------------------------------------------------------------------------------------
+
+
+def test_little_is_lost_in_a_layer() -> None:
+    encoder, words = random_encoder(1, 0.3), random_sentences(6)
+    truth = by_draws(encoder, words, 400)
+    found = agreement(encoder, words, truth, "kronecker")
+    assert found.mean <= 0.05
+    assert 0.85 <= found.summed <= 1.05
+    assert 0.85 <= found.pooled <= 1.1
+    assert agreement(encoder, words, truth, "diagonal").pooled < 0.5
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("layers", "noise"), [(1, 0.1), (2, 0.3), (4, 0.1), (4, 0.3)])
+def test_random_networks_beside_draws(layers: int, noise: float) -> None:
+    """The average of five networks: the pooled variance of a single one, 32 numbers a sentence, goes up and down."""
+    found: list[tuple[Any, Any]] = []
+    for seed in range(5):
+        encoder, words = random_encoder(layers, noise, seed=seed), random_sentences(8, seed=seed)
+        truth = by_draws(encoder, words, 600)
+        found.append(tuple(agreement(encoder, words, truth, kind) for kind in ("kronecker", "diagonal")))
+    kronecker, diagonal = torch.tensor(found).mean(0)
+    mean, summed, pooled = kronecker.tolist()
+    assert mean <= 0.05
+    assert 0.85 <= summed <= 1.05
+    assert 0.85 <= pooled <= 1.1
+    assert float(diagonal[2]) < 0.5
+
+
+@pytest.mark.parametrize("options", [{"norm": "pre"}, {"activation": "gelu"}, {"activation": "gelu_tanh"}], ids=name)
+def test_other_wirings_beside_draws(options: dict[str, Any]) -> None:
+    encoder, words = random_encoder(2, 0.2, **options), random_sentences(6)
+    found = agreement(encoder, words, by_draws(encoder, words, 300), "kronecker")
+    assert found.mean <= 0.05
+    assert 0.85 <= found.summed <= 1.1
+    assert 0.8 <= found.pooled <= 1.25
+
+
+@torch.no_grad()
+def drawn_scores(made: Network, given: Inputs, wants: Wants, name: str, draws: int) -> Tensor:
+    torch.manual_seed(0)
+    found = []
+    for _ in range(draws):
+        with drawn(made):
+            found.append(made(given, wants).scores[name])
+    return torch.stack(found)
+
+
+def uncertain_norms(made: Network) -> None:
+    for module in made.modules():
+        if isinstance(module, nn.LayerNorm):
+            make_uncertain(module, "weight", Prior(1.0, 0.01), deviation=0.2)
+            make_uncertain(module, "bias", Prior(0.0, 0.01), deviation=0.2, family="full")
+
+
+@pytest.mark.parametrize("uncertain_too", ["nothing", "norms", "words"])
+@pytest.mark.parametrize("sentence", [None, "cls", "mean"])
+@torch.no_grad()
+def test_scores_beside_draws(sentence: Any, uncertain_too: str) -> None:
+    """Of words, of `<cls>` and of means over words, of so many classes that their weights do not matter."""
+    read = LinearOutput if sentence is None else SentenceOutput
+    made = network(lambda one: read(one.width, 40), sentence=sentence, noise=0.15, width=16, inner=32)
+    if uncertain_too == "norms":
+        uncertain_norms(made)
+    elif uncertain_too == "words":
+        make_uncertain(made.unary, "weight", Prior(0.0, 1.0), deviation=0.3)
+    given = inputs(made, (6, 3, 5, 4))
+    wants = Wants(words=given.mask) if sentence is None else Wants(sentence=True)
+    key = "words" if sentence is None else "sentence"
+    scores = drawn_scores(made, given, wants, key, 300)
+    found: Outputs = made(given, replace(wants, moments="kronecker"))
+    error = (found.scores[key] - scores.mean(0)).square().mean().sqrt() / scores.var(0).mean().sqrt()
+    assert float(error) < 0.3  # of a standard deviation of the scores
+    assert 0.8 < float(found.variances[key].sum() / scores.var(0).sum()) < 1.15
+
+
+# --- every wiring -----------------------------------------------------------------------------------------------------
+
+
+@KINDS
+@OPTIONS
+@torch.no_grad()
+def test_certain_weights_give_the_plain_network(options: dict[str, Any], kind: Kind) -> None:
+    made = network(noise=0.0, **options)
+    given = inputs(made)
+    wants = Wants(words=given.mask, states=True)
+    plain, found = made(given, wants), made(given, replace(wants, moments=kind))
+    near(found.states, plain.states, 1e-6)
+    near(found.scores["words"], plain.scores["words"], 1e-6)
+    assert plain.sentence is None or bool(found.sentence.isclose(plain.sentence, rtol=0, atol=1e-6).all())
+    assert not found.variance.any()
+    assert not found.variances["words"].any()
+
+
+@KINDS
+@OPTIONS
+@torch.no_grad()
+def test_little_noise_is_the_plain_network(options: dict[str, Any], kind: Kind) -> None:
+    """With uncertain weights, so that every rule is at work."""
+    made = network(noise=1e-5, **options)
+    given = inputs(made)
+    wants = Wants(words=given.mask)
+    found = made(given, replace(wants, moments=kind))
+    near(found.scores["words"], made(given, wants).scores["words"], 1e-6)
+    assert float(found.variances["words"].min()) > 0
+    assert float(found.variances["words"].max()) < 1e-6
+
+
+@KINDS
+@OPTIONS
+@torch.no_grad()
+def test_padding_and_other_sentences_change_nothing(options: dict[str, Any], kind: Kind) -> None:
+    made = network(**options)
+    unary, mask = sentences([6, 1, 4], labels=8)
+    together = one_pass(made.encoder, unary, mask, kind)  # type: ignore[arg-type]
+    assert together.variance is not None
+    assert not together.variance[~mask].any()
+    for index, n in enumerate((6, 1, 4)):
+        alone = one_pass(made.encoder, unary[index : index + 1, :n], mask[index : index + 1, :n], kind)  # type: ignore[arg-type]
+        near(together.states[index, :n], alone.states[0], 1e-9)
+        assert alone.variance is not None
+        near(together.variance[index, :n], alone.variance[0], 1e-9)
+        if kind == "kronecker":
+            assert together.shared is not None
+            assert alone.shared is not None
+            near(together.shared[index, :n, :n], alone.shared[0], 1e-9)
+            assert not together.shared[index, n:].any()
+        if together.sentence_variance is not None:
+            assert alone.sentence_variance is not None
+            near(together.sentence_variance[index], alone.sentence_variance[0], 1e-9)
+
+
+@KINDS
+@OPTIONS
+@torch.no_grad()
+def test_only_some_words_are_those_of_all(options: dict[str, Any], kind: Kind) -> None:
+    made = network(**options)
+    given = inputs(made)
+    all_words = made(given, Wants(words=given.mask, states=True, moments=kind))
+    some = given.mask & (torch.rand(given.mask.shape, generator=torch.Generator().manual_seed(0)) < 0.5)
+    found = made(given, Wants(words=some, moments=kind))
+    at = some[given.mask]
+    near(found.scores["words"], all_words.scores["words"][at], 1e-9)
+    near(found.variances["words"], all_words.variances["words"][at], 1e-9)
+
+
+@KINDS
+@pytest.mark.parametrize("options", WIRINGS[:3], ids=name)
+@torch.no_grad()
+def test_attention_is_the_expected_one(options: dict[str, Any], kind: Kind) -> None:
+    """A distribution over the real words alone."""
+    made = network(**options)
+    given = inputs(made)
+    found = made(given, Wants(words=given.mask, arcs=[1, 2], moments=kind))
+    assert found.arcs is not None
+    assert tuple(found.arcs.shape) == (3, 2, 2, 6, 6)
+    near(found.arcs.sum(-1), given.mask[:, None, None].expand(3, 2, 2, 6).double(), 1e-9)
+
+
+# --- output layers ----------------------------------------------------------------------------------------------------
+
+OUTPUTS: dict[str, tuple[Any, str]] = {
+    "linear": (lambda one: LinearOutput(one.width, CLASSES), "words"),
+    "words": (lambda one: WordOutput(one.width, VOCABULARY, never=[0]), "words"),
+    "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
+    "bert": (lambda one: BertWordOutput(VOCABULARY, one.width), "words"),
+    "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.width, tied=False), "words"),
+    "semantic": (lambda one: SemanticOutput(one.width, CLASSES, attention=False), "words"),
+}
+
+
+@KINDS
+@pytest.mark.parametrize("output", OUTPUTS)
+@torch.no_grad()
+def test_output_layers_of_words(output: str, kind: Kind) -> None:
+    make, key = OUTPUTS[output]
+    for noise in (0.0, 0.1):
+        made = network(make, noise=noise)
+        given = inputs(made)
+        wants = Wants(words=given.mask)
+        plain, found = made(given, wants).scores[key], made(given, replace(wants, moments=kind))
+        if not noise:
+            near(found.scores[key], plain, 1e-6)
+            assert not found.variances[key].any()
+            continue
+        assert found.variances[key].shape == plain.shape
+        assert bool((found.variances[key] > 0).all())
+        assert bool(predictive(found.scores[key], found.variances[key]).probabilities.isfinite().all())
+
+
+@torch.no_grad()
+def test_bert_s_pretraining_has_moments_of_both() -> None:
+    made = network(
+        lambda one: PretrainingOutput(BertWordOutput(VOCABULARY, one.width), PairOutput(one.width)),
+        sentence="cls", segments=2, embedding_norm=True, pooler=True, activation="gelu", bias="all",
+    )  # fmt: skip
+    given = inputs(made)
+    found = made(given, Wants(words=given.mask, sentence=True, moments="kronecker"))
+    assert found.variances.keys() == found.scores.keys() == {"words", "pair"}
+    assert bool((found.variances["pair"] > 0).all())
+
+
+# --- refusals ---------------------------------------------------------------------------------------------------------
+
+
+def refused(made: Network, name: str, wants: Wants | None = None) -> None:
+    given = inputs(made)
+    with pytest.raises(UsageError, match=name) as raised:
+        made(given, replace(wants or Wants(words=given.mask), moments="kronecker"))
+    assert "model.bayes.predict.kind=samples" in str(raised.value.hint)
+
+
+@pytest.mark.parametrize(
+    ("options", "key"),
+    [
+        ({"positions": {"kind": "relative", "clip": 2}}, "relative"),
+        ({"share_layers": True}, "share_layers"),
+        ({"tie_kv": True}, "tie_kv"),
+        ({"tie_qo": True}, "tie_qo"),
+    ],
+)
+def test_options_without_a_rule_are_refused(options: dict[str, Any], key: str) -> None:
+    refused(network(**options), key)
+
+
+def test_other_encoders_are_refused() -> None:
+    encoder = build({"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2})
+    refused(Network(VOCABULARY, encoder, lambda one: LinearOutput(one.width, CLASSES)).eval(), "ProbabilisticEncoder")
+
+
+def test_output_layers_without_a_rule_are_refused() -> None:
+    class Other(OutputLayer, nn.Linear):
+        def read(self, view: Any) -> dict[str, Tensor]:
+            return {"words": self(view.states)}
+
+    refused(network(lambda one: Other(one.width, CLASSES), noise=0.0), "Other")
+    refused(network(lambda one: SemanticOutput(one.width, CLASSES, attention=True)), "SemanticOutput")
+
+
+@pytest.mark.parametrize("output", ["tied", "bert"])
+def test_outputs_that_read_uncertain_words_are_refused(output: str) -> None:
+    made = network(OUTPUTS[output][0])
+    make_uncertain(made.unary, "weight", Prior(0.0, 1.0), deviation=0.1)
+    refused(made, "reads uncertain vectors")
+
+
+def test_modules_from_outside_are_refused() -> None:
+    class Wide(nn.Linear):
+        def forward(self, given: Tensor) -> Tensor:
+            return super().forward(given) * 2
+
+    made = network(noise=0.0)
+    layer: Any = made.encoder.layers[1]  # type: ignore[index]
+    layer.widen = Wide(8, 12).double()
+    refused(made, "Wide")
+    made = network(noise=0.0)
+    layer = made.encoder.layers[0]  # type: ignore[index]
+    layer.activation = nn.SiLU()
+    refused(made, "SiLU")
+    made = network(noise=0.0)
+    layer = made.encoder.layers[0]  # type: ignore[index]
+    layer.norm = nn.RMSNorm(8).double()
+    refused(made, "RMSNorm")
+
+
+def test_uncertain_biases_are_refused() -> None:
+    made = network(noise=0.0, bias="all")
+    layer: Any = made.encoder.layers[0]  # type: ignore[index]
+    make_uncertain(layer.widen, "bias", Prior(0.0, 1.0), deviation=0.1)
+    refused(made, "uncertain biases")
+
+
+@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "embedding_dropout"])
+def test_dropout_has_no_rule_in_training(option: str) -> None:
+    made = network(**{option: 0.5})
+    given = inputs(made)
+    made(given, Wants(words=given.mask, moments="diagonal"))
+    refused(made.train(), "dropout of 0.5")
+
+
+def test_a_module_may_bring_its_own_rule() -> None:
+    class Doubled(nn.Linear):
+        def forward(self, given: Tensor) -> Tensor:
+            return super().forward(given) * 2
+
+        def moments(self, state: propagation.State) -> propagation.State:
+            return propagation.moments.linear(state, self.weight * 2, None, self.bias * 2)
+
+    made = network(noise=0.0)
+    layer: Any = made.encoder.layers[1]  # type: ignore[index]
+    layer.widen = Doubled(8, 12).double()
+    given = inputs(made)
+    wants = Wants(words=given.mask)
+    near(made(given, replace(wants, moments="kronecker")).scores["words"], made(given, wants).scores["words"], 1e-9)
+
+
+# --- precision --------------------------------------------------------------------------------------------------------
+
+
+def test_autocast_changes_nothing() -> None:
+    made = network().float()
+    given = inputs(made)
+    wants = Wants(words=given.mask, moments="kronecker")
+    alone = made(given, wants)
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        found = made(given, wants)
+    assert torch.equal(found.scores["words"], alone.scores["words"])
+    assert torch.equal(found.variances["words"], alone.variances["words"])
+
+
+@KINDS
+def test_gradients_reach_all_weights_and_deviations(kind: Kind) -> None:
+    made = network().train()
+    given = inputs(made)
+    found = made(given, Wants(words=given.mask, moments=kind))
+    (found.scores["words"].sum() + found.variances["words"].sum()).backward()
+    for one in uncertain(made):
+        posterior = posterior_of(made.get_submodule(one.name.rpartition(".")[0]))
+        assert posterior is not None
+        for parameter in (one.mean, posterior.log_sd):
+            assert parameter.grad is not None
+            assert bool(parameter.grad.isfinite().all())
+            assert bool(parameter.grad.any())
