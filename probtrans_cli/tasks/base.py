@@ -162,6 +162,11 @@ class Task(ABC):
         """Whether the outputs are the vocabulary, scored by the unary scores."""
         return False
 
+    @property
+    def sizes(self) -> Mapping[str, Sequence[int]]:
+        """The numbers of classes of distributions that stand side by side in one score, by its name."""
+        return {}
+
     def output(self, encoder: Encoder) -> OutputLayer:
         """The output layer: from words' states to scores, one linear layer unless a task has its own."""
         return LinearOutput(encoder.width, self.outputs)

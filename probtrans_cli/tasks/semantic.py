@@ -83,6 +83,10 @@ class SemanticLabels(Task):
         """One score per label of each column."""
         return sum(map(len, self.names.values()))
 
+    @property
+    def sizes(self) -> Mapping[str, Sequence[int]]:
+        return {"words": [len(names) for names in self.names.values()]}
+
     def output(self, encoder: Encoder) -> SemanticOutput:
         """All labels by one product."""
         return SemanticOutput(encoder.width, self.outputs, attention=self.attention)
@@ -98,8 +102,7 @@ class SemanticLabels(Task):
 
     def _scores(self, outputs: Outputs) -> dict[str, Tensor]:
         """Scores ``[m, labels]`` of every column, and with attention ``parents [m, 1 + w]``."""
-        sizes = [len(names) for names in self.names.values()]
-        together = torch.split(outputs.scores["words"].float(), sizes, dim=-1)
+        together = torch.split(outputs.scores["words"].float(), list(self.sizes["words"]), dim=-1)
         scores = dict(zip(self.names, together, strict=True))
         return scores | ({"parents": outputs.scores["parents"].float()} if self.attention else {})
 

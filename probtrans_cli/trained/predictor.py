@@ -9,6 +9,7 @@ Plain      one: the network as it is, its scores divided by a temperature
 Dropout    the network so many times, each time with other values dropped (Gal & Ghahramani 2016)
 Ensemble   several networks
 Draws      the network with so many draws of its uncertain weights
+OnePass    none: means and variances go through the network once, and draws are those of the scores alone
 
 States and arcs are those of one plain pass, of the first network (of uncertain weights, with their means): the channels
 of two networks have nothing to do with each other.
@@ -20,6 +21,8 @@ from abc import ABC, abstractmethod
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
+from itertools import chain
+from types import MappingProxyType
 from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
 
 import torch
@@ -28,7 +31,8 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Inputs, Outputs, Wants
-from probtrans_cli.models.bayesian.readout import entropy, mixture
+from probtrans_cli.models.bayesian.propagation import Kind
+from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.weights import WeightPredict
@@ -38,6 +42,8 @@ if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
 
 Scores = Mapping[str, Tensor]
+Sizes = Mapping[str, Sequence[int]]
+"""Of scores that hold several distributions side by side, the numbers of classes of each, by name."""
 
 
 class Answering(Protocol):
@@ -93,6 +99,7 @@ class _Members(Predictor):
     """What averages the probabilities of several members."""
 
     several: ClassVar[bool] = True
+    sizes: Sizes = MappingProxyType({})
 
     @property
     @abstractmethod
@@ -113,28 +120,38 @@ class _Members(Predictor):
             rest = self.first(inputs, Wants(states=wants.states, arcs=wants.arcs))
         if not wants.scores:
             return rest
-        found = by_name(self.members(inputs, replace(wants, states=False, arcs=())))
-        scores = {name: one.probabilities.clamp_min(_least(one.probabilities)).log() for name, one in found.items()}
-        return replace(rest, scores=scores, doubt=found if self.doubt else {})
+        members = self.members(inputs, replace(wants, states=False, arcs=()))
+        return _answered(rest, by_name(_apart(scores, self.sizes) for scores in members), self.doubt)
 
 
-def by_name(members: Iterator[Scores]) -> dict[str, Any]:
-    """The predictive distributions of members, by the names of their scores."""
+def _apart(scores: Scores, sizes: Sizes) -> dict[tuple[str, int], Tensor]:
+    """The distributions of scores, by name and number: there are several side by side where ``sizes`` says so."""
+    return {
+        (name, number): one
+        for name, values in scores.items()
+        for number, one in enumerate(torch.split(values, list(sizes[name]), -1) if name in sizes else [values])
+    }
+
+
+def by_name(members: Iterator[Mapping[tuple[str, int], Tensor]]) -> dict[tuple[str, int], Predictive]:
+    """The predictive distributions of members, by name and number."""
     first = next(members)
     if len(first) == 1:  # only sums are kept
         (name,) = first
-        return {name: mixture(scores[name] for scores in _all_of(first, members))}
-    every = list(_all_of(first, members))
+        return {name: mixture(scores[name] for scores in chain([first], members))}
+    every = [first, *members]
     return {name: mixture(scores[name] for scores in every) for name in first}
 
 
-def _all_of(first: Scores, others: Iterator[Scores]) -> Iterator[Scores]:
-    yield first
-    yield from others
-
-
-def _least(probabilities: Tensor) -> float:
-    return torch.finfo(probabilities.dtype).tiny
+def _answered(rest: Outputs, found: Mapping[tuple[str, int], Predictive], doubt: bool) -> Outputs:
+    """``rest`` with the log-probabilities of distributions as scores, and with their doubt."""
+    scores: dict[str, list[Tensor]] = {}
+    for (name, _), one in found.items():
+        least = torch.finfo(one.probabilities.dtype).tiny
+        scores.setdefault(name, []).append(one.probabilities.clamp_min(least).log())
+    joined = {name: parts[0] if len(parts) == 1 else torch.cat(parts, -1) for name, parts in scores.items()}
+    alone = {name: one for (name, _), one in found.items() if len(scores[name]) == 1}
+    return replace(rest, scores=joined, doubt=alone if doubt else {})
 
 
 @dataclass(frozen=True)
@@ -203,6 +220,7 @@ class Draws(_Members):
     temperature: float = 1.0
     doubt: bool = False
     seed: int = field(default=0, kw_only=True)
+    sizes: Sizes = field(default_factory=dict, kw_only=True)
 
     @property
     def first(self) -> Plain:
@@ -219,6 +237,33 @@ class Draws(_Members):
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         return tempered(super().__call__(inputs, wants), self.temperature)
+
+
+@dataclass(frozen=True)
+class OnePass(Predictor):
+    """Means and variances of the uncertain weights go through the network once; the scores are then Gaussian."""
+
+    network: Network
+    state: Kind
+    temperature: float = 1.0
+    doubt: bool = False
+    sizes: Sizes = field(default_factory=dict, kw_only=True)
+    several: ClassVar[bool] = True
+
+    def eval(self) -> Self:
+        self.network.eval()
+        return self
+
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        rest = Outputs()
+        if wants.states or wants.arcs:
+            rest = self.network(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        if not wants.scores:
+            return rest
+        outputs: Outputs = self.network(inputs, replace(wants, states=False, arcs=(), moments=self.state))
+        means, variances = (_apart(one, self.sizes) for one in (outputs.scores, outputs.variances))
+        found = {name: predictive(mean, variances[name]) for name, mean in means.items()}
+        return tempered(_answered(rest, found, self.doubt), self.temperature)
 
 
 def tempered(outputs: Outputs, temperature: float) -> Outputs:
@@ -250,9 +295,11 @@ def plain(model: Model, *, doubt: bool = False) -> Plain:
 
 def of_weights(model: Model, way: WeightPredict, *, doubt: bool = False, at_temperature: bool = True) -> Predictor:
     """A model with uncertain weights, predicting in a way."""
-    temperature = temperature_of(model) if at_temperature else 1.0
+    temperature, sizes = temperature_of(model) if at_temperature else 1.0, model.task.sizes
     if way.kind == "samples":
-        return Draws(model.network, way.samples, temperature, doubt)
+        return Draws(model.network, way.samples, temperature, doubt, sizes=sizes)
+    if way.kind == "moments":
+        return OnePass(model.network, way.state, temperature, doubt, sizes=sizes)
     return Plain(model.network, temperature, doubt)
 
 

@@ -24,7 +24,7 @@ from probtrans_cli.trained.arcs import Reading, divided, read_arcs
 from probtrans_cli.trained.evaluation import answered, columns, evaluate
 from probtrans_cli.trained.inner import InnerDoubt, inner_doubt
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering, Draws, Plain, Predictor
+from probtrans_cli.trained.predictor import Answering, Predictor, predictor_of, temperature_of
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
@@ -141,8 +141,8 @@ def uncertainty_scores(
         )
     scores = evaluate(model.task, asked, split, how, final=True, watch=notes)
     found = of_notes(notes)
-    if other is not None and isinstance(predictor, Plain | Draws):
-        name = "with_temperature" if predictor.temperature == 1.0 else "without_temperature"
+    if other is not None:
+        name = "with_temperature" if temperature_of(model) == 1.0 else "without_temperature"
         found |= {"temperature": model.temperature, name: _of_other(notes)}
     if reading is not None:
         found["arc_error_auroc"] = arc_error_auroc(model, split, reading)
@@ -157,10 +157,11 @@ def uncertainty_scores(
 
 def other_scale(model: Model, predictor: Predictor) -> float | None:
     """By what a model's scores are multiplied to have the temperature that dev chose, or to have none where they have
-    it already; None where there is none, or it is that of other members."""
-    if model.temperature is None or not isinstance(predictor, Plain | Draws):
+    it already; None where there is none, or where the model is asked in another way than dev was."""
+    if model.temperature is None or predictor != predictor_of(model, doubt=predictor.doubt):
         return None
-    return 1.0 / model.temperature if predictor.temperature == 1.0 else predictor.temperature
+    used = temperature_of(model)
+    return 1.0 / model.temperature if used == 1.0 else used
 
 
 def of_notes(notes: Notes) -> dict[str, Any]:

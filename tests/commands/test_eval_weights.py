@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 from collections.abc import Iterator
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -14,12 +15,15 @@ from support import Invoke, refused, workplace
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian import weights
+from probtrans_cli.models.bayesian.readout import predictive
+from probtrans_cli.recipe.weights import WeightPredict
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.evaluation import answered
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Draws, predictor_of
+from probtrans_cli.trained.predictor import Draws, OnePass, by_name, predictor_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 TAGGER = ("task={kind: tagging}", "train.epochs=8")
@@ -121,10 +125,63 @@ def test_the_temperature_is_that_of_the_way_it_predicts(model: Model) -> None:
     assert best <= min(loss(model.temperature * 1.05), loss(model.temperature / 1.05)) + 1e-9
 
 
+@torch.no_grad()
+@pytest.mark.parametrize("state", ["kronecker", "diagonal"])
+def test_one_pass_is_the_readout_of_the_network_s_moments(there: Path, state: Any) -> None:
+    """Near the mean over many draws; states and arcs are those of the mean weights."""
+    model = Model.load("runs/bayes")
+    asked = predictor_of(model, weights=WeightPredict(kind="moments", state=state), doubt=True)
+    assert isinstance(asked, OnePass)
+    batch = next(batches(model))
+    wants = replace(model.task.wants(batch), states=True, arcs=(1,))
+    found = asked.eval()(batch, wants)
+    plain = model.network(batch, wants)
+    assert found.states is not None
+    assert found.arcs is not None
+    torch.testing.assert_close(found.states, plain.states)
+    torch.testing.assert_close(found.arcs, plain.arcs)
+    inside = model.network(batch, replace(model.task.wants(batch), moments=state))
+    wanted = predictive(inside.scores["words"], inside.variances["words"])
+    torch.testing.assert_close(found.scores["words"].exp(), wanted.probabilities)
+    torch.testing.assert_close(found.doubt["words"].mutual_information, wanted.mutual_information)
+    drawn = Draws(model.network, 200, doubt=True)(batch, model.task.wants(batch))
+    apart = (drawn.scores["words"].exp() - found.scores["words"].exp()).abs().sum(-1).mean() / 2
+    of_means = (drawn.scores["words"].exp() - plain.scores["words"].softmax(-1)).abs().sum(-1).mean() / 2
+    assert float(apart) < 0.5 * float(of_means)
+
+
+def test_distributions_side_by_side_are_averaged_apart() -> None:
+    """As of COGS, whose columns stand in one score: each sums to 1, and is the mean over the members of its own."""
+    generator = torch.Generator().manual_seed(0)
+    members = [{"words": torch.randn(4, 5, generator=generator)} for _ in range(3)]
+    apart = by_name({("words", 0): one["words"][:, :2], ("words", 1): one["words"][:, 2:]} for one in members)
+    network = _Fixed(members)
+    found = Draws(network, 3, sizes={"words": [2, 3]})(_INPUTS, Wants(sentence=True)).scores["words"].exp()  # type: ignore[arg-type]
+    torch.testing.assert_close(found[:, :2].sum(-1), torch.ones(4))
+    torch.testing.assert_close(found[:, 2:].sum(-1), torch.ones(4))
+    torch.testing.assert_close(found[:, :2], apart["words", 0].probabilities)
+    torch.testing.assert_close(found[:, 2:], torch.stack([one["words"][:, 2:].softmax(-1) for one in members]).mean(0))
+
+
+class _Fixed(torch.nn.Module):
+    """A network that gives some scores, one after the other."""
+
+    def __init__(self, members: list[dict[str, torch.Tensor]]) -> None:
+        super().__init__()
+        self.left = iter(members)
+
+    def forward(self, inputs: Any, wants: Wants) -> Outputs:
+        del inputs, wants
+        return Outputs(scores=next(self.left))
+
+
+_INPUTS = Inputs(ids=torch.zeros(1, 1, dtype=torch.int64), mask=torch.ones(1, 1, dtype=torch.bool))
+
+
 def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
     """`mean` is what the plain pass gives; draws have mutual information; each says its name."""
     found: dict[str, Any] = {}
-    for way in ("mean", "3", None):
+    for way in ("mean", "3", "moments", "diagonal", None):
         ran = invoke("eval", "runs/bayes", "--uncertainty", "--json", *(() if way is None else ("--weights", way)))
         assert ran.code == 0, ran.err
         found[str(way)] = ran.json
@@ -134,7 +191,8 @@ def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
     assert "error_auroc_mi" not in found["mean"]["scores"]["test"]["uncertainty"]
     assert found["3"]["scores"]["test"]["uncertainty"]["mutual_information"] > 0
     losses = {way: one["scores"]["test"]["loss"] for way, one in found.items()}
-    assert len(set(losses.values())) == 3
+    assert len(set(losses.values())) == len(losses)
+    assert found["diagonal"]["way"] == "moments, diagonal"
     stored = json.loads(Path("runs/bayes/checkpoints/best/eval.json").read_text("utf-8"))
     assert stored["test"]["loss"] == pytest.approx(losses["None"], rel=1e-5), "training scores as its recipe says"
 
