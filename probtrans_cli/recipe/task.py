@@ -38,6 +38,8 @@ class TaskSection(KindSection):
     """Whether a sentence may be shortened (`data.too_long: cut`)."""
     may_be_divided: ClassVar[bool] = True
     """Whether a sentence may be read in portions (`data.too_long: window`)."""
+    several_answers: ClassVar[bool] = False
+    """Whether it has several answers of every word, side by side."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -296,6 +298,7 @@ class SemanticParsing(TaskSection):
     needs = "graphs"
     metric = "exact"
     larger_is_better = True
+    several_answers = True
     may_be_cut = False
     may_be_divided = False
 

@@ -10,11 +10,14 @@ Bayes' rule.
 from __future__ import annotations
 
 from contextlib import AbstractContextManager, nullcontext
+from dataclasses import replace
 
 import torch
 
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian import weights
+from probtrans_cli.models.bayesian.readout import with_expected_loss
 from probtrans_cli.trained.model import Model
 
 
@@ -31,8 +34,18 @@ class Divergence:
         self.units = model.task.units(split, model.evaluation()) if uncertain else 1
 
     def draw(self) -> AbstractContextManager[None]:
-        """Around the forward pass of a batch: the weights are a draw."""
-        return nullcontext() if self.section is None else weights.drawn(self.network)
+        """Around the forward pass of a batch: the weights are a draw, if the objective is one of draws."""
+        drawing = self.section is not None and self.section.objective == "samples"
+        return weights.drawn(self.network) if drawing else nullcontext()
+
+    def ask(self, inputs: Inputs, wants: Wants) -> Outputs:
+        """What the loss is made of: the network's scores, or such as have the expected loss."""
+        if self.section is None or self.section.objective == "samples":
+            found: Outputs = self.network(inputs, wants)
+            return found
+        found = self.network(inputs, replace(wants, moments=self.section.predict.state))
+        scores = {name: with_expected_loss(mean, found.variances[name]) for name, mean in found.scores.items()}
+        return replace(found, scores=scores)
 
     def weight(self, done: float) -> float:
         """``κ_t`` after a share ``done`` of all updates."""

@@ -156,7 +156,7 @@ class Trainer:
             for batch in given:
                 with self._memory_guard(batch.indices):
                     with self.model.machine.autocast(), self.divergence.draw():
-                        loss = loss_of(self.model.task, self.network, batch, counts)
+                        loss = loss_of(self.model.task, self.divergence.ask, batch, counts)
                     loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
             for parameter in self.optimizer.parameters:

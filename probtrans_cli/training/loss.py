@@ -9,14 +9,16 @@ by ``N_1``.
 
 from __future__ import annotations
 
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 
 import torch
 from torch import Tensor
 
-from probtrans_cli.models.network import Network
+from probtrans_cli.models.base import Outputs, Wants
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.batch import Batch
+
+Ask = Callable[[Batch, Wants], Outputs]
 
 
 def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
@@ -28,9 +30,9 @@ def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
     return {name: number.clamp(min=1) for name, number in counts.items()}
 
 
-def loss_of(task: Task, network: Network, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
-    """The part of a batch in ``N_1 L``; ``counts``: of all batches of the update."""
-    terms = task.terms(network(batch, task.wants(batch)), batch)
+def loss_of(task: Task, ask: Ask, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
+    """The part of a batch in ``N_1 L``; ``ask``: a network; ``counts``: of all batches of the update."""
+    terms = task.terms(ask(batch, task.wants(batch)), batch)
     assert terms.keys() == counts.keys(), f"the task counts {[*counts]}, and has the terms {[*terms]}"
     (main, number), *others = counts.items()
     loss = terms[main].weight * terms[main].sum

@@ -66,6 +66,26 @@ def test_certain_scores_have_the_softmax_and_no_mutual_information() -> None:
     assert float(found.logit_variance.abs().max()) == 0
 
 
+def test_the_expected_loss_is_that_of_draws() -> None:
+    """To second order: better than the loss at the mean by far; its scores have a class more, which nobody answers."""
+    mean, variance = gaussian_scores(40, 5, 0.5)
+    gold = torch.arange(40) % 5
+    truth = -drawn(mean, variance).log().mean(0)[torch.arange(40), gold]
+    found = torch.nn.functional.cross_entropy(readout.with_expected_loss(mean, variance), gold, reduction="none")
+    at_mean = torch.nn.functional.cross_entropy(mean, gold, reduction="none")
+    assert float((found - truth).abs().mean()) < 0.15 * float((at_mean - truth).abs().mean())
+    p = mean.softmax(-1)
+    wanted = at_mean + 0.5 * ((p * variance).sum(-1) - (p.square() * variance).sum(-1))
+    torch.testing.assert_close(found, wanted)
+    certain = torch.nn.functional.cross_entropy(readout.with_expected_loss(mean, 0 * variance), gold, reduction="none")
+    torch.testing.assert_close(certain, at_mean)
+
+
+def test_gradients_of_the_expected_loss() -> None:
+    mean, variance = (one.requires_grad_() for one in gaussian_scores(3, 4, 1.0))
+    assert torch.autograd.gradcheck(lambda m, v: readout.with_expected_loss(m, v).logsumexp(-1), (mean, variance))
+
+
 def test_what_else_is_in_a_batch_changes_nothing(monkeypatch: pytest.MonkeyPatch) -> None:
     """Alone or among others, with all draws at once or a few at a time."""
     mean, variance = gaussian_scores(9, 5, 1.0)

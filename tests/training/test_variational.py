@@ -185,6 +185,20 @@ def test_units_are_what_the_loss_is_a_mean_over() -> None:
     assert hidden / int(one.train_split.lengths.sum()) == pytest.approx(0.3, abs=0.05)
 
 
+def test_training_through_moments() -> None:
+    """No noise: the same update twice; the loss falls, and is that of the moments."""
+    one, other = (trainer(bayes="{objective: moments}", name=name) for name in ("a", "b"))
+    for each in (one, other):
+        each._update(each.plan.batches(0))
+    for ours, theirs in zip(one.optimizer.parameters, other.optimizer.parameters, strict=True):
+        assert ours.grad is not None
+        assert torch.equal(ours.grad, theirs.grad)
+    train("train.epochs=6", bayes="{objective: moments, predict: {kind: mean}}", run="runs/moments")
+    lines = [json.loads(line) for line in Path("runs/moments/metrics.jsonl").read_text("utf-8").splitlines()]
+    losses = [line["loss"] for line in lines if line["split"] == "train"]
+    assert sum(losses[-5:]) < 0.8 * sum(losses[:5])
+
+
 def test_a_deviation_out_of_bounds_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     train("train.epochs=1", bayes="{predict: {kind: mean}}")
     folder = checkpoint.locate("runs/one")
@@ -211,6 +225,7 @@ def test_a_deviation_out_of_bounds_is_told(capsys: pytest.CaptureFixture[str]) -
         (("model.tie_kv=true",), "model.bayes.predict.kind: there is no rule for the moments of `model.tie_kv`"),
         (("model.tie_qo=true",), "`model.tie_qo`"),
         (("model.share_layers=true", "model.bayes.objective=moments"), "model.bayes.objective: there is no rule"),
+        (("model.bayes.objective=moments", "model.dropout=0.1"), "moments have no dropout: set model.dropout=0.0"),
         (("model.bayes.words=true", "task={kind: mlm, output: tied}"), "words that are uncertain and the output's"),
         (("model.bayes.prior={kind: start}",), "model.bayes.prior.kind: start is around given weights"),
     ],

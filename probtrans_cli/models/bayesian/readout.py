@@ -93,6 +93,18 @@ def _normal_points(samples: int, dimensions: int, seed: int) -> Float[Tensor, "s
     return normal
 
 
+def with_expected_loss(mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"]) -> Float[Tensor, "m l"]:
+    """Scores whose cross entropy at ``y`` is the expected one of Gaussian scores, to second order,
+
+        -E log softmax_y(s) ≈ lse(m) + ½ (Σ_k p_k V_k - Σ_k p_k² V_k) - m_y,      p = softmax m
+
+    There is one class more than given, which is nobody's answer: its score is that by which the ``lse`` grows.
+    """
+    p = mean.softmax(-1)
+    growth = 0.5 * (p * (1 - p) * variance).sum(-1, keepdim=True).clamp_min(1e-12)
+    return torch.cat([mean, mean.logsumexp(-1, keepdim=True) + growth.expm1().log()], -1)
+
+
 def mixture(members: Iterable[Float[Tensor, "m k"]]) -> Predictive:
     """The predictive distribution of members with equal weights, given by their scores.
 

@@ -62,6 +62,13 @@ class Bayes(Section):
             faults.append(((), "is not for `runtime.compile`: set that to false"))
         if recipe.optim.posterior is not None:
             faults.append(((), "is not for `optim.kind: ivon`, which finds the distribution itself: leave it out"))
+        if self.objective == "moments":
+            resolved, names = model.resolved(), ("dropout", "attention_dropout", "embedding_dropout")
+            dropped = [name for name in names if getattr(resolved, name)]
+            faults += [(("objective",), f"moments have no dropout: set model.{name}=0.0") for name in dropped]
+            if recipe.task.several_answers:
+                what = f"`task.kind: {recipe.task.kind}` has several answers a word: choose samples"
+                faults.append((("objective",), what))
         if key := self.asks_for_moments:
             remedy = "choose samples" if key[0] == "predict" else "choose samples here and in model.bayes.predict.kind"
             faults += [
