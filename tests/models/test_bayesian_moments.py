@@ -215,7 +215,7 @@ def attention_in_loops(given: State, weight: Tensor, of_weight: Tensor, bias: Te
         q, k, u = (alone.mean[:, one] for one in at)
         vq, vk, vu = (alone.variance[:, one] for one in at)
         p = (q @ k.T / math.sqrt(r)).softmax(1)
-        delta = torch.zeros(N, N)
+        delta, chi = torch.zeros(N, N), torch.zeros(N)
         if t is None:
             for a in range(N):
                 plain = [float(((q[a] ** 2 + vq[a]) * vk[c] + vq[a] * k[c] ** 2).sum()) / r for c in range(N)]
@@ -228,10 +228,14 @@ def attention_in_loops(given: State, weight: Tensor, of_weight: Tensor, bias: Te
             keys = k * share_k.sqrt()
             for a in range(N):
                 alpha, beta = float(((q[a] ** 2 + vq[a]) * share_k).sum()), float(vq[a].sum())
+                of_logits = (alpha * tk + beta * keys @ keys.T) / r
+                centre = torch.eye(N) - p[a]  # row c: e_c - P_a
+                centred = centre @ of_logits @ centre.T
+                delta[a] = centred.diag().clamp_min(0)
+                of_attention = p[a][:, None] * centred * p[a]
                 for c in range(N):
-                    against = torch.eye(N)[c] - p[a]
-                    c1, c2 = float(against @ tk @ against), float(((against @ keys) ** 2).sum())
-                    delta[a, c] = max(0.0, (alpha * c1 + beta * c2) / r)
+                    for e in range(N):
+                        chi[a] += of_attention[c, e] * (u[c] @ u[e] + tu[c, e])
         tilde = (q @ k.T / math.sqrt(r) + delta / 2 / (1 + delta / 4)).softmax(1)
         mean, spread = tilde @ u, torch.zeros(N, r)
         if t is not None:
@@ -245,12 +249,8 @@ def attention_in_loops(given: State, weight: Tensor, of_weight: Tensor, bias: Te
                 for c in range(N):
                     spread[a] += (float(tilde[a, c]) ** 2 + b[c]) * vu[c]
             else:
-                both = 0.0
-                for c in range(N):
-                    against = torch.eye(N)[c] - tilde[a]
-                    both += b[c] * float(against @ tu @ against)
-                own[a] += float(spread[a].sum()) + both
-                spread[a] += share_u * (float(y[a, a]) + both)
+                own[a] += chi[a]
+                spread[a] = spread[a] * chi[a] / spread[a].sum() + share_u * y[a, a]
         means.append(mean)
         spreads.append(spread)
     if t is not None:

@@ -129,11 +129,12 @@ def attention(
         T^k = (Σ_r σ²_kr) (M Mᵀ + T) + resc(T; Σ_r vx^k_r, Σ v),  T^u alike;  v^q = vx^q + g σ²_q, see :func:`linear`
         δ_ac = [Σ_r (q² + v^q)_ar κ^k_r  c1_ac + Σ_r v^q_ar  c2_ac] / s,  variance of a logit against the mean logit
         c1_ac = T^k_cc - 2 (P T^k)_ac + (P T^k Pᵀ)_aa        c2_ac = ‖k̂_c‖² - 2 (P k̂ k̂ᵀ)_ac + ‖(P k̂)_a‖²,  k̂ = k √κ^k
-        P̃ = softmax(logits + ½ δ / (1 + ¼ δ))               A = P̃ u,  the mean
-        B = P² ∘ δ       t1 = B u² - 2 A ∘ (B u) + A² ∘ (B 1)                          from the attention
-        Y = P̃ T^u P̃ᵀ     t3_a = Σ_c B_ac (T^u_cc - 2 (P̃ T^u)_ac + Y_aa)                from the values, and from both
-        v^A = t1 + κ^u (Y_aa + t3_a)
-        T^A = Σ_h Y_h + resc(T^q; Σ_h (Σ_r t1 + t3), diag T^q),  T^q = (Σ σ²_q) (M Mᵀ + T) + T
+        P̃ = softmax(logits + ½ δ / (1 + ¼ δ))               A = P̃ u,  the mean        Y = P̃ T^u P̃ᵀ
+        S_a = (Σ_r (q² + v^q)_ar κ^k_r  T^k + Σ_r v^q_ar  k̂ k̂ᵀ) / s,  of which δ_a is the diagonal, centred
+        χ_a = Σ_cc' Cov(p_ac, p_ac') (u uᵀ + T^u)_cc',  Cov(p_a) = D (I - 1 P_aᵀ) S_a (I - P_a 1ᵀ) D,  D = diag P_a
+        B = P² ∘ δ       t1 = B u² - 2 A ∘ (B u) + A² ∘ (B 1),  over whose features χ is shared out
+        v^A = t1 χ / Σ_r t1 + κ^u Y_aa
+        T^A = Σ_h Y_h + resc(T^q; Σ_h χ, diag T^q),  T^q = (Σ σ²_q) (M Mᵀ + T) + T
 
     In the state `diagonal`:
 
@@ -151,14 +152,19 @@ def attention(
     p = logits.softmax(-1)
     if projected.shared is None:
         spread = (q.square() + of_q) @ of_k.mT + of_q @ k.square().mT
-        spread = spread - 2 * p * spread + (p.square() * spread).sum(-1, keepdim=True)
+        spread = (spread - 2 * p * spread + (p.square() * spread).sum(-1, keepdim=True)) / size
     else:
         t_k, t_u = projected.shared
         share = _shares(of_k, mask)
-        spread = ((q.square() + of_q) * share).sum(-1, keepdim=True) * _against_mean(p, t_k)
         keys = k * share.sqrt()
-        spread = spread + of_q.sum(-1, keepdim=True) * _against_mean(p, keys @ keys.mT)
-    spread = (spread / size).clamp_min(0)
+        of_values = u @ u.mT + t_u
+        values_seen = p @ of_values
+        by_k, from_k = _by_logits(p, t_k, of_values, values_seen)
+        by_q, from_q = _by_logits(p, keys @ keys.mT, of_values, values_seen)
+        alpha = ((q.square() + of_q) * share).sum(-1, keepdim=True) / size
+        beta = of_q.sum(-1, keepdim=True) / size
+        spread, moved = alpha * by_k + beta * by_q, (alpha * from_k + beta * from_q).clamp_min(0)
+    spread = spread.clamp_min(0)
     logits = logits + spread / 2 / (1 + spread / 4)
     if mask is not None:
         logits = logits.masked_fill(never, torch.finfo(logits.dtype).min)
@@ -168,18 +174,19 @@ def attention(
     from_logits = (b @ u.square() - 2 * mean * (b @ u) + mean.square() * b.sum(-1, keepdim=True)).clamp_min(0)
     if projected.shared is None:
         return State(_stacked(mean), _stacked(from_logits + (expected.square() + b) @ of_u)), expected
-    with_values = expected @ t_u
-    y = with_values @ expected.mT
-    own = y.diagonal(dim1=-2, dim2=-1)
-    both = (b * (t_u.diagonal(dim1=-2, dim2=-1)[..., None, :] - 2 * with_values + own[..., None])).sum(-1)
-    variance = from_logits + _shares(of_u, mask) * (own + both)[..., None]
+    y = expected @ t_u @ expected.mT
+    sums = from_logits.sum(-1, keepdim=True)
+    variance = (
+        from_logits * (moved / sums.clamp_min(_LEAST)) + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
+    )
     shared = None
     if keeps_shared:
         assert state.shared is not None, "so have the projections"
         t_q = state.shared
         if of_weight is not None:
             t_q = t_q + _of_weights(state, of_weight[: len(of_weight) // 3])
-        shared = y.sum(-3) + t_q * _growth((from_logits.sum(-1) + both).sum(-2), t_q.diagonal(dim1=-2, dim2=-1))
+        of_heads = (moved * (sums > _LEAST)).squeeze(-1).sum(-2)
+        shared = y.sum(-3) + t_q * _growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
     return State(_stacked(mean), _stacked(variance), shared), expected
 
 
@@ -213,10 +220,18 @@ def _projected(state: State, weight: Tensor, of_weight: Tensor | None, bias: Ten
     return _Projected(mean, variance, (shared[0], shared[1]))
 
 
-def _against_mean(p: Tensor, cov: Tensor) -> Float[Tensor, "*b h n n"]:
-    """Var(x_c - Σ_e P_ae x_e) for every a, c, where x have the covariance ``cov``."""
-    half = p @ cov
-    return cov.diagonal(dim1=-2, dim2=-1)[..., None, :] - 2 * half + (half * p).sum(-1, keepdim=True)
+def _by_logits(
+    p: Tensor, cov: Float[Tensor, "*b h n n"], of_values: Tensor, values_seen: Tensor
+) -> tuple[Float[Tensor, "*b h n n"], Float[Tensor, "*b h n 1"]]:
+    """Of logits with the covariance S: their variances against their mean logit, and χ, see :func:`attention`.
+
+    Σ_cc' Cov(p_c, p_c') Γ_cc' = [P (S∘Γ) Pᵀ]_aa - 2 Σ_c P_ac (P S)_ac (P Γ)_ac + (P S Pᵀ)_aa (P Γ Pᵀ)_aa
+    """
+    seen = p @ cov
+    of_mean = (seen * p).sum(-1, keepdim=True)
+    spread = cov.diagonal(dim1=-2, dim2=-1)[..., None, :] - 2 * seen + of_mean
+    chi = (p * (p @ (cov * of_values) - 2 * seen * values_seen)).sum(-1, keepdim=True)
+    return spread, chi + of_mean * (p * values_seen).sum(-1, keepdim=True)
 
 
 def _shares(variance: Float[Tensor, "*b h n s"], mask: Tensor | None) -> Float[Tensor, "*b h 1 s"]:
