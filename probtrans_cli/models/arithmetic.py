@@ -67,6 +67,11 @@ class Arithmetic(ABC):
     def first(self, values: Values) -> Values:
         """Those of the first words ``[b, d]``."""
 
+    @abstractmethod
+    def fed(self, layer: Any, steps: tuple[Values, Values, Values, Values], values: Values) -> Values:
+        """The sum behind the feed-forward layer of a ``Layer``, of which ``steps`` are what went into the layer, what
+        the feed-forward layer read of it, what was behind its activation, and what it added."""
+
 
 class Plain(Arithmetic):
     """The modules' own calls, of tensors."""
@@ -107,6 +112,10 @@ class Plain(Arithmetic):
 
     def first(self, values: Tensor) -> Tensor:
         return values[:, 0]
+
+    def fed(self, layer: Any, steps: tuple[Tensor, Tensor, Tensor, Tensor], values: Tensor) -> Tensor:
+        del layer, steps
+        return values
 
 
 PLAIN = Plain()

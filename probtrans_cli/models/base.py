@@ -14,6 +14,7 @@ from typing import Literal, NamedTuple
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.models.bayesian.readout import Predictive
 from probtrans_cli.recipe.training import Optim
 
@@ -111,7 +112,8 @@ class Encoded:
     None unless asked for.
     Of a transformer: attention of word ``i`` to word ``j`` in layer ``t`` and head ``c``, to itself included.
     ``variance [b, n, d]``: of the states, for encoders that propagate one. ``shared [b, n, n]``: the covariances of
-    every two words' states, summed over features. ``sentence_variance [b, s]``: of ``sentence``.
+    every two words' states, summed over features. ``sentence_variance [b, s]``: of ``sentence``. ``together``,
+    ``sentence_together``: how the features of each vary together, as far as that is known.
     """
 
     states: Float[Tensor, "b n d"]
@@ -119,7 +121,9 @@ class Encoded:
     arcs: Float[Tensor, "b t c n m"] | None = None
     variance: Float[Tensor, "b n d"] | None = None
     shared: Float[Tensor, "b n n"] | None = None
+    together: Together | None = None
     sentence_variance: Float[Tensor, "b s"] | None = None
+    sentence_together: Together | None = None
 
 
 class Encoder(nn.Module, ABC):

@@ -169,9 +169,14 @@ class Network(nn.Module):
         if self.sentence == "mean" and needed is None:
             number = mask.sum(1, keepdim=True).clamp(min=1)
             if encoded.variance is not None and wants.moments is not None:
-                words = State(encoded.states, encoded.variance, encoded.shared)
+                words = State(encoded.states, encoded.variance, encoded.shared, encoded.together)
                 pooled = mean_over_words(words, mask / number.to(encoded.states.dtype))
-                return replace(encoded, sentence=pooled.mean, sentence_variance=pooled.variance)
+                return replace(
+                    encoded,
+                    sentence=pooled.mean,
+                    sentence_variance=pooled.variance,
+                    sentence_together=pooled.together,
+                )
             return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
         return encoded
 
@@ -206,6 +211,7 @@ class Network(nn.Module):
             arcs=None if found.arcs is None else self._from_words(found.arcs),
             variance=None if found.variance is None else found.variance[:, 1:],
             shared=None if found.shared is None else found.shared[:, 1:, 1:],
+            together=None if found.together is None else found.together.each(lambda one: one[:, 1:]),
         )
 
     def _given(self, unary: Tensor, inputs: Inputs, kind: Kind | None) -> Tensor | State:
@@ -231,8 +237,12 @@ class Network(nn.Module):
         if self.encoder.has_pooler:
             assert found.sentence is not None, "the pooler made it"
             return found
-        variance = None if found.variance is None else found.variance[:, 0]
-        return replace(found, sentence=found.states[:, 0], sentence_variance=variance)
+        return replace(
+            found,
+            sentence=found.states[:, 0],
+            sentence_variance=None if found.variance is None else found.variance[:, 0],
+            sentence_together=None if found.together is None else found.together.each(lambda one: one[:, 0]),
+        )
 
     @property
     def longest(self) -> int | None:

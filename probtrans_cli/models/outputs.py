@@ -27,6 +27,7 @@ from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
 from probtrans_cli.models.base import Encoded, Encoder
 from probtrans_cli.models.bayesian.moments import State, linear
 from probtrans_cli.models.bayesian.propagation import variance_of
+from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.models.transformer import ACTIVATIONS
 
 _LEAST = 1e-30  # of a word's share in the tied output, relative to the best one's
@@ -51,19 +52,21 @@ class View:
     def states(self) -> Values:
         """The representations ``[m, d]`` where scores are wanted, in row-major order."""
         assert self.tokens is not None, "the task wants scores of words"
-        return self.by.take(self._values(self.encoded.states, self.encoded.variance), self.tokens)
+        return self.by.take(
+            self._values(self.encoded.states, self.encoded.variance, self.encoded.together), self.tokens
+        )
 
     @property
     def sentence(self) -> Values:
         """The representations ``[b, s]`` of the sentences."""
         assert self.encoded.sentence is not None, "the task says what represents a sentence"
-        return self._values(self.encoded.sentence, self.encoded.sentence_variance)
+        return self._values(self.encoded.sentence, self.encoded.sentence_variance, self.encoded.sentence_together)
 
-    def _values(self, mean: Tensor, variance: Tensor | None) -> Values:
+    def _values(self, mean: Tensor, variance: Tensor | None, together: Together | None) -> Values:
         if self.by is PLAIN:
             return mean
         assert variance is not None, "so has the encoder answered"
-        return State(mean, variance)
+        return State(mean, variance, None, together)
 
 
 class OutputLayer(ABC):

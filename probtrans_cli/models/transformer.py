@@ -145,8 +145,8 @@ class TransformerEncoder(Encoder):
         seen_arcs = torch.stack(attentions, dim=1) if attentions else None
         if isinstance(states, Tensor):
             return Encoded(states, sentence, seen_arcs)
-        pooled = (None, None) if sentence is None else (sentence.mean, sentence.variance)
-        return Encoded(states.mean, pooled[0], seen_arcs, states.variance, states.shared, pooled[1])
+        mean, variance = (None, None) if sentence is None else (sentence.mean, sentence.variance)
+        return Encoded(states.mean, mean, seen_arcs, states.variance, states.shared, states.together, variance)
 
     def _arithmetic(self, unary: Tensor | State) -> Arithmetic:
         """What to compute with; moments of shared draws would be wrong, so options that share them are refused."""
@@ -257,9 +257,10 @@ class Layer(nn.Module):
             mixed, states = by.take(mixed, at), by.take(states, at)
         states = by.add(states, by.drop(self.dropout, self._out(mixed, by)))
         states = states if self.pre else by.norm(self.attention_norm, states)
-        inner = by.linear(self.widen, by.norm(self.norm, states) if self.pre else states)
-        inner = by.linear(self.narrow, by.activate(self.activation, inner))
-        states = by.add(states, by.drop(self.dropout, inner))
+        given = by.norm(self.norm, states) if self.pre else states
+        active = by.activate(self.activation, by.linear(self.widen, given))
+        added = by.drop(self.dropout, by.linear(self.narrow, active))
+        states = by.fed(self, (states, given, active, added), by.add(states, added))
         states = states if self.pre else by.norm(self.norm, states)
         return states if at is None else by.put(states, at), attention
 

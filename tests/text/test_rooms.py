@@ -26,7 +26,7 @@ ROOMS = {
     "data.readers": ". cogs columns conllu documents jsonl labelled table text",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". arithmetic base network outputs transformer",
-    "models.bayesian": ". full moments propagation readout variational weights",
+    "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
     "matrix_tree meanfield messages potentials projections",
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",

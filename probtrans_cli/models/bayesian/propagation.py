@@ -5,6 +5,7 @@ A module without a rule is refused by name: its part of the variance would be mi
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any, Literal
 
 import torch
@@ -14,6 +15,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.models.arithmetic import Arithmetic
 from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import State
+from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.models.bayesian.weights import posterior_of
 
 Kind = Literal["kronecker", "diagonal"]
@@ -110,28 +112,43 @@ class Moments(Arithmetic):
     def masked(self, values: State, mask: Tensor) -> State:
         of_words = mask[:, :, None]
         shared = None if values.shared is None else values.shared * of_words * mask[:, None]
-        return State(values.mean * of_words, values.variance * of_words, shared)
+        return State(values.mean * of_words, values.variance * of_words, shared, values.together)
 
     def take(self, values: State, at: Tensor) -> State:
-        return State(values.mean[at], values.variance[at])
+        return _each(values, lambda one: one[at])
 
     def put(self, values: State, at: Tensor) -> State:
-        def placed(given: Tensor) -> Tensor:
-            return given.new_zeros(*at.shape, given.shape[-1]).masked_scatter(at[:, :, None], given)
-
-        return State(placed(values.mean), placed(values.variance))
+        return _each(values, lambda one: one.new_zeros(*at.shape, one.shape[-1]).masked_scatter(at[:, :, None], one))
 
     def first(self, values: State) -> State:
-        return State(values.mean[:, 0], values.variance[:, 0])
+        return _each(values, lambda one: one[:, 0])
+
+    def fed(self, layer: Any, steps: tuple[State, State, State, State], values: State) -> State:
+        before, given, active, added = (one.variance for one in steps)
+        if not (_is(layer.widen, nn.Linear) and _is(layer.narrow, nn.Linear)):
+            return values
+        together = Together(before, given, active, added, layer.widen.weight, layer.narrow.weight, pre=layer.pre)
+        return State(values.mean, values.variance, values.shared, together)
+
+
+def _each(state: State, change: Callable[[Tensor], Tensor]) -> State:
+    """Of other words; how these vary together is not known."""
+    together = None if state.together is None else state.together.each(change)
+    return State(change(state.mean), change(state.variance), None, together)
 
 
 def _expect(module: nn.Module, kind: type[nn.Module]) -> Any:
     """The module, if it is what its rule is for; biases of a linear layer must be certain."""
-    if not isinstance(module, kind) or type(module).forward is not kind.forward:
+    if not _is(module, kind):
         raise refusal(type(module).__name__)
     if kind is nn.Linear and posterior_of(module, "bias") is not None:
         raise refusal(f"{type(module).__name__} with uncertain biases")
     return module
+
+
+def _is(module: nn.Module, kind: type[nn.Module]) -> bool:
+    """Whether a module computes what its kind does."""
+    return isinstance(module, kind) and type(module).forward is kind.forward
 
 
 MOMENTS = Moments()
