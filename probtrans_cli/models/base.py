@@ -14,8 +14,8 @@ from typing import Literal, NamedTuple
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.models.bayesian.readout import Predictive
+from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.recipe.training import Optim
 
 Iterations = bool | Collection[int]
