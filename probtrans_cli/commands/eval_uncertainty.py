@@ -7,7 +7,7 @@ from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
-from probtrans_cli import atomic
+from probtrans_cli import atomic, console
 from probtrans_cli.commands.input_stream import look_ahead
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.lengths import Shortened
@@ -102,9 +102,20 @@ def other_text(model: Model, name: str) -> Split:
     return split
 
 
-def _read(name: str, key: str | None, data: Data) -> Iterator[Sentence]:
-    form = "conllu" if format_of(find(name, key)) == "conllu" else data.format
-    yield from read_sentences(name, key, form if key is not None or form not in ("conllu", "text") else "auto", data)
+def _read(name: str, key: str | None, data: Data) -> Sequence[Sentence]:
+    """The sentences of a file: CoNLL-U by its name, else in the format of the data; or, which is told, plain text
+    with a sentence a line."""
+    path = find(name, key, once=key is None)
+    form = "conllu" if format_of(path) == "conllu" else data.format
+    if key is None and form in ("conllu", "text"):
+        form = "auto"
+    try:
+        return list(read_sentences(name, key, form, data))
+    except DataError as error:
+        if form in ("auto", "conllu") or not path.is_file():
+            raise
+        console.log(f"--ood {name}: not in data.format {form} ({error.message}): read as text, a sentence a line")
+        return list(read_corpus(path, "text"))
 
 
 def read_sentences(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:

@@ -389,3 +389,21 @@ def test_tasks_without_uncertainty_say_so(
         ran = invoke("eval", str(runs / "runs" / task), "--split", "dev", *options)
         assert ran.code == 2
         assert words in ran.err
+
+
+@pytest.mark.parametrize("task", ["ner", "classification"])
+@pytest.mark.parametrize("name", ["plain.txt", "dev.conllu", "own.txt"])
+def test_words_are_enough_for_another_text(task: str, name: str, runs: Path, invoke: Invoke, tmp_path: Path) -> None:
+    """CoNLL-U, the format of the data, or sentences that have nothing but words."""
+    (tmp_path / "plain.txt").write_text("zzz yyy\nxxx www vvv\n", "utf-8")
+    (tmp_path / "dev.conllu").write_text((runs / "dev.conllu").read_text("utf-8"), "utf-8")
+    (tmp_path / "own.txt").write_text((runs / {"ner": "ner.txt"}.get(task, "texts.tsv")).read_text("utf-8"), "utf-8")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs)
+        ran = invoke("eval", f"runs/{task}", "--split", "dev", "--ood", str(tmp_path / name), "--json")
+    assert ran.code == 0, ran.err
+    found = ran.json["scores"]["dev"]["ood"]
+    assert found["sentences"] == {"plain.txt": 2, "dev.conllu": 12, "own.txt": 8}[name]
+    assert ("read as text, a sentence a line" in ran.err) == (name == "plain.txt")
+    if name == "own.txt":
+        assert found["ood_auroc"] == pytest.approx(0.5)

@@ -39,6 +39,7 @@ def taggers(tmp_path_factory: pytest.TempPathFactory) -> Path:
         "one": base, "two": [*base, "seed=9"], "dry": [*base, "model.dropout=0.0"],
         "upos": ["task={kind: tagging, column: upos}", "train.epochs=1"],
         "words": [*base, "data.vocabulary={min_count: 3}", "train.epochs=1"],
+        "warm": [*base, "predict.temperature=true"],
         "less": [*base, "data={train: less.conllu, dev: dev.conllu, test: test.conllu}", "train.epochs=1"],
     }  # fmt: skip
     with pytest.MonkeyPatch.context() as patch:
@@ -111,6 +112,22 @@ def test_the_temperature_stands_beside_the_plain_figures(there: Path, invoke: In
     assert told["with_temperature"]["nll"] == pytest.approx(rows["nll"].mean(), rel=1e-4)
     error = uncertainty.calibration_error(rows["confidence"], rows["right"].astype(bool))
     assert told["with_temperature"]["ece"] == pytest.approx(error, abs=2e-3)
+
+
+def test_a_temperature_that_is_used_stands_beside_the_figures_without(there: Path, invoke: Invoke) -> None:
+    """The same training: what is beside in one is what is predicted in the other, also by an exported folder."""
+    plain, warm = (scores(invoke("eval", run, "--uncertainty", "--json")) for run in ("runs/one", "runs/warm"))
+    assert warm["uncertainty"]["temperature"] == plain["uncertainty"]["temperature"]
+    assert "with_temperature" not in warm["uncertainty"]
+    for name in ("nll", "ece"):
+        beside = warm["uncertainty"]["without_temperature"][name]
+        assert beside == pytest.approx(plain["uncertainty"][name], rel=1e-4)
+        assert warm["uncertainty"][name] == pytest.approx(plain["uncertainty"]["with_temperature"][name], rel=1e-4)
+    assert warm["loss"] == pytest.approx(warm["uncertainty"]["nll"], rel=1e-4)
+    assert warm["accuracy"] == plain["accuracy"]
+    if not Path("exported").exists():
+        assert invoke("export", "runs/warm", "exported").code == 0
+    assert scores(invoke("eval", "exported", "--uncertainty", "--json")) == warm
 
 
 def test_the_diagram(there: Path, invoke: Invoke) -> None:
