@@ -294,6 +294,7 @@ def parse(
     uncertainty: Doubt = False,
     abstain: Abstain = None,
     dropout_samples: DropoutSamples = None,
+    weights: Weights = None,
     longest: Longest = 2000,
     output: Annotated[
         Path | None,
@@ -312,8 +313,8 @@ def parse(
     request = verb.ParseRequest(
         checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
         decoder=decode, trees=trees == "yes", probability=probability, gold=gold, latent_labels=latent_labels, top=top,
-        uncertainty=uncertainty, abstain=abstain, dropout_samples=dropout_samples, longest=longest, output=output,
-        threads=threads,
+        uncertainty=uncertainty, abstain=abstain, dropout_samples=dropout_samples, weights=weights, longest=longest,
+        output=output, threads=threads,
     )  # fmt: skip
     verb.parse(request)
 

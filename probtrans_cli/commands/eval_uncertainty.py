@@ -20,7 +20,8 @@ from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.reports.reliability import reliability_diagram
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Predictor, ensemble_of, predictor_of
+from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.ways import ensemble_of, predictor_of
 
 if TYPE_CHECKING:
     from probtrans_cli.commands.eval import EvalRequest
@@ -62,8 +63,6 @@ def who_is_asked(model: Model, request: EvalRequest, runs: Sequence[str]) -> tup
     weights = None if request.weights is None else way_of(request.weights)
     if not runs:
         samples = request.dropout_samples
-        if samples is not None and weights is not None:
-            raise UsageError("--dropout-samples and --weights are two ways to predict", hint="give one of them")
         way = None if weights is None else weights.describe()
         way = way if samples is None else f"dropout, {samples} samples"
         return predictor_of(model, dropout_samples=samples, weights=weights, doubt=doubt), way

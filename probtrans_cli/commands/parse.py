@@ -15,6 +15,7 @@ from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.input_stream import PATIENCE, chunks, not_too_long, read
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.text import harmless
 from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.arcs import Reading
@@ -22,7 +23,8 @@ from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Form
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Asked, analyses, every_tree
-from probtrans_cli.trained.predictor import Predictor, predictor_of
+from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
 LATENT_LABELS_SHOWN = 3  # of every word, unless another number is asked for
@@ -60,6 +62,8 @@ class ParseRequest:
     """Leave out tags and labels that are less probable."""
     dropout_samples: int | None = None
     """Predict by so many passes with dropout; None: by one without."""
+    weights: str | None = None
+    """How uncertain weights are used, see :func:`probtrans_cli.recipe.weights.way_of`; None: as the recipe says."""
     longest: int = 2000
     """Words that a sentence may have, and tokens where words are divided into such."""
     output: Path | None = None
@@ -129,7 +133,8 @@ def _who_is_asked(model: Model, request: ParseRequest) -> tuple[Predictor, Abste
     if request.abstain is not None and not model.task.abstains:
         kind = model.recipe.task.kind
         raise UsageError(f"--abstain: a task of kind {kind} gives no tags or labels", hint="leave it out")
-    predictor = predictor_of(model, dropout_samples=request.dropout_samples, doubt=request.uncertainty)
+    samples, weights = request.dropout_samples, None if request.weights is None else way_of(request.weights)
+    predictor = predictor_of(model, dropout_samples=samples, weights=weights, doubt=request.uncertainty)
     return predictor, None if request.abstain is None else Abstention(request.abstain)
 
 

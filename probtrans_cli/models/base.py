@@ -90,6 +90,7 @@ class Outputs:
     ``states``, ``sentence``, ``arcs``, ``variance``: see :class:`Encoded`.
     ``variances``: of ``scores``, by the same names, if moments were wanted.
     ``doubt``: of a predictor that was asked for it, by the names of the scores; a network leaves it empty.
+    ``member_arcs``: of a predictor that was asked for them, ``arcs`` of each member.
     """
 
     scores: Mapping[str, Tensor] = field(default_factory=dict)
@@ -99,6 +100,7 @@ class Outputs:
     variance: Float[Tensor, "b n d"] | None = None
     variances: Mapping[str, Tensor] = field(default_factory=dict)
     doubt: Mapping[str, Predictive] = field(default_factory=dict)
+    member_arcs: Float[Tensor, "s b t c n m"] | None = None
 
 
 @dataclass(frozen=True, slots=True)

@@ -6,13 +6,14 @@ nobody's head and hangs at its host, whatever the decoder.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal
+from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs, Wants
@@ -55,6 +56,7 @@ class WordBatch:
     ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
     ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. All of these are empty unless
     asked for.
+    ``member_arcs``: those of each draw of uncertain weights, of which ``arcs`` are the mean.
     ``predictions``: of the task, one a sentence.
     ``host [b, n]``: where some words are not read, the word at which such a one hangs, -1 for words that are read.
     """
@@ -62,6 +64,7 @@ class WordBatch:
     indices: np.ndarray
     mask: np.ndarray
     arcs: np.ndarray = field(default_factory=lambda: np.zeros(0))
+    member_arcs: Sequence[np.ndarray] = ()
     latent_labels: np.ndarray = field(default_factory=lambda: np.zeros(0))
     predictions: Sequence[Prediction] = ()
     host: np.ndarray | None = None
@@ -78,19 +81,22 @@ def word_batches(
     top: int | None = None,
     shown: Callable[[Batch], Batch] = lambda batch: batch,
     predictor: Predictor | None = None,
+    member_arcs: bool = False,
     abstention: Abstention | None = None,
 ) -> Iterator[WordBatch]:
     """What a model says of a split's words, batch by batch, in one pass; only what is asked for.
 
     ``arcs``: the iterations whose arcs are wanted, ascending, from 1. ``predict``: what its task says, with ``top``
     alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden. ``predictor``: who is
-    asked, also for its doubt; None: the model as its recipe says. ``abstention``: which predictions are left out.
+    asked, also for its doubt; None: the model as its recipe says. ``member_arcs``: also the arcs of each draw of
+    uncertain weights. ``abstention``: which predictions are left out.
     """
     asked = (predictor or model.predictor).eval()
+    asked = asked.with_member_arcs() if member_arcs else asked
     # The doubt inside the network is part of what is said of a sentence.
     inner = predict and asked.doubt and model.recipe.model.has_latent_labels
     needed = sorted({*arcs, model.recipe.model.iterations}) if inner else arcs
-    of_pair = len(needed) * model.recipe.model.channels
+    of_pair = len(needed) * model.recipe.model.channels * asked.kept_arcs
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
         given = shown(model.collate(split, indices))
         of_task = predict and not model.task.says_nothing(given)
@@ -116,12 +122,10 @@ def word_batches(
         if arcs:
             assert outputs.arcs is not None, "a network returns arcs when asked"
             tokens, root = given.ids.shape[1], model.has_root_column
-            found = outputs.arcs[:, : len(arcs), ..., : tokens + root].float().cpu().numpy()
-            if first is not None:
-                found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
-                heads = np.pad(first, ((0, 0), (0, root)), constant_values=tokens)
-                found = np.take_along_axis(found, heads[:, None, None, None, :], axis=-1)
-            batch.arcs = found
+            batch.arcs = _of_words(outputs.arcs[:, : len(arcs)], tokens, root, first)
+            if outputs.member_arcs is not None:
+                members = (_of_words(one[:, : len(arcs)], tokens, root, first) for one in outputs.member_arcs)
+                batch.member_arcs = list(members)
         if latent_labels:
             assert outputs.states is not None, "a network returns states when asked"
             batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
@@ -130,21 +134,62 @@ def word_batches(
         yield batch
 
 
+def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -> np.ndarray:
+    """Arcs of the words and the root, from those of tokens and all else; ``first``: the token of each word."""
+    found: np.ndarray = arcs[..., : tokens + root].float().cpu().numpy()
+    if first is None:
+        return found
+    found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
+    heads = np.pad(first, ((0, 0), (0, root)), constant_values=tokens)
+    return np.take_along_axis(found, heads[:, None, None, None, :], axis=-1)
+
+
+class Read(NamedTuple):
+    """A reading of the arcs of a batch: ``heads [b, n]`` (0 = root, 1..n, -1 = padding), the ``scores [b, n, n (+1)]``
+    of all arcs, and of each draw of uncertain weights the same scores, where they were asked for."""
+
+    heads: np.ndarray
+    scores: np.ndarray
+    of_members: Iterable[np.ndarray] = ()
+
+    def probabilities(self, *, root: bool) -> np.ndarray:
+        """Those of the heads, ``[b, n]``; NaN at the root if ``root`` is False: the model knows nothing of its arcs."""
+        return _chosen(self.scores, self.heads, root)
+
+    def deviations(self, *, root: bool) -> np.ndarray | None:
+        """The standard deviations of these over draws of the weights, ``[b, n]``; None where there are none."""
+        every = [_chosen(scores, self.heads, root) for scores in self.of_members]
+        return np.std(every, axis=0) if every else None
+
+
+def _chosen(scores: np.ndarray, heads: np.ndarray, root: bool) -> np.ndarray:
+    """The probabilities of the arcs to ``heads``."""
+    n = heads.shape[1]
+    known = np.exp(scores)
+    if not root:  # column -1, which is not the root's
+        known = np.pad(known[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+    column = np.where(heads >= 0, heads, 0) - 1
+    found: np.ndarray = np.take_along_axis(known, np.where(column < 0, known.shape[2] - 1, column)[:, :, None], 2)
+    return found[:, :, 0]
+
+
 def read_arcs(
     model: Model, split: Split, readings: Sequence[Reading], **more: Any
-) -> Iterator[tuple[WordBatch, Iterator[tuple[np.ndarray, np.ndarray]]]]:
-    """The batches of a split, each with its heads [b, n] (0 = root, 1..n, -1 = padding) and the scores of its arcs
-    [b, n, n (+1)] in every reading, in order; a reading's are computed when their turn comes. ``more``: what else is
-    asked of :func:`word_batches`."""
+) -> Iterator[tuple[WordBatch, Iterator[Read]]]:
+    """The batches of a split, each with every reading of it, in order; a reading is computed when its turn comes.
+    ``more``: what else is asked of :func:`word_batches`."""
     last = model.recipe.model.iterations
     numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
     iterations = sorted(set(numbers))
 
-    def read(batch: WordBatch) -> Iterator[tuple[np.ndarray, np.ndarray]]:
+    def scores_of(arcs: np.ndarray, batch: WordBatch, reading: Reading, number: int) -> np.ndarray:
+        return _with_unread(decode.arc_scores(arcs, reading.channel, 1 + iterations.index(number)), batch)
+
+    def read(batch: WordBatch) -> Iterator[Read]:
         for reading, number in zip(readings, numbers, strict=True):
-            scores = decode.arc_scores(batch.arcs, reading.channel, 1 + iterations.index(number))
-            scores = _with_unread(scores, batch)
-            yield decode.decode(decode.levelled(scores), batch.mask, reading.decoder), scores
+            scores = scores_of(batch.arcs, batch, reading, number)
+            heads = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
+            yield Read(heads, scores, [scores_of(one, batch, reading, number) for one in batch.member_arcs])
 
     for batch in word_batches(model, split, arcs=iterations, **more):
         yield batch, read(batch)
@@ -154,8 +199,8 @@ def trees_of(model: Model, split: Split, readings: Sequence[Reading]) -> list[li
     """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings."""
     result = [[chain_of(int(words)) for words in split.words] for _ in readings]
     for batch, found in read_arcs(model, split, readings):
-        for heads, (decoded, _) in zip(result, found, strict=True):
-            for index, row, real in zip(batch.indices, decoded, batch.mask, strict=True):
+        for heads, one in zip(result, found, strict=True):
+            for index, row, real in zip(batch.indices, one.heads, batch.mask, strict=True):
                 heads[index] = row[real]
     return result
 

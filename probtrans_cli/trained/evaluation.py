@@ -19,7 +19,8 @@ from probtrans_cli.tasks.base import Counts, Evaluation, Task
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Channel, Reading, trees_of
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering, plain, predictor_of
+from probtrans_cli.trained.predictor import Answering
+from probtrans_cli.trained.ways import plain, predictor_of
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 

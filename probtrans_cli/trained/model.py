@@ -38,7 +38,8 @@ from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
-from probtrans_cli.trained.predictor import Predictor, predictor_of
+from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
 _OTHER = "it is not as probtrans wrote it: use another checkpoint"

@@ -52,7 +52,8 @@ class Analysis:
     """What a model says of a sentence.
 
     ``heads`` [n] (0 = root, 1..n) and ``probabilities`` [n] of these arcs, NaN where not known, as ``reading`` says;
-    None where no tree was asked for. ``prediction``: of the task, by the names that a line of JSON has; None where it
+    None where no tree was asked for. ``deviations`` [n]: the standard deviations of the probabilities over draws of the
+    weights, where these are drawn. ``prediction``: of the task, by the names that a line of JSON has; None where it
     was not asked for, or where there is no word. ``latent_labels``: the numbers [n, k] of each word's most probable
     ones and their probabilities [n, k], where asked for.
     """
@@ -63,6 +64,7 @@ class Analysis:
     reading: Reading | None = None
     prediction: Prediction | None = None
     latent_labels: tuple[np.ndarray, np.ndarray] | None = None
+    deviations: np.ndarray | None = None
     task: Task | None = field(default=None, repr=False, compare=False)
 
     @property
@@ -83,6 +85,7 @@ class Analysis:
             found = tree_record(
                 self.words, self.heads, self.probabilities,
                 channel=self.reading.channel, iteration=self.reading.iteration, decode=self.reading.decoder,
+                deviations=self.deviations,
             )  # fmt: skip
         if self.latent_labels is not None:
             found["latent_labels"] = as_records(*self.latent_labels)
@@ -105,7 +108,7 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
     found = [_not_read(sentence, replace(asked, readings=readings)) for sentence in sentences]
     labels = asked.latent_labels is not None
     for batch, trees in read_arcs(
-        model, reader.split, readings, shown=reader.shown, latent_labels=labels, **asked.more
+        model, reader.split, readings, shown=reader.shown, latent_labels=labels, member_arcs=True, **asked.more
     ):
         best = None if asked.latent_labels is None else most_probable(batch.latent_labels, asked.latent_labels)
         for row, index in enumerate(batch.indices):
@@ -116,17 +119,18 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
             if asked.predictions and sentences[index].words:  # specials alone are no sentence
                 said |= {"prediction": reader.located(batch.predictions[row], index), "task": model.task}
             found[index] = [replace(one, **said) for one in found[index]]
-        for number, (decoded, scores) in enumerate(trees):
-            chosen = np.exp(scores)
-            if not model.has_root_column:  # which knows nothing of the root's arcs, column -1
-                chosen = np.pad(chosen[:, :, : batch.mask.shape[1]], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+        for number, tree in enumerate(trees):
+            known = tree.probabilities(root=model.has_root_column)
+            spread = tree.deviations(root=model.has_root_column)
             for row, index in enumerate(batch.indices):
                 real = batch.mask[row]
-                heads = decoded[row][real]
-                probabilities = chosen[row, np.arange(len(heads)), heads - 1]
-                if batch.host is not None:
-                    probabilities = np.where(batch.host[row][real] < 0, probabilities, np.nan)
-                found[index][number] = replace(found[index][number], heads=heads, probabilities=probabilities)
+                read = True if batch.host is None else batch.host[row][real] < 0
+                found[index][number] = replace(
+                    found[index][number],
+                    heads=tree.heads[row][real],
+                    probabilities=np.where(read, known[row][real], np.nan),
+                    deviations=None if spread is None else np.where(read, spread[row][real], np.nan),
+                )
     for of_sentence in found:
         yield from of_sentence
 
@@ -174,16 +178,21 @@ def every_tree(
         raise fault[1]
     heads = {index: np.tile(chain_of(len(one.words)), (len(readings), 1)) for index, one in enumerate(sentences)}
     probabilities = {index: np.full(of_words.shape, np.nan) for index, of_words in heads.items()}
+    deviations: dict[int, np.ndarray] = {}
     marginals: dict[int, np.ndarray] = {}  # of sentences that are short enough: they grow with the square
     said: dict[int, Prediction] = {}
     more = (asked or Asked([])).more
-    for batch, found in read_arcs(model, reader.split, readings, shown=reader.shown, **more):
+    for batch, found in read_arcs(model, reader.split, readings, shown=reader.shown, member_arcs=True, **more):
         n = batch.mask.shape[1]
         said |= dict(zip(batch.indices.tolist(), batch.predictions, strict=True))
-        for number, (decoded, scores) in enumerate(found):
-            known = np.exp(scores[:, :, : n + model.has_root_column])
+        for number, tree in enumerate(found):
+            known = np.exp(tree.scores[:, :, : n + model.has_root_column])
+            spread = tree.deviations(root=model.has_root_column)
             for row, (index, real) in enumerate(zip(batch.indices, batch.mask, strict=True)):
-                heads[index][number] = decoded[row][real]
+                heads[index][number] = tree.heads[row][real]
+                if spread is not None:
+                    of_index = deviations.setdefault(index, np.full(heads[index].shape, np.nan))
+                    of_index[number] = spread[row][real]
                 of_words = known[row][real][:, np.pad(real, (0, model.has_root_column), constant_values=True)]
                 probabilities[index][number] = arc_probabilities(heads[index][None, None, number], of_words[None, None])
                 if len(of_words) <= LONGEST_WITH_MARGINALS:
@@ -199,6 +208,7 @@ def every_tree(
             words=tuple(sentence.words),
             heads=heads[index].reshape(*shape, len(sentence.words)),
             probabilities=probabilities[index].reshape(*shape, len(sentence.words)),
+            deviations=deviations[index].reshape(*shape, len(sentence.words)) if index in deviations else None,
             marginals=None if of_pairs is None else of_pairs.reshape(*shape, *of_pairs.shape[1:]),
             gold=tuple(sentence.heads) if gold and sentence.heads is not None else None,
             channel=reading.channel,

@@ -12,12 +12,14 @@ Draws      the network with so many draws of its uncertain weights
 OnePass    none: means and variances go through the network once, and draws are those of the scores alone
 
 States and arcs are those of one plain pass, of the first network (of uncertain weights, with their means): the channels
-of two networks have nothing to do with each other.
+of two networks have nothing to do with each other. Those of two draws of the same weights are the same channels, so
+there arcs are the mean over draws.
 """
 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
+from collections import deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -29,17 +31,15 @@ import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
-from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
-from probtrans_cli.recipe.weights import WeightPredict
 from probtrans_cli.trained.machine import mixed_seed
 
 if TYPE_CHECKING:
-    from probtrans_cli.trained.model import Model
+    pass
 
 Scores = Mapping[str, Tensor]
 Sizes = Mapping[str, Sequence[int]]
@@ -62,6 +62,17 @@ class Predictor(ABC):
 
     several: ClassVar[bool]
     doubt: bool
+    member_arcs: bool = False
+    """Whether answers have the arcs of each member; only where there are members with the same channels."""
+
+    def with_member_arcs(self) -> Predictor:
+        """The same with the arcs of each member, where that can be."""
+        return self
+
+    @property
+    def kept_arcs(self) -> int:
+        """How often the arcs of a batch are in memory."""
+        return 1
 
     @abstractmethod
     def eval(self) -> Self:
@@ -221,22 +232,68 @@ class Draws(_Members):
     doubt: bool = False
     seed: int = field(default=0, kw_only=True)
     sizes: Sizes = field(default_factory=dict, kw_only=True)
+    member_arcs: bool = field(default=False, kw_only=True)
 
     @property
     def first(self) -> Plain:
         return Plain(self.network)
 
-    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+    def with_member_arcs(self) -> Draws:
+        return replace(self, member_arcs=True)
+
+    @property
+    def kept_arcs(self) -> int:
+        return 1 + self.samples * self.member_arcs
+
+    def _passes(self, inputs: Inputs, wants: Wants) -> Iterator[Outputs]:
+        """What each draw answers."""
         device = inputs.ids.device
         for number in range(self.samples):
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
                 torch.manual_seed(mixed_seed(self.seed, number))
                 with drawn(self.network):
                     outputs: Outputs = self.network(inputs, wants)
-            yield outputs.scores
+            yield outputs
+
+    def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
+        return (outputs.scores for outputs in self._passes(inputs, wants))
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        return tempered(super().__call__(inputs, wants), self.temperature)
+        rest = Outputs() if not wants.states else self.first(inputs, Wants(states=True))
+        if not wants.arcs:
+            found = super().__call__(inputs, replace(wants, states=False))
+            return tempered(replace(found, states=rest.states, sentence=rest.sentence), self.temperature)
+        arcs = _Arcs(keep=self.member_arcs)
+        members = (arcs.taken(outputs) for outputs in self._passes(inputs, replace(wants, states=False)))
+        if wants.scores:
+            parts = by_name(_apart(outputs.scores, self.sizes) for outputs in members)
+            rest = tempered(_answered(rest, parts, self.doubt), self.temperature)
+        else:
+            deque(members, maxlen=0)
+        return replace(rest, arcs=arcs.mean(), member_arcs=torch.stack(arcs.kept) if self.member_arcs else None)
+
+
+@dataclass
+class _Arcs:
+    """The mean of the members' arcs, and themselves if they are to be kept."""
+
+    keep: bool
+    number: int = 0
+    total: Tensor | None = None
+    kept: list[Tensor] = field(default_factory=list)
+
+    def taken(self, outputs: Outputs) -> Outputs:
+        """What a member answers, its arcs noted."""
+        assert outputs.arcs is not None, "they are wanted"
+        self.number += 1
+        self.total = outputs.arcs if self.total is None else self.total + outputs.arcs
+        if self.keep:
+            self.kept.append(outputs.arcs)
+        return outputs
+
+    def mean(self) -> Tensor:
+        assert self.total is not None, "there are members"
+        return self.total / self.number
 
 
 @dataclass(frozen=True)
@@ -278,106 +335,3 @@ def tempered(outputs: Outputs, temperature: float) -> Outputs:
         expected = (whole - one.mutual_information).clamp_min(0)
         doubt[name] = replace(one, probabilities=chances, entropy=whole, expected_entropy=expected)
     return replace(outputs, scores=scores, doubt=doubt)
-
-
-# --- of models --------------------------------------------------------------------------------------------------------
-
-
-def temperature_of(model: Model) -> float:
-    """The temperature that a model predicts with."""
-    return model.temperature if model.recipe.uses_temperature and model.temperature is not None else 1.0
-
-
-def plain(model: Model, *, doubt: bool = False) -> Plain:
-    """A model without uncertain weights, or with their means, at the temperature that it predicts with."""
-    return Plain(model.network, temperature_of(model), doubt)
-
-
-def of_weights(model: Model, way: WeightPredict, *, doubt: bool = False, at_temperature: bool = True) -> Predictor:
-    """A model with uncertain weights, predicting in a way."""
-    temperature, sizes = temperature_of(model) if at_temperature else 1.0, model.task.sizes
-    if way.kind == "samples":
-        return Draws(model.network, way.samples, temperature, doubt, sizes=sizes)
-    if way.kind == "moments":
-        return OnePass(model.network, way.state, temperature, doubt, sizes=sizes)
-    return Plain(model.network, temperature, doubt)
-
-
-def predictor_of(
-    model: Model,
-    *,
-    dropout_samples: int | None = None,
-    weights: WeightPredict | None = None,
-    doubt: bool = False,
-    at_temperature: bool = True,
-) -> Predictor:
-    """How a model predicts by itself, or in another way.
-
-    Args:
-        model: the model.
-        dropout_samples: by so many passes with dropout.
-        weights: how its uncertain weights are used; None: as its recipe says.
-        doubt: whether answers have their doubt.
-        at_temperature: with the temperature, if it predicts with one.
-
-    Raises:
-        UsageError: the model drops nothing, has no uncertain weights, or its task does not choose among classes.
-    """
-    if doubt:
-        _require_questions(model, "--uncertainty")
-    if dropout_samples is not None:
-        _require_questions(model, "--dropout-samples")
-        if not model.recipe.model.drops:
-            raise UsageError(
-                f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
-                hint="leave it out, or train with model.dropout=0.1",
-            )
-        return Dropout(plain(model), dropout_samples, doubt)
-    own = model.recipe.uncertain_weights
-    if own is None and weights is not None:
-        raise UsageError(
-            f"--weights: the weights of {model.folder} are certain",
-            hint="leave it out, or train with model.bayes or optim.kind=ivon",
-        )
-    if own is not None:
-        return of_weights(model, weights or own, doubt=doubt, at_temperature=at_temperature)
-    return plain(model, doubt=doubt) if at_temperature else Plain(model.network, doubt=doubt)
-
-
-def ensemble_of(members: Sequence[Model], *, doubt: bool = False) -> Ensemble:
-    """Several models as one.
-
-    Raises:
-        UsageError: two of them do not answer the same questions, and the message names the difference; or their task
-            does not choose among classes.
-    """
-    first, *others = members
-    _require_questions(first, "several runs")
-    for other in others:
-        if difference := _difference(first, other):
-            what = f"{first.folder} and {other.folder} are no ensemble: {difference}"
-            raise UsageError(what, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
-    return Ensemble([predictor_of(one) for one in members], doubt)
-
-
-def _require_questions(model: Model, option: str) -> None:
-    """Refuse a task whose answers are no choice among classes."""
-    if not model.task.has_questions:
-        what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
-        raise UsageError(f"{option}: {what}", hint="leave it out")
-
-
-def _difference(one: Model, other: Model) -> str | None:
-    """In what two models differ that are to answer the same questions."""
-    for name in ("kind", "chosen_column"):
-        mine, theirs = (getattr(model.recipe.task, name) for model in (one, other))
-        if mine != theirs:
-            return f"task.{name.removeprefix('chosen_')} is {mine} and {theirs}"
-    for column in sorted({*one.labels, *other.labels} & {*one.recipe.task.learned, *other.recipe.task.learned}):
-        mine, theirs = list(one.labels.get(column, ())), list(other.labels.get(column, ()))
-        if mine != theirs:
-            odd = sorted({*mine} ^ {*theirs})[:5]
-            return f"other labels of {column}" + (f": {', '.join(odd)}" if odd else ", in another order")
-    if one.vocabulary_files != other.vocabulary_files:
-        return f"other vocabularies, of {one.vocabulary.size:,} and {other.vocabulary.size:,} entries"
-    return None

@@ -24,7 +24,8 @@ from probtrans_cli.trained.arcs import Reading, divided, read_arcs
 from probtrans_cli.trained.evaluation import answered, columns, evaluate
 from probtrans_cli.trained.inner import InnerDoubt, inner_doubt
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering, Predictor, predictor_of, temperature_of
+from probtrans_cli.trained.predictor import Answering, Predictor
+from probtrans_cli.trained.ways import predictor_of, temperature_of
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
@@ -219,7 +220,7 @@ def arc_error_auroc(model: Model, split: Split, reading: Reading) -> float | Non
     values: list[np.ndarray] = []
     wrong: list[np.ndarray] = []
     for batch, trees in read_arcs(model, split, [reading]):
-        ((heads, _),) = list(trees)
+        ((heads, *_),) = list(trees)
         of_channels = _entropies(batch.arcs[:, 0])
         doubt = of_channels.mean(1) if reading.channel == "mean" else of_channels[:, reading.channel]
         for row, index in enumerate(batch.indices):

@@ -15,7 +15,8 @@ from probtrans_cli.trees.drawing.drawing import Span
 class EveryTree:
     """A sentence with its trees of every iteration ``t`` and channel ``c``, the last of which is the channels' mean.
 
-    ``heads``: 0 = root, 1..n. ``probabilities``: of these arcs, NaN where not known. ``marginals``: of every word
+    ``heads``: 0 = root, 1..n. ``probabilities``: of these arcs, NaN where not known; ``deviations``: the standard
+    deviations of these over draws of the weights, where they are drawn. ``marginals``: of every word
     (columns 0..n-1) and of the root (column n, where the model has one) as the head; None where there are too many.
     ``channel`` (from 0) and ``iteration`` (from 1, -1 is the last) are the model's own choice, ``gold`` are the
     treebank's heads. ``title``, ``notes`` and ``spans``: as of :class:`~probtrans_cli.trees.drawing.drawing.Drawing`.
@@ -26,6 +27,7 @@ class EveryTree:
     heads: Int[np.ndarray, "t c n"]
     probabilities: Float[np.ndarray, "t c n"]
     marginals: Float[np.ndarray, "t c n m"] | None = None
+    deviations: Float[np.ndarray, "t c n"] | None = None
     gold: tuple[int, ...] | None = None
     channel: int | Literal["mean"] = "mean"
     iteration: int = -1
@@ -38,6 +40,8 @@ class EveryTree:
         iterations, channels, count = self.heads.shape
         if count != len(self.words) or self.probabilities.shape != self.heads.shape:
             raise ValueError(f"heads {self.heads.shape} and probabilities of {len(self.words)} words")
+        if self.deviations is not None and self.deviations.shape != self.heads.shape:
+            raise ValueError(f"heads {self.heads.shape} and deviations {self.deviations.shape}")
         if self.marginals is not None and self.marginals.shape not in (
             (*self.heads.shape, count),
             (*self.heads.shape, count + 1),

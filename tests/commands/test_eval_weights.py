@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import math
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
@@ -23,7 +24,8 @@ from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.evaluation import answered
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Draws, OnePass, by_name, predictor_of
+from probtrans_cli.trained.predictor import Draws, OnePass, by_name
+from probtrans_cli.trained.ways import predictor_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 TAGGER = ("task={kind: tagging}", "train.epochs=8")
@@ -237,3 +239,55 @@ def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke, r
             assert torch.equal(left[name][kept], mean[kept])
         assert invoke("eval", out).code == 0
     refused(invoke("export", "runs/plain", "no", "--prune", "0.5"), 2, "the weights of", "are certain")
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("channel", ["0", "mean"])
+def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invoke, channel: str) -> None:
+    """In every form of output, beside a loop over the draws."""
+    Path("text.txt").write_text("The cat sat on the mat .\n", encoding="utf-8")
+    arguments = ("parse", "runs/ivon", "text.txt", "--channel", channel, "--iteration", "-1", "--decode", "mst")
+    ran = invoke(*arguments, "-f", "jsonl")
+    assert ran.code == 0, ran.err
+    line = json.loads(ran.out)
+    model = Model.load("runs/ivon")
+    last = model.recipe.model.iterations
+    sentence = [line["words"]]
+    (ids,) = [model.vocabulary.encode_words(words).ids for words in sentence]
+    inputs = Inputs(ids=torch.tensor([ids]), mask=torch.ones(1, len(ids), dtype=torch.bool))
+    every = []
+    for number in range(SAMPLES):
+        torch.manual_seed(mixed_seed(0, number))
+        with weights.drawn(model.network):
+            every.append(model.network.eval()(inputs, Wants(arcs=(last,))).arcs[0, 0])
+    draws = torch.stack(every).double()
+
+    def read(arcs: torch.Tensor) -> torch.Tensor:
+        """Of a channel, or the geometric mean over channels."""
+        return arcs[0] if channel == "0" else arcs.clamp_min(1e-30).log().mean(0).exp()
+
+    heads = torch.tensor(line["heads"])
+    known = heads > 0
+    chosen = torch.stack([read(one)[torch.arange(len(heads)), (heads - 1).clamp_min(0)] for one in draws])
+    mean = read(draws.mean(0))[torch.arange(len(heads)), (heads - 1).clamp_min(0)]
+    found, spread = (
+        torch.tensor([math.nan if one is None else one for one in line[name]], dtype=torch.float64)
+        for name in ("probabilities", "probability_deviations")
+    )
+    torch.testing.assert_close(found[known], mean[known], rtol=0, atol=2e-5)
+    torch.testing.assert_close(spread[known], chosen.std(0, correction=0)[known], rtol=0, atol=2e-5)
+    assert float(spread[known].max()) > 0.001
+    misc = invoke(*arguments, "--prob").out
+    assert "ProbSD=" in misc
+    assert "±" in invoke(*arguments, "--prob", "-f", "tree").out
+    assert "±" in invoke(*arguments, "--prob", "-f", "svg").out
+    page = invoke(*arguments[:3], "-f", "html").out
+    assert '"spread": [[[' in page or '"spread":[[[' in page
+    certain = json.loads(invoke(*arguments, "-f", "jsonl", "--weights", "mean").out)
+    assert "probability_deviations" not in certain
+
+
+def test_analyze_has_the_spread_too(there: Path) -> None:
+    (analysis,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]])
+    assert analysis.deviations is not None
+    assert analysis.deviations.shape == (3,)

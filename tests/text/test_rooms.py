@@ -35,7 +35,7 @@ ROOMS = {
     "statistics": ". intervals uncertainty",
     "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
     "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses predictions "
-    "predictor side_by_side uncertainty",
+    "predictor side_by_side uncertainty ways",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",

@@ -18,11 +18,14 @@ def write(content: Content, options: DisplayOptions) -> Iterator[str]:
 
 
 def as_conllu(analysis: Analysis, options: DisplayOptions) -> str:
-    """The sentence with what the model says; in MISC stand the probabilities of arcs as `Prob=` and latent labels as
+    """The sentence with what the model says; in MISC stand the probabilities of arcs as `Prob=` (over
+    draws of the weights their standard deviations as `ProbSD=`) and latent labels as
     `Labels=`. Without a tree, the sentence keeps its own."""
     places, misc = analysis.places(probability=options.probability), {}
     if options.probability and analysis.probabilities is not None:
         misc["Prob"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.probabilities]
+        if analysis.deviations is not None:
+            misc["ProbSD"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.deviations]
     if analysis.latent_labels is not None:
         misc["Labels"] = [as_misc(*best) for best in zip(*analysis.latent_labels, strict=True)]
     heads = None if analysis.heads is None else analysis.heads.tolist()

@@ -37,10 +37,21 @@ def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
 def _arcs(analysis: Analysis, options: DisplayOptions) -> list[Arc]:
     if analysis.heads is None or analysis.probabilities is None or analysis.reading is None:
         return []
+    count = len(analysis.heads)
+    unknown = np.full(count, np.nan)
+    known = analysis.probabilities if options.probability else unknown
+    spread = unknown if analysis.deviations is None else analysis.deviations
     return [
-        Arc(number, int(head), float(p) if options.probability and not np.isnan(p) else None, analysis.reading.channel)
-        for number, (head, p) in enumerate(zip(analysis.heads, analysis.probabilities, strict=True), start=1)
-    ]
+        Arc(
+            number + 1, int(analysis.heads[number]), _number(known[number]), analysis.reading.channel,
+            _number(spread[number]),
+        )
+        for number in range(count)
+    ]  # fmt: skip
+
+
+def _number(value: float) -> float | None:
+    return None if np.isnan(value) else float(value)
 
 
 def gold_heads(analysis: Analysis) -> list[int]:

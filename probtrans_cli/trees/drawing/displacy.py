@@ -12,7 +12,7 @@ from html import escape
 from itertools import accumulate
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
 
 
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
@@ -27,7 +27,7 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
     def label(arc: Arc) -> str:
         name = f"channel {arc.channel}" if isinstance(arc.channel, int) else arc.channel
         parts = ["root" if arc.head == 0 else "", name if several else ""]
-        parts.append(probability_text(arc.probability) if show_probability else "")
+        parts.append(arc.text() if show_probability else "")
         return _markup(" ".join(part for part in parts if part))
 
     tags = [[_markup(text) for text in texts] for texts in drawing.notes] or [[] for _ in drawing.words]

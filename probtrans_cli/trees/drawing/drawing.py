@@ -18,12 +18,19 @@ LONGEST_TITLE = 200  # columns
 
 @dataclass(frozen=True)
 class Arc:
-    """One arc: words count from 1, head 0 is the root; ``probability`` None means that none is known."""
+    """One arc: words count from 1, head 0 is the root; ``probability`` None means that none is known. ``deviation``:
+    the standard deviation of that over draws of the weights, where they are drawn."""
 
     dependent: int
     head: int
     probability: float | None
     channel: int | str = "mean"
+    deviation: float | None = None
+
+    def text(self, plus_minus: str = "±") -> str:
+        """Its probability as pictures have it, with its standard deviation where there is one."""
+        known, spread = probability_text(self.probability), probability_text(self.deviation)
+        return f"{known}{plus_minus}{spread}" if known and spread else known
 
 
 @dataclass(frozen=True)

@@ -57,13 +57,13 @@ def _record(sentence: EveryTree) -> dict[str, object]:
     spans = [(span.first, span.last, visible(span.name)) for span in sentence.spans]
     widths = widths_of(words, notes, spans)
     marginals = sentence.marginals if count <= LONGEST_WITH_MARGINALS else None
-    percent = _percent(sentence.probabilities).astype(int)
     return {
         "title": visible(sentence.title, longest=LONGEST_TITLE) if sentence.title else "",
         "words": words,
         "widths": [round(width, 2) for width in widths],
         "heads": sentence.heads.tolist(),
-        "percent": np.where(np.isnan(sentence.probabilities), -1, percent).tolist(),
+        "percent": _known(sentence.probabilities),
+        "spread": None if sentence.deviations is None else _known(sentence.deviations),
         "marginals": None if marginals is None else _packed(marginals),
         "columns": count if marginals is None else marginals.shape[3],
         "gold": None if sentence.gold is None else list(sentence.gold),
@@ -73,6 +73,12 @@ def _record(sentence: EveryTree) -> dict[str, object]:
         "notes": notes,
         "spans": spans,
     }
+
+
+def _known(values: np.ndarray) -> list[object]:
+    """Whole percents, -1 where a value is not known."""
+    found: list[object] = np.where(np.isnan(values), -1, _percent(values).astype(int)).tolist()
+    return found
 
 
 def _percent(probabilities: np.ndarray) -> np.ndarray:

@@ -22,8 +22,10 @@ def tree_record(
     channel: int | str,
     iteration: int,
     decode: str,
+    deviations: Sequence[float | None] | np.ndarray | None = None,
 ) -> dict[str, Any]:
-    """A tree for JSON: words, heads, probabilities, channel, iteration, decode.
+    """A tree for JSON: words, heads, probabilities, channel, iteration, decode; and the standard deviations of the
+    probabilities over draws of the weights, where there are some.
 
     Probabilities have 6 decimals, None where not known. Raises ValueError for lists of different lengths.
     """
@@ -33,6 +35,7 @@ def tree_record(
         "words": [str(word) for word in words],
         "heads": [int(head) for head in heads],
         "probabilities": None if probabilities is None else [rounded(value) for value in probabilities],
+        **({} if deviations is None else {"probability_deviations": [rounded(value) for value in deviations]}),
         "channel": channel,
         "iteration": iteration,
         "decode": decode,

@@ -11,7 +11,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
 from probtrans_cli.trees.drawing.layout import ends, levels, rise
 from probtrans_cli.trees.drawing.style import COLOURS, DASHES, WORD_SIZE, channel_style, decimal, opacity, text_width
 
@@ -124,7 +124,7 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
         }
         for index, arc in enumerate(drawing.arcs):
             height = STEP * rise(drawing, heights, index)
-            label = probability_text(arc.probability) if show_probability else ""
+            label = arc.text(r"\,$\pm$\,") if show_probability else ""
             lines.append(_edge(arc, columns, slots[arc.dependent, index], slots.get((arc.head, index)), height, label))
         for span, name in zip(drawing.spans, spans, strict=True):
             first, last = sorted((columns[span.first - 1], columns[span.last - 1]))

@@ -6,7 +6,7 @@ from collections.abc import Sequence
 from html import escape
 
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels, probability_text
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
 from probtrans_cli.trees.drawing.layout import ends, levels, rise
 from probtrans_cli.trees.drawing.style import INK, WORD_SIZE, channel_style, decimal, opacity, text_width
 
@@ -59,7 +59,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         end, peak = place(arc.dependent, index), base - STEP * rises[index]
         start = place(arc.head, index) if arc.head else end
         lines.append(_curve(arc, start, end, base, peak))
-        text = probability_text(arc.probability) if show_probability else ""
+        text = arc.text() if show_probability else ""
         if arc.head == 0:
             labels.append(_label(end, peak - 4, f"root {text}".strip()))
         elif text:
@@ -180,6 +180,6 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
     parts = []
     for arc in sorted(drawing.arcs, key=lambda arc: arc.dependent):
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
-        text = probability_text(arc.probability)
+        text = arc.text()
         parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
     return "; ".join(parts) or "no arcs"

@@ -7,7 +7,7 @@ from collections.abc import Sequence
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, probability_text
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing
 from probtrans_cli.trees.drawing.layout import ends, levels
 
 WIDTH_WITHOUT_TERMINAL = 100
@@ -110,7 +110,7 @@ def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
     probabilities = [""] * count
     if len({arc.dependent for arc in drawing.arcs}) == len(drawing.arcs):
         for arc in drawing.arcs:
-            probabilities[arc.dependent - 1] = probability_text(arc.probability)
+            probabilities[arc.dependent - 1] = arc.text("+-" if ascii_only else "±")
     notes = [[visible(text, ascii_only=ascii_only) for text in texts] for texts in drawing.notes or [()] * count]
     rows = [probabilities, *(list(row) for row in zip_longest(*notes, fillvalue=""))]
     return [row for row in rows if any(row)]
@@ -142,7 +142,7 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
             drawn.add(number)
             arc = arc_of.get(number)
             word = visible(drawing.words[number - 1], ascii_only=ascii_only)
-            tail = f"  {probability_text(arc.probability)}" if arc else ""
+            tail = f"  {arc.text('+-' if ascii_only else '±')}" if arc else ""
             lines.append(f"{number:>{digits}}  {here}{word}{tail}{remark}")
             numbers.append(number)
             below = [child for child in children.get(number, []) if child != top]

@@ -40,7 +40,8 @@ function described(word) {
     .sort((a, b) => percent(word, b) - percent(word, a))
     .slice(0, 4);
   const dependents = heads.flatMap((head, i) => (head === word ? [named(i + 1)] : []));
-  const parts = [`${named(word)}: head ${withNumber(heads[word - 1])}`];
+  const own = [named(heads[word - 1]), withSpread(percent(word, heads[word - 1]), word)].join(" ").trim();
+  const parts = [`${named(word)}: head ${own}`];
   if (state.gold) parts.push(`gold head ${withNumber(sentence.gold[word - 1])}`);
   if (others.length > 0) parts.push(`other heads ${others.map(withNumber).join(", ")}`);
   parts.push(dependents.length > 0 ? `head of ${dependents.join(", ")}` : "head of no word");

@@ -19,6 +19,19 @@ function percent(word, head) {
   return marginals[row * sentence.columns + column];
 }
 
+/** Standard deviation, in percent, of the probability of a word's own arc over draws of the weights; null: not known. */
+function spread(word) {
+  const { sentence, iteration, channel } = state;
+  const known = sentence.spread === null ? -1 : sentence.spread[iteration][channel][word - 1];
+  return known < 0 ? null : known;
+}
+
+/** A probability, and of an arc of the tree its standard deviation. */
+function withSpread(value, word) {
+  const of = word === null ? null : spread(word);
+  return value === null || of === null ? written(value) : `${written(value)}±${written(of)}`;
+}
+
 function written(value) {
   if (value === null) return "";
   return value >= 100 ? "1.0" : `.${String(value).padStart(2, "0")}`;
@@ -83,7 +96,8 @@ function drawTree() {
     const group = element("g", { class: arcClass(arc), opacity: decimal(strength) });
     group.append(element("path", { class: "line", d: curve(arc, start, end, places.base, peak) }));
     group.append(element("path", { class: "tip", d: tip(end, places.base) }));
-    const text = `${arc.head === 0 ? "root " : ""}${written(arc.percent)}`.trim();
+    const probability = withSpread(arc.percent, arc.kind === "missed" ? null : arc.dependent);
+    const text = `${arc.head === 0 ? "root " : ""}${probability}`.trim();
     const label = text === "" ? null : drawLabel((start + end) / 2, peak - 4, text);
     for (const part of [group, label]) {
       if (part === null) continue;
@@ -124,7 +138,7 @@ function drawSpan([first, last, name], places) {
 function drawWord(word, places, arcs) {
   const { sentence } = state;
   const arc = arcs[word - 1];
-  const probability = arc.percent === null ? "" : `, probability ${written(arc.percent)}`;
+  const probability = arc.percent === null ? "" : `, probability ${withSpread(arc.percent, word)}`;
   const gold = arc.kind === "wrong" ? `, gold head ${named(sentence.gold[word - 1])}` : "";
   const notes = sentence.notes[word - 1] ?? [];
   const group = element("g", {
