@@ -9,7 +9,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.models.bayesian.state import LEAST, State, check, growth, linear, of_weights
+from probtrans_cli.models.bayesian.state import LEAST, State, check, growth, of_weights, products, with_weights
 
 
 def attention(
@@ -59,13 +59,9 @@ def attention(
         t_k, t_u = projected.shared
         share = _shares(of_k, mask)
         keys = k * share.sqrt()
-        of_values = u @ u.mT + t_u
-        values_seen = p @ of_values
-        by_k, from_k = _by_logits(p, t_k, of_values, values_seen)
-        by_q, from_q = _by_logits(p, keys @ keys.mT, of_values, values_seen)
         alpha = ((q.square() + of_q) * share).sum(-1, keepdim=True) / size
         beta = of_q.sum(-1, keepdim=True) / size
-        spread, moved = alpha * by_k + beta * by_q, (alpha * from_k + beta * from_q).clamp_min(0)
+        spread, moved = _by_logits(p, (alpha, t_k), (beta, keys @ keys.mT), u @ u.mT + t_u)
     spread = spread.clamp_min(0)
     logits = logits + spread / 2 / (1 + spread / 4)
     if mask is not None:
@@ -105,35 +101,43 @@ def _projected(state: State, weight: Tensor, of_weight: Tensor | None, bias: Ten
     def split(given: Tensor) -> Tensor:
         return given.view(*given.shape[:-1], 3, heads, -1).movedim(-4, -2)
 
-    alone = State(state.mean, state.variance)
-    found = linear(alone, weight, of_weight, bias)
-    mean, variance = split(found.mean), split(found.variance)
+    through = functional.linear(state.variance, weight.square())
+    variance = through if of_weight is None else with_weights(state, of_weight, through)
+    mean = split(functional.linear(state.mean, weight, bias))
     if state.shared is None:
-        return _Projected(mean, variance, None)
-    through = split(functional.linear(state.variance, weight.square())).sum(-1)  # Σ_r vx, [*b, 3, h, n]
-    before = state.variance.sum(-1)[..., None, :]
-    shared = []
-    for part in (1, 2):
-        t = state.shared[..., None, :, :] * growth(through.select(-3, part), before)
-        if of_weight is not None:
-            of_heads = of_weight.view(3, heads, -1, *of_weight.shape[1:])[part]
-            t = t + torch.stack([of_weights(state, of_head) for of_head in of_heads], -3)
-        shared.append(t)
-    return _Projected(mean, variance, (shared[0], shared[1]))
+        return _Projected(mean, split(variance), None)
+    sums = split(through)[..., 1:, :, :, :].sum(-1)  # Σ_r vx of keys and values, [*b, 2, h, n]
+    before = state.variance.sum(-1)[..., None, None, :]
+    shared = state.shared[..., None, None, :, :] * growth(sums, before)
+    if of_weight is not None:
+        of_heads = of_weight.view(3, heads, -1, *of_weight.shape[1:])[1:]
+        if of_weight.ndim == 1:
+            shared = torch.addcmul(shared, of_heads.sum(-1)[:, :, None, None], products(state)[..., None, None, :, :])
+        else:
+            each = [of_weights(state, of_head) for of_head in of_heads.flatten(0, 1)]
+            shared = shared + torch.stack(each, -3).view(shared.shape)
+    of_keys, of_values = shared.unbind(-4)
+    return _Projected(mean, split(variance), (of_keys, of_values))
 
 
 def _by_logits(
-    p: Tensor, cov: Float[Tensor, "*b h n n"], of_values: Tensor, values_seen: Tensor
+    p: Float[Tensor, "*b h n n"], of_keys: tuple[Tensor, Tensor], of_queries: tuple[Tensor, Tensor], of_values: Tensor
 ) -> tuple[Float[Tensor, "*b h n n"], Float[Tensor, "*b h n 1"]]:
-    """Of logits with the covariance S: their variances against their mean logit, and χ, see :func:`attention`.
+    """δ and χ, see :func:`attention`; a row of logits has the covariance S_a, the sum of two products of a factor
+    ``[*b, h, n, 1]`` of the row and a matrix; ``of_values``: Γ.
 
-    Σ_cc' Cov(p_c, p_c') Γ_cc' = [P (S∘Γ) Pᵀ]_aa - 2 Σ_c P_ac (P S)_ac (P Γ)_ac + (P S Pᵀ)_aa (P Γ Pᵀ)_aa
+    χ_a = Σ_cc' Cov(p_c, p_c') Γ_cc' = (P (S_a∘Γ) Pᵀ)_aa - 2 Σ_c P_ac (P S_a)_ac (P Γ)_ac + (P S_a Pᵀ)_aa (P Γ Pᵀ)_aa
     """
-    seen = p @ cov
+    (alpha, one), (beta, other) = of_keys, of_queries
+    seen = torch.addcmul(alpha * (p @ one), beta, p @ other)
+    own = alpha * one.diagonal(dim1=-2, dim2=-1)[..., None, :]
+    own = torch.addcmul(own, beta, other.diagonal(dim1=-2, dim2=-1)[..., None, :])
     of_mean = (seen * p).sum(-1, keepdim=True)
-    spread = cov.diagonal(dim1=-2, dim2=-1)[..., None, :] - 2 * seen + of_mean
-    chi = (p * (p @ (cov * of_values) - 2 * seen * values_seen)).sum(-1, keepdim=True)
-    return spread, chi + of_mean * (p * values_seen).sum(-1, keepdim=True)
+    spread = own - 2 * seen + of_mean
+    values_seen = p @ of_values
+    both = torch.addcmul(alpha * (p @ (one * of_values)), beta, p @ (other * of_values))
+    chi = (p * torch.addcmul(both, seen, values_seen, value=-2)).sum(-1, keepdim=True)
+    return spread, (chi + of_mean * (p * values_seen).sum(-1, keepdim=True)).clamp_min(0)
 
 
 def _shares(variance: Float[Tensor, "*b h n s"], mask: Tensor | None) -> Float[Tensor, "*b h 1 s"]:

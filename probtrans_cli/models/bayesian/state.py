@@ -58,22 +58,32 @@ def linear(
     if state.shared is not None:
         shared = state.shared * growth(variance.sum(-1), before.sum(-1))
     if of_weight is not None:
-        if of_weight.ndim == 1:
-            variance = variance + (mean.square() + before).sum(-1, keepdim=True) * of_weight
-        else:
-            variance = variance + functional.linear(mean.square() + before, of_weight)
+        variance = with_weights(state, of_weight, variance)
         shared = None if shared is None else shared + of_weights(state, of_weight)
     return State(functional.linear(mean, weight, bias), variance, shared)
 
 
+def with_weights(state: State, of_weight: Tensor, variance: Float[Tensor, "*b r"]) -> Float[Tensor, "*b r"]:
+    """``v (W∘W)ᵀ``, and what the weights' variance adds to it."""
+    mean, before = state.mean, state.variance
+    if of_weight.ndim == 1:
+        return torch.addcmul(variance, (mean.square().sum(-1) + before.sum(-1))[..., None], of_weight)
+    return variance + functional.linear(mean.square() + before, of_weight)
+
+
 def of_weights(state: State, of_weight: Tensor) -> Float[Tensor, "*b n n"]:
     """What the weights' variance adds to T."""
-    mean, shared = state.mean, state.shared
-    assert shared is not None, "asked where there is one"
     if of_weight.ndim == 1:
-        return of_weight.sum() * (mean @ mean.mT + shared)
-    of_column = of_weight.sum(0)
+        return of_weight.sum() * products(state)
+    mean, of_column, shared = state.mean, of_weight.sum(0), state.shared
+    assert shared is not None, "asked where there is one"
     return (mean * of_column) @ mean.mT + shared * growth(state.variance @ of_column, state.variance.sum(-1))
+
+
+def products(state: State) -> Float[Tensor, "*b n n"]:
+    """``E[x_a · x_b] = M Mᵀ + T``."""
+    assert state.shared is not None, "asked where there is one"
+    return state.mean @ state.mean.mT + state.shared
 
 
 def add(one: State, other: State | Tensor) -> State:
