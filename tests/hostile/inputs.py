@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import gzip
+import json
+import re
 from random import Random
 
 from support import ROOT
@@ -11,7 +13,7 @@ from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 
 from .material import COLUMNS, CORPORA, RUNS, SHORT, TRANSFORMER
-from .mutations import NUMBERS, SIGNS, hostile, mutated, of_kind
+from .mutations import NUMBERS, SIGNS, hostile, json_mutated, mutated, of_kind
 from .place import Group, Place
 from .words import HOSTILE
 
@@ -114,6 +116,10 @@ def arguments(place: Place) -> None:
         ("eval", "runs/tiny", "dev.conllu", "--labels", "--top", number),
         ("parse", "runs/tagger", "dev.conllu", "--top", number, "-f", "jsonl"), ("parse", "runs/tagger", word),
         ("parse", "runs/tagger", "dev.conllu", "--longest", number),
+        ("parse", "runs/tagger", "dev.conllu", "--abstain", number), ("eval", "runs/tagger", "--ood", word),
+        ("parse", "runs/tagger", "dev.conllu", "--dropout-samples", chance.choice(("0", "-1", "nan", "2", word))),
+        ("eval", "runs/tagger", "runs/tiny", word), ("eval", "runs/tagger", word, "runs/tagger", "--uncertainty"),
+        ("score", "calibration", "dev.conllu", "--gold", word), ("score", "calibration", word, "--gold", "dev.conllu"),
         ("parse", "runs/tagger", "dev.conllu", "-f", word), ("parse", "runs/tagger", "dev.conllu", "-o", word),
         ("parse", "runs/tagger", "dev.conllu", "-f", "svg", "-o", word),
         ("parse", "runs/tagger", "dev.conllu", "--threads", number),
@@ -183,7 +189,7 @@ def _maybe_packed(chance: Random, content: bytes) -> bytes:
 EVALUATIONS: tuple[tuple[str, ...], ...] = (
     (), ("--baselines",), ("--channel", "all"), ("--decode", "mst"), ("--json",), ("--predictions", "out.txt"),
     ("--masks", "1"), ("--relations",), ("--labels", "--top", "3", "--json"), ("--require", "accuracy>=0.5"),
-    ("--decode", "eisner", "--baselines"),
+    ("--decode", "eisner", "--baselines"), ("--uncertainty",), ("--uncertainty", "--dropout-samples", "2", "--json"),
 )  # fmt: skip
 
 
@@ -196,6 +202,9 @@ def evaluated(place: Place) -> None:
     place.write("out.txt", "another result\n")
     place.guard("out.txt")
     options = chance.choice(EVALUATIONS)
+    if chance.random() < 0.2:  # another text beside one that is as it should be
+        place.run("eval", str(place.material / "runs" / run), str(place.material / ending), "--ood", name)
+        return
     place.run("eval", str(place.material / "runs" / run), name, *options)
 
 
@@ -223,6 +232,9 @@ def parsed(place: Place) -> None:
         "--top=2",
         "--decode=argmax",
         "--decode=mst",
+        "--uncertainty",
+        "--abstain=0.5",
+        "--dropout-samples=2",
     ):
         options += [option] if chance.random() < 0.2 else []
     options += chance.choice(
@@ -242,11 +254,40 @@ def scored(place: Place) -> None:
         place.guard()
         place.run("score", "entities", name, *gold, *json)
         return
+    if chance.random() < 0.5:
+        ending, content = chance.choice(list(probable((place.material / "trees.conllu").read_text("utf-8")).items()))
+        alter = mutated if ending == "conllu" or chance.random() < 0.5 else json_lines_mutated
+        name = place.write(f"mutated.{ending}", alter(chance, content.encode()))
+        place.guard()
+        column = chance.choice(((), ("--column", "upos")))
+        place.run("score", "calibration", name, "--gold", str(place.material / "dev.conllu"), *column, *json)
+        return
     name = place.write("mutated.conllu", mutated(chance, (place.material / "trees.conllu").read_bytes()))
     theirs = str(place.material / "dev.conllu")
     pair = chance.choice(((name, theirs), (theirs, name), (name, name)))
     place.guard()
     place.run("score", "trees", pair[0], "--gold", pair[1], *json)
+
+
+def probable(conllu: str) -> dict[str, str]:
+    """The sentences of a file with a probability of every tag, in both forms that are scored, by the file's ending."""
+    blocks = [[line.split("\t") for line in block.splitlines() if line[:1].isdigit()] for block in conllu.split("\n\n")]
+    records = [
+        {"words": [row[1] for row in rows], "tags": [row[3] for row in rows], "tag_probability": [0.75] * len(rows)}
+        for rows in blocks
+        if rows
+    ]
+    return {
+        "conllu": re.sub(r"\t[^\t\n]*\n", "\tTagProb=0.75\n", conllu),
+        "jsonl": "".join(f"{json.dumps(one)}\n" for one in records),
+    }
+
+
+def json_lines_mutated(chance: Random, content: bytes) -> bytes:
+    """JSON lines of which one has other values."""
+    lines = content.splitlines(keepends=True)
+    place = chance.randrange(len(lines))
+    return b"".join([*lines[:place], json_mutated(chance, lines[place]), b"\n", *lines[place + 1 :]])
 
 
 def pieces(place: Place) -> None:
