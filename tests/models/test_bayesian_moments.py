@@ -148,6 +148,20 @@ def _terms(name: str, given: State, a: int, i: int) -> tuple[float, float]:
     return float((weight * x * values).sum()), float((weight * (x.square() - 1) * values).sum())
 
 
+@pytest.mark.parametrize("function", [moments.relu, moments.gelu, lambda one: moments.by_points(one, torch.tanh, "")])
+def test_many_numbers_are_as_few(function: Callable[[State], State]) -> None:
+    """Without gradients they are computed in blocks, here more than one and a part of another."""
+    mean, variance, words = normal(3, 7, 1000), positive(3, 7, 1000, seed=1), torch.eye(7).expand(3, 7, 7)
+    many = function(State(mean, variance, words * variance.sum(-1, keepdim=True)))
+    for a in range(3):
+        few = function(State(mean[a], variance[a], words[a] * variance[a].sum(-1, keepdim=True)))
+        for one, other in ((many.mean, few.mean), (many.variance, few.variance), (many.shared, few.shared)):
+            assert one is not None
+            torch.testing.assert_close(one[a], other, **NEAR)
+    learned = function(State(mean.requires_grad_(), variance))
+    torch.testing.assert_close(many.mean, learned.mean.detach(), **NEAR)
+
+
 @pytest.mark.parametrize("function", [torch.tanh, lambda x: functional.gelu(x, approximate="tanh")])
 def test_any_function_by_its_integral(function: Callable[[Tensor], Tensor]) -> None:
     given = state()

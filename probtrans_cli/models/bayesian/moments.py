@@ -27,6 +27,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Callable
+from functools import partial
 
 import numpy as np
 import torch
@@ -39,6 +40,8 @@ from probtrans_cli.models.bayesian.state import LEAST, State, add, certain, chec
 __all__ = [
     "State", "add", "attention", "by_points", "certain", "gelu", "layer_norm", "linear", "mean_over_words", "relu",
 ]  # fmt: skip
+
+_AT_ONCE = 2**14  # numbers, 64 KB
 
 
 # --- functions of every feature ---------------------------------------------------------------------------------------
@@ -91,12 +94,15 @@ def relu(state: State) -> State:
     T'_ab = R_ab Σ_i y_ai y_bi + ½ R²_ab Σ_i z_ai z_bi,   y = s Φ,  z = s φ;   T'_aa = Σ_i v'_ai
     """
     check(state, "relu")
-    deviation = state.variance.clamp_min(LEAST).sqrt()
-    t = state.mean / deviation
+    return _activated(state, _relu)
+
+
+def _relu(m: Tensor, v: Tensor) -> Activated:
+    deviation = v.clamp_min(LEAST).sqrt()
+    t = m / deviation
     below, bent = _normal(t), deviation * _density(t)
-    mean = torch.addcmul(bent, state.mean, below)
-    variance = torch.addcmul(state.variance * below, mean, state.mean - mean).clamp_min(0)
-    return State(mean, *_activated(state, variance, deviation * below, bent))
+    mean = torch.addcmul(bent, m, below)
+    return mean, torch.addcmul(v * below, mean, m - mean).clamp_min(0), deviation * below, bent
 
 
 def gelu(state: State) -> State:
@@ -106,7 +112,10 @@ def gelu(state: State) -> State:
     d_1 = Φ(a) + M φ(a) / t³   d_2 = φ(a) (1/t + 1/t³ - M² / t⁵)   d_3 = -M φ(a) (1/t³ + 3/t⁵ - M² / t⁷)
     """
     check(state, "gelu")
-    m, v = state.mean, state.variance
+    return _activated(state, _gelu)
+
+
+def _gelu(m: Tensor, v: Tensor) -> Activated:
     inverse = (1 + v).rsqrt()
     a = m * inverse
     below, density = _normal(a), _density(a) * inverse
@@ -116,7 +125,7 @@ def gelu(state: State) -> State:
     third = -m * density * square * (1 + 3 * square - of_a * square)
     mean = m * below + v * density
     variance = v * (first.square() + v * (second.square() / 2 + v * third.square() / 6))
-    return State(mean, *_activated(state, variance, v.clamp_min(LEAST).sqrt() * first, v * second))
+    return mean, variance, v.clamp_min(LEAST).sqrt() * first, v * second
 
 
 def by_points(state: State, function: Callable[[Tensor], Tensor], name: str) -> State:
@@ -125,27 +134,50 @@ def by_points(state: State, function: Callable[[Tensor], Tensor], name: str) -> 
     m = E f(M + s x)     v' = Var f     y = E x f,  z = E (x² - 1) f;     x ~ N(0, 1)
     """
     check(state, name)
-    deviation = state.variance.clamp_min(LEAST).sqrt()
+    return _activated(state, partial(_by_points, function=function))
+
+
+def _by_points(m: Tensor, v: Tensor, function: Callable[[Tensor], Tensor]) -> Activated:
+    deviation = v.clamp_min(LEAST).sqrt()
     points, weights = np.polynomial.hermite_e.hermegauss(16)
     weights = weights / weights.sum()
-    values = [function(torch.add(state.mean, deviation, alpha=float(x))) for x in points]
+    values = [function(torch.add(m, deviation, alpha=float(x))) for x in points]
 
     def sum_of(factors: np.ndarray, terms: list[Tensor]) -> Tensor:
-        return sum((float(w) * one for w, one in zip(factors, terms, strict=True)), torch.zeros_like(deviation))
+        return sum((float(w) * one for w, one in zip(factors, terms, strict=True)), torch.zeros_like(m))
 
     mean = sum_of(weights, values)
-    variance = sum_of(weights, [(one - mean).square() for one in values]) * (state.variance > 0)
-    terms = [sum_of(weights * points, values), sum_of(weights * (points**2 - 1), values)]
-    return State(mean, *_activated(state, variance, *terms))
+    variance = sum_of(weights, [(one - mean).square() for one in values]) * (v > 0)
+    return mean, variance, sum_of(weights * points, values), sum_of(weights * (points**2 - 1), values)
 
 
-def _activated(state: State, variance: Tensor, y: Tensor, z: Tensor) -> tuple[Tensor, Tensor | None]:
-    """Variance and T of a function of every feature."""
+Activated = tuple[Tensor, Tensor, Tensor, Tensor]
+"""Mean and variance of a function of every feature, and y and z, see :func:`relu`."""
+
+
+def _activated(state: State, function: Callable[[Tensor, Tensor], Activated]) -> State:
+    """The moments of a function of every feature, and T."""
+    mean, variance, y, z = _in_blocks(function, state.mean, state.variance)
     if state.shared is None:
-        return variance, None
+        return State(mean, variance)
     r = state.shared * growth(torch.ones_like(variance[..., 0]), state.variance.sum(-1))
     shared = r * (y @ y.mT) + r.square() / 2 * (z @ z.mT)
-    return variance, torch.diagonal_scatter(shared, variance.sum(-1), dim1=-2, dim2=-1)
+    return State(mean, variance, torch.diagonal_scatter(shared, variance.sum(-1), dim1=-2, dim2=-1))
+
+
+def _in_blocks(function: Callable[[Tensor, Tensor], Activated], mean: Tensor, variance: Tensor) -> Activated:
+    """A few numbers at a time, whose intermediate results stay in the cache: half of the time; not for gradients."""
+    learns = torch.is_grad_enabled() and (mean.requires_grad or variance.requires_grad)
+    if learns or mean.device.type != "cpu" or torch.compiler.is_compiling() or mean.numel() <= _AT_ONCE:
+        return function(mean, variance)
+    means, variances = mean.flatten(), variance.flatten()
+    found = [torch.empty_like(means) for _ in range(4)]
+    for first in range(0, len(means), _AT_ONCE):
+        block = slice(first, first + _AT_ONCE)
+        for one, part in zip(found, function(means[block], variances[block]), strict=True):
+            one[block] = part
+    expected, spread, y, z = (one.view(mean.shape) for one in found)
+    return expected, spread, y, z
 
 
 # --- of a sentence ----------------------------------------------------------------------------------------------------
