@@ -179,6 +179,7 @@ function drawLegend(arcs) {
   } else {
     say("An arrow points from the head to its dependent; the fainter, the less probable.");
   }
+  if (state.sentence.spread !== null) say("After ±: the standard deviation over draws of the weights.");
   const hidden = arcs.filter((arc) => !shown(arc)).length;
   if (hidden > 0) say(`${hidden} hidden below ${written(state.threshold)}`);
   byId("legend").replaceChildren(...entries);
