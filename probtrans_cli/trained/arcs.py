@@ -91,7 +91,7 @@ def word_batches(
     asked, also for its doubt; None: the model as its recipe says. ``member_arcs``: also the arcs of each draw of
     uncertain weights. ``abstention``: which predictions are left out.
     """
-    asked = (predictor or model.predictor).eval()
+    asked = (predictor or model.predictor).ready()
     asked = asked.with_member_arcs() if member_arcs else asked
     # The doubt inside the network is part of what is said of a sentence.
     inner = predict and asked.doubt and model.recipe.model.has_latent_labels

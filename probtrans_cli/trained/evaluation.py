@@ -13,13 +13,14 @@ import torch
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.tasks.base import Counts, Evaluation, Task
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.trained.arcs import Channel, Reading, trees_of
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering
+from probtrans_cli.trained.predictor import Plain, Predictor
 from probtrans_cli.trained.ways import plain, predictor_of
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
@@ -31,7 +32,7 @@ CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is
 
 @torch.inference_mode()
 def evaluate(
-    task: Task, asked: Answering, split: Split, how: Evaluation, *, final: bool, watch: Watch | None = None
+    task: Task, asked: Network | Predictor, split: Split, how: Evaluation, *, final: bool, watch: Watch | None = None
 ) -> dict[str, Any]:
     """The scores of a task on a split: the one loop of all evaluations.
 
@@ -56,16 +57,16 @@ def evaluate(
 
 @torch.inference_mode()
 def answered(
-    task: Task, asked: Answering, split: Split, how: Evaluation, *, passes: int = 1
+    task: Task, asked: Network | Predictor, split: Split, how: Evaluation, *, passes: int = 1
 ) -> Iterator[tuple[Outputs, Batch]]:
     """The batches of the passes of an evaluation, with what a network or a predictor answers."""
-    asked.eval()
+    predictor = (asked if isinstance(asked, Predictor) else Plain(asked)).ready()
     for number in range(passes):
         for indices in how.batches(split):
             batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
             batch = task.evaluation(batch, number)
             with how.autocast():
-                outputs = asked(batch, task.wants(batch))
+                outputs = predictor(batch, task.wants(batch))
             yield outputs, batch
 
 

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Protocol, Self
+from typing import TYPE_CHECKING, ClassVar, Self
 
 import torch
 from torch import Tensor, nn
@@ -44,16 +44,6 @@ if TYPE_CHECKING:
 Scores = Mapping[str, Tensor]
 Sizes = Mapping[str, Sequence[int]]
 """Of scores that hold several distributions side by side, the numbers of classes of each, by name."""
-
-
-class Answering(Protocol):
-    """What an evaluation asks: a network, or a predictor."""
-
-    def eval(self) -> Any:
-        """No longer behave as in training."""
-
-    def __call__(self, inputs: Any, wants: Wants, /) -> Outputs:
-        """What is wanted of a batch."""
 
 
 class Predictor(ABC):
@@ -75,7 +65,7 @@ class Predictor(ABC):
         return 1
 
     @abstractmethod
-    def eval(self) -> Self:
+    def ready(self) -> Self:
         """Let all networks be as they are outside of training."""
 
     @abstractmethod
@@ -92,7 +82,7 @@ class Plain(Predictor):
     doubt: bool = False
     several: ClassVar[bool] = False
 
-    def eval(self) -> Self:
+    def ready(self) -> Self:
         self.network.eval()
         return self
 
@@ -121,8 +111,8 @@ class _Members(Predictor):
     def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
         """The scores of each member, by name."""
 
-    def eval(self) -> Self:
-        self.first.eval()
+    def ready(self) -> Self:
+        self.first.ready()
         return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
@@ -213,9 +203,9 @@ class Ensemble(_Members):
     def first(self) -> Predictor:
         return self.predictors[0]
 
-    def eval(self) -> Self:
+    def ready(self) -> Self:
         for one in self.predictors:
-            one.eval()
+            one.ready()
         return self
 
     def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
@@ -307,7 +297,7 @@ class OnePass(Predictor):
     sizes: Sizes = field(default_factory=dict, kw_only=True)
     several: ClassVar[bool] = True
 
-    def eval(self) -> Self:
+    def ready(self) -> Self:
         self.network.eval()
         return self
 

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
 from dataclasses import replace
-from typing import Any, cast
+from typing import Any, Self
 
 import numpy as np
 import torch
@@ -24,7 +24,7 @@ from probtrans_cli.trained.arcs import Reading, divided, read_arcs
 from probtrans_cli.trained.evaluation import answered, columns, evaluate
 from probtrans_cli.trained.inner import InnerDoubt, inner_doubt
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Answering, Predictor
+from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.ways import predictor_of, temperature_of
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
@@ -101,14 +101,15 @@ def _of_questions(values: Tensor, batch: Batch, model: Model) -> Tensor:
     return (values * words).sum(1) / words.sum(1).clamp(min=1)
 
 
-class _AskedMore:
+class _AskedMore(Predictor):
     """A predictor that is asked for states and arcs of the last iteration, too."""
 
     def __init__(self, model: Model, predictor: Predictor) -> None:
         self.predictor, self.iteration = predictor, model.recipe.model.iterations
 
-    def eval(self) -> Predictor:
-        return self.predictor.eval()
+    def ready(self) -> Self:
+        self.predictor.ready()
+        return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         return self.predictor(inputs, replace(wants, states=True, arcs=(self.iteration,)))
@@ -133,7 +134,7 @@ def uncertainty_scores(
     assert predictor.doubt, "a predictor without doubt is asked for it"
     other = other_scale(model, predictor)
     notes = Notes(model, predictor, other)
-    how, asked = model.evaluation(), cast(Answering, predictor)
+    how, asked = model.evaluation(), predictor
     if model.recipe.model.has_latent_labels:
         asked, channels = _AskedMore(model, predictor), model.recipe.model.channels
         batches = how.batches

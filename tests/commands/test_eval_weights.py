@@ -77,7 +77,7 @@ def test_draws_are_the_mean_over_networks_with_these_weights(model: Model) -> No
     assert isinstance(asked, Draws)
     batch = next(batches(model))
     wants = model.task.wants(batch)
-    found = asked.eval()(batch, wants)
+    found = asked.ready()(batch, wants)
     chances = []
     for number in range(SAMPLES):
         torch.manual_seed(mixed_seed(0, number))
@@ -100,7 +100,7 @@ def test_what_else_is_in_a_batch_changes_no_draw(model: Model) -> None:
     asked = predictor_of(model)
     split = prepare(model.recipe).splits["dev"]
     together = model.collate(split, np.arange(4))
-    found = asked.eval()(together, model.task.wants(together)).scores["words"]
+    found = asked.ready()(together, model.task.wants(together)).scores["words"]
     start = 0
     for index in range(4):
         alone = model.collate(split, np.array([index]))
@@ -136,7 +136,7 @@ def test_one_pass_is_the_readout_of_the_network_s_moments(there: Path, state: An
     assert isinstance(asked, OnePass)
     batch = next(batches(model))
     wants = replace(model.task.wants(batch), states=True, arcs=(1,))
-    found = asked.eval()(batch, wants)
+    found = asked.ready()(batch, wants)
     plain = model.network(batch, wants)
     assert found.states is not None
     assert found.arcs is not None
