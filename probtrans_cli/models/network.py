@@ -116,7 +116,7 @@ class Network(nn.Module):
         Raises:
             UsageError: moments are wanted, and the encoder, the output layer or an option has no rule for them.
         """
-        if wants.arcs and not (wants.scores or wants.states):
+        if wants.arcs and not (wants.scores or wants.states or wants.moments):
             return Outputs(arcs=self._arcs_alone(inputs, wants))
         if wants.moments is not None:
             self._check_moments(wants.scores)

@@ -260,6 +260,37 @@ def test_attention_is_the_expected_one(options: dict[str, Any], kind: Kind) -> N
     near(found.arcs.sum(-1), given.mask[:, None, None].expand(3, 2, 2, 6).double(), 1e-9)
 
 
+@torch.no_grad()
+def test_attention_alone_is_the_expected_one_too() -> None:
+    made = network()
+    given = inputs(made)
+    alone = made(given, Wants(arcs=[1, 2], moments="kronecker")).arcs
+    near(alone, made(given, Wants(words=given.mask, arcs=[1, 2], moments="kronecker")).arcs, 1e-9)
+    assert float((alone - made(given, Wants(arcs=[1, 2])).arcs).abs().max()) > 1e-4
+
+
+@KINDS
+@torch.no_grad()
+def test_a_deviation_of_every_weight(kind: Kind) -> None:
+    """The same as one of every row, where they are the same."""
+    by_rows, by_weights = network(noise=0.2), network(noise=0.0)
+    for path, module in by_weights.named_modules():
+        if isinstance(module, nn.Linear):
+            other: Any = by_rows.get_submodule(path)
+            posterior = posterior_of(other)
+            assert posterior is not None
+            module.weight.copy_(other.weight)
+            make_uncertain(module, "weight", Prior(0.0, 1.0), deviation=1.0, family="full")
+            own = posterior_of(module)
+            assert own is not None
+            own.log_sd.copy_(posterior.log_sd.expand(own.log_sd.shape))
+    given = inputs(by_rows)
+    wants = Wants(words=given.mask, moments=kind)
+    wanted, found = by_rows(given, wants), by_weights(given, wants)
+    near(found.scores["words"], wanted.scores["words"], 1e-9)
+    near(found.variances["words"], wanted.variances["words"], 1e-9)
+
+
 # --- output layers ----------------------------------------------------------------------------------------------------
 
 OUTPUTS: dict[str, tuple[Any, str]] = {

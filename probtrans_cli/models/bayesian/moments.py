@@ -11,7 +11,8 @@ scores of words, but the variance of a mean over words is then several times too
 
 The rules are checked by ``full.py``, which keeps whole covariances: some are exact (a linear layer's, for such states;
 mean and variance of ReLU), others of second order. ``resc(T; new, old)_ab = T_ab √(new_a new_b / (old_a old_b))`` is T
-where the sums of variances of the words have become others.
+where the sums of variances of the words have become others. The state and linear layers are in ``state.py``,
+attention in ``attention.py``; what an output layer reads, whose features do vary together, is in ``together.py``.
 
 symbol   code            shape           meaning
 M        mean            [*b, n, d]      of the features of the words
