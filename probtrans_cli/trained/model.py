@@ -30,6 +30,7 @@ from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.text import first_of, printable
@@ -195,6 +196,7 @@ class Model:
         top: int | None = None,
         uncertainty: bool = False,
         dropout_samples: int | None = None,
+        weights: str | None = None,
     ) -> Iterator[Analysis]:
         """What the model says of some sentences, in order, as they are done: the same as `parse -f jsonl`.
 
@@ -210,6 +212,8 @@ class Model:
             uncertainty: whether the prediction has its doubt: entropies, and where there are members their mutual
                 information with the answer.
             dropout_samples: predict by the mean of so many passes with dropout; None: by one without.
+            weights: how uncertain weights are used: `moments`, `diagonal`, `mean` or a number of draws; None: as the
+                recipe says.
 
         Raises:
             UsageError: a channel, iteration, labels, dropout or uncertainty that the model does not have.
@@ -219,7 +223,8 @@ class Model:
         readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.has_arcs else []
         if latent_labels is not None:
             require_labels(self)
-        predictor = predictor_of(self, dropout_samples=dropout_samples, doubt=uncertainty)
+        way = None if weights is None else way_of(weights)
+        predictor = predictor_of(self, dropout_samples=dropout_samples, weights=way, doubt=uncertainty)
         asked = Asked(readings, latent_labels, top=top, predictor=predictor)
         given = iter(texts)
         while portion := list(islice(given, ANALYSED_AT_ONCE)):

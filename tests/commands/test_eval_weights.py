@@ -291,3 +291,6 @@ def test_analyze_has_the_spread_too(there: Path) -> None:
     (analysis,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]])
     assert analysis.deviations is not None
     assert analysis.deviations.shape == (3,)
+    (certain,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]], weights="mean", uncertainty=True)
+    assert certain.deviations is None
+    assert "tag_mutual_information" not in certain.record()
