@@ -3,8 +3,9 @@
 Tags that are not valid can be read in two ways. As the public scorer conlleval does, which gives the field's F1, see
 :func:`probtrans_cli.data.codecs.entities.read_spans`. Or strictly, as by seqeval's strict mode: an entity is read only
 where it is written as the scheme asks for, in iob2 from a ``B`` over the ``I`` of its type that follow, in bioes from
-``B`` to ``E`` or as one ``S``; other tags are no part of any. Of valid tags both are the same. iob1 is not read
-strictly: where its tags are invalid, seqeval begins an entity inside another (``O B-X I-X`` has X at its last word).
+``B`` to ``E`` or as one ``S``; other tags, also those of other schemes, are no part of any. Of valid tags both are the
+same. iob1 is not read strictly: where its tags are invalid, seqeval begins an entity inside another (``O B-X I-X`` has
+X at its last word).
 """
 
 from __future__ import annotations
@@ -73,8 +74,9 @@ def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str
     # Imported here: seqeval loads scikit-learn, which takes longer than many an evaluation.
     from seqeval.scheme import IOB2, IOBES, Tokens  # noqa: PLC0415
 
-    rules = {"iob2": IOB2, "bioes": IOBES}[scheme]
-    return [(one.tag, one.start, one.end) for one in Tokens(tags, scheme=rules).entities]
+    rules, prefixes = {"iob2": (IOB2, "BIO"), "bioes": (IOBES, "BIOES")}[scheme]
+    of_scheme = [tag if tag[:1] in [*prefixes] else "O" for tag in tags]  # seqeval stops at others
+    return [(one.tag, one.start, one.end) for one in Tokens(of_scheme, scheme=rules).entities]
 
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
