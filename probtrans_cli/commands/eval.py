@@ -145,7 +145,9 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     if has_trees:
-        scores |= tree_scores(model, corpus, reading, baselines=request.baselines, every=every, relations=of_words)
+        scores |= tree_scores(
+            model, corpus, reading, baselines=request.baselines, every=every, relations=of_words, predictor=asked
+        )
     if not scores and not request.latent_labels:
         raise DataError(
             f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
@@ -238,7 +240,10 @@ def _unmet(
         if metric in scores and scores[metric] is None:
             return RequirementNotMetError(f"required {text.strip()}, but {metric} is null: nothing has a known label")
         if metric not in flat:
-            raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=f"there are: {', '.join(flat)}")
+            hint = f"there are: {', '.join(flat)}"
+            if "uncertainty" not in scores:
+                hint += "; --uncertainty adds nll, ece, aurc and others"
+            raise UsageError(f"--require {text!r}: there is no score {metric!r}", hint=hint)
         if not _COMPARE[sign](flat[metric], bound):
             return RequirementNotMetError(f"required {text.strip()}, but {metric} is {flat[metric]:.6g}")
     return None
@@ -254,6 +259,8 @@ def _corpus(
     """
     files, split = request.files, request.split
     if files and split:
+        if missing := next((name for name in files if name != "-" and not Path(name).exists()), None):
+            raise UsageError(f"{missing}: there is no such run or file", hint="check the name")
         raise UsageError("give either files or --split, not both")
     data = model.recipe.data
     if files:

@@ -8,6 +8,7 @@ from typing import Any
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName, ExportOptions
+from probtrans_cli.export.measure import representations
 from probtrans_cli.export.prune import prune
 from probtrans_cli.trained.model import Model
 
@@ -50,7 +51,9 @@ def export(request: ExportRequest) -> dict[str, Any]:
     model = Model.load(request.checkpoint)
     about: dict[str, Any] = {}
     if request.prune is not None:
+        before = representations(model)
         about = {"weights": "posterior means", "pruned": prune(model, request.prune)}
+        about["largest_difference"] = float((representations(model) - before).abs().max())
     return form.writer().write(model, out, ExportOptions(request.dtype, request.expand_shared, about))
 
 
@@ -58,4 +61,5 @@ def exported(request: ExportRequest, report: dict[str, Any]) -> str:
     """The report for people."""
     largest = report["largest_difference"]
     measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
-    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}"
+    pruned = f"; {report['pruned']:,} weights are zero, and all are certain" if "pruned" in report else ""
+    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{pruned}"

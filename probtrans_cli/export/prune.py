@@ -42,4 +42,5 @@ def prune(model: Model, share: float) -> int:
     for module, name in weights.parametrized(model.network):
         parametrize.remove_parametrizations(module, name, leave_parametrized=False)
     model.recipe = model.recipe.certain()
+    model.temperature = None  # it was that of another distribution
     return number

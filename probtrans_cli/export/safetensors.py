@@ -23,7 +23,8 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         UsageError: the folder cannot be written.
     """
     assert model.folder is not None, "it was loaded"
-    scores = checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
+    # What is pruned predicts other things than what was scored.
+    scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     weights = {key: value.to(getattr(torch, options.dtype)) for key, value in weights_of(model.network).items()}
     before = representations(model)
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})

@@ -195,10 +195,12 @@ def read_arcs(
         yield batch, read(batch)
 
 
-def trees_of(model: Model, split: Split, readings: Sequence[Reading]) -> list[list[np.ndarray]]:
-    """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings."""
+def trees_of(
+    model: Model, split: Split, readings: Sequence[Reading], predictor: Predictor | None = None
+) -> list[list[np.ndarray]]:
+    """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings; ``predictor``: who is asked."""
     result = [[chain_of(int(words)) for words in split.words] for _ in readings]
-    for batch, found in read_arcs(model, split, readings):
+    for batch, found in read_arcs(model, split, readings, predictor=predictor):
         for heads, one in zip(result, found, strict=True):
             for index, row, real in zip(batch.indices, one.heads, batch.mask, strict=True):
                 heads[index] = row[real]

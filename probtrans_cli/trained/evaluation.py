@@ -127,16 +127,18 @@ def tree_scores(
     baselines: bool,
     every: bool = False,
     relations: Sequence[str] | None = None,
+    predictor: Predictor | None = None,
 ) -> dict[str, Any]:
     """What a report says of the decoded trees; ``trees/score.py`` names the conventions.
 
     ``baselines``: with the floors. ``every``: also of the trees of every channel and of their mean. ``relations``, the
-    gold label of every word of the split: also which channel finds which, see ``trees/relations.py``.
+    gold label of every word of the split: also which channel finds which, see ``trees/relations.py``. ``predictor``:
+    who is asked; None: the model as its recipe says.
     """
     channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
-    trees, *of_channels = trees_of(model, split, readings)
+    trees, *of_channels = trees_of(model, split, readings, predictor)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:
         scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))

@@ -25,7 +25,7 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Self
+from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
@@ -211,6 +211,22 @@ class Ensemble(_Members):
     def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
         return (one(inputs, wants).scores for one in self.predictors)
 
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        """Of members that have members themselves, the expected entropy is theirs, not that of their mean."""
+        if not (self.doubt and wants.scores):
+            return super().__call__(inputs, wants)
+        rest, scores = Outputs(), replace(wants, states=False, arcs=())
+        if wants.states or wants.arcs:
+            rest = self.first(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        answers: list[Outputs] = [replace(cast(Any, one), doubt=True)(inputs, scores) for one in self.predictors]
+        found = _answered(rest, by_name(_apart(one.scores, self.sizes) for one in answers), doubt=True)
+        doubt = {}
+        for name, one in found.doubt.items():
+            expected = torch.stack([answer.doubt[name].expected_entropy for answer in answers]).mean(0)
+            of_model = (one.entropy - expected).clamp_min(0)
+            doubt[name] = replace(one, expected_entropy=expected, mutual_information=of_model)
+        return replace(found, doubt=doubt)
+
 
 @dataclass(frozen=True)
 class Draws(_Members):
@@ -229,7 +245,11 @@ class Draws(_Members):
         return Plain(self.network)
 
     def with_member_arcs(self) -> Draws:
-        return replace(self, member_arcs=True)
+        return replace(self, member_arcs=self.samples > 1)
+
+    @property
+    def several(self) -> bool:  # type: ignore[override]
+        return self.samples > 1
 
     @property
     def kept_arcs(self) -> int:

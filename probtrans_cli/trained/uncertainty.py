@@ -147,7 +147,7 @@ def uncertainty_scores(
         name = "with_temperature" if temperature_of(model) == 1.0 else "without_temperature"
         found |= {"temperature": model.temperature, name: _of_other(notes)}
     if reading is not None:
-        found["arc_error_auroc"] = arc_error_auroc(model, split, reading)
+        found["arc_error_auroc"] = arc_error_auroc(model, split, reading, predictor)
     scores["uncertainty"] = found
     if ood is not None:
         others = Notes(model, predictor)
@@ -214,13 +214,13 @@ def _told_apart(notes: Notes, others: Notes, sentences: int) -> dict[str, Any]:
     return found
 
 
-def arc_error_auroc(model: Model, split: Split, reading: Reading) -> float | None:
+def arc_error_auroc(model: Model, split: Split, reading: Reading, predictor: Predictor) -> float | None:
     """The AUROC of wrong arcs above right ones by the entropy of the word's head variable, in the channel that is read,
     or its mean over channels. Punctuation, and words that are not read, are left out."""
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
     values: list[np.ndarray] = []
     wrong: list[np.ndarray] = []
-    for batch, trees in read_arcs(model, split, [reading]):
+    for batch, trees in read_arcs(model, split, [reading], predictor=predictor):
         ((heads, *_),) = list(trees)
         of_channels = _entropies(batch.arcs[:, 0])
         doubt = of_channels.mean(1) if reading.channel == "mean" else of_channels[:, reading.channel]

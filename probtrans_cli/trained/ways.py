@@ -72,6 +72,10 @@ def predictor_of(
             hint="leave it out, or train with model.bayes or optim.kind=ivon",
         )
     if own is not None:
+        without = model.recipe.model.without_moments(model.recipe)
+        if weights is not None and weights.kind == "moments" and without:
+            what = f"--weights moments: there is no rule for the moments of {without[0]}"
+            raise UsageError(what, hint="give a number of draws, --weights 16")
         return of_weights(model, weights or own, doubt=doubt, at_temperature=at_temperature)
     return plain(model, doubt=doubt) if at_temperature else Plain(model.network, doubt=doubt)
 

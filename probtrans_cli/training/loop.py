@@ -338,7 +338,7 @@ class Trainer:
             raise NotFiniteError(
                 f"the loss or a gradient is not finite at step {self.state.step + 1} or shortly before; "
                 f"last good checkpoint: {self._last_good()}",
-                hint="lower optim.lr, or set optim.clip",
+                hint=self.optimizer.steadier,
             )
 
     def _last_good(self) -> str:

@@ -79,6 +79,13 @@ class Optimizers:
             self.ivon.step()
             self._keep_deviations()
 
+    @property
+    def steadier(self) -> str:
+        """What to do where training is not finite."""
+        if self.ivon is None:
+            return "lower optim.lr, or set optim.clip"
+        return "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
+
     @torch.no_grad()
     def _keep_deviations(self) -> None:
         """Let the network's log σ be what IVON has found."""

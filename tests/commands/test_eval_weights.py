@@ -25,7 +25,7 @@ from probtrans_cli.trained.evaluation import answered
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictor import Draws, OnePass, by_name
-from probtrans_cli.trained.ways import predictor_of
+from probtrans_cli.trained.ways import ensemble_of, predictor_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 TAGGER = ("task={kind: tagging}", "train.epochs=8")
@@ -207,6 +207,9 @@ def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
         (("runs/bayes", "--weights", "sharp"), "give moments, diagonal, mean, or a number of draws"),
         (("runs/bayes", "--weights", "3", "--dropout-samples", "3"), "two ways to predict"),
         (("runs/bayes", "runs/bayes", "--weights", "3"), "--weights: not of several runs together"),
+        (("runs/ivon", "--weights", "moments"), "give a number of draws, --weights 16"),
+        (("runs/bayes", "nothing", "--split", "dev"), "nothing: there is no such run or file"),
+        (("runs/bayes", "--require", "ece<=0.5"), "--uncertainty adds nll, ece, aurc and others"),
     ],
 )
 def test_refusals(there: Path, invoke: Invoke, arguments: tuple[str, ...], told: str) -> None:
@@ -226,6 +229,8 @@ def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke, r
         assert ran.code == 0, ran.err
         number = round(share * len(ratios))
         assert ran.json["pruned"] == number
+        assert (ran.json["largest_difference"] > 1e-4) == (number > 0)
+        assert json.loads(Path(out, "eval.json").read_text("utf-8")) == {}
         assert ran.json["weights"] == "posterior means"
         pruned = Model.load(out)
         assert pruned.recipe.uncertain_weights is None
@@ -294,3 +299,35 @@ def test_analyze_has_the_spread_too(there: Path) -> None:
     (certain,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]], weights="mean", uncertainty=True)
     assert certain.deviations is None
     assert "tag_mutual_information" not in certain.record()
+
+
+@torch.no_grad()
+def test_the_doubt_within_members_of_an_ensemble_is_the_model_s(there: Path) -> None:
+    """Twice the same model, with uncertain weights, has its mutual information; with certain ones it has none."""
+    model = Model.load("runs/bayes")
+    batch = next(batches(model))
+    wants = model.task.wants(batch)
+    alone = predictor_of(model, doubt=True).ready()(batch, wants).doubt["words"]
+    together = ensemble_of([model, model], doubt=True).ready()(batch, wants).doubt["words"]
+    torch.testing.assert_close(together.mutual_information, alone.mutual_information, rtol=1e-4, atol=1e-5)
+    torch.testing.assert_close(together.expected_entropy, alone.expected_entropy, rtol=1e-4, atol=1e-5)
+    plain = Model.load("runs/plain")
+    certain = ensemble_of([plain, plain], doubt=True).ready()(batch, wants).doubt["words"]
+    assert float(certain.mutual_information.max()) < 1e-5
+
+
+def test_one_draw_has_no_spread(there: Path, invoke: Invoke) -> None:
+    Path("text.txt").write_text("The cat sat .\n", encoding="utf-8")
+    line = json.loads(invoke("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--weights", "1", "--uncertainty").out)
+    assert "probability_deviations" not in line
+    assert "tag_mutual_information" not in line
+
+
+def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:
+    """With the same draws; `score trees` has the figures of `eval`."""
+    arguments = ("runs/ivon", "dev.conllu", "--weights", "3")
+    found = invoke("eval", *arguments, "--json").json["scores"]["dev.conllu"]["trees"]["with_punct"]["all"]
+    parsed = invoke("parse", *arguments)
+    Path("parsed.conllu").write_text(parsed.out, encoding="utf-8")
+    again = invoke("score", "trees", "parsed.conllu", "--gold", "dev.conllu", "--json").json
+    assert again["scores"]["trees"]["with_punct"]["all"]["uas"] == pytest.approx(found["uas"])

@@ -70,7 +70,7 @@ def test_each_selection_is_another_corpus(prepared_with) -> None:
 def test_more_than_there_are_is_all(prepared_with) -> None:
     prepared = prepared_with("data.select.sentences=100")
     assert len(prepared.splits["train"]) == len(LENGTHS)
-    assert not prepared.manifest["notes"]
+    assert prepared.manifest["notes"] == ["data.train: data.select.sentences is 100, 90 more than there are"]
 
 
 def test_refusals(prepared_with) -> None:

@@ -23,7 +23,7 @@ class Selected:
     def __init__(self, read: Callable[[], Iterable[Sentence]], section: Select, split: str) -> None:
         self.read, self.section, self.split = read, section, split
         self.number = section.sentences if split == "train" else None
-        self.too_long = self.not_drawn = 0
+        self.too_long = self.not_drawn = self.missing = 0
 
     def __iter__(self) -> Iterator[Sentence]:
         self.too_long = self.not_drawn = 0
@@ -37,7 +37,7 @@ class Selected:
         wanted = [False] * there
         for index in drawn[: self.number]:
             wanted[index] = True
-        self.not_drawn = max(there - self.number, 0)
+        self.not_drawn, self.missing = max(there - self.number, 0), max(self.number - there, 0)
         yield from compress(self._short(self.read()), wanted)
 
     def _short(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
@@ -60,4 +60,8 @@ class Selected:
             reasons.append(f"{self.too_long:,} sentences of more than {self.section.words} words")
         if self.not_drawn:
             reasons.append(f"{self.not_drawn:,} others, as {self.number:,} were drawn")
-        return f"data.{self.split}: data.select leaves out {', and '.join(reasons)}" if reasons else None
+        told = f"data.select leaves out {', and '.join(reasons)}" if reasons else ""
+        if self.missing:
+            more = f"data.select.sentences is {self.number:,}, {self.missing:,} more than there are"
+            told = f"{told}; {more}" if told else more
+        return f"data.{self.split}: {told}" if told else None

@@ -6,7 +6,7 @@ their scheme asks for; a tag that ends an entity (``S-``, ``E-``), on either sid
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from typing import Any
 
@@ -46,16 +46,16 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
 
 def _pairs(predictions: str, gold: str | None) -> Iterator[tuple[Tagged, Tagged]]:
     """The sentences of both files side by side, or of one file with both columns."""
-    if gold is None:
-        files = (_read(predictions, -1), _read(predictions, -2))
-    else:
-        files = (_read(predictions, -1), _read(gold, -1))
+    lines = list(open_lines(find(predictions)))
+    other_lines = lines if gold is None else open_lines(find(gold))
+    names = predictions, gold or predictions
+    files = (_read(lines, names[0], -1), _read(other_lines, names[1], -2 if gold is None else -1))
     for ours, theirs in zip_longest(*files):
         if ours is None or theirs is None:
-            name, other = (predictions, gold) if ours is None else (gold, predictions)
+            name, other = names if ours is None else names[::-1]
             raise DataError(f"{name}: fewer sentences than {other}", hint="score the same sentences, in the same order")
         yield ours, theirs
 
 
-def _read(name: str, column: int) -> Iterator[Tagged]:
-    return read_columns(open_lines(find(name)), display_name(name), tag=column)
+def _read(lines: Iterable[str], name: str, column: int) -> Iterator[Tagged]:
+    return read_columns(lines, display_name(name), tag=column)
