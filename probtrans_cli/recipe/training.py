@@ -139,6 +139,14 @@ class TernaryPenalty(Section):
     """Square the norm; the paper's code does not."""
 
 
+class DrawnPredict(WeightPredict):
+    """How the uncertainty of the weights enters what the trained model says; by draws unless said otherwise."""
+
+    kind: Literal["moments", "samples", "mean"] = "samples"
+    """moments: mean and variance go through the network in one pass (of a transformer); samples: the mean over draws of
+    the weights; mean: the mean weights alone."""
+
+
 class Ivon(Section):
     """`optim.kind: ivon` (Shen et al. 2024): every matrix of encoder and output has a Gaussian, whose precision is the
     curvature of the loss. All else, words too, moves as with `adamw`."""
@@ -155,7 +163,7 @@ class Ivon(Section):
     """What the weights are believed to be before anything is learned: fan_in or normal."""
     clip: PositiveFloat | None = None
     """Largest size of an element of a step before the rate; null = unlimited. 1e-3 where training is unstable."""
-    predict: WeightPredict = WeightPredict(kind="samples")
+    predict: DrawnPredict = DrawnPredict()
     """How a trained model answers."""
 
 
