@@ -147,6 +147,7 @@ def test_every_option_compiles_in_one_graph(decomposition: dict[str, object]) ->
     run(COMPILED, every_option(decomposition))
 
 
+@pytest.mark.slow
 def test_it_exports_with_any_batch_and_length() -> None:
     """With a root and global features, and a transformer; used with one word and one sentence too."""
     run(EXPORTED, [section_of(DECOMPOSITIONS[1], OPTIONS["all-dep"]), TRANSFORMERS[0]])
