@@ -116,13 +116,19 @@ class _Members(Predictor):
         return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        rest = Outputs()
-        if wants.states or wants.arcs:
-            rest = self.first(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        rest = _without_scores(self.first, inputs, wants)
         if not wants.scores:
             return rest
         members = self.members(inputs, replace(wants, states=False, arcs=()))
         return _answered(rest, by_name(_apart(scores, self.sizes) for scores in members), self.doubt)
+
+
+def _without_scores(asked: Predictor | Network, inputs: Inputs, wants: Wants) -> Outputs:
+    """The states and arcs that are wanted, of a plain pass; nothing is computed where none are."""
+    if not (wants.states or wants.arcs):
+        return Outputs()
+    found: Outputs = asked(inputs, Wants(states=wants.states, arcs=wants.arcs))
+    return found
 
 
 def _apart(scores: Scores, sizes: Sizes) -> dict[tuple[str, int], Tensor]:
@@ -215,9 +221,7 @@ class Ensemble(_Members):
         """Of members that have members themselves, the expected entropy is theirs, not that of their mean."""
         if not (self.doubt and wants.scores):
             return super().__call__(inputs, wants)
-        rest, scores = Outputs(), replace(wants, states=False, arcs=())
-        if wants.states or wants.arcs:
-            rest = self.first(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        rest, scores = _without_scores(self.first, inputs, wants), replace(wants, states=False, arcs=())
         answers: list[Outputs] = [replace(cast(Any, one), doubt=True)(inputs, scores) for one in self.predictors]
         found = _answered(rest, by_name(_apart(one.scores, self.sizes) for one in answers), doubt=True)
         doubt = {}
@@ -269,10 +273,9 @@ class Draws(_Members):
         return (outputs.scores for outputs in self._passes(inputs, wants))
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        rest = Outputs() if not wants.states else self.first(inputs, Wants(states=True))
         if not wants.arcs:
-            found = super().__call__(inputs, replace(wants, states=False))
-            return tempered(replace(found, states=rest.states, sentence=rest.sentence), self.temperature)
+            return tempered(super().__call__(inputs, wants), self.temperature)
+        rest = _without_scores(self.first, inputs, replace(wants, arcs=()))
         arcs = _Arcs(keep=self.member_arcs)
         members = (arcs.taken(outputs) for outputs in self._passes(inputs, replace(wants, states=False)))
         if wants.scores:
@@ -322,9 +325,7 @@ class OnePass(Predictor):
         return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        rest = Outputs()
-        if wants.states or wants.arcs:
-            rest = self.network(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        rest = _without_scores(self.network, inputs, wants)
         if not wants.scores:
             return rest
         outputs: Outputs = self.network(inputs, replace(wants, states=False, arcs=(), moments=self.state))
