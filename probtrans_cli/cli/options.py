@@ -43,7 +43,7 @@ Ood = Annotated[
     typer.Option(
         "--ood",
         metavar="FILE",
-        help="Also how well the uncertainty tells this text (words are enough) from what is scored; extra: the "
+        help="As --uncertainty, and how well it tells this text (words are enough) from what is scored; extra: the "
         "recipe's.",
     ),
 ]

@@ -331,3 +331,16 @@ def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:
     Path("parsed.conllu").write_text(parsed.out, encoding="utf-8")
     again = invoke("score", "trees", "parsed.conllu", "--gold", "dev.conllu", "--json").json
     assert again["scores"]["trees"]["with_punct"]["all"]["uas"] == pytest.approx(found["uas"])
+
+
+def test_predictions_are_those_that_are_scored(there: Path, invoke: Invoke) -> None:
+    """`--predictions` with draws: the tags of `parse` with the same draws, and as many right ones as `eval` counts."""
+    ran = invoke("eval", "runs/bayes", "dev.conllu", "--weights", "1", "--predictions", "out.conllu", "--json")
+    assert ran.code == 0, ran.err
+    rows = [line.split("\t") for line in Path("out.conllu").read_text("utf-8").splitlines() if line[:1].isdigit()]
+    parsed = invoke("parse", "runs/bayes", "dev.conllu", "--weights", "1", "--trees", "no").out.splitlines()
+    tags = [line.split("\t")[3] for line in parsed if line[:1].isdigit()]
+    assert [row[3] for row in rows] == tags
+    gold = [row[9].partition("GoldUPOS=")[2].partition("|")[0] for row in rows]
+    right = sum(one == other for one, other in zip(tags, gold, strict=True))
+    assert ran.json["scores"]["dev.conllu"]["accuracy"] == pytest.approx(right / len(rows))
