@@ -23,7 +23,7 @@ STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
 
 def make_random(encoder: nn.Module, noise: float, generator: torch.Generator) -> None:
     """Matrices N(0, 1/fan_in), the first of the feed-forward layer N(0, 2/fan_in); every row with deviations of
-    ``noise`` over the root of the fan-in, times e^{0.15 ξ}."""
+    ``noise`` over the root of the fan-in, times e^{0.15 ξ}. Vectors of distances N(0, 1/size), certain."""
     for name, module in encoder.named_modules():
         if isinstance(module, nn.Linear):
             rows, columns = module.weight.shape
@@ -35,6 +35,10 @@ def make_random(encoder: nn.Module, noise: float, generator: torch.Generator) ->
                 assert posterior is not None
                 spread = 0.15 * torch.randn(rows, 1, generator=generator)
                 posterior.log_sd.copy_(spread + math.log(max(noise, 1e-12) / columns**0.5))
+    with torch.no_grad():
+        for name, vectors in encoder.named_parameters():
+            if ".tables." in name:
+                vectors.copy_(torch.randn(vectors.shape, generator=generator) * vectors.shape[-1] ** -0.5)
 
 
 def random_encoder(layers: int, noise: float, *, seed: int = 0, **options: Any) -> TransformerEncoder:

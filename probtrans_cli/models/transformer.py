@@ -156,8 +156,6 @@ class TransformerEncoder(Encoder):
         for name in ("share_layers", "tie_kv", "tie_qo"):
             if getattr(section, name):
                 raise refusal(f"model.{name}")
-        if isinstance(section.positions, RelativePositions):
-            raise refusal("model.positions.kind: relative")
         return MOMENTS
 
     def arcs_alone(
@@ -290,6 +288,10 @@ class Layer(nn.Module):
         else:
             mixed = functional.scaled_dot_product_attention(query, key, value, attn_mask=bias, dropout_p=p)
         return mixed.transpose(1, 2).flatten(2), attention if arcs else None
+
+    def vectors(self, n: int) -> dict[str, Tensor]:
+        """``a^Q, a^K, a^V`` of all pairs of n words, those that there are: ``[n, n, r]`` or ``[c, n, n, r]``."""
+        return {name: table[..., self._distance(n, table.device), :] for name, table in self.tables.items()}
 
     def _distance(self, n: int, device: torch.device) -> Int[Tensor, "n n"]:
         """``x = clip(i - j)``, counted from 0."""

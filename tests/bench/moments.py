@@ -30,9 +30,11 @@ from reference_block import propagated, reference_block, reference_input, sample
 from probtrans_cli.models.bayesian.propagation import Kind
 
 KINDS: tuple[Kind, ...] = ("diagonal", "kronecker")
+RELATIVE = {"positions": {"kind": "relative", "clip": 4, "terms": "qkv"}}
 ENCODERS: tuple[tuple[int, float, dict[str, Any]], ...] = (
     (1, 0.1, {}), (2, 0.3, {}), (4, 0.1, {}), (4, 0.3, {}), (2, 0.3, {"norm": "pre"}),
     (2, 0.3, {"activation": "gelu"}), (2, 0.3, {"activation": "gelu_tanh"}),
+    (2, 0.3, RELATIVE), (4, 0.1, RELATIVE), (4, 0.3, RELATIVE),
 )  # fmt: skip
 SIZES = ((16, 64), (32, 64), (16, 128), (32, 128), (64, 128), (16, 256), (40, 256), (128, 256))
 RULES = ("seed", "seed_deviation", "corrected")

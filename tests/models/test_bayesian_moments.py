@@ -217,7 +217,9 @@ def test_layer_norm_of_little_noise_is_the_delta_method() -> None:
 # --- attention --------------------------------------------------------------------------------------------------------
 
 
-def attention_in_loops(given: State, weight: Tensor, of_weight: Tensor, bias: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+def attention_in_loops(
+    given: State, weight: Tensor, of_weight: Tensor, bias: Tensor, distances: moments.Distances | None = None
+) -> tuple[Tensor, Tensor, Tensor]:
     """Mean, variance and T (of `kronecker`) head by head and word by word."""
     r = len(weight) // 3 // HEADS
     m, v, t = given.mean, given.variance, given.shared
@@ -228,37 +230,47 @@ def attention_in_loops(given: State, weight: Tensor, of_weight: Tensor, bias: Te
         at = [slice((part * HEADS + h) * r, (part * HEADS + h + 1) * r) for part in range(3)]
         q, k, u = (alone.mean[:, one] for one in at)
         vq, vk, vu = (alone.variance[:, one] for one in at)
-        p = (q @ k.T / math.sqrt(r)).softmax(1)
+        none = torch.zeros(N, N, r)
+        given_vectors = (None,) * 3 if distances is None else (distances.query, distances.key, distances.value)
+        of_query, of_key, of_value = (none if one is None else one.expand(HEADS, N, N, r)[h] for one in given_vectors)
+        qs, ks, us = q[:, None] + of_query, k + of_key, u + of_value  # [a, c, r]
+        logits = torch.zeros(N, N)
+        for a in range(N):
+            for c in range(N):
+                logits[a, c] = (q[a] @ k[c] + q[a] @ of_key[a, c] + of_query[a, c] @ k[c]) / math.sqrt(r)
+        p = logits.softmax(1)
         delta, chi = torch.zeros(N, N), torch.zeros(N)
         if t is None:
             for a in range(N):
-                plain = [float(((q[a] ** 2 + vq[a]) * vk[c] + vq[a] * k[c] ** 2).sum()) / r for c in range(N)]
+                plain = [((qs[a, c] ** 2 + vq[a]) * vk[c] + vq[a] * ks[a, c] ** 2).sum() / r for c in range(N)]
                 among = sum(float(p[a, c]) ** 2 * plain[c] for c in range(N))
                 for c in range(N):
                     delta[a, c] = max(0.0, plain[c] * (1 - 2 * float(p[a, c])) + among)
         else:
             tk, tu = (carried(given, vx[:, one], of_weight[one]) for one in at[1:])
-            share_k, share_u = vk.sum(0) / vk.sum(), vu.sum(0) / vu.sum()
-            keys = k * share_k.sqrt()
+            share_q, share_k, share_u = (one.sum(0) / one.sum() for one in (vq, vk, vu))
             for a in range(N):
-                alpha, beta = float(((q[a] ** 2 + vq[a]) * share_k).sum()), float(vq[a].sum())
-                of_logits = (alpha * tk + beta * keys @ keys.T) / r
+                of_logits = torch.zeros(N, N)
+                for c in range(N):
+                    for e in range(N):
+                        by_keys = ((qs[a, c] * qs[a, e] + vq[a]) * share_k).sum() * tk[c, e]
+                        of_logits[c, e] = (by_keys + vq[a].sum() * (share_q * ks[a, c] * ks[a, e]).sum()) / r
                 centre = torch.eye(N) - p[a]  # row c: e_c - P_a
                 centred = centre @ of_logits @ centre.T
                 delta[a] = centred.diag().clamp_min(0)
                 of_attention = p[a][:, None] * centred * p[a]
                 for c in range(N):
                     for e in range(N):
-                        chi[a] += of_attention[c, e] * (u[c] @ u[e] + tu[c, e])
-        tilde = (q @ k.T / math.sqrt(r) + delta / 2 / (1 + delta / 4)).softmax(1)
-        mean, spread = tilde @ u, torch.zeros(N, r)
+                        chi[a] += of_attention[c, e] * (us[a, c] @ us[a, e] + tu[c, e])
+        tilde = (logits + delta / 2 / (1 + delta / 4)).softmax(1)
+        mean, spread = (tilde[:, :, None] * us).sum(1), torch.zeros(N, r)
         if t is not None:
             y = tilde @ tu @ tilde.T
             total += y
         for a in range(N):
             b = [float(p[a, c]) ** 2 * float(delta[a, c]) for c in range(N)]
             for c in range(N):
-                spread[a] += b[c] * (u[c] - mean[a]).square()
+                spread[a] += b[c] * (us[a, c] - mean[a]).square()
             if t is None:
                 for c in range(N):
                     spread[a] += (float(tilde[a, c]) ** 2 + b[c]) * vu[c]
@@ -282,20 +294,53 @@ def carried(given: State, vx: Tensor, of_rows: Tensor) -> Tensor:
     return scaled + of_rows.sum() * (given.mean @ given.mean.T + given.shared)
 
 
+TERMS = ("key", "key value", "query key", "query key value", "all of each head")
+
+
+def distances(*names: str, per_head: bool = False) -> moments.Distances:
+    """Vectors of the distances of N words, of the terms that are named."""
+    shape = (HEADS, N, N, 2) if per_head else (N, N, 2)
+    terms = {name: normal(*shape, seed=20 + i) for i, name in enumerate(("query", "key", "value")) if name in names}
+    return moments.Distances(*(terms.get(name) for name in ("query", "key", "value")))
+
+
 @pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
-def test_attention_in_loops(shared: bool) -> None:
+@pytest.mark.parametrize("terms", ["", *TERMS, *(f"{one}, word by word" for one in TERMS)])
+def test_attention_in_loops(shared: bool, terms: str, monkeypatch: pytest.MonkeyPatch) -> None:
+    terms, *word_by_word = terms.split(", ")
+    if word_by_word:
+        monkeypatch.setattr("probtrans_cli.models.bayesian.attention._AT_ONCE", 1)
     given = state(shared=shared)
     weight, of_weight, bias = 0.3 * normal(12, D, seed=7), 0.1 * positive(12, seed=8), normal(12, seed=9)
-    found, _ = moments.attention(given, weight, of_weight, bias, HEADS)
-    mean, variance, total = attention_in_loops(given, weight, of_weight, bias)
+    per_head = terms == "all of each head"
+    vectors = distances("query", "key", "value", per_head=True) if per_head else distances(*terms.split())
+    vectors = vectors if terms else None
+    found, expected = moments.attention(given, weight, of_weight, bias, HEADS, distances=vectors)
+    mean, variance, total = attention_in_loops(given, weight, of_weight, bias, vectors)
     torch.testing.assert_close(found.mean, mean, **NEAR)
     torch.testing.assert_close(found.variance, variance, **NEAR)
+    torch.testing.assert_close(expected.sum(-1), torch.ones(HEADS, N), **NEAR)
     if shared:
         torch.testing.assert_close(found.shared, total, **NEAR)
         assert_shared_has_the_variances(found)
-        alone, _ = moments.attention(given, weight, of_weight, bias, HEADS, keeps_shared=False)
+        alone, _ = moments.attention(given, weight, of_weight, bias, HEADS, distances=vectors, keeps_shared=False)
         assert alone.shared is None
         torch.testing.assert_close(alone.variance, variance, **NEAR)
+
+
+@pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
+def test_distances_of_no_length_change_nothing(shared: bool) -> None:
+    """The two ways to compute it are one."""
+    given = state(shared=shared)
+    weight, of_weight, bias = 0.3 * normal(12, D, seed=7), 0.1 * positive(12, seed=8), normal(12, seed=9)
+    mask = torch.arange(N) < N - 1
+    nothing = moments.Distances(None, torch.zeros(N, N, 2), None)
+    wanted, attention = moments.attention(given, weight, of_weight, bias, HEADS, mask=mask)
+    found, same = moments.attention(given, weight, of_weight, bias, HEADS, mask=mask, distances=nothing)
+    torch.testing.assert_close(same, attention, **NEAR)
+    torch.testing.assert_close(found.mean, wanted.mean, **NEAR)
+    torch.testing.assert_close(found.variance, wanted.variance, **NEAR)
+    torch.testing.assert_close(found.shared, wanted.shared, **NEAR)
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
@@ -345,6 +390,9 @@ RULES: dict[str, Callable[[State], State]] = {
     "linear with a variance a weight": lambda given: moments.linear(given, WEIGHT, OF_WEIGHTS, BIAS),
     "add": lambda given: moments.add(given, moments.add(given, SHIFT)),
     "attention": lambda given: moments.attention(given, WEIGHT, OF_ROWS, BIAS, HEADS)[0],
+    "attention by distance": lambda given: moments.attention(
+        given, WEIGHT, OF_ROWS, BIAS, HEADS, distances=distances("query", "key", "value")
+    )[0],
     "attention with a variance a weight": lambda given: moments.attention(given, WEIGHT, OF_WEIGHTS, None, HEADS)[0],
     "layer_norm": lambda given: moments.layer_norm(given, GAIN, SHIFT, eps=1e-5, of_gain=GAIN**2, of_shift=SHIFT**2),
     "relu": moments.relu,

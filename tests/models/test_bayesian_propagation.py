@@ -42,6 +42,8 @@ WIRINGS: list[dict[str, Any]] = [
     {"positions": {"kind": "none"}, "norm": "pre", "activation": "gelu"},
     {"segments": 2, "embedding_norm": True, "pooler": True},
     {"layers": 1, "pooler": True, "bias": "none"},
+    {"positions": {"kind": "relative", "clip": 2, "terms": "qkv", "per_head": True}},
+    {"positions": {"kind": "relative", "clip": 1, "terms": "k"}, "norm": "pre"},
 ]
 OPTIONS = pytest.mark.parametrize("options", WIRINGS, ids=name)
 VOCABULARY, CLASSES = 11, 3
@@ -92,11 +94,13 @@ def test_little_is_lost_in_a_layer() -> None:
 
 @pytest.mark.slow
 @pytest.mark.parametrize(("layers", "noise"), [(1, 0.1), (2, 0.3), (4, 0.1), (4, 0.3)])
-def test_random_networks_beside_draws(layers: int, noise: float) -> None:
+@pytest.mark.parametrize("positions", [{"kind": "none"}, {"kind": "relative", "clip": 4, "terms": "qkv"}], ids=name)
+def test_random_networks_beside_draws(layers: int, noise: float, positions: dict[str, Any]) -> None:
     """The average of some networks: the pooled variance of a single one, 32 numbers a sentence, goes up and down."""
     found = []
     for seed in range(4):
-        encoder, words = random_encoder(layers, noise, seed=seed), random_sentences(8, seed=seed)
+        encoder = random_encoder(layers, noise, seed=seed, positions=positions)
+        words = random_sentences(8, seed=seed)
         truth = by_draws(encoder, words, 2000)  # so many that the error of their own mean is small
         found.append([agreement(encoder, words, truth, kind) for kind in ("kronecker", "diagonal")])
     kronecker, diagonal = torch.tensor(found).mean(0)
@@ -107,7 +111,15 @@ def test_random_networks_beside_draws(layers: int, noise: float) -> None:
     assert float(diagonal[2]) < 0.5
 
 
-@pytest.mark.parametrize("options", [{"norm": "pre"}, {"activation": "gelu"}, {"activation": "gelu_tanh"}], ids=name)
+OTHER: list[dict[str, Any]] = [
+    {"norm": "pre"},
+    {"activation": "gelu"},
+    {"activation": "gelu_tanh"},
+    {"positions": {"kind": "relative", "clip": 4, "terms": "qkv"}},
+]
+
+
+@pytest.mark.parametrize("options", OTHER, ids=name)
 def test_other_wirings_beside_draws(options: dict[str, Any]) -> None:
     encoder, words = random_encoder(2, 0.2, **options), random_sentences(6)
     found = agreement(encoder, words, by_draws(encoder, words, 300), "kronecker")
@@ -347,7 +359,6 @@ def refused(made: Network, name: str, wants: Wants | None = None) -> None:
 @pytest.mark.parametrize(
     ("options", "key"),
     [
-        ({"positions": {"kind": "relative", "clip": 2}}, "relative"),
         ({"share_layers": True}, "share_layers"),
         ({"tie_kv": True}, "tie_kv"),
         ({"tie_qo": True}, "tie_qo"),

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from dataclasses import dataclass
+from typing import NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -10,6 +11,8 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models.bayesian.state import LEAST, State, check, growth, of_weights, products, with_weights
+
+_AT_ONCE = 2**22  # numbers, 16 MB
 
 
 def attention(
@@ -20,17 +23,19 @@ def attention(
     heads: int,
     *,
     mask: Bool[Tensor, "*b n"] | None = None,
+    distances: Distances | None = None,
     keeps_shared: bool = True,
 ) -> tuple[State, Float[Tensor, "*b h n n"]]:
     """What every word takes from the others, all heads side by side, and the expected attention.
 
     ``weight``: that of the queries of all heads, then of the keys, then of the values; ``mask``: the words that may be
-    looked at; ``keeps_shared``: whether what follows needs T. Of a head, with ``q, k, u`` the means and
-    ``P = softmax(q kᵀ / √s)``; κ are the features' shares of the variance, ``κ^k_r = Σ_a v^k_ar / Σ_a Σ_r v^k_ar``:
+    looked at; ``distances``: vectors of relative positions, see :class:`Distances`; ``keeps_shared``: whether what
+    follows needs T. Of a head, with ``q, k, u`` the means and ``P = softmax(q kᵀ / √s)``; κ are the features' shares of
+    the variance, ``κ^k_r = Σ_a v^k_ar / Σ_a Σ_r v^k_ar``:
 
         T^k = (Σ_r σ²_kr) (M Mᵀ + T) + resc(T; Σ_r vx^k_r, Σ v),  T^u alike;  v^q = vx^q + g σ²_q, see :func:`linear`
         δ_ac = [Σ_r (q² + v^q)_ar κ^k_r  c1_ac + Σ_r v^q_ar  c2_ac] / s,  variance of a logit against the mean logit
-        c1_ac = T^k_cc - 2 (P T^k)_ac + (P T^k Pᵀ)_aa        c2_ac = ‖k̂_c‖² - 2 (P k̂ k̂ᵀ)_ac + ‖(P k̂)_a‖²,  k̂ = k √κ^k
+        c1_ac = T^k_cc - 2 (P T^k)_ac + (P T^k Pᵀ)_aa        c2_ac = ‖k̂_c‖² - 2 (P k̂ k̂ᵀ)_ac + ‖(P k̂)_a‖²,  k̂ = k √κ^q
         P̃ = softmax(logits + ½ δ / (1 + ¼ δ))               A = P̃ u,  the mean        Y = P̃ T^u P̃ᵀ
         S_a = (Σ_r (q² + v^q)_ar κ^k_r  T^k + Σ_r v^q_ar  k̂ k̂ᵀ) / s,  of which δ_a is the diagonal, centred
         χ_a = Σ_cc' Cov(p_ac, p_ac') (u uᵀ + T^u)_cc',  Cov(p_a) = D (I - 1 P_aᵀ) S_a (I - P_a 1ᵀ) D,  D = diag P_a
@@ -44,38 +49,17 @@ def attention(
     """
     check(state, "attention", of_weight)
     projected = _projected(state, weight, of_weight, bias, heads)
-    q, k, u = projected.mean.unbind(-4)
-    of_q, of_k, of_u = projected.variance.unbind(-4)
-    size = q.shape[-1]
-    logits = q @ k.mT * size**-0.5
-    if mask is not None:
-        never = ~mask[..., None, None, :]
-        logits = logits.masked_fill(never, torch.finfo(logits.dtype).min)
-    p = logits.softmax(-1)
+    seen = _seen(projected, mask) if distances is None else _seen_by_distance(projected, distances, mask)
+    of_u = projected.variance[..., 2, :, :, :]
     if projected.shared is None:
-        spread = (q.square() + of_q) @ of_k.mT + of_q @ k.square().mT
-        spread = (spread - 2 * p * spread + (p.square() * spread).sum(-1, keepdim=True)) / size
-    else:
-        t_k, t_u = projected.shared
-        share = _shares(of_k, mask)
-        keys = k * share.sqrt()
-        alpha = ((q.square() + of_q) * share).sum(-1, keepdim=True) / size
-        beta = of_q.sum(-1, keepdim=True) / size
-        spread, moved = _by_logits(p, (alpha, t_k), (beta, keys @ keys.mT), u @ u.mT + t_u)
-    spread = spread.clamp_min(0)
-    logits = logits + spread / 2 / (1 + spread / 4)
-    if mask is not None:
-        logits = logits.masked_fill(never, torch.finfo(logits.dtype).min)
-    expected = logits.softmax(-1)
-    mean = expected @ u
-    b = p.square() * spread
-    from_logits = (b @ u.square() - 2 * mean * (b @ u) + mean.square() * b.sum(-1, keepdim=True)).clamp_min(0)
-    if projected.shared is None:
-        return State(_stacked(mean), _stacked(from_logits + (expected.square() + b) @ of_u)), expected
-    y = expected @ t_u @ expected.mT
-    sums = from_logits.sum(-1, keepdim=True)
+        spread = seen.from_logits + (seen.expected.square() + seen.b) @ of_u
+        return State(_stacked(seen.mean), _stacked(spread)), seen.expected
+    y = seen.expected @ projected.shared[1] @ seen.expected.mT
+    assert seen.moved is not None, "there is a T"
+    sums = seen.from_logits.sum(-1, keepdim=True)
     variance = (
-        from_logits * (moved / sums.clamp_min(LEAST)) + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
+        seen.from_logits * (seen.moved / sums.clamp_min(LEAST))
+        + _shares(of_u, mask) * y.diagonal(dim1=-2, dim2=-1)[..., None]
     )
     shared = None
     if keeps_shared:
@@ -83,9 +67,129 @@ def attention(
         t_q = state.shared
         if of_weight is not None:
             t_q = t_q + of_weights(state, of_weight[: len(of_weight) // 3])
-        of_heads = (moved * (sums > LEAST)).squeeze(-1).sum(-2)
+        of_heads = (seen.moved * (sums > LEAST)).squeeze(-1).sum(-2)
         shared = y.sum(-3) + t_q * growth(of_heads, t_q.diagonal(dim1=-2, dim2=-1))
-    return State(_stacked(mean), _stacked(variance), shared), expected
+    return State(_stacked(seen.mean), _stacked(variance), shared), seen.expected
+
+
+@dataclass(frozen=True, slots=True)
+class Distances:
+    """Vectors ``[n, n, s]`` or ``[h, n, n, s]`` that are added for words a and c: to a's query, to c's key and value.
+
+    They are certain, and their own product is left out (Shaw et al. 2018, see ``models/transformer.py``). With
+    ``q_ac = q_a + a^Q_ac``, ``k_ac = k_c + a^K_ac``, ``u_ac = u_c + a^V_ac``, a row of logits and the values have
+
+        S_a,cc' = [Σ_r κ^k_r (q_ac q_ac' + v^q_a)_r  T^k_cc' + Σ_r v^q_ar  Σ_r κ^q_r (k_ac k_ac')_r] / s
+        Γ_a,cc' = Σ_r (u_ac u_ac')_r + T^u_cc'
+
+    and the rest is as in :func:`attention`, with these in place of ``S_a`` and ``u uᵀ + T^u``. In the state `diagonal`,
+    ``δ_ac = Σ_r [(q_ac² + v^q_a) v^k_c + v^q_a k_ac²]_r / s``.
+    """
+
+    query: Tensor | None
+    key: Tensor | None
+    value: Tensor | None
+
+    def of_rows(self, rows: slice, like: Tensor) -> tuple[Tensor, Tensor, Tensor]:
+        """Those of some words a, ``[*h, a, n, s]``; 0 where there are none."""
+        given = (self.query, self.key, self.value)
+        none = like.new_zeros(1, 1, like.shape[-1])
+        query, key, value = (none if one is None else one[..., rows, :, :].to(like.dtype) for one in given)
+        return query, key, value
+
+
+class _Seen(NamedTuple):
+    """What the words a take from the others: P̃, A, t1, B, and χ ``[*b, h, a, 1]`` where there is a T."""
+
+    expected: Tensor
+    mean: Tensor
+    from_logits: Tensor
+    b: Tensor
+    moved: Tensor | None
+
+
+def _seen(projected: _Projected, mask: Tensor | None) -> _Seen:
+    q, k, u = projected.mean.unbind(-4)
+    of_q, of_k, _ = projected.variance.unbind(-4)
+    size = q.shape[-1]
+    logits = _where(mask, q @ k.mT * size**-0.5)
+    p = logits.softmax(-1)
+    moved = None
+    if projected.shared is None:
+        spread = (q.square() + of_q) @ of_k.mT + of_q @ k.square().mT
+        spread = _centred(p, spread / size)
+    else:
+        t_k, t_u = projected.shared
+        share = _shares(of_k, mask)
+        keys = k * _shares(of_q, mask).sqrt()
+        alpha = ((q.square() + of_q) * share).sum(-1, keepdim=True) / size
+        beta = of_q.sum(-1, keepdim=True) / size
+        spread, moved = _by_logits(p, (alpha, t_k), (beta, keys @ keys.mT), u @ u.mT + t_u)
+    expected, b = _expected(logits, p, spread, mask)
+    mean = expected @ u
+    from_logits = (b @ u.square() - 2 * mean * (b @ u) + mean.square() * b.sum(-1, keepdim=True)).clamp_min(0)
+    return _Seen(expected, mean, from_logits, b, moved)
+
+
+def _seen_by_distance(projected: _Projected, distances: Distances, mask: Tensor | None) -> _Seen:
+    """Some words a at a time: each has a matrix ``S_a`` of its own."""
+    *_, heads, n, size = projected.mean.shape
+    at_once = max(1, _AT_ONCE // (projected.mean[..., 0, 0, 0, 0].numel() * heads * n * max(n, size)))
+    found = [_seen_by_rows(projected, distances, slice(first, first + at_once), mask) for first in range(0, n, at_once)]
+    expected, mean, from_logits, b = (torch.cat(list(one), -2) for one in list(zip(*found, strict=True))[:4])
+    moved = [one.moved for one in found if one.moved is not None]
+    return _Seen(expected, mean, from_logits, b, torch.cat(moved, -2) if moved else None)
+
+
+def _seen_by_rows(projected: _Projected, distances: Distances, rows: slice, mask: Tensor | None) -> _Seen:
+    q, k, u = projected.mean.unbind(-4)
+    of_q, of_k, _ = projected.variance.unbind(-4)
+    size = q.shape[-1]
+    of_query, of_key, of_value = distances.of_rows(rows, q)
+    queries, keys = q[..., rows, None, :] + of_query, k[..., None, :, :] + of_key  # q_ac and k_ac, [*b, h, a, c, s]
+    values = u[..., None, :, :] + of_value
+    of_q = of_q[..., rows, :]
+    logits = _where(mask, (queries * keys - of_query * of_key).sum(-1) * size**-0.5)
+    p = logits.softmax(-1)
+    moved = None
+    if projected.shared is None:
+        noise = of_q[..., None, :]
+        spread = ((queries.square() + noise) * of_k[..., None, :, :] + noise * keys.square()).sum(-1)
+        spread = _centred(p, spread / size)
+    else:
+        t_k, t_u = projected.shared
+        share, of_share = _shares(of_k, mask), _shares(projected.variance[..., 0, :, :, :], mask)
+        queries, keys = queries * share.sqrt()[..., None, :], keys * of_share.sqrt()[..., None, :]
+        alpha = queries @ queries.mT + (of_q * share).sum(-1)[..., None, None]
+        of_logits = alpha * t_k[..., None, :, :] + of_q.sum(-1)[..., None, None] * (keys @ keys.mT)
+        of_logits = of_logits / size
+        seen = (of_logits @ p[..., None]).squeeze(-1)
+        of_mean = (p * seen).sum(-1, keepdim=True)
+        spread = of_logits.diagonal(dim1=-2, dim2=-1) - 2 * seen + of_mean
+        centred = of_logits - seen[..., None] - seen[..., None, :] + of_mean[..., None]
+        of_values = values @ values.mT + t_u[..., None, :, :]
+        moved = ((centred * of_values) @ p[..., None]).squeeze(-1)
+        moved = (p * moved).sum(-1, keepdim=True).clamp_min(0)
+    expected, b = _expected(logits, p, spread, mask)
+    mean = (expected[..., None, :] @ values).squeeze(-2)
+    from_logits = (b[..., None, :] @ (values - mean[..., None, :]).square()).squeeze(-2)
+    return _Seen(expected, mean, from_logits, b, moved)
+
+
+def _where(mask: Tensor | None, logits: Tensor) -> Tensor:
+    """Very low logits where there is no word."""
+    return logits if mask is None else logits.masked_fill(~mask[..., None, None, :], torch.finfo(logits.dtype).min)
+
+
+def _centred(p: Tensor, spread: Tensor) -> Tensor:
+    """δ of independent logits of the variances ``spread``."""
+    return spread - 2 * p * spread + (p.square() * spread).sum(-1, keepdim=True)
+
+
+def _expected(logits: Tensor, p: Tensor, spread: Tensor, mask: Tensor | None) -> tuple[Tensor, Tensor]:
+    """P̃ and B."""
+    spread = spread.clamp_min(0)
+    return _where(mask, logits + spread / 2 / (1 + spread / 4)).softmax(-1), p.square() * spread
 
 
 @dataclass(frozen=True, slots=True)

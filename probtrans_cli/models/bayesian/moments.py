@@ -35,11 +35,12 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from probtrans_cli.models.bayesian.attention import attention
+from probtrans_cli.models.bayesian.attention import Distances, attention
 from probtrans_cli.models.bayesian.state import LEAST, State, add, certain, check, growth, linear
 
 __all__ = [
-    "State", "add", "attention", "by_points", "certain", "gelu", "layer_norm", "linear", "mean_over_words", "relu",
+    "Distances", "State", "add", "attention", "by_points", "certain", "gelu", "layer_norm", "linear", "mean_over_words",
+    "relu",
 ]  # fmt: skip
 
 _AT_ONCE = 2**14  # numbers, 64 KB

@@ -14,7 +14,7 @@ from torch import Tensor, nn
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.arithmetic import Arithmetic
 from probtrans_cli.models.bayesian import moments
-from probtrans_cli.models.bayesian.moments import State
+from probtrans_cli.models.bayesian.moments import Distances, State
 from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.models.bayesian.weights import posterior_of
 
@@ -98,8 +98,17 @@ class Moments(Arithmetic):
             raise refusal(f"attention dropout of {layer.attention_dropout} in training")
         module = _expect(layer.projections, nn.Linear)
         mask = None if allowed is None else allowed[:, 0, 0]
+        vectors = layer.vectors(values.mean.shape[-2])
+        distances = Distances(*(vectors.get(name) for name in ("query", "key", "value"))) if vectors else None
         state, attention = moments.attention(
-            values, module.weight, variance_of(module), module.bias, layer.heads, mask=mask, keeps_shared=not alone
+            values,
+            module.weight,
+            variance_of(module),
+            module.bias,
+            layer.heads,
+            mask=mask,
+            distances=distances,
+            keeps_shared=not alone,
         )
         return state, attention if arcs else None
 

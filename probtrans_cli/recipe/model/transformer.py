@@ -221,8 +221,6 @@ class Transformer(ModelSection):
 
     def without_moments(self, recipe: Recipe) -> list[str]:
         found = [f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)]
-        if self.positions.kind == "relative":
-            found.append("`model.positions.kind: relative`")
         if recipe.task.without_moments is not None:
             found.append(f"`task.{recipe.task.without_moments}`")
         if self.bayes is not None and self.bayes.words and recipe.task.tied:
