@@ -1,0 +1,70 @@
+"""Write the page of equations from the docstrings of the code: ``python tests/text/equations.py``."""
+
+from __future__ import annotations
+
+import inspect
+import re
+from collections.abc import Iterator
+from importlib import import_module
+from pathlib import Path
+from types import ModuleType
+
+PAGE = Path(__file__).parent.parent.parent / "docs" / "equations.md"
+ROOT = "probtrans_cli."
+INTRODUCTION = """# Equations
+
+What is computed, as the docstrings of the code have it: `python tests/text/equations.py` writes this page from them, and
+a test compares it with them. "Derivation" is that of the Bayesian transformer; numbers in brackets are its equations.
+[Uncertainty](uncertainty.md) says what all this is good for.
+"""
+SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
+    "The probabilistic transformer": [("models.probabilistic.meanfield", ())],
+    "The transformer": [("models.transformer", ())],
+    "Uncertain weights": [("models.bayesian.weights", ("kl",)), ("training.ivon", ())],
+    "Moments in one pass": [
+        ("models.bayesian.moments", ()),
+        ("models.bayesian.state", ("linear", "add")),
+        ("models.bayesian.attention", ("attention", "Distances")),
+        ("models.bayesian.moments", ("layer_norm", "relu", "gelu", "by_points", "mean_over_words")),
+        ("models.bayesian.together", ()),
+    ],
+    "From uncertain scores to probabilities": [
+        ("models.bayesian.readout", ("predictive", "mixture", "with_expected_loss")),
+    ],
+    "The reference, with full covariances": [
+        ("models.bayesian.full", ("forward", "product", "linear", "weight_part", "softmax_rows", "relu", "gelu")),
+        ("models.bayesian.full", ("layer_norm", "block", "log_likelihood")),
+    ],
+}
+"""Of each section the modules, with names in them; a module's own docstring comes before the first of them."""
+
+
+def written() -> str:
+    """The page, from the docstrings as they are."""
+    parts, seen = [INTRODUCTION], set[str]()
+    for title, modules in SECTIONS.items():
+        parts.append(f"## {title}\n")
+        for name, members in modules:
+            module = import_module(ROOT + name)
+            path = module.__name__.replace(".", "/") + ".py"
+            if path not in seen:
+                parts.append(f"`{path}`: " + "\n\n".join(_paragraphs(module)) + "\n")
+            seen.add(path)
+            for member in members:
+                parts.append(f"### `{name.rsplit('.', 1)[1]}.{member}`\n")
+                parts.append("\n\n".join(_paragraphs(getattr(module, member))) + "\n")
+    return "\n".join(parts)
+
+
+def _paragraphs(what: ModuleType | object) -> Iterator[str]:
+    """The docstring as Markdown: equations and tables of symbols as they stand, without what is raised."""
+    text = inspect.cleandoc(what.__doc__ or "").split("\nRaises:")[0].strip()
+    for paragraph in re.split(r"\n\n+", re.sub(r":\w+:`~?([^`]+)`", r"``\1``", text)):
+        if re.search(r"\S {3,}\S|^ {4}", paragraph, re.MULTILINE):
+            yield "```text\n" + inspect.cleandoc("\n" + paragraph).replace("``", "") + "\n```"
+        else:
+            yield paragraph.replace("``", "`").replace("<", "&lt;")
+
+
+if __name__ == "__main__":
+    PAGE.write_text(written(), encoding="utf-8")
