@@ -13,7 +13,7 @@ PAGE = Path(__file__).parent.parent.parent / "docs" / "equations.md"
 ROOT = "probtrans_cli."
 INTRODUCTION = """# Equations
 
-What is computed, as the docstrings of the code have it: `python tests/text/equations.py` writes this page from them, and
+What is computed, as the docstrings of the code say: `python tests/text/equations.py` writes this page from them, and
 a test compares it with them. "Derivation" is that of the Bayesian transformer; numbers in brackets are its equations.
 [Uncertainty](uncertainty.md) says what all this is good for.
 """
