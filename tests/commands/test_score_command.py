@@ -71,6 +71,16 @@ def test_entities_that_are_read_strictly(
     assert scores["f1_interval"] is None  # there is but one sentence
 
 
+def test_types_without_a_letter_are_entities(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("both.txt").write_text("a B-PERSON PERSON\nb I-PERSON PERSON\nc O O\nd B-LOC PERSON\n")
+    found = invoke("score", "entities", "both.txt", "--json")
+    scores = found.json["scores"]
+    assert scores["f1"] == pytest.approx(0.5)
+    assert set(scores["types"]) == {"PERSON", "LOC"}
+    assert "both.txt: 3 tags have no letter in front: 'PERSON' is read as 'I-PERSON'" in found.err
+
+
 @pytest.mark.usefixtures("quick")
 def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every word at the word before it: as the floor of that name."""

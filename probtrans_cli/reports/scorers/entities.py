@@ -1,23 +1,27 @@
 """Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entity_scores.py``.
 
 The same scores as of a model: F1 with its 95 % interval over sentences, and the F1 of entities that are written as
-their scheme asks for; a tag that ends an entity (``S-``, ``E-``), on either side, says that the scheme is bioes.
+their scheme asks for; a tag that ends an entity (``S-``, ``E-``), on either side, says that the scheme is bioes. A tag
+without a letter in front, ``PERSON``, as some taggers write, is read as ``I-PERSON``.
 """
 
 from __future__ import annotations
 
+import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, zip_longest
 from typing import Any
 
 import numpy as np
 
+from probtrans_cli.console import log
 from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entity_scores, scores_by_type, scores_of
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import read_columns
 from probtrans_cli.errors import DataError
 from probtrans_cli.statistics.intervals import interval, moments
 
+_BARE = re.compile(r"[^-\W]{2,}")  # a word of letters, digits and underscores; a lone letter, O among them, is no type
 Tagged = tuple[list[str], list[str], str]  # words, tags, where
 
 
@@ -58,4 +62,12 @@ def _pairs(predictions: str, gold: str | None) -> Iterator[tuple[Tagged, Tagged]
 
 
 def _read(lines: Iterable[str], name: str, column: int) -> Iterator[Tagged]:
-    return read_columns(lines, display_name(name), tag=column)
+    shown = display_name(name)
+    bare, number = "", 0
+    for words, tags, where in read_columns(lines, shown, tag=column):
+        without_letter = [tag for tag in tags if _BARE.fullmatch(tag)]
+        if without_letter:
+            bare, number = bare or without_letter[0], number + len(without_letter)
+        yield words, [f"I-{tag}" if _BARE.fullmatch(tag) else tag for tag in tags], where
+    if number:
+        log(f"warning: {shown}: {number} tags have no letter in front: {bare!r} is read as 'I-{bare}'")
