@@ -188,12 +188,21 @@ def _check_same(recipe: Recipe, run: Path) -> None:
     if not path.exists():
         return
     old, new = load_recipe(str(path)).resolved().model_dump(), recipe.model_dump()
-    different = [name for name in new if name not in MAY_CHANGE and old[name] != new[name]]
+    different = [key for name in new if name not in MAY_CHANGE for key in _different(name, old[name], new[name])]
     if different:
         raise RecipeError(
-            f"{path}: the run was started with another {', '.join(different)}",
+            f"{path}: the run was started with another {first_of(different)}",
             hint=f"resume it as it is: probtrans train {run} --resume; or start another run with --run DIR",
         )
+
+
+def _different(key: str, old: Any, new: Any) -> Iterator[str]:
+    """The keys of a recipe, from ``key`` on, whose values are not the same; of a list that of the whole list."""
+    if isinstance(old, dict) and isinstance(new, dict) and old.get("kind") == new.get("kind"):
+        for name in dict.fromkeys([*old, *new]):
+            yield from _different(f"{key}.{name}", old.get(name), new.get(name))
+    elif old != new:
+        yield key
 
 
 # --- what a run writes, and what somebody else has put there ----------------------------------------------------------
