@@ -16,6 +16,7 @@ from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
 from probtrans_cli.recipe.model.bayes import Bayes
 from probtrans_cli.recipe.training import Ivon, Optim
 from probtrans_cli.training.ivon import IVON
+from probtrans_cli.training.uncompiled import uncompiled
 
 TIMES = "times"
 """The key of a group of parameters whose rate is a multiple of `optim.lr`."""
@@ -127,7 +128,7 @@ def _adam(
     if deviations:
         own = [parameter for parameter in parameters if id(parameter) in apart]
         groups.append({"params": own, "weight_decay": 0.0, TIMES: times})
-    return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
+    return uncompiled(kind)(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
 
 
 def _ivon(section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int) -> IVON:
@@ -136,7 +137,7 @@ def _ivon(section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units:
     groups = [
         {"params": [one.mean], "prior_precision": 1 / (one.posterior.prior.variance * size)} for one in posteriors
     ]
-    made = IVON(
+    made = uncompiled(IVON)(
         groups,
         lr=options.lr,
         effective_size=size,

@@ -38,7 +38,8 @@ ROOMS = {
     "predictor side_by_side uncertainty ways",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
-    "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking",
+    "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "
+    "uncompiled",
     "export": ". hf measure prune safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page",
     "reports.scorers": ". calibration entities trees",
