@@ -39,9 +39,10 @@ def write_report(run: Path, recipe: Recipe) -> None:
         DataError: it cannot be written.
     """
     metrics = list(read_metrics(run / "metrics.jsonl"))
-    ended, scores, state = json_object(run / "exit.json"), _scores(run), _state(run)
+    stored = _stored(run)
+    ended, scores, state = json_object(run / "exit.json"), _scores(stored), _state(run)
     sections = {
-        "Scores": score_tables(scores),
+        "Scores": score_tables(scores) + _temperature(stored),
         "Learning curves": _curves(metrics, recipe, _number(state, "best_step")),
         **_errors(scores),
         "Pictures": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
@@ -63,12 +64,16 @@ def write_report(run: Path, recipe: Recipe) -> None:
 # --- what stands in the files -----------------------------------------------------------------------------------------
 
 
-def _scores(run: Path) -> dict[str, dict[str, Any]]:
-    """The scores of the best checkpoint, by split."""
+def _stored(run: Path) -> dict[str, Any]:
+    """What the best checkpoint's `eval.json` says."""
     try:
-        stored = json_object(best(run / "checkpoints") / "eval.json")
+        return json_object(best(run / "checkpoints") / "eval.json")
     except CheckpointError:
         return {}
+
+
+def _scores(stored: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
+    """The scores of the best checkpoint, by split."""
     return {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
 
 
@@ -115,6 +120,17 @@ def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
     if any("±" in cell for row in rows for cell in row[1:]):
         text += quiet("±: the standard error over draws of masks.")
     return text + _tree_table(scores) + _cases(scores)
+
+
+def _temperature(stored: Mapping[str, Any]) -> str:
+    """The temperature that dev asks for, and what it does to the loss there."""
+    found = stored.get("temperature")
+    numbers = [found.get(key) for key in ("value", "nll", "nll_tempered")] if isinstance(found, dict) else []
+    if not (numbers and all(isinstance(one, int | float) for one in numbers)):
+        return ""
+    value, before, after = numbers
+    how = "the scores divided by it have the least loss there"
+    return quiet(f"Temperature of dev {value:.3f}: {how}, {after:.4f}, and {before:.4f} as they are.")
 
 
 def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:

@@ -89,6 +89,15 @@ def test_a_taggers_report(trained: Path) -> None:
     assert (run / "recipe.yaml").read_text("utf-8") in page.found["pre"]
 
 
+def test_it_tells_the_temperature(trained: Path) -> None:
+    run = trained / "runs" / "tagger"
+    stored = scores_of(run)["temperature"]
+    texts = Page((run / "report.html").read_text("utf-8")).found["p"]
+    (told,) = [text for text in texts if text.startswith("Temperature of dev")]
+    for name, digits in (("value", 3), ("nll", 4), ("nll_tempered", 4)):
+        assert f"{stored[name]:.{digits}f}" in told
+
+
 def test_its_curves_are_those_of_metrics(trained: Path) -> None:
     run = trained / "runs" / "tagger"
     page = Page((run / "report.html").read_text("utf-8"))
