@@ -1,0 +1,180 @@
+"""Open information extraction: how a grid of labels and a list of tuples (arg1; relation; arg2) become each other.
+
+A grid has a row for each tuple and a label for each word, behind the words of the sentence also for a few extra words
+that are not in it: iterative grid labelling, OpenIE6 (Kolluru et al. 2020, arXiv 2010.03147, section 3). The extra
+words let a relation have an "is", "is ... of" or "is ... from" that the sentence does not say: "US president Donald
+Trump" has the tuple (Donald Trump; is president of; US).
+
+How tuples of text are found in a sentence is in :mod:`probtrans_cli.data.codecs.extraction_rows`.
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import dataclass
+from typing import NamedTuple
+
+LABELS = ("NONE", "ARG1", "REL", "ARG2", "LOC/TIME", "TYPE")
+NONE, ARG1, REL, ARG2, LOC_TIME, TYPE = range(6)
+TAGS = {"NONE": 0, "ARG1": 1, "REL": 2, "ARG2": 3, "ARGS": 3, "LOC": 4, "TIME": 4, "LOC/TIME": 4, "TYPE": 5}
+"""The number of every tag that files of labels have. TYPE occurs in no data and is read as NONE."""
+EXTRA_WORDS = ("is", "of", "from")
+"""What the extra words stand for: the first one begins a relation; each other one ends one that the first begins."""
+
+
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """A tuple of a sentence, as positions of its words, from 0 and ascending."""
+
+    arg1: tuple[int, ...]
+    relation: tuple[int, ...]
+    arg2: tuple[int, ...] = ()
+    location_time: tuple[int, ...] = ()
+    """Where and when; it stands behind the words of arg2."""
+    added: tuple[str, ...] = ()
+    """Words of the relation that the sentence lacks: none, or the one before it, or this and the one behind it."""
+    row: int = 0
+    confidence: float = 1.0
+
+    @property
+    def second(self) -> tuple[int, ...]:
+        """The words of the second argument in the order of its text: arg2, then location and time."""
+        return self.arg2 + self.location_time
+
+    @property
+    def parts(self) -> dict[str, tuple[int, ...]]:
+        """The words of ``arg1``, ``rel`` and ``arg2``, this one with location and time."""
+        return {"arg1": self.arg1, "rel": self.relation, "arg2": self.second}
+
+    def texts(self, words: Sequence[str]) -> Texts:
+        """The texts of the parts, words with a space between two."""
+        arg1, relation, arg2 = ([words[i] for i in part] for part in self.parts.values())
+        return Texts(" ".join(arg1), " ".join([*self.added[:1], *relation, *self.added[1:]]), " ".join(arg2))
+
+    def characters(self, spans: Sequence[tuple[int, int]]) -> dict[str, list[tuple[int, int]]]:
+        """Which characters of the original text each part covers: a span ``[begin, end)`` for every run of words.
+
+        Args:
+            spans: the characters ``[begin, end)`` of every word of the sentence; see
+                :func:`probtrans_cli.data.sentence.character_spans`.
+        """
+        return {
+            name: [(spans[first][0], spans[last][1]) for first, last in _runs(sorted(part))]
+            for name, part in self.parts.items()
+        }
+
+
+class Texts(NamedTuple):
+    """The parts of a tuple as text; ``arg2`` may be empty."""
+
+    arg1: str
+    relation: str
+    arg2: str
+
+    @property
+    def key(self) -> str:
+        """What two tuples of a sentence must not share, as OpenIE6 compares them: arg1, arg2 and relation as a text."""
+        return f"{self.arg1} {self.arg2} {self.relation}"
+
+
+def rows_to_tuples(
+    words: Sequence[str],
+    rows: Iterable[Sequence[int]],
+    *,
+    confidences: Sequence[float] | None = None,
+    extra_words: Sequence[str] = EXTRA_WORDS,
+    location_time: bool = True,
+    seen: set[str] | None = None,
+    dropped: Counter[str] | None = None,
+) -> list[Extraction]:
+    """The tuples of a grid of labels, by the rules of OpenIE6.
+
+    Rows are read in order up to the first one without any label. A row without arg1 or relation is dropped, and so is
+    one whose text has come before.
+
+    Args:
+        words: of the sentence, without the extra words.
+        rows: a label for every word and every extra word; see :data:`LABELS`.
+        confidences: of every row; None: all are 1.
+        extra_words: see :data:`EXTRA_WORDS`; of several that are labelled REL, the last one counts.
+        location_time: whether words labelled LOC/TIME are part of a tuple.
+        seen: the keys (:attr:`Texts.key`) of tuples that have come before, for a sentence that is read in several
+            parts; those of this grid are added.
+        dropped: how many rows were dropped is added here, under ``incomplete`` and ``repeated``.
+
+    Raises:
+        ValueError: a row has more or fewer labels.
+    """
+    seen, dropped = set() if seen is None else seen, Counter() if dropped is None else dropped
+    found = []
+    for number, row in enumerate(rows):
+        if len(row) != len(words) + len(extra_words):
+            raise ValueError(
+                f"row {number}: {len(row)} labels of {len(words)} words and {len(extra_words)} extra words"
+            )
+        if all(label in (NONE, TYPE) for label in row):
+            break
+        one = _extraction(row, len(words), extra_words, number, confidences, location_time)
+        texts = one.texts(words)
+        if not (texts.arg1 and texts.relation):
+            dropped["incomplete"] += 1
+        elif texts.key in seen:
+            dropped["repeated"] += 1
+        else:
+            seen.add(texts.key)
+            found.append(one)
+    return found
+
+
+def _extraction(
+    row: Sequence[int],
+    length: int,
+    extra_words: Sequence[str],
+    number: int,
+    confidences: Sequence[float] | None,
+    location_time: bool,
+) -> Extraction:
+    parts: dict[int, list[int]] = {label: [] for label in range(len(LABELS))}
+    for position in range(length):
+        parts[row[position]].append(position)
+    chosen = [i for i in range(len(extra_words)) if row[length + i] == REL]
+    added = () if not chosen else tuple(extra_words[i] for i in sorted({0, chosen[-1]}))
+    return Extraction(
+        tuple(parts[ARG1]),
+        tuple(parts[REL]),
+        tuple(parts[ARG2]),
+        tuple(parts[LOC_TIME]) if location_time else (),
+        added,
+        number,
+        1.0 if confidences is None else confidences[number],
+    )
+
+
+def tuple_to_row(one: Extraction, length: int, extra_words: Sequence[str] = EXTRA_WORDS) -> list[int]:
+    """The row of labels of a tuple of a sentence of ``length`` words; :func:`rows_to_tuples` gives the tuple again.
+
+    Raises:
+        ValueError: a word is in two parts, or what was added are no extra words.
+    """
+    row = [NONE] * (length + len(extra_words))
+    parts = {ARG1: one.arg1, REL: one.relation, ARG2: one.arg2, LOC_TIME: one.location_time}
+    for label, part in parts.items():
+        for position in part:
+            if row[position] != NONE:
+                raise ValueError(f"word {position} is {LABELS[row[position]]} and {LABELS[label]}")
+            row[position] = label
+    if one.added:
+        if one.added[0] not in extra_words[:1] or len(one.added) > 2 or one.added[-1] not in extra_words:
+            raise ValueError(f"{one.added} are not of the extra words {tuple(extra_words)}")
+        row[length + list(extra_words).index(one.added[-1])] = REL
+    return row
+
+
+def _runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+    """The first and the last of every run of neighbours; ``positions`` ascend."""
+    first = 0
+    for i, position in enumerate(positions):
+        if i + 1 == len(positions) or positions[i + 1] != position + 1:
+            yield positions[first], position
+            first = i + 1
