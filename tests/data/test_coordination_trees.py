@@ -1,0 +1,115 @@
+"""Coordinations of dependency trees: what is a conjunct, what is shared, what is left out."""
+
+from __future__ import annotations
+
+from collections import Counter
+from pathlib import Path
+
+import pytest
+
+from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
+from probtrans_cli.data.codecs.coordinations import coordinations_to_rows, rows_to_coordinations
+from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.readers.conllu import read_conllu
+
+
+def read(tree: str) -> tuple[list[str], Counter[str]]:
+    """Of every coordination the conjuncts and the coordinator; a tree is a word a line, its head and its relation."""
+    rows = [line.split() for line in tree.strip().splitlines()]
+    words = [row[0] for row in rows]
+    found, counts = coordinations_of_tree([int(row[1]) for row in rows], [row[2] for row in rows])
+    shown = [
+        " | ".join(" ".join(words[start:end]) for start, end in one.conjuncts)
+        + f" ({words[one.cc]})"
+        + "".join(f" {words[i]}" for i in one.separators)
+        for one in found
+    ]
+    return shown, counts
+
+
+def test_three_conjuncts_with_their_subtrees() -> None:
+    found, counts = read("""
+        He 2 nsubj
+        likes 0 root
+        red 4 amod
+        wine 2 obj
+        , 6 punct
+        beer 4 conj
+        , 9 punct
+        and 9 cc
+        water 4 conj
+        with 11 case
+        ice 9 nmod
+        . 2 punct
+    """)
+    assert found == ["red wine | beer | water with ice (and) ,"]  # the comma at "and" separates nothing
+    assert counts == {"found": 1}
+
+
+@pytest.mark.parametrize(
+    ("more", "expected"),
+    [
+        ("", "makes | distributes (and)"),
+        ("it 5 nsubj", "Bell makes | it distributes (and)"),  # a subject of its own
+    ],
+)
+def test_a_subject_and_an_object_may_be_shared(more: str, expected: str) -> None:
+    if more:
+        tree = "Bell 2 nsubj\nmakes 0 root\nand 5 cc\nit 5 nsubj\ndistributes 2 conj\n. 2 punct"
+    else:
+        tree = "Bell 2 nsubj\nmakes 0 root\nand 4 cc\ndistributes 2 conj\ngoods 2 obj\n. 2 punct"
+    assert read(tree)[0] == [expected]
+
+
+def test_an_auxiliary_is_shared_with_the_subject_only() -> None:
+    shared = "They 3 nsubj\nwill 3 aux\ngo 0 root\nand 5 cc\nsee 3 conj"
+    assert read(shared)[0] == ["go | see (and)"]
+    own = "They 3 nsubj\nwill 3 aux\ngo 0 root\nand 6 cc\nwe 6 nsubj\nsee 3 conj"
+    assert read(own)[0] == ["They will go | we see (and)"]
+
+
+def test_paired_coordinators_and_those_of_several_words() -> None:
+    both = "both 2 cc:preconj\nwine 0 root\nas 5 cc\nwell 3 fixed\nbeer 2 conj"
+    assert read(both.replace("\nwell 3 fixed", "").replace("as 5", "as 4"))[0] == ["wine | beer (as)"]
+    assert read(both)[0] == ["wine | beer (as)"]
+
+
+def test_a_coordination_in_a_conjunct_comes_behind_it() -> None:
+    found, counts = read("""
+        It 2 nsubj
+        rains 0 root
+        and 5 cc
+        Ann 5 nsubj
+        sells 2 conj
+        wine 5 obj
+        or 8 cc
+        beer 6 conj
+    """)
+    assert found == ["It rains | Ann sells wine or beer (and)", "wine | beer (or)"]
+    assert counts == {"found": 2}
+
+
+def test_what_has_no_coordinator_or_no_neighbouring_words_is_left_out() -> None:
+    assert read("wine 0 root\n, 3 punct\nbeer 1 conj") == ([], {"no coordinator": 1})
+    assert read("wine 0 root\nand 3 cc\nbeer 1 conj\nis 0 root\nhere 3 advmod") == ([], {"not contiguous": 1})
+
+
+def test_a_cycle_is_refused() -> None:
+    with pytest.raises(ValueError, match="cycle"):
+        coordinations_of_tree([2, 1], ["conj", "conj"])
+
+
+def test_coordinations_of_a_treebank_come_back_from_rows(corpora: Path) -> None:
+    name = str(corpora / "ud" / "en_ewt" / "dev.conllu")
+    counts: Counter[str] = Counter()
+    for sentence in read_conllu(open_lines(name), name):
+        assert sentence.heads is not None
+        assert sentence.relations is not None
+        found, of_tree = coordinations_of_tree(sentence.heads, sentence.relations, sentence.tags.get("upos"))
+        grid, of_rows = coordinations_to_rows(found, len(sentence.words), rows=3)
+        back = rows_to_coordinations(grid)
+        assert set(back.values()) <= set(found)
+        assert len(back) == of_rows["kept"]
+        counts += of_tree + of_rows
+    assert counts["found"] > 700
+    assert counts["kept"] > 0.98 * counts["found"]
