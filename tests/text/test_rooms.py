@@ -22,9 +22,9 @@ ROOMS = {
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". coordination_trees coordinations entities entity_scores extraction_rows extractions "
-    "logical_forms",
+    "logical_forms tuple_texts",
     "data.corpus": ". batches documents encode gold identity lengths pairs prepared selection sources store",
-    "data.readers": ". cogs columns conllu documents jsonl labelled table text",
+    "data.readers": ". cogs columns conllu coordination_rows documents jsonl labelled table text tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". arithmetic base network outputs transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",

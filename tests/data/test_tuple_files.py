@@ -1,0 +1,172 @@
+"""Files of tuples and of coordinations: their forms, and what is said of lines that cannot be read."""
+
+from __future__ import annotations
+
+import json
+
+import pytest
+
+from probtrans_cli.data.codecs.coordinations import Coordination
+from probtrans_cli.data.codecs.tuple_texts import TupleText
+from probtrans_cli.data.readers.coordination_rows import read_coordinations
+from probtrans_cli.data.readers.tuples import read_gold, read_predictions
+from probtrans_cli.errors import DataError
+
+
+def predictions(text: str, default: float | None = None) -> list[tuple[str, TupleText | None]]:
+    return [(one.sentence, one.parts) for one in read_predictions(text.split("\n"), "p.tsv", default)]
+
+
+def gold(text: str) -> list[tuple[str, TupleText | None]]:
+    return [(one.sentence, one.parts) for one in read_gold(text.split("\n"), "g.tsv")]
+
+
+def test_lines_of_carb() -> None:
+    assert predictions("A b .\t0.5\tb\tA\tc\td\n\nA b .\t-3e2\t b \tA\t") == [
+        ("A b .", TupleText("b", ("A", "c", "d"), 0.5)),
+        ("A b .", TupleText(" b ", ("A",), -300.0)),  # an empty argument at the end is none, as in CaRB's reader
+    ]
+    assert gold("A b . \tb \tA\tC: context\tT: now\nA b .\t\tA\t\tc\nA b .\tb") == [
+        ("A b . ", TupleText("b", ("A", "T: now"))),
+        ("A b .", TupleText("", ("A", "", "c"))),
+        ("A b .", TupleText("b", ())),
+    ]
+
+
+@pytest.mark.parametrize("blank", [" ", ""])
+def test_tuple_lines_of_allennlp_keep_their_letters(blank: str) -> None:
+    parts = [("arg1", "a great rag"), ("rel", "are"), ("arg2", "1 grr")]
+    tagged = " ".join(f"<{tag}>{blank}{part}{blank}</{tag}>" for tag, part in parts)
+    expected = TupleText("are", ("a great rag", "1 grr"), -7.5)
+    assert predictions(f"A sentence .\t{tagged}\t-7.5") == [("A sentence .", expected)]
+    assert gold(f"A sentence .\t{tagged}\t0.5") == [("A sentence .", expected._replace(confidence=1.0))]
+
+
+def test_tuple_lines_without_a_second_argument() -> None:
+    for arg2 in ("<arg2>  </arg2>", "<arg2></arg2>", ""):
+        line = f"s\t<arg1> a </arg1> <rel> r </rel> {arg2}\t1"
+        assert predictions(line) == [("s", TupleText("r", ("a", ""), 1.0))]
+
+
+def test_json_lines() -> None:
+    one = {"arg1": "A", "rel": "b", "arg2": "c", "confidence": 0.25, "row": 0}
+    text = "\n".join(
+        json.dumps(record)
+        for record in ({"id": 1, "text": "A b c", "tuples": [one]}, {"words": ["A", "b"], "tuples": []})
+    )
+    assert predictions(text) == [("A b c", TupleText("b", ("A", "c"), 0.25)), ("A b", None)]
+    del one["arg2"], one["confidence"]
+    line = json.dumps({"text": "A b c", "tuples": [one]})
+    assert predictions(line, 0.5) == [("A b c", TupleText("b", ("A", ""), 0.5))]
+    assert gold(line) == [("A b c", TupleText("b", ("A", ""), 1.0))]
+
+
+GOOD = "s\t0.5\tr\ta\n"
+TAGGED = "<arg1> a </arg1> <rel> r </rel> <arg2> b </arg2>"
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        (GOOD + "s\tr\ta\tb", "p.tsv:2: 'r' is no confidence"),
+        (GOOD + "s\tnan\tr\ta", "p.tsv:2: 'nan' is no confidence"),
+        (GOOD + "s\t\tr\ta", "p.tsv:2: no confidence"),
+        (GOOD + "s\tinf\tr\ta", "p.tsv:2: 'inf' is no confidence"),
+        (GOOD + "s\t1", "p.tsv:2: not a prediction: the line has 2 of at least 3 fields"),
+        (f"s\t{TAGGED}\t1\ns\t{TAGGED}", "p.tsv:2: no confidence"),
+        (f"s\t{TAGGED}\tNaN", "p.tsv:1: 'NaN' is no confidence"),
+        ("s\t<arg1> a </arg1> <rel> r\t1", "p.tsv:1: no <rel> ... </rel>"),
+        ('{"text": "s", "tuples": [{"arg1": "a", "rel": "r"}]}', "p.tsv:1: tuple 1: no confidence"),
+        ('{"text": "s", "tuples": [{"arg1": "a", "rel": 1}]}', "p.tsv:1: tuple 1: rel is no text"),
+        ('{"text": "s", "tuples": [{"rel": "r"}]}', "p.tsv:1: tuple 1: arg1 is no text"),
+        ('{"text": "s", "tuples": {}}', "p.tsv:1: no list of tuples"),
+        ('{"tuples": []}', "p.tsv:1: neither text nor words"),
+        ('{"text": "s", "tuples": []}\n[]', "p.tsv:2: not a JSON object"),
+        ('{"text": "s", "tuples": []}\n{', "p.tsv:2: not JSON"),
+    ],
+)
+def test_predictions_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        predictions(text)
+    assert caught.value.message.startswith(message)
+    if "no confidence" in message:
+        assert "--default-confidence" in (caught.value.hint or "")
+
+
+def test_a_default_confidence_is_for_those_without_one_alone() -> None:
+    text = "\n".join(["s\t0.5\tr\ta", "s\tnan\tr\ta", "s\t\tr\ta", "s\tr\ta\tb", f"s\t{TAGGED}", f"s\t{TAGGED}\tnan"])
+    assert [one.confidence for _, one in predictions(text, 0.75) if one] == [0.5, *[0.75] * 5]
+    assert predictions("s\tr\ta\tb", 0.75) == [("s", TupleText("r", ("a", "b"), 0.75))]
+    with pytest.raises(DataError, match="'high' is no confidence"):
+        predictions(f"s\t{TAGGED}\thigh", 0.75)
+    with pytest.raises(DataError, match=r"p\.tsv:1: a prediction without a relation"):
+        predictions("only a sentence", 0.75)
+
+
+def test_a_gold_line_of_one_field_is_an_error() -> None:
+    with pytest.raises(DataError, match=r"g\.tsv:2: a gold tuple without a relation"):
+        gold("s\tr\ta\nonly a sentence\t")
+
+
+# --- coordinations ----------------------------------------------------------------------------------------------------
+
+
+def coordinations(text: str) -> list[tuple[list[str], dict[int, Coordination | None]]]:
+    return [(one.words, one.found) for one in read_coordinations(text.split("\n"), "c.txt")]
+
+
+def test_rows_of_labels() -> None:
+    text = "A , B and C\nCP_START SEP CP CC CP\nNONE NONE NONE NONE NONE\n\n \nIt rains\n\nand\nNONE\nCC\n"
+    assert coordinations(text) == [
+        (["A", ",", "B", "and", "C"], {3: Coordination(3, ((0, 1), (2, 3), (4, 5)))}),
+        (["It", "rains"], {}),
+        (["and"], {0: None}),
+    ]
+
+
+def test_json_lines_of_coordinations() -> None:
+    record = {"words": ["A", "or", "B"], "coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}
+    line = json.dumps(record)
+    assert coordinations(f"{line}\n\n{line}\n") == [(["A", "or", "B"], {1: Coordination(1, ((0, 1), (2, 3)))})] * 2
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("A or B\nCP_START CC", "c.txt:2: 2 tags of the 3 words of c.txt:1"),
+        ("A or B\nCP_START CC CP CP", "c.txt:2: 4 tags of the 3 words of c.txt:1"),
+        ("A or B\nCP_START CC ARG1", "c.txt:2: unknown tag 'ARG1'"),
+        ("\nNONE CP\nA B", "c.txt:2: tags before any sentence"),
+        ('{"words": ["A"]}', "c.txt:1: not a sentence with coordinations (KeyError"),
+        ('{"words": "A", "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
+        ('{"words": ["A"], "coordinations": []}\n\n[1]', "c.txt:3: not a sentence with coordinations (TypeError"),
+        (
+            '{"words": ["A"], "coordinations": []}\nA or B',
+            "c.txt:2: not a sentence with coordinations (JSONDecodeError",
+        ),
+    ],
+)
+def test_coordinations_that_cannot_be_read(text: str, message: str) -> None:
+    with pytest.raises(DataError) as caught:
+        coordinations(text)
+    assert caught.value.message.startswith(message)
+    if "unknown" in message:
+        assert "NONE, CP, CP_START, CC, SEP, OTHERS" in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "one",
+    [
+        {"cc": 1, "conjuncts": [[0, 1]]},
+        {"cc": 1, "conjuncts": [[0, 1], [2, 4]]},
+        {"cc": 1, "conjuncts": [[2, 3], [0, 1]]},
+        {"cc": 0, "conjuncts": [[0, 1], [2, 3]]},
+        {"cc": 1.0, "conjuncts": [[0, 1], [2, 3]]},
+        {"cc": 1, "conjuncts": [[0, 1, 1], [2, 3]]},
+        {"cc": 1, "conjuncts": [[-1, 1], [2, 3]]},
+        {"cc": 1, "conjuncts": [[0, 0], [2, 3]]},
+    ],
+)
+def test_coordinations_that_are_none(one: dict[str, object]) -> None:
+    with pytest.raises(DataError, match=r"c.txt:1: not a sentence with coordinations"):
+        coordinations(json.dumps({"words": ["A", "or", "B"], "coordinations": [one]}))
