@@ -21,8 +21,8 @@ ROOMS = {
     "recipe": ". base checks data faults kinds overrides reference schema source task training weights yaml",
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
-    "data.codecs": ". coordination_trees coordinations entities entity_scores extraction_rows extractions "
-    "logical_forms tuple_texts",
+    "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
+    "extraction_rows extractions logical_forms tuple_texts wire57",
     "data.corpus": ". batches documents encode gold identity lengths pairs prepared selection sources store",
     "data.readers": ". cogs columns conllu coordination_rows documents jsonl labelled table text tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",

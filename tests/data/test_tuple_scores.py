@@ -1,0 +1,201 @@
+"""CaRB, Wire57-C and counts of tuples: worked examples, a plain version of CaRB on random tuples, CaRB's own gold."""
+
+from __future__ import annotations
+
+import os
+import random
+from itertools import pairwise
+from pathlib import Path
+
+import pytest
+
+from probtrans_cli.data.codecs import carb, wire57
+from probtrans_cli.data.codecs.carb import carb_scores
+from probtrans_cli.data.codecs.tuple_texts import Tuples, TupleText, counts_of, sentence_key
+from probtrans_cli.data.codecs.wire57 import wire57_scores
+from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.readers.tuples import read_gold
+
+
+def of(arg1: str, relation: str, *others: str, confidence: float = 1.0) -> TupleText:
+    return TupleText(relation, (arg1, *others), confidence)
+
+
+def scores(gold: list[TupleText], *predicted: TupleText, single_match: bool = False) -> tuple[float, ...]:
+    """AUC; precision, recall and F1 at the best threshold."""
+    found = carb_scores({"s": gold}, {"s": predicted}, single_match=single_match).rounded()
+    return found["auc"], found["precision"], found["recall"], found["f1"]
+
+
+FRUIT = [of("I", "ate", "an apple"), of("I", "ate", "an orange")]
+TALKS = [of("Talks", "resumed", "between USA and China")]
+
+
+@pytest.mark.parametrize(
+    ("gold", "predicted", "expected"),
+    [
+        (FRUIT, [of("I", "ate", "an apple and an orange")], (0.7857, 0.5714, 1.0, 0.7273)),
+        (FRUIT, [of("I", "ate", "an apple")], (0.875, 1.0, 0.875, 0.9333)),
+        (FRUIT, [of("ate", "I", "an apple")], (0.0, 0.0, 0.0, 0.0)),
+        (
+            TALKS,
+            [of("Talks", "resumed", "between USA"), of("Talks", "resumed", "between China")],
+            (0.5, 0.5, 0.6667, 0.5714),
+        ),
+        ([of("He", "said", "it works")], [of("it works", "said", "He")], (1.0, 1.0, 1.0, 1.0)),
+        ([of("x", "is", "y")], [of("x", "be", "y")], (1.0, 1.0, 1.0, 1.0)),
+        ([of("x", "is", "y")], [of("x", "Is", "y")], (0.0, 0.0, 0.0, 0.0)),
+        ([of("x", "is", "y")], [of("x", "is", "")], (0.6667, 1.0, 0.6667, 0.8)),
+        ([of("x", "is", "y")], [of("x", "is")], (0.0, 0.0, 0.0, 0.0)),  # there is no second argument at all
+        ([of("x", "is")], [of("x", "is", "y z")], (1.0, 1.0, 1.0, 1.0)),  # the gold tuple asks for none
+        ([of("x", "is", "y", "z")], [of("x", "is", "z", "y")], (1.0, 1.0, 1.0, 1.0)),  # all further ones are one
+        ([of("x", "is", "y")], [], (0.0, 0.0, 0.0, 0.0)),
+    ],
+)
+def test_carb_of_one_sentence(gold: list[TupleText], predicted: list[TupleText], expected: tuple[float, ...]) -> None:
+    assert scores(gold, *predicted) == expected
+
+
+def test_carb_with_each_prediction_right_once() -> None:
+    assert scores(FRUIT, of("I", "ate", "an apple and an orange"), single_match=True) == (0.3929, 0.5714, 0.5, 0.5333)
+
+
+def test_carb_of_two_sentences_with_confidences() -> None:
+    gold = {"a": [of("x", "is", "y")], "c": [of("x", "is", "y"), of("x", "was", "y")]}
+    predicted = {
+        "a": [of("x", "is", "y", confidence=0.9), of("z", "is", "q", confidence=0.2)],
+        "c": [of("x", "is", "y", confidence=0.5)],
+    }
+    found = carb_scores(gold, predicted).rounded()
+    assert (found["auc"], found["precision"], found["recall"], found["f1"]) == (0.6667, 1.0, 0.6667, 0.8)
+    assert (found["last_precision"], found["last_recall"], found["last_f1"]) == (0.6667, 0.6667, 0.6667)
+
+
+def test_predictions_for_other_sentences_do_not_count() -> None:
+    predicted = {"a": [of("x", "is", "y", confidence=0.5)], "b": [of("x", "is", "y", confidence=0.9)] * 3}
+    alone = carb_scores({"a": [of("x", "is", "y")]}, {"a": predicted["a"]})
+    assert carb_scores({"a": [of("x", "is", "y")]}, predicted) == alone
+
+
+def plain_carb(gold: Tuples, predicted: Tuples, single: bool) -> tuple[float, ...]:
+    """As CaRB is described: every threshold by itself, pairs looked for one by one."""
+
+    def greedy(table: dict[tuple[int, int], float], rows: int, kept: list[int]) -> float:
+        left, columns, total = list(range(rows)), list(kept), 0.0
+        for _ in range(min(rows, len(kept))):
+            best = max(((i, j) for i in left for j in columns), key=lambda pair: table[pair])
+            total += table[best]
+            left.remove(best[0])
+            columns.remove(best[1])
+        return total
+
+    points = []
+    for threshold in sorted({one.confidence for tuples in predicted.values() for one in tuples}):
+        precision = recall = 0.0
+        count = 0
+        for key, tuples in gold.items():
+            ours = predicted.get(key, [])
+            kept = [j for j, one in enumerate(ours) if one.confidence >= threshold]
+            pairs = {(i, j): carb.pair_score(one, ours[j]) for i, one in enumerate(tuples) for j in kept}
+            count += len(kept)
+            precision += greedy({at: pair.precision for at, pair in pairs.items()}, len(tuples), kept)
+            recalls = {at: pair.recall for at, pair in pairs.items()}
+            if single:
+                recall += greedy(recalls, len(tuples), kept)
+            else:
+                recall += sum(max((recalls[i, j] for j in kept), default=0.0) for i in range(len(tuples)))
+        points.append((precision / count if count else 1.0, recall / sum(map(len, gold.values()))))
+    if not points:
+        return 0.0, 0.0, 0.0
+    f1s = [2 * p * r / (p + r) if p + r else 0.0 for p, r in points]
+    curve = [*sorted(points, key=lambda point: -point[1]), (1.0, 0.0)]
+    area = sum((r - s) * (p + q) / 2 for (p, r), (q, s) in pairwise(curve))
+    return area, max(f1s), f1s[0]
+
+
+@pytest.mark.parametrize("single", [False, True])
+def test_carb_agrees_with_a_plain_version_on_random_tuples(single: bool) -> None:
+    draw = random.Random(3)
+    verbs = ["is", "be", "was", "said", "saw it", "be be", ""]
+
+    def some(most: int) -> list[TupleText]:
+        return [
+            TupleText(
+                draw.choice(verbs),
+                tuple(
+                    " ".join(draw.choices("abcd", k=draw.randint(0, 3))) for _ in range(draw.choice([0, 1, 2, 2, 3]))
+                ),
+                draw.choice([0.1, 0.2, 0.4, 0.7, draw.random()]),
+            )
+            for _ in range(draw.randint(0, most))
+        ]
+
+    fell = 0
+    for _ in range(300):
+        gold = {key: found for key in "xyz" if (found := some(4))} or {"x": [of("a", "is", "b")]}
+        predicted = {key: some(6) for key in "wxy"}
+        found = carb_scores(gold, predicted, single_match=single)
+        assert (found.auc, found.f1, found.last_f1) == pytest.approx(plain_carb(gold, predicted, single), abs=1e-9)
+        fell += 0 < found.last_f1 < found.f1
+    assert fell > 50  # thresholds matter
+
+
+@pytest.fixture
+def carb_gold() -> dict[str, list[TupleText]]:
+    """CaRB's gold tuples of test."""
+    path = Path(os.environ.get("PROBTRANS_DATA", "data"), "openie", "carb", "test_gold.tsv")
+    if not path.is_file():
+        pytest.skip(f"there is no {path}: set PROBTRANS_DATA to the folder that has openie/carb")
+    found: dict[str, list[TupleText]] = {}
+    for one in read_gold(open_lines(path), str(path)):
+        assert one.parts is not None
+        found.setdefault(sentence_key(one.sentence), []).append(one.parts)
+    return found
+
+
+@pytest.mark.parametrize("single_match", [False, True])
+def test_the_gold_tuples_of_carb_against_themselves(carb_gold: dict[str, list[TupleText]], single_match: bool) -> None:
+    """Not quite 1, for 14 of them have no relation."""
+    assert (len(carb_gold), sum(map(len, carb_gold.values()))) == (634, 2715)
+    found = carb_scores(carb_gold, carb_gold, single_match=single_match).rounded()
+    assert found.pop("auc") == 0.9923
+    assert set(found.values()) == {0.9948}
+
+
+def test_wire57_needs_a_word_of_every_part() -> None:
+    gold = of("the cat", "sat on", "the mat")
+    assert wire57.pair_score(gold, of("a cat", "sat", "mat")) == (3 / 4, 3 / 6)
+    assert wire57.pair_score(gold, of("a dog", "sat", "mat")) is None
+    assert wire57.pair_score(gold, of("a cat", "sat", "")) is None
+    assert wire57.pair_score(gold, of("a cat", "sat")) is None
+    assert wire57.pair_score(of("cat", "sat"), of("cat", "sat", "")) == (1.0, 1.0)
+    assert wire57.pair_score(of("cat", "sat"), of("cat", "sat", "here")) is None
+    assert wire57.pair_score(of("cat", "saw", "a", "dog"), of("cat", "saw", "dog", "a")) == (1.0, 1.0)
+    assert wire57.pair_score(of("cat", "saw", "it"), of("Cat", "saw", "it")) is None
+
+
+def test_wire57_matches_the_best_pair_first() -> None:
+    gold = {"s": [of("a", "r", "b"), of("a c", "r", "b")], "t": [of("a", "r", "b")]}
+    predicted = {"s": [of("a c", "r", "b"), of("a", "r", "x")], "u": [of("a", "r", "b")]}
+    found = wire57_scores(gold, predicted)
+    assert found == pytest.approx({"precision": 1 / 2, "recall": 1 / 3, "f1": 2 / 5})
+    assert wire57_scores(gold, {}) == {"precision": 0.0, "recall": 0.0, "f1": 0.0}
+
+
+def test_sentences_are_the_same_without_spaces_brackets_and_punctuation() -> None:
+    assert sentence_key("He ( 41 ) did n't , did he ? ") == sentence_key("He -LRB- 41 -RRB- didn't, did he")
+    assert sentence_key("He did") != sentence_key("he did")
+
+
+def test_counts_and_redundancy() -> None:
+    counts = counts_of([[{1, 2}, {2, 3}, {2, 3}], [], [{5}]])
+    assert counts == pytest.approx(
+        {
+            "sentences": 3,
+            "tuples": 4,
+            "sentences_without_tuple": 1 / 3,
+            "tuples_per_word": 7 / 4,
+            "tuple_overlap": (1 / 3 + 1 / 3 + 1) / 3,
+        }
+    )
+    assert set(counts_of([]).values()) == {0}
