@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Iterable
+from collections.abc import Callable
 from pathlib import Path
 from typing import Annotated, Any, Literal
 
@@ -14,7 +14,9 @@ from probtrans_cli.cli.options import (
     Abstain,
     Channel,
     CheckpointArgument,
+    Compat,
     Decoder,
+    DefaultConfidence,
     Doubt,
     DropoutSamples,
     Files,
@@ -26,10 +28,12 @@ from probtrans_cli.cli.options import (
     Prune,
     RecipeArgument,
     RunsAndFiles,
+    SingleMatch,
     TagColumn,
     Threads,
     Uncertainty,
     Weights,
+    rows_in_words,
 )
 from probtrans_cli.cli.streams import tell
 from probtrans_cli.errors import UsageError
@@ -37,12 +41,6 @@ from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName
 from probtrans_cli.version import __version__
-
-
-def rows_in_words(rows: Iterable[Any]) -> str:
-    """The rows of a table of formats in a phrase, for `--help`."""
-    return "; ".join(f"{row.name}: {row.help}" if row.help else row.name for row in rows)
-
 
 app = typer.Typer(
     name="probtrans",
@@ -326,12 +324,17 @@ def score(
     predictions: Annotated[str, typer.Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.")],
     gold: Annotated[str | None, typer.Option("--gold", metavar="FILE", help="The gold annotation.")] = None,
     column: TagColumn = None,
+    single_match: SingleMatch = False,
+    default_confidence: DefaultConfidence = None,
+    compat: Compat = None,
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
     from probtrans_cli.commands import score as verb  # noqa: PLC0415
 
-    _show(context, as_json, verb.score(verb.ScoreRequest(kind, predictions, gold, column)), verb.scored)
+    options = (column, single_match or None, default_confidence, compat)
+    request = verb.ScoreRequest(kind, predictions, gold, *options)
+    _show(context, as_json, verb.score(request), verb.scored)
 
 
 @app.command(short_help="Write a model as a folder of its own.")

@@ -2,7 +2,8 @@
 
 from __future__ import annotations
 
-from typing import Annotated, Literal
+from collections.abc import Iterable
+from typing import Annotated, Any, Literal
 
 import typer
 
@@ -71,6 +72,26 @@ TagColumn = Annotated[
     Literal["upos", "xpos", "feats"] | None,
     typer.Option("--column", help="With calibration: the tags of CoNLL-U that the probabilities are of."),
 ]
+SingleMatch = Annotated[
+    bool,
+    typer.Option(
+        "--single-match", help="With carb: CaRB(1-1), where each prediction is right for one gold tuple only."
+    ),
+]
+DefaultConfidence = Annotated[
+    float | None,
+    typer.Option(
+        "--default-confidence", metavar="X", help="With carb: the confidence of tuples that have none or NaN."
+    ),
+]
+Compat = Annotated[
+    Literal["o6"] | None,
+    typer.Option(
+        "--compat",
+        help="With coordination: count as the code of OpenIE6, which looks at gold coordinators alone, and whose inner "
+        "is outer.",
+    ),
+]
 DropoutSamples = Annotated[
     int | None,
     typer.Option(
@@ -122,3 +143,8 @@ Decoder = Annotated[
 Threads = Annotated[
     int | None, typer.Option("--threads", min=1, max=1024, metavar="N", help="CPU threads; default: torch's choice.")
 ]
+
+
+def rows_in_words(rows: Iterable[Any]) -> str:
+    """The rows of a table of formats in a phrase, for `--help`."""
+    return "; ".join(f"{row.name}: {row.help}" if row.help else row.name for row in rows)

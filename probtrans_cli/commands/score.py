@@ -24,6 +24,12 @@ class ScoreRequest:
     """The file that it is scored against; None: it holds the gold itself."""
     column: str | None = None
     """Of CoNLL-U, the column of the tags that probabilities are of; None: the only one that can be meant."""
+    single_match: bool | None = None
+    """Of tuples: whether recall counts a prediction for one gold tuple only."""
+    default_confidence: float | None = None
+    """Of tuples: the confidence of those that have none; None: they are an error."""
+    compat: str | None = None
+    """Of coordinations: the code that is followed where it counts otherwise."""
 
 
 def score(request: ScoreRequest) -> dict[str, Any]:
@@ -34,9 +40,15 @@ def score(request: ScoreRequest) -> dict[str, Any]:
         UsageError: a gold file is needed.
     """
     row = SCORERS[request.kind]
-    if request.column is not None and not row.has_column:
-        raise UsageError(f"--column {request.column}: not of {row.name}", hint="leave it out")
-    options = {"column": request.column} if row.has_column else {}
+    options = {
+        name: value
+        for name in ("column", "single_match", "default_confidence", "compat")
+        if (value := getattr(request, name)) is not None
+    }
+    for name, value in options.items():
+        if name not in row.options:
+            given = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+            raise UsageError(f"{given}: not of {row.name}", hint="leave it out")
     scores = row.module().score(request.predictions, request.gold, **options)
     return {"kind": request.kind, "predictions": request.predictions, "gold": request.gold, "scores": scores}
 

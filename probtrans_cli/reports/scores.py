@@ -13,6 +13,7 @@ from probtrans_cli.text import columns, visible
 SHARES = (
     "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas", "swapped",
     "f1", "f1_strict", "precision", "recall", "undirected", "exact", "labels", "form", "pair_accuracy",
+    "auc", "last_f1", "last_precision", "last_recall", "sentences_without_tuple", "tuple_overlap",
 )  # fmt: skip
 SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}

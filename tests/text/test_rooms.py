@@ -43,7 +43,7 @@ ROOMS = {
     "uncompiled",
     "export": ". hf measure prune safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page",
-    "reports.scorers": ". calibration entities trees",
+    "reports.scorers": ". calibration carb coordination entities trees wire57",
     "commands": ". checks eval eval_uncertainty export input_stream parse prepare score table train",
     "cli": ". application options streams",
 }  # fmt: skip

@@ -19,8 +19,8 @@ class Scorer:
     name: str
     help: str
     """What is in the files."""
-    has_column: bool = False
-    """Whether its function takes ``column``, the name of one of CoNLL-U."""
+    options: tuple[str, ...] = ()
+    """The options that its function takes by name, as in the command line but for underscores."""
 
     def module(self) -> Scoring:
         """The module that scores."""
@@ -31,8 +31,8 @@ class Scoring(Protocol):
     """What the module of a scorer has."""
 
     def score(self, predictions: str, gold: str | None, **options: Any) -> dict[str, Any]:
-        """Scores of a file against another, or against the gold that it holds itself where there is no other. Of the
-        options there is ``column`` where the row says so.
+        """Scores of a file against another, or against the gold that it holds itself where there is no other; the
+        options are those that the row names.
 
         Raises:
             DataError: a file cannot be read, or the two are not of the same sentences.
@@ -43,7 +43,10 @@ class Scoring(Protocol):
 _ROWS = (
     Scorer("entities", "columns, a word a line, its tag in the last one; without --gold, the gold tag before that"),
     Scorer("trees", "CoNLL-U"),
-    Scorer("calibration", "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels", has_column=True),
+    Scorer("calibration", "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels", ("column",)),
+    Scorer("carb", "tuples as lines of CaRB or AllenNLP, or as JSON lines", ("single_match", "default_confidence")),
+    Scorer("wire57", "the same files, by the Wire57-C score"),
+    Scorer("coordination", "rows of labels as in OpenIE6, or JSON lines", ("compat",)),
 )
 SCORERS: Mapping[str, Scorer] = {row.name: row for row in _ROWS}
 

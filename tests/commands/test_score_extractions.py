@@ -1,0 +1,109 @@
+"""`score carb`, `score wire57` and `score coordination`: files of any system, their options, and what is refused."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import pytest
+from support import Invoke
+
+from probtrans_cli.data.readers.labelled import words_of
+
+GOLD = "I ate an apple and an orange .\tate\tI\tan apple\nI ate an apple and an orange .\tate\tI\tan orange\n"
+CARB = "I ate an apple and an orange .\t0.5\tate\tI\tan apple and an orange\nIt rains .\t0.9\trains\tIt\n"
+TAGGED = "I ate an apple and an orange.\t<arg1>I</arg1> <rel>ate</rel> <arg2>an apple and an orange</arg2>\t0.5\n"
+JSON = json.dumps(
+    {
+        "words": words_of("I ate an apple and an orange ."),
+        "tuples": [{"arg1": "I", "rel": "ate", "arg2": "an apple and an orange", "confidence": 0.5}],
+    }
+)
+ROWS = "A or B or C\nCP_START CC CP NONE NONE\n\nA or B or C\nNONE NONE CP_START CC CP\n"
+GOLD_ROWS = "A or B or C\nCP_START CC CP NONE NONE\n\nA or B or C\nNONE NONE NONE NONE NONE\n"
+
+
+@pytest.fixture(autouse=True)
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Path:
+    monkeypatch.chdir(tmp_path)
+    Path("gold.tsv").write_text(GOLD)
+    Path("gold.txt").write_text(GOLD_ROWS)
+    return tmp_path
+
+
+@pytest.mark.parametrize("text", [CARB, TAGGED, JSON])
+def test_carb_in_every_form(text: str, invoke: Invoke) -> None:
+    Path("ours").write_text(text)
+    ran = invoke("score", "carb", "ours", "--gold", "gold.tsv", "--json")
+    assert ran.code == 0, ran.err
+    scores = ran.json["scores"]
+    assert (scores["auc"], scores["precision"], scores["recall"], scores["f1"]) == (0.7857, 0.5714, 1.0, 0.7273)
+    assert (scores["last_precision"], scores["last_recall"], scores["last_f1"]) == (0.5714, 1.0, 0.7273)
+    assert (scores["gold_tuples"], scores["tuples"], scores["not_in_gold"]) == (2, 1, int(text == CARB))
+    ran = invoke("score", "carb", "ours", "--gold", "gold.tsv", "--single-match")
+    assert "auc 39.29 %, f1 53.33 %, precision 57.14 %, recall 50.00 %" in ran.out
+
+
+def test_wire57_needs_no_confidence(invoke: Invoke) -> None:
+    Path("ours").write_text(GOLD)
+    scores = invoke("score", "wire57", "ours", "--gold", "gold.tsv", "--json").json["scores"]
+    assert (scores["f1"], scores["precision"], scores["recall"]) == (1.0, 1.0, 1.0)
+
+
+def test_predictions_without_confidences(invoke: Invoke) -> None:
+    Path("ours").write_text(GOLD)
+    ran = invoke("score", "carb", "ours", "--gold", "gold.tsv")
+    assert ran.code == 3
+    assert "ours:1: 'ate' is no confidence" in ran.err
+    assert "--default-confidence" in ran.err
+    ran = invoke("score", "carb", "ours", "--gold", "gold.tsv", "--default-confidence", "0.5", "--json")
+    assert ran.json["scores"]["auc"] == 1.0
+
+
+def test_no_predictions_are_zero(invoke: Invoke) -> None:
+    Path("ours").write_text("")
+    for kind in ("carb", "wire57"):
+        scores = invoke("score", kind, "ours", "--gold", "gold.tsv", "--json").json["scores"]
+        assert (scores["f1"], scores["precision"], scores["recall"]) == (0.0, 0.0, 0.0)
+        assert scores["sentences_without_tuple"] == 1.0
+
+
+def test_coordinations(invoke: Invoke) -> None:
+    Path("ours").write_text(ROWS)
+    ran = invoke("score", "coordination", "ours", "--gold", "gold.txt", "--json")
+    assert ran.code == 0, ran.err
+    scores = ran.json["scores"]
+    assert (scores["precision"], scores["recall"]) == (0.5, 1.0)
+    assert scores["criteria"]["inner"]["precision"] == 0.5
+    assert (scores["sentences"], scores["gold_coordinations"], scores["coordinations"]) == (2, 1, 2)
+    scores = invoke("score", "coordination", "ours", "--gold", "gold.txt", "--compat", "o6", "--json").json["scores"]
+    assert (scores["precision"], scores["coordinations"]) == (1.0, 1)
+    ran = invoke("score", "coordination", "ours", "--gold", "gold.txt")
+    assert "f1_whole 66.67 %" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("arguments", "code", "message"),
+    [
+        (["carb", "gold.tsv"], 2, "score carb needs the gold tuples"),
+        (["wire57", "gold.tsv"], 2, "score wire57 needs the gold tuples"),
+        (["coordination", "gold.txt"], 2, "score coordination needs the gold coordinations"),
+        (["wire57", "gold.tsv", "--gold", "gold.tsv", "--single-match"], 2, "--single-match: not of wire57"),
+        (["wire57", "gold.tsv", "--default-confidence", "1"], 2, "--default-confidence 1.0: not of wire57"),
+        (["carb", "gold.tsv", "--gold", "gold.tsv", "--compat", "o6"], 2, "--compat o6: not of carb"),
+        (["carb", "gold.tsv", "--gold", "gold.tsv", "--column", "xpos"], 2, "--column xpos: not of carb"),
+        (["carb", "empty", "--gold", "empty"], 3, "empty: there is no tuple in it"),
+        (["carb", "gold.tsv", "--gold", "one.tsv"], 3, "one.tsv:1: a gold tuple without a relation"),
+        (["coordination", "empty", "--gold", "empty"], 3, "empty: there is no sentence in it"),
+        (["coordination", "other.txt", "--gold", "gold.txt"], 3, "other.txt:1: other words than gold.txt:1"),
+        (["coordination", "empty", "--gold", "gold.txt"], 3, "empty: fewer sentences than gold.txt"),
+        (["coordination", "gold.txt", "--gold", "one.tsv"], 3, "gold.txt:1: other words than one.tsv:1"),
+    ],
+)
+def test_what_is_refused(arguments: list[str], code: int, message: str, invoke: Invoke) -> None:
+    Path("empty").write_text("")
+    Path("one.tsv").write_text("only a sentence\n")
+    Path("other.txt").write_text("A and B or C\n\n")
+    ran = invoke("score", *arguments)
+    assert ran.code == code
+    assert message in ran.err
