@@ -93,6 +93,6 @@ def test_a_fiftieth_of_the_attack(tmp_path: Path) -> None:
     assert not (tmp_path / "kept").exists()
     groups = {line.split()[0] for line in done.stdout.splitlines()[1:-1]}
     assert groups == {
-        "recipe", "override", "arguments", "corpus", "evaluated", "parsed", "scored", "pieces", "tabled", "continued",
-        "prepared", "folder", "checkpoint", "kill", "race", "all",
+        "recipe", "override", "arguments", "corpus", "evaluated", "parsed", "scored", "extracted", "pieces", "tabled",
+        "continued", "prepared", "folder", "checkpoint", "kill", "race", "all",
     }  # fmt: skip

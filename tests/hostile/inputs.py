@@ -27,6 +27,16 @@ SHIPPED = (
     "sst5-transformer",
     "wnut17-probabilistic",
 )
+TUPLES = (
+    "A saw b .\t0.5\tsaw\tA\tb\tc\nA saw b .\t0.25\tsaw\tA\tb\nIt rains .\t0.5\trains\tIt\n",
+    "A saw b .\tsaw\tA\tb\tC: c\nIt rains .\trains\tIt\n",
+    "A saw b .\t<arg1> A </arg1> <rel> saw </rel> <arg2> b </arg2>\t0.5\n",
+    '{"text": "A saw b .", "tuples": [{"arg1": "A", "rel": "saw", "arg2": "b", "confidence": 0.5}]}\n',
+)
+COORDINATIONS = (
+    "A , B and C\nCP_START SEP CP CC CP\nNONE NONE NONE NONE NONE\n\nA or B\nCP_START CC CP\n",
+    '{"words": ["A", "or", "B"], "coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}\n',
+)
 
 
 # --- recipes ----------------------------------------------------------------------------------------------------------
@@ -269,6 +279,25 @@ def scored(place: Place) -> None:
     place.run("score", "trees", pair[0], "--gold", pair[1], *json)
 
 
+def extracted(place: Place) -> None:
+    """Files of tuples and of coordinations, of any system."""
+    chance = place.chance
+    kind, files, options = chance.choice(
+        (
+            ("carb", TUPLES, ((), ("--single-match",), ("--default-confidence", "0.5"))),
+            ("wire57", TUPLES, ((),)),
+            ("coordination", COORDINATIONS, ((), ("--compat", "o6"))),
+        )
+    )
+    content = chance.choice(files)
+    alter = json_lines_mutated if content.startswith("{") and chance.random() < 0.5 else mutated
+    name = place.write("mutated.txt", alter(chance, content.encode()))
+    theirs = place.write("theirs.txt", chance.choice(files).encode())
+    pair = chance.choice(((name, theirs), (theirs, name), (name, name)))
+    place.guard()
+    place.run("score", kind, pair[0], "--gold", pair[1], *chance.choice(options), *chance.choice(((), ("--json",))))
+
+
 def probable(conllu: str) -> dict[str, str]:
     """The sentences of a file with a probability of every tag, in both forms that are scored, by the file's ending."""
     blocks = [[line.split("\t") for line in block.splitlines() if line[:1].isdigit()] for block in conllu.split("\n\n")]
@@ -312,5 +341,5 @@ def pieces(place: Place) -> None:
 GROUPS = (
     Group("recipe", 900, recipe), Group("override", 500, override), Group("arguments", 450, arguments),
     Group("corpus", 1000, corpus), Group("evaluated", 450, evaluated), Group("parsed", 750, parsed),
-    Group("scored", 450, scored), Group("pieces", 120, pieces),
+    Group("scored", 450, scored), Group("extracted", 200, extracted), Group("pieces", 120, pieces),
 )  # fmt: skip
