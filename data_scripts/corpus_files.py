@@ -16,6 +16,7 @@ import re
 import sys
 import urllib.error
 import urllib.request
+import zipfile
 import zlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
@@ -87,10 +88,17 @@ def fetch_corpus(
     return report(fetch(files, options))
 
 
-def fetch_options(description: str | None, folder: str, arguments: Sequence[str] | None) -> Options:
-    """The command line of a script that downloads; ``folder`` is where the corpus lies under ``$PROBTRANS_DATA``."""
+def fetch_options(
+    description: str | None,
+    folder: str,
+    arguments: Sequence[str] | None,
+    *,
+    source: tuple[str, str] = ("DIR", "take a local copy, no network"),
+) -> Options:
+    """The command line of a script that downloads; ``folder`` is where the corpus lies under ``$PROBTRANS_DATA``,
+    ``source`` says what may be given instead of the network, and what becomes of it."""
     parser, default = _parser(description, folder)
-    parser.add_argument("--from", dest="source", type=Path, metavar="DIR", help="take a local copy, no network")
+    parser.add_argument("--from", dest="source", type=Path, metavar=source[0], help=source[1])
     return _options(parser, default, arguments)
 
 
@@ -177,7 +185,7 @@ def place(file: KnownFile, opener: Callable[[], BinaryIO], options: Options) -> 
         target.parent.mkdir(parents=True, exist_ok=True)
         with opener() as source:
             _write_checked(source, target, file)
-    except (OSError, EOFError, zlib.error, http.client.HTTPException) as error:
+    except (OSError, EOFError, zlib.error, zipfile.BadZipFile, http.client.HTTPException) as error:
         # a broken archive, a full disk, a lost connection
         raise CorpusError(f"{target}: {error or type(error).__name__}") from error
     return f"{target}: written, checksum right"

