@@ -13,6 +13,7 @@ from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, of_the_system
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
 from probtrans_cli.reports.run_page import NAME as REPORT
@@ -169,7 +170,10 @@ def _report(run: Path, recipe: Recipe) -> None:
 def _require_origin(recipe: Recipe) -> None:
     """Refuse what is not there to start from before corpora are prepared."""
     name = recipe.model.init_from
-    if name is not None and not Path(name).exists() and not Path(name.rpartition("@")[0] or name).exists():
+    if name is None:
+        return
+    found = find_folder(name)
+    if not found.exists() and not Path(str(found).rpartition("@")[0] or found).exists():
         hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
         raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
 

@@ -3,14 +3,14 @@
 from __future__ import annotations
 
 import gzip
-import os
 import sys
 import zlib
-from collections.abc import Callable, Iterator
+from collections.abc import Iterator
 from pathlib import Path
 from typing import IO
 
 from probtrans_cli.errors import DataError, reason
+from probtrans_cli.folders.places import holds, places
 
 EMBEDDED = "embedded:"
 
@@ -70,21 +70,21 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     if path == "-":
         return Path(path)
     begins = f"{key}: " if key else ""
-    places = _places(path, begins)
-    for place in places:
+    found = _places(path, begins)
+    for place in found:
         for candidate in (place, Path(f"{place}.gz")):
-            if _is(Path.is_file, candidate):
+            if holds(Path.is_file, candidate):
                 return candidate
-    for place in places:
-        if _is(Path.is_dir, place):
+    for place in found:
+        if holds(Path.is_dir, place):
             hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
             raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
-        if once and _is(Path.exists, place):
+        if once and holds(Path.exists, place):
             return place
-        if _is(Path.exists, place):
+        if holds(Path.exists, place):
             hint = "a corpus is read more than once: write it into a file, or give - for standard input"
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
-    tried = ", ".join(str(place) for place in places)
+    tried = ", ".join(str(place) for place in found)
     raise DataError(f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz)", hint=_where_to_get(path))
 
 
@@ -99,22 +99,7 @@ def _places(path: str, begins: str) -> list[Path]:
     if not path or path.endswith("/"):
         hint = "data.train, data.dev, data.test and data.extra name files"
         raise DataError(f"{begins}{path!r} does not name a file", hint=hint)
-    given = expand_home(path)
-    if given.is_absolute():
-        return [given]
-    return [given, Path(os.environ.get("PROBTRANS_DATA") or "data") / given]
-
-
-def expand_home(path: str) -> Path:
-    """Return the path with a leading `~/` replaced by the home folder, which no shell does after `data.train=`."""
-    return Path.home() / path[2:] if path.startswith("~/") else Path(path)
-
-
-def _is(kind: Callable[[Path], bool], path: Path) -> bool:
-    try:
-        return kind(path)
-    except (OSError, ValueError):  # a folder that may not be entered, a name that is too long or has a zero byte
-        return False
+    return places(path)
 
 
 def _where_to_get(path: str) -> str:

@@ -123,7 +123,8 @@ class WordPieceVocabulary(VocabularySection):
 
     kind: Literal["wordpiece"]
     folder: File | None = None
-    """Folder of a BERT model's vocabulary (`vocab.txt`, or `tokenizer.json`, with their options); null = trained."""
+    """Folder of a BERT model's vocabulary (`vocab.txt`, or `tokenizer.json`, with their options), in the current folder
+    or in $PROBTRANS_DATA; null = trained."""
     size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
     """Largest number of pieces, of a trained one."""
     lowercase: bool = False

@@ -16,10 +16,10 @@ import torch
 from torch import Tensor
 
 from probtrans_cli import console
-from probtrans_cli.data.files import expand_home
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FILE, WordPieces, read_wordpieces
 from probtrans_cli.errors import CheckpointError
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import read_bert
 from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
@@ -135,7 +135,7 @@ def _tell(name: str, found: Report) -> None:
 
 
 def _source(name: str, *, strict: bool) -> Source:
-    folder = expand_home(name)
+    folder = find_folder(name)
     if (folder / CONFIG).exists() and "model_type" in read_config(folder):
         return _bert(folder, strict)
     other = Model.load(str(folder), threads=torch.get_num_threads())

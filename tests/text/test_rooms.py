@@ -17,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Every module's room. `room: modules below it`, a package standing for itself where it is named `.`.
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
-    "folders": ". checkpoints lock",
+    "folders": ". checkpoints lock places",
     "recipe": ". base checks data faults kinds overrides reference schema source task training weights yaml",
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",

@@ -8,7 +8,6 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli import console
-from probtrans_cli.data.files import expand_home
 from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.vocabularies.base import count_words
 from probtrans_cli.data.vocabularies.wordpiece import (
@@ -23,6 +22,7 @@ from probtrans_cli.data.vocabularies.wordpiece import (
     read_wordpieces,
 )
 from probtrans_cli.errors import CheckpointError, DataError, RecipeError
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import WordPieceVocabulary
 
 _MODEL_FILE = "config.json"
@@ -50,7 +50,7 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[
 
 def folder_of(section: WordPieceVocabulary) -> Path:
     """The folder of a section that names one."""
-    return expand_home(section.folder or ".")
+    return find_folder(section.folder or ".")
 
 
 def fingerprint_of(section: WordPieceVocabulary) -> str:

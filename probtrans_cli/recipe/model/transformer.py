@@ -147,9 +147,9 @@ class Transformer(ModelSection):
     word_std: PositiveFloat | None = None
     """Standard deviation of the words' vectors at the start; null = as `initialization` says."""
     init_from: File | None = None
-    """What the weights start with: a run folder or checkpoint of the same encoder, or a BERT folder of Hugging Face's;
-    words are found by their spelling, and labels by their names where the output layer there is for the same. null =
-    drawn at random."""
+    """What the weights start with: a run folder or checkpoint of the same encoder, or a BERT folder of Hugging Face's,
+    in the current folder or in $PROBTRANS_DATA; words are found by their spelling, and labels by their names where the
+    output layer there is for the same. null = drawn at random."""
     init_strict: bool = True
     """Refuse a BERT folder with tensors that are neither of the encoder nor of a known head; false = leave them there
     and tell."""
