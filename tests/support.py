@@ -15,6 +15,10 @@ from pathlib import Path
 from types import FrameType
 from typing import Any, Literal, NamedTuple
 
+import pytest
+import yaml
+
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import Data
 
 ROOT = Path(__file__).resolve().parent.parent
@@ -87,6 +91,15 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
         return f"{split}.conllu"
     (folder / f"{split}.txt").write_text(text + "\n", encoding="utf-8")
     return f"{split}.txt"
+
+
+def require_origin(path: Path) -> None:
+    """Skip a test of a recipe that starts from a folder which is not there (`model.from`)."""
+    section = yaml.safe_load(path.read_text("utf-8")).get("model", {})
+    name = section.get("from")
+    if name is not None and not find_folder(name).is_dir():
+        data = os.environ.get("PROBTRANS_DATA")
+        pytest.skip(f"{path.stem} starts from {name}, which is not there (PROBTRANS_DATA is {data or 'not set'})")
 
 
 def environment(**more: str) -> dict[str, str]:

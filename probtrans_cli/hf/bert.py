@@ -20,36 +20,21 @@ classifier               classifier                                          of 
 
 from __future__ import annotations
 
-import json
-import math
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import Annotated, Any, Literal
+from typing import Any, Literal
 
 import torch
-from pydantic import BaseModel, ConfigDict, Field, ValidationError
 from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.hf.files import CONFIG, read_config, read_tensors
-from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
+from probtrans_cli.hf.files import read_tensors
+from probtrans_cli.recipe.bert import CONFIG, SMALLEST_EPS, Config, read_config, read_shape
 from probtrans_cli.recipe.model import Transformer
-from probtrans_cli.recipe.model.transformer import AbsolutePositions
-from probtrans_cli.recipe.reference import takes
-from probtrans_cli.text import printable
 
 Shapes = dict[str, tuple[int, ...]]
 PREFIX = "bert."
-ACTIVATIONS = {
-    "gelu": "gelu",
-    "gelu_python": "gelu",
-    "gelu_new": "gelu_tanh",
-    "gelu_pytorch_tanh": "gelu_tanh",
-    "relu": "relu",
-}
-MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
-SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
 _NAMES = {"gamma": "weight", "beta": "bias"}  # of layer norms in files converted long ago
 _STRAY = {"embeddings.position_ids", "embeddings.token_type_ids"}  # 0, 1, 2, …: no weights
 _OTHER_HEADS = {"qa_outputs.weight", "qa_outputs.bias"}  # BertForQuestionAnswering; no task of ours has it
@@ -69,94 +54,36 @@ _HEADS = {
 }
 
 
-class Config(BaseModel):
-    """The keys of a config.json that matter, with the values that they have where they are not written."""
+def shapes_of(config: Config) -> Shapes:
+    """Their names, without prefix, of what an encoder cannot be without, with the shapes."""
+    d, inner = config.hidden_size, config.intermediate_size
+    shapes: Shapes = {
+        "embeddings.word_embeddings.weight": (config.vocab_size, d),
+        "embeddings.position_embeddings.weight": (config.max_position_embeddings, d),
+        "embeddings.token_type_embeddings.weight": (config.type_vocab_size, d),
+        **_norm("embeddings.LayerNorm", d),
+    }
+    for index in range(config.num_hidden_layers):
+        layer = f"encoder.layer.{index}."
+        for name in _QUERY_KEY_VALUE:
+            shapes |= _linear(f"{layer}attention.self.{name}", d, d)
+        shapes |= _linear(f"{layer}attention.output.dense", d, d) | _norm(f"{layer}attention.output.LayerNorm", d)
+        shapes |= _linear(f"{layer}intermediate.dense", d, inner) | _linear(f"{layer}output.dense", inner, d)
+        shapes |= _norm(f"{layer}output.LayerNorm", d)
+    return shapes
 
-    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
 
-    model_type: str = "bert"
-    vocab_size: PositiveInt = 30522
-    hidden_size: PositiveInt = 768
-    num_hidden_layers: Annotated[PositiveInt, Field(le=MOST_LAYERS)] = 12
-    num_attention_heads: PositiveInt = 12
-    intermediate_size: PositiveInt = 3072
-    hidden_act: str = "gelu"
-    hidden_dropout_prob: Fraction = 0.1
-    attention_probs_dropout_prob: Fraction = 0.1
-    max_position_embeddings: PositiveInt = 512
-    type_vocab_size: PositiveInt = 2
-    initializer_range: NonNegativeFloat = 0.02
-    layer_norm_eps: NonNegativeFloat = 1e-12
-    tie_word_embeddings: bool = True
-    is_decoder: bool = False
-    add_cross_attention: bool = False
-    position_embedding_type: str | None = "absolute"
-
-    def unsupported(self) -> Iterator[str]:
-        """Key and value of what no encoder of ours computes."""
-        if self.model_type != "bert":
-            own = "; give the run that it was exported from" if self.model_type == "probtrans" else ""
-            yield f"model_type: {self.model_type!r} is unsupported; only 'bert' is read{own}"
-        if self.hidden_act not in ACTIVATIONS:
-            yield f"hidden_act: {self.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
-        if self.position_embedding_type not in ("absolute", None):
-            yield f"position_embedding_type: {self.position_embedding_type!r} is unsupported; only 'absolute' is read"
-        for key in ("is_decoder", "add_cross_attention"):
-            if getattr(self, key):
-                yield f"{key}: true is unsupported"
-        if self.hidden_size % self.num_attention_heads:
-            heads = f"num_attention_heads {self.num_attention_heads}"
-            yield f"hidden_size: {self.hidden_size} is not a multiple of {heads}"
-
-    def section(self, *, pooler: bool) -> Transformer:
-        """The ``model`` section of a recipe with this encoder."""
-        return Transformer(
-            kind="transformer",
-            preset="bert",
-            width=self.hidden_size,
-            inner=self.intermediate_size,
-            heads=self.num_attention_heads,
-            layers=self.num_hidden_layers,
-            positions=AbsolutePositions(kind="absolute", rows=self.max_position_embeddings),
-            norm_eps=self.layer_norm_eps or SMALLEST_EPS,
-            activation=ACTIVATIONS[self.hidden_act],  # type: ignore[arg-type]
-            segments=self.type_vocab_size,
-            pooler=pooler,
-            dropout=self.hidden_dropout_prob,
-            attention_dropout=self.attention_probs_dropout_prob,
-            embedding_dropout=self.hidden_dropout_prob,
-            std=self.initializer_range or 0.02,
-        )
-
-    def shapes(self) -> Shapes:
-        """Their names, without prefix, of what an encoder cannot be without, with the shapes."""
-        d, inner = self.hidden_size, self.intermediate_size
-        shapes: Shapes = {
-            "embeddings.word_embeddings.weight": (self.vocab_size, d),
-            "embeddings.position_embeddings.weight": (self.max_position_embeddings, d),
-            "embeddings.token_type_embeddings.weight": (self.type_vocab_size, d),
-            **_norm("embeddings.LayerNorm", d),
-        }
-        for index in range(self.num_hidden_layers):
-            layer = f"encoder.layer.{index}."
-            for name in _QUERY_KEY_VALUE:
-                shapes |= _linear(f"{layer}attention.self.{name}", d, d)
-            shapes |= _linear(f"{layer}attention.output.dense", d, d) | _norm(f"{layer}attention.output.LayerNorm", d)
-            shapes |= _linear(f"{layer}intermediate.dense", d, inner) | _linear(f"{layer}output.dense", inner, d)
-            shapes |= _norm(f"{layer}output.LayerNorm", d)
-        return shapes
-
-    def shapes_of_parts(self, classes: int) -> dict[str, Shapes]:
-        """The same of each part that may be missing; ``classes``: of the classifier."""
-        d, v = self.hidden_size, self.vocab_size
-        transform = "cls.predictions.transform"
-        words = _linear(f"{transform}.dense", d, d) | _norm(f"{transform}.LayerNorm", d)
-        return {
-            "pooler": _linear("pooler.dense", d, d),
-            "words": words | {"cls.predictions.bias": (v,)},
-            "pair": _linear("cls.seq_relationship", d, 2),
-            "classifier": _linear("classifier", d, classes),
-        }
+def shapes_of_parts(config: Config, classes: int) -> dict[str, Shapes]:
+    """The same of each part that may be missing; ``classes``: of the classifier."""
+    d, v = config.hidden_size, config.vocab_size
+    transform = "cls.predictions.transform"
+    words = _linear(f"{transform}.dense", d, d) | _norm(f"{transform}.LayerNorm", d)
+    return {
+        "pooler": _linear("pooler.dense", d, d),
+        "words": words | {"cls.predictions.bias": (v,)},
+        "pair": _linear("cls.seq_relationship", d, 2),
+        "classifier": _linear("classifier", d, classes),
+    }
 
 
 def _linear(name: str, inputs: int, outputs: int) -> Shapes:
@@ -214,10 +141,10 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
     found, notes = _by_plain_names(read_tensors(folder), folder)
     if config.layer_norm_eps == 0.0:
         notes.append(f"warning: layer_norm_eps is 0, read as {SMALLEST_EPS}")
-    required = config.shapes()
+    required = shapes_of(config)
     classifier = found.get("classifier.weight")
     classes = len(classifier) if classifier is not None and classifier.ndim else 1
-    parts = config.shapes_of_parts(classes)
+    parts = shapes_of_parts(config, classes)
     there = {name: part for name, part in parts.items() if part.keys() & found.keys()}
     decoder = _untied(found, config, notes)
     shapes = required | {key: shape for part in there.values() for key, shape in part.items()}
@@ -231,32 +158,6 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
     kept = {name: found.pop(name) for name in shapes}
     section = config.section(pooler="pooler" in there)
     return Bert(given, section, _to_ours(kept, config.num_hidden_layers), sorted(found), notes)
-
-
-def read_shape(given: Mapping[str, Any], path: Path) -> Config:
-    """The keys of a config.json that matter.
-
-    Raises:
-        CheckpointError: some have no meaning, or one that no encoder of ours has; all are told of.
-    """
-    try:
-        config = Config.model_validate(dict(given))
-    except ValidationError as error:
-        faults = [_wrong(str(detail["loc"][0]), detail["input"]) for detail in error.errors()]
-    else:
-        faults = list(config.unsupported())
-        if not faults:
-            return config
-    raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint="only plain BERT encoders are read")
-
-
-def _wrong(key: str, value: Any) -> str:
-    """What a key was found to be, as it stands there, and what is wanted."""
-    huge = isinstance(value, int) and abs(value) >= 2**31
-    schema = Config.model_json_schema()["properties"][key]
-    found = printable(json.dumps(value, ensure_ascii=False), 60)
-    finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
-    return f"{key}: found {found}, wanted {takes(schema, every_bound=huge)}{finite}"
 
 
 def _by_plain_names(tensors: Mapping[str, Tensor], folder: Path) -> tuple[dict[str, Tensor], list[str]]:

@@ -8,7 +8,6 @@ from __future__ import annotations
 import pickle
 from collections.abc import Mapping
 from pathlib import Path
-from typing import Any
 
 import torch
 from safetensors.torch import load_file
@@ -16,28 +15,12 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
-from probtrans_cli.text import from_json
+from probtrans_cli.recipe.bert import read_json
 
-CONFIG, WEIGHTS = "config.json", "model.safetensors"
+WEIGHTS = "model.safetensors"
 _INDEX = ".index.json"
 _WEIGHTS = (WEIGHTS, WEIGHTS + _INDEX, "pytorch_model.bin", "pytorch_model.bin" + _INDEX)
 _AGAIN = "copy the folder again"
-
-
-def read_config(folder: Path) -> dict[str, Any]:
-    """The content of `config.json`.
-
-    Raises:
-        CheckpointError: it is missing or no JSON object.
-    """
-    path = folder / CONFIG
-    if not folder.is_dir() or not path.exists():
-        hint = "give a folder with config.json and model.safetensors, as transformers' save_pretrained writes it"
-        raise CheckpointError(f"{path}: there is no such file", hint=hint)
-    content = _json(path)
-    if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: not a JSON object", hint=_AGAIN)
-    return content
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -55,7 +38,7 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
 
 def _of_index(path: Path) -> dict[str, Tensor]:
     """The tensors that an index tells the files of."""
-    content = _json(path)
+    content = read_json(path)
     places = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
         raise CheckpointError(f"{path}: has no weight_map", hint=_AGAIN)
@@ -101,10 +84,3 @@ def write_folder(folder: Path, texts: Mapping[str, str | bytes], tensors: Mappin
         checkpoint.write(folder.absolute(), dict(texts), dict(tensors), replace=False)
     except CheckpointError as error:
         raise UsageError(error.message, hint="choose another folder") from None
-
-
-def _json(path: Path) -> Any:
-    try:
-        return from_json(path.read_bytes())
-    except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: not JSON ({error})", hint=_AGAIN) from None

@@ -9,7 +9,8 @@ from pathlib import Path
 import torch
 from torch import Tensor
 
-from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
+from probtrans_cli.hf.files import WEIGHTS, write_folder
+from probtrans_cli.recipe.bert import CONFIG
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 MODEL_TYPE = "probtrans"

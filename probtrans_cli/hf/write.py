@@ -15,8 +15,9 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.hf.bert import ACTIVATIONS, PREFIX, Bert, to_theirs
-from probtrans_cli.hf.files import CONFIG, WEIGHTS, write_folder
+from probtrans_cli.hf.bert import PREFIX, Bert, to_theirs
+from probtrans_cli.hf.files import WEIGHTS, write_folder
+from probtrans_cli.recipe.bert import ACTIVATIONS, CONFIG
 from probtrans_cli.recipe.model import ModelSection, Transformer
 
 Architecture = Literal[

@@ -17,6 +17,7 @@ from pydantic import ValidationError
 from probtrans_cli.errors import RecipeError, UsageError, reason
 from probtrans_cli.recipe.faults import HINT, error_of, in_words
 from probtrans_cli.recipe.kinds import load_outside
+from probtrans_cli.recipe.origin import expand
 from probtrans_cli.recipe.overrides import apply_override, drop_other_kinds, name_kinds
 from probtrans_cli.recipe.reference import json_schema, root
 from probtrans_cli.recipe.schema import Recipe
@@ -123,6 +124,7 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
         faults += apply_override(tree, override, number)
         name_kinds(tree, root())
     drop_other_kinds(tree, root())
+    faults += expand(tree)
     try:
         recipe = Recipe.model_validate(plain(tree))
     except ValidationError as error:
@@ -153,5 +155,5 @@ def dump_recipe(recipe: Recipe, header: Sequence[str] = ()) -> str:
     Reading it again gives an equal recipe. Automatic values stay ``null`` unless the recipe is resolved first.
     """
     comments = [line for text in header for line in (text.splitlines() or [""])]
-    written: dict[str, Any] = recipe.model_dump(mode="python")
+    written: dict[str, Any] = recipe.model_dump(mode="python", by_alias=True)
     return "".join(f"# {printable(line, 10_000)}".rstrip() + "\n" for line in comments) + write_tree(written)

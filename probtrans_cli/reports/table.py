@@ -58,7 +58,7 @@ class Finished:
     @property
     def identity(self) -> str:
         """All that makes two runs the same but for the seed."""
-        settings = self.recipe.model_dump(mode="json", exclude=NOT_COMPARED)
+        settings = self.recipe.model_dump(mode="json", by_alias=True, exclude=NOT_COMPARED)
         return json.dumps([self.name, self.data, settings], sort_keys=True)
 
 

@@ -21,29 +21,15 @@ from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FIL
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import read_bert
-from probtrans_cli.hf.files import CONFIG, read_config
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
+from probtrans_cli.recipe.bert import CONFIG, read_config
 from probtrans_cli.recipe.model import ModelSection
+from probtrans_cli.recipe.origin import computed, written
 from probtrans_cli.tasks.base import OutputRows
 from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training.output_rows import BY_ROW, OUTPUT, PAIRS, WORDS, of_bert, of_model, rows_of, take
-
-# What may differ: it changes neither the tensors nor what they compute.
-_FREE = {
-    "init_from",
-    "init_strict",
-    "preset",
-    "dropout",
-    "attention_dropout",
-    "embedding_dropout",
-    "initialization",
-    "std",
-    "word_std",
-    "pooler",
-    "bayes",
-}
 
 
 @dataclass
@@ -170,25 +156,12 @@ def _renamed(key: str, parts: Mapping[str, str]) -> str:
 
 
 def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection) -> None:
-    one, other = (_computed(section) for section in (ours, theirs))
+    one, other = (computed(section) for section in (ours, theirs))
     if faults := [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]:
         different = sorted(faults, key=[*other, *one].index)
-        lines = [f"model.{key}: {_value(one.get(key))}, there {_value(other.get(key))}" for key in different]
+        lines = [f"model.{key}: {written(one.get(key))}, there {written(other.get(key))}" for key in different]
         options = " ".join(f"model.{key}={_override(other[key])}" for key in different if key in other)
         raise CheckpointError(f"{name}: another encoder:\n" + "\n".join(lines), hint=f"set {options}")
-
-
-def _computed(section: ModelSection) -> dict[str, Any]:
-    """The options by which an encoder is that one, and no other."""
-    options = section.resolved().model_dump(mode="json", exclude=_FREE)
-    positions = options.get("positions", {})
-    if positions.get("kind") == "learned_sinusoidal":  # only its start is another
-        positions["kind"] = "absolute"
-    return options
-
-
-def _value(value: Any) -> str:
-    return "nothing" if value is None else _override(value).strip("'")
 
 
 def _override(value: Any) -> str:

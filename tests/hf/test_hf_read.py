@@ -142,7 +142,7 @@ def test_options_become_those_of_a_recipe(tmp_path: Path, activation: str, ours:
 
 
 def test_what_is_not_written_in_a_config_is_that_of_bert_base(tmp_path: Path) -> None:
-    from probtrans_cli.hf.bert import read_shape
+    from probtrans_cli.recipe.bert import read_shape
 
     config = read_shape({}, tmp_path)
     preset = Transformer.model_validate({"kind": "transformer", "preset": "bert", "dropout": 0.1})

@@ -8,6 +8,7 @@ from pathlib import Path
 
 import pytest
 from small_recipes import FULL, SMALL
+from support import require_origin
 
 from probtrans_cli.errors import RecipeError, UsageError
 from probtrans_cli.recipe import source as recipe_source
@@ -72,7 +73,8 @@ def test_describe_without_header(tmp_path: Path) -> None:
     assert describe(path) == ""
 
 
-def test_recipes_of_this_repository_are_valid() -> None:
-    for path in shipped_recipes().values():
-        assert load_recipe(str(path)).name
-        assert describe(path)
+@pytest.mark.parametrize("path", shipped_recipes().values(), ids=lambda path: path.stem)
+def test_recipes_of_this_repository_are_valid(path: Path) -> None:
+    assert describe(path)
+    require_origin(path)
+    assert load_recipe(str(path)).name

@@ -107,7 +107,7 @@ def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str
 def test_readers_of_yaml_1_1_agree_with_what_is_written(content: Any) -> None:
     recipe = valid(content)
     loaded = yaml.safe_load(dump_recipe(recipe))
-    assert loaded == recipe.model_dump(mode="json")
+    assert loaded == recipe.model_dump(mode="json", by_alias=True)
 
 
 LEAVES = [(path, schema) for path, schema in recipe_reference.every_key() if not recipe_reference.kinds(schema)]

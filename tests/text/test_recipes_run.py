@@ -6,7 +6,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import ROOT, stand_in
+from support import ROOT, require_origin, stand_in
 
 from probtrans_cli import models
 from probtrans_cli.data.corpus.sources import SPLITS
@@ -18,6 +18,7 @@ RECIPES = sorted((ROOT / "recipes").glob("*.yaml"))
 
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_has_a_header_and_is_short(path: Path) -> None:
+    require_origin(path)
     lines = path.read_text("utf-8").splitlines()
     assert lines[0] == "# yaml-language-server: $schema=./schema.json"
     assert lines[1].startswith("# ")
@@ -31,6 +32,7 @@ def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch
     from probtrans_cli.commands.train import TrainRequest, train
 
     monkeypatch.chdir(tmp_path)
+    require_origin(path)
     recipe = load_recipe(path.stem)
     there = [name for name in SPLITS if getattr(recipe.data, name) is not None]
     overrides = [f"data.{name}={stand_in(tmp_path, name, recipe.data)}" for name in there]

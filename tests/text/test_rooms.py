@@ -18,7 +18,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
     "folders": ". checkpoints lock places",
-    "recipe": ". base checks data faults kinds overrides reference schema source task training weights yaml",
+    "recipe": ". base bert checks data faults kinds origin overrides reference schema source task training weights "
+    "yaml",
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "

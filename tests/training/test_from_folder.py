@@ -1,4 +1,4 @@
-"""Folders to start from may lie with the corpora."""
+"""Trainings of recipes with `model.from`: the folder may lie with the corpora, and is needed at the start alone."""
 
 from __future__ import annotations
 
@@ -7,9 +7,13 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from small_starts import FOLDER, SIZES, TAGGING, train
+import torch
+from small_starts import FOLDER, SIZES, TAGGING, loaded, train
+
+from probtrans_cli.__main__ import run
 
 pytestmark = pytest.mark.usefixtures("quick")
+FROM = "model={kind: transformer, from: models/bert}"
 
 
 @pytest.fixture
@@ -19,6 +23,34 @@ def moved(bert: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("corpora/models").mkdir(parents=True)
     monkeypatch.setenv("PROBTRANS_DATA", str(Path("corpora").absolute()))
     return Path("bert").rename("corpora/models/bert")
+
+
+def tensors(name: str) -> dict[str, torch.Tensor]:
+    return loaded(name).network.state_dict()
+
+
+def test_it_is_the_same_training_as_with_everything_written_out(moved: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(FROM, TAGGING, "optim.lr=0.01") == 0
+    assert "started from models/bert: " in capfd.readouterr().err
+    shutil.copytree(moved, "bert")
+    whole = [SIZES, FOLDER, TAGGING, "model.init_from=bert", "model.std=0.5", "optim.lr=0.01"]
+    assert train(*whole, name="written") == 0
+    one, other = tensors("run"), tensors("written")
+    assert one.keys() == other.keys()
+    assert all(torch.equal(value, other[key]) for key, value in one.items())
+
+
+def test_a_trained_run_does_not_need_the_folder(moved: Path, capfd: pytest.CaptureFixture[str]) -> None:
+    assert train(FROM, TAGGING) == 0
+    shutil.rmtree(moved)
+    text = Path("runs/run/recipe.yaml").read_text("utf-8")
+    assert "\n  from: null\n" in text
+    assert "\n  width: 8\n" in text
+    capfd.readouterr()
+    assert run(["eval", "runs/run", "--split", "test", "--json"]) == 0
+    assert run(["parse", "runs/run", "-f", "conllu", "test.conllu"]) == 0
+    assert run(["train", "runs/run", "name=other"]) == 4  # another one starts from it
+    assert "model.init_from: there is no models/bert" in capfd.readouterr().err
 
 
 def test_the_folder_of_the_weights_may_be_named_as_corpora_are(moved: Path, capfd: pytest.CaptureFixture[str]) -> None:
@@ -35,4 +67,4 @@ def test_the_folder_of_the_weights_may_be_named_as_corpora_are(moved: Path, capf
 def test_a_home_folder_is_found(bert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
     del bert
     monkeypatch.setenv("HOME", str(Path.cwd()))
-    assert train(SIZES, FOLDER, TAGGING, "model.init_from=~/bert") == 0
+    assert train("model={kind: transformer, from: ~/bert}", TAGGING) == 0

@@ -101,6 +101,11 @@ class Transformer(ModelSection):
     preset: Literal["bert"] | None = None
     """bert: other defaults, those of BERT (Devlin et al. 2019): `bias: all`, `activation: gelu`, `segments: 2`,
     `embedding_norm`, `pooler`, `norm_eps: 1e-12`, and `width: 768, inner: 3072, heads: 12, layers: 12`."""
+    from_: File | None = Field(default=None, alias="from")
+    """A BERT folder of Hugging Face's, in the current folder or in $PROBTRANS_DATA, to start from. While the recipe is
+    read, its config.json gives the sizes and dropouts, and the folder is taken for `init_from` and, with `kind:
+    wordpiece`, for `data.vocabulary`, each where the recipe says nothing; what it says must be as there. A run's own
+    recipe has all of it written out, and null here."""
     width: Size = 384
     """d, the size of a word's vector."""
     inner: Size = 2048

@@ -1,0 +1,147 @@
+"""The sizes of a BERT, as the config.json of a folder of Hugging Face's tells them. Imports no torch."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Iterator, Mapping
+from pathlib import Path
+from typing import Annotated, Any
+
+from pydantic import BaseModel, ConfigDict, Field, ValidationError
+
+from probtrans_cli.errors import CheckpointError
+from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
+from probtrans_cli.recipe.model import Transformer
+from probtrans_cli.recipe.model.transformer import AbsolutePositions
+from probtrans_cli.recipe.reference import takes
+from probtrans_cli.text import from_json, printable
+
+CONFIG = "config.json"
+ACTIVATIONS = {
+    "gelu": "gelu",
+    "gelu_python": "gelu",
+    "gelu_new": "gelu_tanh",
+    "gelu_pytorch_tanh": "gelu_tanh",
+    "relu": "relu",
+}
+MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
+SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
+_AGAIN = "copy the folder again"
+
+
+class Config(BaseModel):
+    """The keys of a config.json that matter, with the values that they have where they are not written."""
+
+    model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
+
+    model_type: str = "bert"
+    vocab_size: PositiveInt = 30522
+    hidden_size: PositiveInt = 768
+    num_hidden_layers: Annotated[PositiveInt, Field(le=MOST_LAYERS)] = 12
+    num_attention_heads: PositiveInt = 12
+    intermediate_size: PositiveInt = 3072
+    hidden_act: str = "gelu"
+    hidden_dropout_prob: Fraction = 0.1
+    attention_probs_dropout_prob: Fraction = 0.1
+    max_position_embeddings: PositiveInt = 512
+    type_vocab_size: PositiveInt = 2
+    initializer_range: NonNegativeFloat = 0.02
+    layer_norm_eps: NonNegativeFloat = 1e-12
+    tie_word_embeddings: bool = True
+    is_decoder: bool = False
+    add_cross_attention: bool = False
+    position_embedding_type: str | None = "absolute"
+
+    def unsupported(self) -> Iterator[str]:
+        """Key and value of what no encoder of ours computes."""
+        if self.model_type != "bert":
+            own = "; give the run that it was exported from" if self.model_type == "probtrans" else ""
+            yield f"model_type: {self.model_type!r} is unsupported; only 'bert' is read{own}"
+        if self.hidden_act not in ACTIVATIONS:
+            yield f"hidden_act: {self.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
+        if self.position_embedding_type not in ("absolute", None):
+            yield f"position_embedding_type: {self.position_embedding_type!r} is unsupported; only 'absolute' is read"
+        for key in ("is_decoder", "add_cross_attention"):
+            if getattr(self, key):
+                yield f"{key}: true is unsupported"
+        if self.hidden_size % self.num_attention_heads:
+            heads = f"num_attention_heads {self.num_attention_heads}"
+            yield f"hidden_size: {self.hidden_size} is not a multiple of {heads}"
+
+    def section(self, *, pooler: bool) -> Transformer:
+        """The ``model`` section of a recipe with this encoder."""
+        return Transformer(
+            kind="transformer",
+            preset="bert",
+            width=self.hidden_size,
+            inner=self.intermediate_size,
+            heads=self.num_attention_heads,
+            layers=self.num_hidden_layers,
+            positions=AbsolutePositions(kind="absolute", rows=self.max_position_embeddings),
+            norm_eps=self.layer_norm_eps or SMALLEST_EPS,
+            activation=ACTIVATIONS[self.hidden_act],  # type: ignore[arg-type]
+            segments=self.type_vocab_size,
+            pooler=pooler,
+            dropout=self.hidden_dropout_prob,
+            attention_dropout=self.attention_probs_dropout_prob,
+            embedding_dropout=self.hidden_dropout_prob,
+            std=self.initializer_range or 0.02,
+        )
+
+
+# --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def read_config(folder: Path) -> dict[str, Any]:
+    """The content of `config.json`.
+
+    Raises:
+        CheckpointError: it is missing or no JSON object.
+    """
+    path = folder / CONFIG
+    if not folder.is_dir() or not path.is_file():
+        hint = "give a folder with config.json and model.safetensors, as transformers' save_pretrained writes it"
+        raise CheckpointError(f"{path}: there is no such file", hint=hint)
+    content = read_json(path)
+    if not isinstance(content, dict):
+        raise CheckpointError(f"{path}: not a JSON object", hint=_AGAIN)
+    return content
+
+
+def read_shape(given: Mapping[str, Any], path: Path) -> Config:
+    """The keys of a config.json that matter.
+
+    Raises:
+        CheckpointError: some have no meaning, or one that no encoder of ours has; all are told of.
+    """
+    try:
+        config = Config.model_validate(dict(given))
+    except ValidationError as error:
+        faults = [_wrong(str(detail["loc"][0]), detail["input"]) for detail in error.errors()]
+    else:
+        faults = list(config.unsupported())
+        if not faults:
+            return config
+    raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint="only plain BERT encoders are read")
+
+
+def _wrong(key: str, value: Any) -> str:
+    """What a key was found to be, as it stands there, and what is wanted."""
+    huge = isinstance(value, int) and abs(value) >= 2**31
+    schema = Config.model_json_schema()["properties"][key]
+    found = printable(json.dumps(value, ensure_ascii=False), 60)
+    finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
+    return f"{key}: found {found}, wanted {takes(schema, every_bound=huge)}{finite}"
+
+
+def read_json(path: Path) -> Any:
+    """The content of a JSON file of a folder of Hugging Face's.
+
+    Raises:
+        CheckpointError: it is none, or cannot be read.
+    """
+    try:
+        return from_json(path.read_bytes())
+    except (OSError, ValueError) as error:
+        raise CheckpointError(f"{path}: not JSON ({error})", hint=_AGAIN) from None

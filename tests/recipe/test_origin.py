@@ -1,0 +1,149 @@
+"""`model.from`: what a BERT folder says of a model is written into the recipe."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+from typing import Any
+
+import pytest
+from small_recipes import SMALL, read, refused
+
+from probtrans_cli.recipe.model import Transformer
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.source import dump_recipe
+
+CONFIG: dict[str, Any] = {
+    "model_type": "bert",
+    "hidden_size": 24,
+    "num_attention_heads": 3,
+    "num_hidden_layers": 2,
+    "intermediate_size": 40,
+    "hidden_act": "gelu_new",
+    "hidden_dropout_prob": 0.2,
+    "attention_probs_dropout_prob": 0.3,
+    "max_position_embeddings": 64,
+    "type_vocab_size": 1,
+    "layer_norm_eps": 1e-7,
+    "initializer_range": 0.03,
+}
+FROM = "model={kind: transformer, from: models/small}"
+
+
+@pytest.fixture
+def config(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """The config.json of `models/small` below $PROBTRANS_DATA, which is not the current folder."""
+    folder = tmp_path / "corpora" / "models" / "small"
+    folder.mkdir(parents=True)
+    (folder / "config.json").write_text(json.dumps(CONFIG), encoding="utf-8")
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "corpora"))
+    (tmp_path / "elsewhere").mkdir()
+    monkeypatch.chdir(tmp_path / "elsewhere")
+    return folder / "config.json"
+
+
+def transformer(recipe: Recipe) -> Transformer:
+    assert isinstance(recipe.model, Transformer)
+    return recipe.model
+
+
+@pytest.mark.usefixtures("config")
+def test_sizes_weights_and_vocabulary_are_those_of_the_folder() -> None:
+    recipe = read(SMALL, FROM)
+    assert transformer(recipe) == Transformer.model_validate(
+        {
+            "kind": "transformer", "preset": "bert", "width": 24, "heads": 3, "layers": 2, "inner": 40,
+            "activation": "gelu_tanh", "dropout": 0.2, "attention_dropout": 0.3, "embedding_dropout": 0.2,
+            "positions": {"kind": "absolute", "rows": 64}, "segments": 1, "norm_eps": 1e-7, "std": 0.03,
+            "init_from": "models/small",
+        }
+    )  # fmt: skip
+    assert recipe.data.vocabulary.model_dump()["folder"] == "models/small"
+    assert recipe.data.vocabulary.kind == "wordpiece"
+
+
+def test_what_is_written_out_does_not_need_the_folder(config: Path) -> None:
+    recipe = read(SMALL, FROM).resolved()
+    written = dump_recipe(recipe)
+    config.unlink()
+    assert read(written) == recipe
+    assert "\n  from: null\n" in written
+
+
+@pytest.mark.usefixtures("config")
+def test_what_changes_no_tensor_may_be_said_beside_it() -> None:
+    beside = "model={kind: transformer, from: models/small, dropout: 0.0, pooler: false, head_size: 8, layers: 2}"
+    model = transformer(read(SMALL, beside))
+    assert (model.dropout, model.attention_dropout, model.pooler, model.head_size) == (0.0, 0.3, False, 8)
+    for start in ("null", "runs/other"):
+        model = transformer(read(SMALL, FROM, f"model.init_from={start}"))
+        assert (model.init_from or "null", model.width) == (start, 24)
+    words = read(SMALL, FROM, "data.vocabulary={kind: words}")
+    assert words.data.vocabulary.kind == "words"
+
+
+@pytest.mark.usefixtures("config")
+def test_another_kind_of_model_forgets_it() -> None:
+    recipe = read(SMALL + "model: {kind: transformer, from: models/small}\n", "model.kind=probabilistic")
+    assert recipe.model.kind == "probabilistic"
+    assert recipe.model.init_from is None
+    assert recipe.data.vocabulary.kind == "words"
+    plain = transformer(read(SMALL + "model: {kind: transformer, from: models/small}\n", "model.from=null"))
+    assert plain == Transformer(kind="transformer")
+
+
+@pytest.mark.usefixtures("config")
+@pytest.mark.parametrize(
+    ("key", "value", "there"),
+    [
+        ("heads", "12", "3"),
+        ("width", "48", "24"),
+        ("norm", "pre", "post"),
+        ("share_layers", "true", "false"),
+        ("head_size", "16", "8"),
+        ("activation", "gelu", "gelu_tanh"),
+        ("positions", "{kind: absolute, rows: 65}", '{"kind": "absolute", "rows": 64}'),
+    ],
+)
+def test_what_contradicts_the_folder_is_refused_and_both_are_named(key: str, value: str, there: str) -> None:
+    text = SMALL + f"model:\n  kind: transformer\n  from: models/small\n  {key}: {value}\n"
+    (message,) = refused(text)
+    assert message.startswith(f"r.yaml:11:{len(key) + 5}: model.{key}: found ")
+    assert message.endswith(f"but config.json of `model.from: models/small` says {there}: leave one of them out")
+
+
+def test_folders_that_are_none_are_refused_in_one_line(config: Path) -> None:
+    (message,) = refused(SMALL, "model={kind: transformer, from: models/minilm}")
+    assert "model.from: there is no folder 'models/minilm' (tried models/minilm, " in message
+    assert message.endswith("run `python data_scripts/minilm.py`")
+    for content, words in (
+        ({**CONFIG, "hidden_size": 0}, "config.json: hidden_size: found 0, wanted a whole number ≥ 1"),
+        ({**CONFIG, "model_type": "gpt2"}, "config.json: model_type: 'gpt2' is unsupported"),
+        ({**CONFIG, "hidden_size": 300_000}, "config.json: larger than any model may be: width"),
+        ([], "config.json: not a JSON object"),
+    ):
+        config.write_text(json.dumps(content), encoding="utf-8")
+        (message,) = refused(SMALL, FROM)
+        assert words in message
+    config.unlink()
+    (message,) = refused(SMALL, FROM)
+    assert message.endswith("config.json: there is no such file")
+
+
+@pytest.mark.usefixtures("config")
+def test_other_faults_are_told_of_at_the_same_time() -> None:
+    lines = refused(SMALL, "model={kind: transformer, from: models/small, heads: 4}", "optim.lr=-1", "train.epoch=3")
+    for words in ("model.heads: found 4, but", "optim.lr: found -1", "train.epoch: unknown key"):
+        assert any(words in line for line in lines)
+    assert len(lines) == 3
+
+
+@pytest.mark.parametrize("value", ["3", "[a]", "{a: b}", '""'])
+def test_what_is_no_path_is_refused_by_the_schema(value: str) -> None:
+    (line,) = refused(SMALL, f"model={{kind: transformer, from: {value}}}")
+    assert ": model.from: found" in line
+
+
+def test_a_probabilistic_model_has_no_such_key() -> None:
+    (line,) = refused(SMALL, "model={from: models/small}")
+    assert "model.from: unknown key with `kind: probabilistic`; it belongs to `kind: transformer`" in line
