@@ -101,7 +101,8 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, An
     """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
-    _require_origin(recipe)
+    if request.dry_run or not request.resume:
+        _require_origin(recipe)
     if request.dry_run:
         return _dry_run(recipe, run, prepare(recipe))
     with run_folder.claimed(recipe, run, request.recipe, resume=request.resume, overwrite=request.overwrite):
@@ -116,13 +117,13 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
     console.STATE.open_log(run / "log.txt")
     began = False
     try:
-        prepared = prepare(recipe)
+        resume = request.resume and run_folder.to_resume(run)
+        prepared = prepare(recipe, again=run_folder.corpus_of(run) if resume else None)
         console.log(f"{'prepared' if prepared.fresh else 'up to date'}: {prepared.folder}")
         for note in prepared.manifest.get("notes", []):
             console.log(note)
         from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
-        resume = request.resume and run_folder.to_resume(run)
         trainer = Trainer(recipe, prepared, run, resume=resume)
         if not resume:
             run_folder.begin(recipe, run, prepared.manifest)

@@ -41,6 +41,11 @@ class VocabularySection(KindSection):
         """Whether words have features of their spelling."""
         return False
 
+    @property
+    def read_from(self) -> str | None:
+        """The folder that it is read from; None = it is made of the training file alone."""
+        return None
+
     def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
         """Values that do not go together, each as the path of its key below this section and the reason."""
         return []
@@ -129,6 +134,11 @@ class WordPieceVocabulary(VocabularySection):
     """Largest number of pieces, of a trained one."""
     lowercase: bool = False
     """Lower-case words and strip their accents, in a trained one."""
+
+    @property
+    def read_from(self) -> str | None:
+        """The folder that it is read from; None = it is trained."""
+        return self.folder
 
     def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
         """Options of training beside a folder, which is not trained."""

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.errors import ProbtransError, RecipeError, UsageError
+from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
 from probtrans_cli.folders import checkpoints, lock
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
@@ -117,6 +117,16 @@ def to_resume(run: Path) -> bool:
     if (run / "recipe.yaml").exists():
         console.log(f"{run} has no checkpoint yet: starting from the beginning")
     return False
+
+
+def corpus_of(run: Path) -> str | None:
+    """The fingerprint of the corpora that a run is trained on, as its last checkpoint has it; None: it has none."""
+    try:
+        content = from_json((checkpoints.locate(f"{run}@last") / "training" / "state.json").read_bytes())
+    except (CheckpointError, OSError, ValueError):
+        return None  # who reads the checkpoint as a whole says what is wrong with it
+    found = content.get("data") if isinstance(content, dict) else None
+    return found if isinstance(found, str) else None
 
 
 def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import shutil
 from pathlib import Path
 from typing import Any
@@ -14,6 +15,7 @@ from probtrans_cli.__main__ import run
 
 pytestmark = pytest.mark.usefixtures("quick")
 FROM = "model={kind: transformer, from: models/bert}"
+INTERRUPTED = ("train.epochs=3", "train.batch_words=40", "optim.lr=0.01", "save.every_steps=1", "save.keep=99")
 
 
 @pytest.fixture
@@ -51,6 +53,43 @@ def test_a_trained_run_does_not_need_the_folder(moved: Path, capfd: pytest.Captu
     assert run(["parse", "runs/run", "-f", "conllu", "test.conllu"]) == 0
     assert run(["train", "runs/run", "name=other"]) == 4  # another one starts from it
     assert "model.init_from: there is no models/bert" in capfd.readouterr().err
+
+
+def test_a_training_is_resumed_to_the_bit_where_the_folder_is_gone(
+    moved: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    for name in ("whole", "broken"):
+        assert train(FROM, TAGGING, *INTERRUPTED, name=name) == 0
+    # As a kill leaves it: the checkpoints behind the second are not there yet.
+    steps = sorted(Path("runs/broken/checkpoints").glob("step-*"))
+    assert len(steps) > 4
+    for link in ("best", "last"):
+        Path("runs/broken/checkpoints", link).unlink()
+        Path("runs/broken/checkpoints", link).symlink_to(steps[1].name)
+    for step in steps[2:]:
+        shutil.rmtree(step)
+    shutil.rmtree(moved)
+    capfd.readouterr()
+    assert run(["train", "runs/broken", "--resume", "--json"]) == 0
+    out = capfd.readouterr()
+    assert f"resuming runs/broken after step {int(steps[1].name[5:])}" in out.err
+    assert "the vocabulary's folder models/bert is gone: what was read there is in prepared/broken-" in out.err
+    for link in ("best", "last"):
+        for name in ("model.safetensors", "training/optimizer.safetensors"):
+            files = [Path("runs", one, "checkpoints", link, name) for one in ("whole", "broken")]
+            assert files[0].read_bytes() == files[1].read_bytes()
+    assert json.loads(out.out)["test"] == json.loads(Path("runs/whole/checkpoints/best/eval.json").read_text())["test"]
+
+
+def test_a_folder_that_is_gone_with_its_prepared_corpus_is_told_of(
+    moved: Path, capfd: pytest.CaptureFixture[str]
+) -> None:
+    assert train(FROM, TAGGING, *INTERRUPTED) == 0
+    shutil.rmtree(moved)
+    shutil.rmtree("prepared")
+    capfd.readouterr()
+    assert run(["train", "runs/run", "--resume"]) == 3
+    assert "neither vocab.txt nor tokenizer.json" in capfd.readouterr().err
 
 
 def test_the_folder_of_the_weights_may_be_named_as_corpora_are(moved: Path, capfd: pytest.CaptureFixture[str]) -> None:

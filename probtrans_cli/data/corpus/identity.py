@@ -24,6 +24,7 @@ SplitName = Literal["train", "dev", "test", "extra"]
 FileName = Annotated[str, Field(pattern=r"^[A-Za-z0-9_][A-Za-z0-9._-]{0,100}$")]
 FORMAT = 1  # of the prepared folder; another number makes every older folder stale
 MANIFEST, LABELS = "manifest.json", "labels.json"
+PREPARED = Path("prepared")
 
 
 class _Part(BaseModel):
@@ -126,7 +127,14 @@ def folder_of(recipe: Recipe) -> Path:
     if recipe.data.prepared is not None:
         return expand_home(recipe.data.prepared)
     text = json.dumps(canonical(recipe.data), sort_keys=True, separators=(",", ":"))
-    return Path("prepared") / f"{recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+    return PREPARED / f"{recipe.name}-{hashlib.sha256(text.encode()).hexdigest()[:8]}"
+
+
+def made_before(recipe: Recipe) -> list[Path]:
+    """The folders that may hold the prepared corpus of a recipe, whatever its data section stood for at the time."""
+    if recipe.data.prepared is not None:
+        return [folder_of(recipe)]
+    return sorted(PREPARED.glob(f"{recipe.name}-????????"))
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:
@@ -144,10 +152,7 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
     old = read_manifest(folder)
     if old is None or old["data"] != canonical(data):
         return False
-    before = [(split, entry["sha256"]) for split in old["sources"] for entry in old["sources"][split]]
-    if before != [(source.split, source.sha256) for source in sources]:
-        return False
-    if not all((folder / name).is_file() and (folder / name).stat().st_size == n for name, n in old["files"].items()):
+    if not of_these(old, sources) or not _is_there(folder, old):
         return False
     columns = {name for source in sources for name in FORMATS[format_of(source.path, data.format)].columns}
     if not columns <= old["labels"].keys():  # prepared before the format had all of them
@@ -156,6 +161,22 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
         console.log(f"{folder / name}: damaged: the corpus is prepared again")
         return False
     return True
+
+
+def of_these(manifest: dict[str, Any], sources: Sequence[Source]) -> bool:
+    """Whether a folder was made from files of this content."""
+    before = [(split, entry["sha256"]) for split in manifest["sources"] for entry in manifest["sources"][split]]
+    return before == [(source.split, source.sha256) for source in sources]
+
+
+def is_whole(folder: Path, manifest: dict[str, Any]) -> bool:
+    """Whether all files of a folder are there and as they were written."""
+    return _is_there(folder, manifest) and damaged(folder, manifest) is None
+
+
+def _is_there(folder: Path, manifest: dict[str, Any]) -> bool:
+    sizes = manifest["files"].items()
+    return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes)
 
 
 def damaged(folder: Path, manifest: dict[str, Any]) -> str | None:

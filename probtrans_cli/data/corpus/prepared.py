@@ -22,7 +22,16 @@ from pydantic import TypeAdapter
 from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.encode import encode_all
 from probtrans_cli.data.corpus.gold import label_warnings
-from probtrans_cli.data.corpus.identity import LABELS, MANIFEST, folder_of, read_manifest, up_to_date
+from probtrans_cli.data.corpus.identity import (
+    LABELS,
+    MANIFEST,
+    folder_of,
+    is_whole,
+    made_before,
+    of_these,
+    read_manifest,
+    up_to_date,
+)
 from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources, sha256
 from probtrans_cli.data.corpus.store import Split, write_split
 from probtrans_cli.data.files import display_name
@@ -32,6 +41,7 @@ from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders import lock
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.text import from_json
@@ -58,7 +68,7 @@ class Prepared:
     """True if it was made now, False if it was up to date."""
 
 
-def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prepared:
+def prepare(recipe: Recipe, *, force: bool = False, check: bool = False, again: str | None = None) -> Prepared:
     """Encode the corpora of a recipe, unless the prepared folder is up to date. One process at a time encodes into a
     folder; another one waits, and takes what the first has made.
 
@@ -66,12 +76,16 @@ def prepare(recipe: Recipe, *, force: bool = False, check: bool = False) -> Prep
         recipe: its sections ``data`` and ``task`` matter, and its name.
         force: make the folder again even if it is up to date.
         check: read and count everything, but write nothing.
+        again: the fingerprint of a corpus that was prepared before, and is taken if the folder that its vocabulary was
+            read from is gone.
 
     Raises:
         DataError: a corpus is missing, malformed, empty, or lacks the column that the task predicts.
         RecipeError: a sentencepiece vocabulary of this size cannot be made from the corpus.
         UsageError: the target folder holds something else.
     """
+    if again is not None and (kept := _kept(recipe, again)) is not None:
+        return kept
     folder = folder_of(recipe)
     _check_target(folder)
     old = read_manifest(folder)
@@ -107,6 +121,26 @@ def _current(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Prepare
     if current is not None:
         _check_task(recipe, current, sources)
     return current
+
+
+def _kept(recipe: Recipe, fingerprint: str) -> Prepared | None:
+    """The prepared folder with this fingerprint, where the folder that its vocabulary was read from is gone: what was
+    read there is told by the corpus alone."""
+    origin = recipe.data.vocabulary.read_from
+    if origin is None or find_folder(origin).is_dir():
+        return None
+    for folder in made_before(recipe):
+        manifest = read_manifest(folder)
+        if manifest is None or manifest["fingerprint"] != fingerprint:
+            continue
+        sources = find_sources(recipe.data, {})
+        with lock.held_for_a_moment(folder.parent):
+            found = open_prepared(folder) if of_these(manifest, sources) and is_whole(folder, manifest) else None
+        if found is not None:
+            console.log(f"the vocabulary's folder {origin} is gone: what was read there is in {folder}")
+            _check_task(recipe, found, sources)
+            return found
+    return None
 
 
 def open_prepared(folder: Path) -> Prepared:
