@@ -187,6 +187,11 @@ class Encoder(nn.Module, ABC):
         `model.bayes` can make uncertain."""
         return {}
 
+    def stages(self) -> Sequence[Sequence[nn.Parameter]]:
+        """Its parameters from below, where it has layers of their own: of what goes into the first layer beside the
+        words, then of each layer. What stands above the last layer is in none; there are none without layers."""
+        return ()
+
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""
         nn.init.xavier_uniform_(table)

@@ -274,6 +274,14 @@ class Network(nn.Module):
         of_features: Tensor = self.features(Features(self.entry_rows, self.entry_offsets))
         return self.unary.weight + of_features
 
+    def stages(self) -> list[list[nn.Parameter]]:
+        """Its parameters from below: of the embeddings (words, features, `<cls>`, positions, segments, norm of their
+        sum), then of each layer of the encoder, where it has such. Those above the last layer are in none."""
+        below, *layers = self.encoder.stages() or ((),)
+        modules = (self.unary, self.features)
+        words = [parameter for module in modules if module is not None for parameter in module.parameters()]
+        return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
+
     def parameter_counts(self) -> dict[str, int]:
         """Number of parameters of the parts."""
         counts = {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}

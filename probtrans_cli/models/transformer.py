@@ -93,6 +93,14 @@ class TransformerEncoder(Encoder):
             "feed_forward": [one for layer in layers for one in (layer.widen, layer.narrow)],
         }
 
+    def stages(self) -> Sequence[Sequence[nn.Parameter]]:
+        if self.section.share_layers:
+            return ()
+        others = [one for one in (self.layers, self.final_norm, self.pooler) if one is not None]
+        elsewhere = {id(parameter) for module in others for parameter in module.parameters()}
+        below = [parameter for parameter in self.parameters() if id(parameter) not in elsewhere]
+        return (below, *(list(layer.parameters()) for layer in self.layers))
+
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         normal = self.section.std if self.section.initialization == "normal" else None
         std = self.section.word_std or normal

@@ -27,6 +27,7 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
         _vocabulary(recipe),
         _reading(recipe),
         _probe(recipe),
+        _layers(recipe),
         _posterior(recipe),
     )
     by_kind = (recipe.task.inconsistencies_with(recipe), of_model, recipe.model.inconsistencies_with(recipe))
@@ -113,6 +114,31 @@ def _probe(recipe: Recipe) -> Iterator[Inconsistency]:
     if recipe.optim.ternary_penalty.weight > 0.0:
         reason = "a probe leaves the ternary scores as they are: set this to 0"
         yield ("optim", "ternary_penalty", "weight"), reason
+
+
+def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Layers that are frozen or move slowly, and are not there, have no values to keep, or are uncertain."""
+    layers, frozen = recipe.model.separate_layers, recipe.train.freeze
+    none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
+    if recipe.optim.layer_decay != 1.0 and not layers:
+        yield ("optim", "layer_decay"), f"{none}: set this to 1"
+    if frozen is None:
+        return
+    path = "train", "freeze"
+    uncertain = "optim.kind: ivon" if recipe.optim.posterior is not None else "model.bayes"
+    if recipe.train.probe:
+        yield path, "a probe leaves all but the output layer as it is: leave one out"
+    elif recipe.model.init_from is None:
+        yield path, "what is frozen must be trained: name it with model.init_from or --init-from"
+    elif frozen == "embeddings":
+        if recipe.model.variational is not None and recipe.model.variational.words:
+            yield path, "words with `model.bayes.words` have a distribution to find: leave one out"
+    elif not layers:
+        yield path, f"{none}: set this to embeddings or null"
+    elif frozen > layers:
+        yield path, f"found {frozen}, but the model has {layers} layers"
+    elif recipe.uncertain_weights is not None:
+        yield path, f"layers with `{uncertain}` have a distribution to find: choose embeddings, or leave one out"
 
 
 def _posterior(recipe: Recipe) -> Iterator[Inconsistency]:

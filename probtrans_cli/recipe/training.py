@@ -176,6 +176,9 @@ class Optim(Section):
     """Options of `kind: ivon`."""
     lr: PositiveFloat = 1e-3
     """Learning rate."""
+    layer_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
+    """Lower layers move more slowly: of L layers, layer l at the rate times `layer_decay` to the power L - l, and the
+    embeddings as if they were layer 0; what stands above the layers at the rate itself. 1 = all alike."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
     """Decay rates of the two moments."""
     eps: PositiveFloat = 1e-9
@@ -207,7 +210,7 @@ class Train(Section):
     steps: PositiveInt | None = None
     """Stop after this many updates, whatever `epochs` says."""
     batch_words: PositiveInt = 2048
-    """Largest number of words, padding included, in a batch."""
+    """Largest number of tokens (words, or their pieces where the vocabulary has such), padding included, in a batch."""
     by_length: bool = True
     """Sentences of similar length go together; false: any (the paper's code), at the price of padding."""
     batch_sentences: PositiveInt | None = None
@@ -216,9 +219,17 @@ class Train(Section):
     """Batches per update; the gradient is that of their union."""
     patience: PositiveInt | None = None
     """Stop after this many evaluations without a better dev score; null = never."""
+    freeze: Literal["embeddings"] | PositiveInt | None = None
+    """What stays as `model.init_from` has it: `embeddings`: the vectors of words, positions and segments, and the norm
+    of their sum; a number n: these and the n lowest layers; null = nothing. Dropout is as elsewhere."""
     probe: bool = False
     """Learn the output layer alone, which must be linear; the words' scores and the encoder stay as `model.init_from`
     has them, and nothing in them is dropped."""
+
+    @property
+    def frozen_stages(self) -> int:
+        """The number of stages that are frozen, from below: the embeddings are the first, then come the layers."""
+        return 0 if self.freeze is None else 1 if self.freeze == "embeddings" else 1 + self.freeze
 
 
 class Eval(Section):
@@ -229,7 +240,7 @@ class Eval(Section):
     every_steps: PositiveInt | None = None
     """Evaluate every so many updates instead; null = by epochs."""
     batch_words: PositiveInt = 4096
-    """Batch size of evaluation and parsing, in words."""
+    """Batch size of evaluation and parsing, in tokens, as `train.batch_words`."""
     channel: Literal["mean", "best"] | NonNegativeInt = "best"
     """Channel whose trees are scored and printed: a number from 0, `mean` of the log marginals, or `best` on dev."""
     iteration: Literal["best"] | int = "best"

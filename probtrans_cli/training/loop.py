@@ -67,16 +67,15 @@ class Trainer:
         self.model.require_positions(named)
         self.model.require_something({name: split for name, split in named.items() if name != "data.train"})
         self.model.task.start(self.network, self.train_split)
+        optim.freeze(recipe.train, self.network)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)
             take_as_prior(self.network)
-        if recipe.train.probe:
-            self.network.requires_grad_(False)
-            self.network.output.requires_grad_(True)
         self.plan = Plan(recipe, self.train_split.lengths)
         self.divergence = Divergence(self.model, self.train_split)
         variational, units = recipe.model.variational, self.divergence.units
-        self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units)
+        stages = self.network.stages()
+        self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units, stages=stages)
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])
         if resume:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from typing import Any
 
@@ -13,11 +13,13 @@ from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
 
 from probtrans_cli import checkpoint
 from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
+from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model.bayes import Bayes
-from probtrans_cli.recipe.training import Ivon, Optim
+from probtrans_cli.recipe.training import Ivon, Optim, Train
 from probtrans_cli.training.ivon import IVON
 from probtrans_cli.training.uncompiled import uncompiled
 
+Stages = Sequence[Sequence[nn.Parameter]]
 TIMES = "times"
 """The key of a group of parameters whose rate is a multiple of `optim.lr`."""
 ADAM_FILE, IVON_FILE = "training/optimizer.safetensors", "training/ivon.safetensors"
@@ -27,17 +29,27 @@ class Optimizers:
     """What moves the parameters of a network: Adam, and with `kind: ivon` beside it IVON, which moves the means of the
     uncertain weights and finds their deviations."""
 
-    def __init__(self, section: Optim, network: nn.Module, bayes: Bayes | None = None, *, units: int = 1) -> None:
-        """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON."""
+    def __init__(
+        self,
+        section: Optim,
+        network: nn.Module,
+        bayes: Bayes | None = None,
+        *,
+        units: int = 1,
+        stages: Stages = (),
+    ) -> None:
+        """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON; ``stages``: of the
+        network, for `layer_decay`."""
+        factors = rate_factors(stages, section.layer_decay)
         self.section, self.parameters = section, [one for one in network.parameters() if one.requires_grad]
         self.posteriors: list[Uncertain] = list(uncertain(network))
         self.ivon: IVON | None = None
         if section.posterior is not None:
-            self.ivon = _ivon(section, section.posterior, self.posteriors, units)
+            self.ivon = _ivon(section, section.posterior, self.posteriors, units, factors)
         means = {id(one.mean) for one in self.posteriors} if self.ivon else set()
         deviations = [one.posterior.log_sd for one in self.posteriors] if bayes else []
         self.moved_by_adam = [one for one in self.parameters if id(one) not in means]
-        self.adam = _adam(section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0)
+        self.adam = _adam(section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0, factors)
         self._keep_deviations()
 
     def zero_grad(self) -> None:
@@ -111,12 +123,45 @@ class Optimizers:
             self._keep_deviations()
 
 
+def rate_factors(stages: Stages, decay: float) -> dict[int, float]:
+    """By the ids of parameters, of what multiple of the rate they move (Howard & Ruder 2018): of the L layers, layer l
+    of ``decay ** (L - l)``, and what is below layer 1 as if it were layer 0. All others move at the rate itself."""
+    if decay == 1.0:
+        return {}
+    top = len(stages) - 1
+    return {id(one): decay ** (top - layer) for layer, stage in enumerate(stages) for one in stage}
+
+
+def _by_rate(group: Mapping[str, Any], factors: Mapping[int, float]) -> Iterator[dict[str, Any]]:
+    """A group of parameters as one group for each rate."""
+    parts: dict[float, list[nn.Parameter]] = {}
+    for parameter in group["params"]:
+        parts.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
+    for factor, parameters in parts.items():
+        yield {**group, "params": parameters, TIMES: group.get(TIMES, 1.0) * factor}
+
+
+def freeze(section: Train, network: Network) -> None:
+    """Let what the recipe freezes, or does not learn as a probe, take no gradient: no optimizer moves it."""
+    if section.probe:
+        network.requires_grad_(False)
+        network.output.requires_grad_(True)
+    for stage in network.stages()[: section.frozen_stages]:
+        for parameter in stage:
+            parameter.requires_grad_(False)
+
+
 def _adam(
-    section: Optim, parameters: list[nn.Parameter], deviations: Sequence[nn.Parameter], times: float
+    section: Optim,
+    parameters: list[nn.Parameter],
+    deviations: Sequence[nn.Parameter],
+    times: float,
+    factors: Mapping[int, float],
 ) -> torch.optim.Adam:
     """Adam with decay in the gradient, or AdamW; one fused kernel for all parameters.
 
-    ``deviations``: those of the parameters that are logarithms of standard deviations; ``times``: of `lr`, their rate.
+    ``deviations``: those of the parameters that are logarithms of standard deviations; ``times``: of `lr`, their rate;
+    ``factors``: see :func:`rate_factors`.
     """
     kind = torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW
     apart = {id(parameter) for parameter in deviations}
@@ -128,10 +173,14 @@ def _adam(
     if deviations:
         own = [parameter for parameter in parameters if id(parameter) in apart]
         groups.append({"params": own, "weight_decay": 0.0, TIMES: times})
+    if factors:
+        groups = [part for group in groups for part in _by_rate(group, factors)]
     return uncompiled(kind)(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
 
 
-def _ivon(section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int) -> IVON:
+def _ivon(
+    section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int, factors: Mapping[int, float]
+) -> IVON:
     """IVON over the means of uncertain weights, each tensor with the precision of its own prior."""
     size = units / options.kl_weight
     groups = [
@@ -146,7 +195,7 @@ def _ivon(section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units:
         clip=math.inf if options.clip is None else options.clip,
     )
     for group in made.param_groups:
-        group[TIMES] = options.lr / section.lr
+        group[TIMES] = options.lr / section.lr * factors.get(id(group["params"][0]), 1.0)
     return made
 
 

@@ -21,11 +21,12 @@ from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FIL
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import read_bert
-from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
+from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.bert import CONFIG, read_config
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.origin import computed, written
+from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.base import OutputRows
 from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
@@ -88,23 +89,34 @@ def start_from(model: Model, name: str) -> Report:
     if afresh:
         found.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
     found.left += [key for key in source.tensors if key not in taken]
+    fixed = {file_name(key) for key, parameter in model.network.named_parameters() if not parameter.requires_grad}
     if new := [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]:
-        found.notes.append(f"{len(new):,} of {len(rows):,} entries of the vocabulary are new: {first_of(new)}")
+        told = f"{len(new):,} of {len(rows):,} entries of the vocabulary are new"
+        told = f"warning: {told}, and stay as they were drawn" if "unary.weight" in fixed else told
+        found.notes.append(f"{told}: {first_of(new)}")
     if "words.decoder" in found.left:
         found.notes.append("its decoder is a table of its own: task.tie_decoder=false loads it")
-    if fixed := _never_learned(model, found):
-        found.notes.append(f"warning: a probe leaves these as they were drawn, and reads them: {first_of(fixed)}")
+    if drawn := [key for key in found.missing if key in fixed and _is_read(model, key)]:
+        who = "a probe" if model.recipe.train.probe else "train.freeze"
+        found.notes.append(f"warning: {who} leaves these as they were drawn, and reads them: {first_of(drawn)}")
+    if _decays_to_zero(model.recipe):
+        found.notes.append(
+            "warning: with `optim.kind: adam` the decay is an L2 penalty, which Adam scales up where gradients are "
+            "small: it undoes what the weights have learned; set optim.kind=adamw or optim.weight_decay=0"
+        )
     model.origin = source.config
     _tell(name, found)
     return found
 
 
-def _never_learned(model: Model, found: Report) -> list[str]:
-    """What a probe reads, and was not loaded."""
-    if not model.recipe.train.probe:
-        return []
-    read = [key for key in found.missing if key.partition(".")[0] not in (OUTPUT, WORDS, PAIRS)]
-    return [key for key in read if model.network.sentence == "cls" or not key.startswith("encoder.pooler.")]
+def _is_read(model: Model, key: str) -> bool:
+    """Whether the network reads a tensor; nothing reads a pooler where something else represents a sentence."""
+    return model.network.sentence == "cls" or not key.startswith("encoder.pooler.")
+
+
+def _decays_to_zero(recipe: Recipe) -> bool:
+    """Whether what is loaded decays as a part of the gradient."""
+    return recipe.optim.kind == "adam" and recipe.optim.weight_decay > 0.0 and not recipe.train.probe
 
 
 def _tell(name: str, found: Report) -> None:

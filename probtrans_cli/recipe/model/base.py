@@ -63,6 +63,11 @@ class ModelSection(KindSection):
         return any(getattr(self, name) for name in type(self).model_fields if name.endswith("dropout"))
 
     @property
+    def separate_layers(self) -> int:
+        """The number of layers with weights of their own, one upon the other; 0 = there are no such."""
+        return 0
+
+    @property
     def segment_types(self) -> int | None:
         """The number of segment types that it tells apart, 0 = it could, but does not; None: it reads no segments."""
         return None

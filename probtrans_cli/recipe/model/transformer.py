@@ -183,6 +183,10 @@ class Transformer(ModelSection):
         return self.pooler
 
     @property
+    def separate_layers(self) -> int:
+        return 0 if self.share_layers else self.layers
+
+    @property
     def segment_types(self) -> int | None:
         return self.segments
 
