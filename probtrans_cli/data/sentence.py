@@ -11,8 +11,8 @@ from itertools import accumulate
 class Sentence:
     """The words of a sentence and what its source says about them.
 
-    ``n`` is the number of words; ``words``, every column of ``tags``, ``heads``, ``relations``, ``parents`` and
-    ``rows`` have that length.
+    ``n`` is the number of words; ``words``, every column of ``tags``, ``heads``, ``relations``, ``parents``, ``rows``
+    and every row of ``grid`` have that length.
     """
 
     words: list[str]
@@ -27,8 +27,14 @@ class Sentence:
     """What every word is to its head (the DEPREL column), `_` where nothing is said."""
     parents: list[int] | None = None
     """Position of every word's parent in a semantic graph, from 0; -1 = it has none."""
+    grid: list[list[int]] | None = None
+    """Rows of labels, each a label for every word: a row for each tuple, or for each level of nested coordinations."""
+    extra: int = 0
+    """So many of the last words are none of its text: the extra words, ``[unused1]``, ``[unused2]``, ..., which stand
+    for words of a relation that the sentence lacks."""
     form: str | None = None
-    """What it is scored by, as text: its logical form, or the tags of its entities, one a line."""
+    """What it is scored by, as text: its logical form, the tags of its entities, one a line, or its gold tuples, as a
+    JSON list of ``[relation, arg1, arg2, ...]``."""
     text: str | None = None
     """The raw text that was divided into words; None where the words were given."""
     lines: list[str] | None = None

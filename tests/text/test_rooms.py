@@ -23,7 +23,7 @@ ROOMS = {
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
-    "extraction_rows extractions logical_forms tuple_texts wire57",
+    "extraction_rows extractions grids logical_forms tuple_texts wire57",
     "data.corpus": ". batches documents encode gold identity lengths pairs prepared selection sources store",
     "data.readers": ". cogs columns conllu coordination_rows documents jsonl labelled table text tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",

@@ -9,11 +9,12 @@ frequency  word           int32  count of the word in the training file
 heads      word           int16  0 = root, 1..n; -1 = the sentence has no tree
 segments   token          int8   0 = the first of two texts, 1 = the second (instances of documents only)
 parents    word           int16  position of the word's parent, from 0; -1 = none, -2 = the sentence has no graph
+grid       word           int64  the labels of the word in all rows: the sum over rows r of label * 8 ** r
 punct      word           bool   UPOS is PUNCT or SYM
 widths     word           int16  number of the word's features (vocabularies with features only)
 features   feature        int32  feature rows of all words, one word after the other (vocabularies with features only)
 spelling   byte           uint8  the words as they are written, joined by spaces (where there is a form)
-form       byte           uint8  the sentence's logical form, or the tags of its entities, one a line
+form       byte           uint8  the sentence's logical form, or the tags of its entities, one a line, or its tuples
 any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
            a sentence            -1 = no label, or one that the training file does not have
 
@@ -32,6 +33,7 @@ import numpy as np
 import pyarrow as pa
 from numpy.typing import NDArray
 
+from probtrans_cli.data.codecs.grids import pack_rows
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
@@ -47,6 +49,7 @@ _TYPES: dict[str, tuple[str, Any]] = {
     "frequency": ("i", pa.int32()),
     "heads": ("h", pa.int16()),
     "parents": ("h", pa.int16()),
+    "grid": ("q", pa.int64()),
     "punct": ("b", pa.bool_()),
     "widths": ("h", pa.int16()),
     "features": ("i", pa.int32()),
@@ -55,7 +58,7 @@ _TYPES: dict[str, tuple[str, Any]] = {
 }
 _BYTES = ("spelling", "form")
 _OF_LABELS = ("h", pa.int16())
-_MISSING = {"punct": 0, "parents": -2}  # -1 in all other columns
+_MISSING = {"punct": 0, "parents": -2, "grid": 0}  # -1 in all other columns
 _PUNCTUATION = ("PUNCT", "SYM")
 _LARGE = 2**31 - 1  # values that 32-bit offsets can address
 
@@ -108,6 +111,7 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     upos = sentence.tags.get("upos")
     row["punct"] = None if upos is None else [is_punctuation(tag) for tag in upos]
     row["parents"] = sentence.parents
+    row["grid"] = None if sentence.grid is None else pack_rows(sentence.grid, len(sentence.words))
     row["spelling"] = None if sentence.form is None else " ".join(sentence.words).encode()
     row["form"] = None if sentence.form is None else sentence.form.encode()
     return row
