@@ -59,7 +59,7 @@ def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabu
         number, what = len(sentence.words), "words"
         # No more tokens than characters, and two around them: hardly a sentence is divided here already.
         if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
-            number, what = len(vocabulary.encode_words(sentence.words).ids), "tokens"
+            number, what = len(vocabulary.encode_words(sentence.words, sentence.extra).ids), "tokens"
         if number > longest:
             raise _too_long(sentence.where, number, what, longest)
         yield sentence

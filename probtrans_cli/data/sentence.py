@@ -51,6 +51,11 @@ class Sentence:
     """Tags that break the rules of their scheme and are read all the same, each as `file:line: reason`."""
 
 
+def extra_words(number: int) -> list[str]:
+    """How the extra words of a sentence are spelled; see :attr:`Sentence.extra`."""
+    return [f"[unused{i}]" for i in range(1, number + 1)]
+
+
 def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:
     """The text of a sentence, and the characters ``[begin, end)`` of each of its words in it.
 

@@ -42,6 +42,11 @@ class VocabularySection(KindSection):
         return False
 
     @property
+    def has_extra_words(self) -> bool:
+        """Whether it can have an entry for each extra word of open information extraction."""
+        return False
+
+    @property
     def read_from(self) -> str | None:
         """The folder that it is read from; None = it is made of the training file alone."""
         return None
@@ -107,6 +112,11 @@ class WordVocabulary(VocabularySection):
         """Whether words have features of their spelling."""
         return self.features is not None
 
+    @property
+    def has_extra_words(self) -> bool:
+        """Whether it can have an entry for each extra word."""
+        return True
+
 
 @VOCABULARIES.add
 class SubwordVocabulary(VocabularySection):
@@ -134,6 +144,11 @@ class WordPieceVocabulary(VocabularySection):
     """Largest number of pieces, of a trained one."""
     lowercase: bool = False
     """Lower-case words and strip their accents, in a trained one."""
+
+    @property
+    def has_extra_words(self) -> bool:
+        """Whether it can have an entry for each extra word: in a folder, `[unused1]`, `[unused2]`, ..."""
+        return True
 
     @property
     def read_from(self) -> str | None:

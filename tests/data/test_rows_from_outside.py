@@ -46,7 +46,7 @@ class LetterVocabulary(Vocabulary):
     def size(self) -> int:
         return 3 + 26
 
-    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         ids = [3 + (ord(word[0].lower()) - ord(self.first)) % 26 if word[:1].isalpha() else UNKNOWN for word in words]
         return EncodedWords(ids, list(range(len(ids))), len(ids))
 

@@ -37,7 +37,7 @@ class Shortened:
             return
         around = len(self.vocabulary.encode_words([]).ids)  # what encloses every sentence
         for sentence in self.sentences:
-            encoded = self.vocabulary.encode_words(sentence.words)
+            encoded = self.vocabulary.encode_words(sentence.words, sentence.extra)
             if len(encoded.ids) <= longest:
                 yield sentence
                 continue

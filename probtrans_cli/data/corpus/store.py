@@ -86,7 +86,7 @@ def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: 
 
 
 def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[str, int]]) -> Row:
-    encoded = vocabulary.encode_words(sentence.words)
+    encoded = vocabulary.encode_words(sentence.words, sentence.extra)
     row: dict[str, Sequence[int] | None] = {
         "ids": encoded.ids,
         "frequency": [vocabulary.frequency(word) for word in sentence.words],

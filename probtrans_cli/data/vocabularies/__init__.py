@@ -39,8 +39,9 @@ class VocabularyKind(Generic[S]):
 
     section: type[S]
     """Its section of a recipe."""
-    build: Callable[[S, Iterable[Sequence[str]]], Vocabulary]
-    """Builds the vocabulary of a section from the training sentences, which it reads once."""
+    build: Callable[..., Vocabulary]
+    """Builds the vocabulary of a section from the section and the training sentences, which it reads once. Where these
+    have extra words, which the section must allow (``has_extra_words``), a third argument says how many."""
     load: Callable[[Path, Saved], Vocabulary]
     """Reads a vocabulary from the folder where ``save`` wrote it, with the content of its ``vocabulary.json``."""
     files: tuple[str, ...] = ()
@@ -75,15 +76,17 @@ def files() -> set[str]:
     return {WORDS_FILE}.union(*(kind.files for kind in VOCABULARIES.values()))
 
 
-def build_vocabulary(section: VocabularySection, sentences: Iterable[Sequence[str]]) -> Vocabulary:
+def build_vocabulary(section: VocabularySection, sentences: Iterable[Sequence[str]], extra: int = 0) -> Vocabulary:
     """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary.
+
+    ``extra``: so many of the last words of every sentence are the extra words.
 
     Raises:
         DataError: there is no word to learn from, or the folder of a vocabulary is not one.
         RecipeError: there cannot be as many, or as few, pieces as ``section.size`` of this corpus.
         UsageError: a package for this kind of vocabulary is not installed.
     """
-    return VOCABULARIES[section.kind].build(section, sentences)
+    return VOCABULARIES[section.kind].build(section, sentences, *([extra] if extra else []))
 
 
 def load_vocabulary(folder: Path) -> Vocabulary:

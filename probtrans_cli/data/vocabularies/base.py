@@ -119,9 +119,18 @@ class Vocabulary(ABC):
         """Number of ids, specials included."""
 
     @abstractmethod
-    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return the ids of a sentence, and for each word the position of its first id; every word that is read has at
-        least one, if need be ``UNKNOWN``, and none of them is another special."""
+        least one, if need be ``UNKNOWN``, and none of them is another special.
+
+        Args:
+            words: of the sentence.
+            extra: so many of the last ones are the extra words, each of which has an entry of its own that no other
+                word has, whatever its spelling; see :attr:`probtrans_cli.data.sentence.Sentence.extra`.
+
+        Raises:
+            DataError: the vocabulary has no entry for an extra word.
+        """
 
     @abstractmethod
     def encode_text(self, text: str) -> EncodedText:
@@ -158,6 +167,12 @@ class EnclosingVocabulary(Vocabulary):
     @abstractmethod
     def encode_part(self, words: Sequence[str]) -> EncodedWords:
         """Return the ids of words within a longer text, without those around it."""
+
+
+def no_extra_word(name: str) -> DataError:
+    """What is raised where the vocabulary has no entry for an extra word."""
+    hint = "data.grid.extra_words=[] does without extra words"
+    return DataError(f"the vocabulary has no entry {name} for an extra word", hint=hint)
 
 
 @lru_cache(maxsize=1 << 14)

@@ -37,9 +37,9 @@ class Enclosed(EnclosingVocabulary):
         """Return the ids of words within a longer text, without those around it."""
         return self.inner.encode_words(words)
 
-    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return the ids of a sentence, `<cls>` and `<sep>` around it, and the position of each word's first id."""
-        return self.inner.encode_words(words).between(self.FIRST, self.LAST)
+        return self.inner.encode_words(words, extra).between(self.FIRST, self.LAST)
 
     def encode_text(self, text: str) -> EncodedText:
         """Return the ids of running text, `<cls>` and `<sep>` around it, and each one's characters in it."""

@@ -13,6 +13,7 @@ from probtrans_cli.data.vocabularies.base import (
     EncodedText,
     EncodedWords,
     Vocabulary,
+    no_extra_word,
     normalise,
     one_after_the_other,
 )
@@ -34,8 +35,10 @@ class Pieces(Vocabulary):
         self.lowercase = lowercase
         self._pieces: dict[str, list[int]] = {}
 
-    def encode_words(self, words: Sequence[str]) -> EncodedWords:
-        """Return the ids of all pieces, and for each word the position of its first."""
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
+        """Return the ids of all pieces, and for each word the position of its first; it has no extra words."""
+        if extra:
+            raise no_extra_word(words[-extra])
         return one_after_the_other(map(self._segment, words))
 
     def encode_text(self, text: str) -> EncodedText:

@@ -14,7 +14,7 @@ from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import asdict, dataclass, replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -26,6 +26,7 @@ from probtrans_cli.data.vocabularies.base import (
     EncodedWords,
     Saved,
     SavedOptions,
+    no_extra_word,
     one_after_the_other,
     write_saved,
 )
@@ -137,9 +138,11 @@ class WordPieces(EnclosingVocabulary):
         """Return the ids of words within a longer text, without `[CLS]` and `[SEP]`; every word has at least one."""
         return one_after_the_other(map(self._segment, words))
 
-    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return the ids of a sentence, `[CLS]` and `[SEP]` around it, and the position of each word's first piece."""
-        return self.encode_part(words).between(self.FIRST, self.LAST)
+        of_words = [self._segment(word) for word in words[: len(words) - extra]]
+        of_words += [[id] for id in self._extra(words[len(words) - extra :])]
+        return one_after_the_other(of_words).between(self.FIRST, self.LAST)
 
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); empty where the model's table is longer than the vocabulary."""
@@ -176,6 +179,13 @@ class WordPieces(EnclosingVocabulary):
             (folder / name).write_bytes(text.encode())
         options = {"rows": self.size}
         write_saved(folder, Saved("wordpiece", options, list(self.counts), list(self.counts.values())))
+
+    def _extra(self, names: Sequence[str]) -> Iterator[int]:
+        """The ids of extra words, each the only piece of its word."""
+        for name in names:
+            if name not in self._ids:
+                raise no_extra_word(name)
+            yield self._ids[name]
 
     def _segment(self, word: str) -> list[int]:
         pieces = self._cache.get(word)

@@ -8,6 +8,7 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli import console
+from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.vocabularies.base import count_words
 from probtrans_cli.data.vocabularies.wordpiece import (
@@ -29,21 +30,27 @@ _MODEL_FILE = "config.json"
 _LINE_WORDS = 10_000  # of one line of what is trained on
 
 
-def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[str]]) -> WordPieces:
+def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[str]], extra: int = 0) -> WordPieces:
     """The vocabulary of a recipe's section: of its folder, with the counts of these sentences, or trained on them.
+
+    ``extra``: so many of the last words of every sentence are the extra words, see :class:`Vocabulary`.
 
     Raises:
         CheckpointError: the folder's config.json cannot be read.
+        DataError: the folder's vocabulary has no piece for an extra word.
         DataError, RecipeError, UsageError: as :func:`read_wordpieces` and :func:`train_wordpieces`.
     """
     if section.folder is None:
-        return train_wordpieces(sentences, section.size, Options(lowercase=section.lowercase))
+        return train_wordpieces(sentences, section.size, Options(lowercase=section.lowercase), extra=extra)
     folder = folder_of(section)
     rows = _rows_of(folder)
     made = read_wordpieces(folder, rows=rows)
     if len(made.pieces) < made.size:
         words = f"{len(made.pieces):,} pieces, but the model's vocab_size is {made.size:,}"
         console.log(f"warning: {folder}: {words}: the ids above belong to no piece")
+    if missing := [name for name in extra_words(extra) if name not in made.pieces]:
+        hint = f"data.grid.extra_words=[] does without extra words; or add {missing[0]} to the vocabulary"
+        raise DataError(f"{folder}: the vocabulary has no piece {missing[0]} for an extra word", hint=hint)
     made.counts = _whole_words(count_words(sentences), made)
     return made
 
@@ -93,9 +100,12 @@ def _whole_words(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, in
 # --- training ---------------------------------------------------------------------------------------------------------
 
 
-def train_wordpieces(sentences: Iterable[Sequence[str]], size: int, options: Options | None = None) -> WordPieces:
-    """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, all characters, then what
-    merging the most frequent pair of pieces gives, again and again. The same sentences give the same vocabulary.
+def train_wordpieces(
+    sentences: Iterable[Sequence[str]], size: int, options: Options | None = None, *, extra: int = 0
+) -> WordPieces:
+    """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, one for each of the
+    ``extra`` last words of every sentence, all characters, then what merging the most frequent pair of pieces gives,
+    again and again. The same sentences give the same vocabulary.
 
     Raises:
         DataError: there is no word.
@@ -105,13 +115,14 @@ def train_wordpieces(sentences: Iterable[Sequence[str]], size: int, options: Opt
     options = options or Options()
     bare = WordPieces(options.specials, options)
     counts = count_words(sentences)
-    parts = _parts(counts, options)
+    names = extra_words(extra)
+    parts = _parts({word: count for word, count in counts.items() if word not in names}, options)
     if not parts:
         raise DataError("no word to learn pieces from", hint="give a larger training file")
     characters = sorted({character for part in parts for character in part})
     # All characters are given at the start, in order: left to itself, the package numbers them by chance, and equal
     # counts are then merged in an order of chance.
-    start = [*options.specials, *characters, *(f"##{character}" for character in characters)]
+    start = [*options.specials, *names, *characters, *(f"##{character}" for character in characters)]
     if len(start) > size:
         hint = f"set data.vocabulary.size={len(start)} or more"
         raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)

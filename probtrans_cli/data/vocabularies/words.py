@@ -3,11 +3,12 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import accumulate, compress
 from pathlib import Path
 from typing import Any
 
+from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import token_spans
 from probtrans_cli.data.vocabularies.base import (
     SPECIALS,
@@ -18,6 +19,7 @@ from probtrans_cli.data.vocabularies.base import (
     SavedOptions,
     Vocabulary,
     count_words,
+    no_extra_word,
     normalise,
     ordered,
     write_saved,
@@ -42,10 +44,18 @@ class Words(Vocabulary):
         digits: bool,
         features: WordFeatures | None = None,
         omitted: Mapping[str, int] | None = None,
+        extra: int = 0,
     ) -> None:
         """``words`` are normalised, without the specials; ``counts`` are their training counts.
 
-        ``omitted``: punctuation is not read, and these are its training counts.
+        Args:
+            words: by id.
+            counts: of the training sentences.
+            lowercase: an option.
+            digits: an option.
+            features: of the spelling of words.
+            omitted: punctuation is not read, and these are its training counts.
+            extra: so many of ``words``, the last ones, are the extra words.
         """
         self.words = list(words)
         self.counts = self.entry_counts = list(counts)
@@ -55,21 +65,26 @@ class Words(Vocabulary):
         self.omitted = None if omitted is None else dict(omitted)
         self.divides = self.omits = omitted is not None
         self._ids = {word: id for id, word in enumerate(self.words, start=len(SPECIALS))}
+        self._extra = {word: self._ids.pop(word) for word in self.words[len(words) - extra :]}
 
     @property
     def size(self) -> int:
         """Number of ids, specials included."""
         return len(SPECIALS) + len(self.words)
 
-    def encode_words(self, words: Sequence[str]) -> EncodedWords:
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return one id for each word that is read, and for each word the position of its own, or of what it hangs at:
         the word before it that is read, or else the first one."""
         look_up = self._ids.get
+        ids = [look_up(self.normalise(word), UNKNOWN) for word in words[: len(words) - extra]]
+        for name in words[len(words) - extra :]:
+            if name not in self._extra:
+                raise no_extra_word(name)
+            ids.append(self._extra[name])
         if not self.omits:
-            ids = [look_up(self.normalise(word), UNKNOWN) for word in words]
             return EncodedWords(ids, list(range(len(ids))), len(ids))
         read = [self.reads(word) for word in words]
-        ids = [look_up(self.normalise(word), UNKNOWN) for word in compress(words, read)]
+        ids = list(compress(ids, read))
         start = [max(position - 1, 0) for position in accumulate(read)]
         return EncodedWords(ids, start, len(ids), list(compress(range(len(words)), read)))
 
@@ -90,7 +105,7 @@ class Words(Vocabulary):
     def frequency(self, word: str) -> int:
         """Return the training count of the word after normalisation; 0 for a word that is not in the vocabulary."""
         normal = self.normalise(word)
-        id = self._ids.get(normal)
+        id = self._ids.get(normal, self._extra.get(word))
         return (self.omitted or {}).get(normal, 0) if id is None else self.counts[id - len(SPECIALS)]
 
     def save(self, folder: Path) -> None:
@@ -100,6 +115,8 @@ class Words(Vocabulary):
             options["features"] = self.features.section.model_dump(mode="json")
         if self.omitted is not None:
             options["omitted"] = self.omitted
+        if self._extra:
+            options["extra"] = len(self._extra)
         write_saved(folder, Saved("words", options, self.words, self.counts))
 
     def normalise(self, word: str) -> str:
@@ -114,6 +131,7 @@ class _Options(SavedOptions):
     digits: bool
     features: WordFeatures | None = None
     omitted: dict[str, NonNegativeInt] | None = None
+    extra: NonNegativeInt = 0
 
 
 def is_word(token: str) -> bool:
@@ -121,13 +139,25 @@ def is_word(token: str) -> bool:
     return any(character.isalnum() for character in token)
 
 
-def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) -> Words:
-    """The words of the training sentences (read once) that are frequent enough.
+def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]], extra: int = 0) -> Words:
+    """The words of the training sentences (read once) that are frequent enough, then the ``extra`` last words of every
+    sentence, however many there are.
 
     Raises:
-        DataError: there is none.
+        DataError: there is none that is frequent enough.
     """
-    counts = count_words(sentences, lowercase=section.lowercase, digits=section.digits)
+    number = 0
+
+    def texts() -> Iterator[Sequence[str]]:
+        nonlocal number
+        for words in sentences:
+            number += 1
+            yield words[: len(words) - extra]
+
+    counts = count_words(texts(), lowercase=section.lowercase, digits=section.digits)
+    names = extra_words(extra)
+    for name in names:  # what is spelled so and is none of them is unknown
+        counts.pop(name, None)
     omitted: dict[str, int] | None = None
     if not section.punctuation:
         omitted = {word: count for word, count in ordered(counts) if not is_word(word)}
@@ -137,8 +167,15 @@ def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]]) -> 
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
     words, kept_counts = zip(*kept, strict=True)
-    options = {"lowercase": section.lowercase, "digits": section.digits}
-    return Words(words, kept_counts, **options, features=section.features, omitted=omitted)
+    return Words(
+        [*words, *names],
+        [*kept_counts, *[number] * extra],
+        lowercase=section.lowercase,
+        digits=section.digits,
+        features=section.features,
+        omitted=omitted,
+        extra=extra,
+    )
 
 
 def load_words(folder: Path, saved: Saved) -> Words:  # noqa: ARG001
