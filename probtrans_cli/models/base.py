@@ -9,11 +9,12 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.models.bayesian.readout import Predictive
 from probtrans_cli.models.bayesian.together import Together
 from probtrans_cli.recipe.training import Optim
@@ -65,6 +66,8 @@ class Wants:
     ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
     token. ``sentence``: output scores of every sentence. ``states``: the representations of all tokens, and of the
     sentence where there is one. ``arcs``: head marginals after these iterations, counted from 1, ascending.
+    ``fed_back [b, r, w]``: of an output layer that fills row after row: labels that are told to the next row instead of
+    those that it predicts; -1 = predicted ones. ``ends``: such a layer may leave out rows once all sentences ended.
     ``moments``: of everything mean and variance, where weights are uncertain (``models/bayesian/moments.py``);
     `kronecker`: with the covariances of words, which the variance of a mean over words needs; `diagonal`: without.
     """
@@ -74,6 +77,8 @@ class Wants:
     sentence: bool = False
     states: bool = False
     arcs: Collection[int] = ()
+    fed_back: Int[Tensor, "b r w"] | None = None
+    ends: bool = False
     moments: Literal["kronecker", "diagonal"] | None = None
 
     @property
@@ -126,6 +131,21 @@ class Encoded:
     together: Together | None = None
     sentence_variance: Float[Tensor, "b s"] | None = None
     sentence_together: Together | None = None
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an encoder has read of a batch so far, to be read on by :meth:`Encoder.again`.
+
+    ``states [b, n, d]``: one vector a word, zero on padding; None before the first reading. ``carried``: what goes on
+    to the next reading, which is the encoder's own business; ``mask [b, n]``: True at real words. ``steps``: how many
+    layers or iterations a reading is.
+    """
+
+    mask: Bool[Tensor, "b n"]
+    steps: int
+    carried: Any
+    states: Float[Tensor, "b n d"] | None = None
 
 
 class Encoder(nn.Module, ABC):
@@ -195,6 +215,26 @@ class Encoder(nn.Module, ABC):
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
         """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""
         nn.init.xavier_uniform_(table)
+
+    def begin(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], steps: int) -> Reading:
+        """All that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats. It takes what
+        ``forward`` takes of the words, and the reading after the first :meth:`again` is what ``forward`` says.
+
+        Raises:
+            UsageError: the encoder cannot be read again.
+        """
+        del unary, mask, steps
+        raise UsageError(f"a {type(self).__name__} cannot read a sentence again", hint="choose another model.kind")
+
+    def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
+        """One more reading: the last layers once more on what they gave, or so many more iterations. It uses up the
+        reading that it goes on from.
+
+        ``bias``: added to what is known of every word for this reading alone; of a transformer to what goes into the
+        layers, of a probabilistic transformer to the unary scores.
+        """
+        del bias
+        raise TypeError(f"a {type(self).__name__} has not begun {reading}")
 
     @abstractmethod
     def forward(

@@ -120,11 +120,13 @@ class Network(nn.Module):
             return Outputs(arcs=self._arcs_alone(inputs, wants))
         if wants.moments is not None:
             self._check_moments(wants.scores)
+        if wants.scores and self.output.steps is not None:
+            return self._read_again(inputs, wants)
         with _exactly(wants.moments, inputs.ids.device):
             tokens = wants.tokens if wants.words is None else inputs.tokens_of(wants.words)
             encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
             by = PLAIN if wants.moments is None else MOMENTS
-            view = View(encoded, tokens, wants.words, self._table, by)
+            view = View(encoded, tokens, wants.words, self._table, inputs, by)
             scores = self.output.read(view) if wants.scores else {}
         variances = {}
         if wants.moments is not None:
@@ -138,6 +140,25 @@ class Network(nn.Module):
             variance=encoded.variance,
             variances=variances,
         )
+
+    def _read_again(self, inputs: Inputs, wants: Wants) -> Outputs:
+        """The same where the output layer has the sentences read several times; states and arcs are those of the first
+        reading, which is the encoder's ``forward``."""
+        assert self.start is None, "no such task asks for what represents a sentence"
+        found = Outputs()
+        if wants.states or wants.arcs:
+            found = self(inputs, Wants(states=wants.states, arcs=wants.arcs))
+        unary = self.potentials(inputs.ids, inputs.features)
+        reading = self.encoder.begin(unary, inputs.mask, self.output.steps, **self._of_words(inputs))
+
+        def again(bias: Tensor | None) -> Tensor:
+            nonlocal reading
+            reading = self.encoder.again(reading, bias)
+            assert reading.states is not None, "it has been read"
+            return reading.states
+
+        view = View(None, None, wants.words, self._table, inputs, again=again, fed_back=wants.fed_back, ends=wants.ends)
+        return replace(found, scores=self.output.read(view))
 
     def _check_moments(self, scores: bool) -> None:
         """Refuse what has no rule; an option of the encoder's is refused by the encoder."""

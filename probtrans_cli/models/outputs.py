@@ -19,12 +19,12 @@ from dataclasses import dataclass
 from typing import Any, ClassVar
 
 import torch
-from jaxtyping import Bool, Float
+from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
-from probtrans_cli.models.base import Encoded, Encoder
+from probtrans_cli.models.base import Encoded, Encoder, Inputs
 from probtrans_cli.models.bayesian.moments import State, linear
 from probtrans_cli.models.bayesian.propagation import variance_of
 from probtrans_cli.models.bayesian.together import Together
@@ -39,18 +39,25 @@ class View:
 
     ``tokens [b, n]``: where scores are wanted; ``words [b, w]``: the words that these stand for, where words were asked
     for. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with; representations
-    are tensors, or each a :class:`State` where moments are wanted.
+    are tensors, or each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``: reads the
+    sentences once more, given what is added to what is known of each token, for layers with ``steps``, which have no
+    ``encoded``. ``fed_back``, ``ends``: see :class:`Wants`.
     """
 
-    encoded: Encoded
+    encoded: Encoded | None
     tokens: Bool[Tensor, "b n"] | None
     words: Bool[Tensor, "b w"] | None
     table: Callable[[], Float[Tensor, "v d"]]
+    inputs: Inputs
     by: Arithmetic = PLAIN
+    again: Callable[[Tensor | None], Float[Tensor, "b n d"]] | None = None
+    fed_back: Int[Tensor, "b r w"] | None = None
+    ends: bool = False
 
     @property
     def states(self) -> Values:
         """The representations ``[m, d]`` where scores are wanted, in row-major order."""
+        assert self.encoded is not None, "the layer does not have sentences read again"
         assert self.tokens is not None, "the task wants scores of words"
         return self.by.take(
             self._values(self.encoded.states, self.encoded.variance, self.encoded.together), self.tokens
@@ -59,8 +66,10 @@ class View:
     @property
     def sentence(self) -> Values:
         """The representations ``[b, s]`` of the sentences."""
-        assert self.encoded.sentence is not None, "the task says what represents a sentence"
-        return self._values(self.encoded.sentence, self.encoded.sentence_variance, self.encoded.sentence_together)
+        encoded = self.encoded
+        assert encoded is not None, "the layer does not have sentences read again"
+        assert encoded.sentence is not None, "the task says what represents a sentence"
+        return self._values(encoded.sentence, encoded.sentence_variance, encoded.sentence_together)
 
     def _values(self, mean: Tensor, variance: Tensor | None, together: Together | None) -> Values:
         if self.by is PLAIN:
@@ -76,6 +85,9 @@ class OutputLayer(ABC):
     """Whether it reads the sentence's representation beside those of words."""
     reads_table: ClassVar[bool] = False
     """Whether it reads the unary scores of the vocabulary: its scores of words are tied to them."""
+    steps: int | None = None
+    """How many of the encoder's last layers or iterations it repeats, see :meth:`Encoder.again`; None = it reads states
+    once."""
     has_moments: bool = False
     """Whether it computes by the view's arithmetic, so that moments have a way through it."""
 

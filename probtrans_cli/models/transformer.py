@@ -32,7 +32,7 @@ from torch.nn import functional
 
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, chosen_iterations
 from probtrans_cli.models.bayesian.moments import State
 from probtrans_cli.models.bayesian.propagation import MOMENTS, refusal
 from probtrans_cli.recipe.model import Transformer as Section
@@ -141,9 +141,8 @@ class TransformerEncoder(Encoder):
         if at is not None and (torch.compiler.is_compiling() or self.pooler is not None):
             at = None  # a graph's shapes must not depend on values; the first word's state is always wanted
         for index in range(number):
-            layer = self.layers[0 if self.section.share_layers else index]
             of_words = mask & at if at is not None and index == number - 1 else None
-            states, attention = layer(states, allowed, of_words, index + 1 in seen, by)
+            states, attention = self._layer(index)(states, allowed, of_words, index + 1 in seen, by)
             if attention is not None:
                 attentions.append(attention * mask[:, None, :, None])
         if self.final_norm is not None:
@@ -155,6 +154,32 @@ class TransformerEncoder(Encoder):
             return Encoded(states, sentence, seen_arcs)
         mean, variance = (None, None) if sentence is None else (sentence.mean, sentence.variance)
         return Encoded(states.mean, mean, seen_arcs, states.variance, states.shared, states.together, variance)
+
+    def begin(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        steps: int,
+        segments: Int[Tensor, "b n"] | None = None,
+    ) -> Reading:
+        """See :meth:`Encoder.begin`; ``segments``: see :meth:`forward`."""
+        states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments, PLAIN)
+        allowed = self._allowed(mask)
+        for index in range(self.section.layers - steps):
+            states, _ = self._layer(index)(states, allowed, None, arcs=False)
+        return Reading(mask, steps, states)
+
+    def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
+        states = reading.carried if bias is None else reading.carried + bias
+        allowed, layers = self._allowed(reading.mask), self.section.layers
+        for index in range(layers - reading.steps, layers):
+            states, _ = self._layer(index)(states, allowed, None, arcs=False)
+        said = states if self.final_norm is None else self.final_norm(states)
+        return Reading(reading.mask, reading.steps, states, said * reading.mask[:, :, None])
+
+    def _layer(self, index: int) -> nn.Module:
+        """The layer of that number, from 0."""
+        return self.layers[0 if self.section.share_layers else index]
 
     def _arithmetic(self, unary: Tensor | State) -> Arithmetic:
         """What to compute with; moments of shared draws would be wrong, so options that share them are refused."""

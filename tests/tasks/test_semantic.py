@@ -197,7 +197,9 @@ class Knowing(torch.nn.Module):
     def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
         rows = [self.states[tuple(row[real].tolist())] for row, real in zip(inputs.ids, inputs.mask, strict=True)]
         encoded = Encoded(torch.nn.utils.rnn.pad_sequence(rows, batch_first=True))
-        return Outputs(scores=self.output.read(View(encoded, wants.words, wants.words, lambda: torch.zeros(0, 0))))
+        return Outputs(
+            scores=self.output.read(View(encoded, wants.words, wants.words, lambda: torch.zeros(0, 0), inputs))
+        )
 
 
 def gold_labels(corpus: Corpus, split: Split) -> list[dict[str, list[int]]]:

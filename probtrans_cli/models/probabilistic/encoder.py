@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, chosen_iterations
 from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.forms import choose
 from probtrans_cli.models.probabilistic.head_bias import head_bias
@@ -110,6 +110,28 @@ class ProbabilisticEncoder(Encoder):
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         return torch.stack(self._mean_field(unary, mask, all_pairs=True, common=common).run_heads(iterations), dim=1)
+
+    def begin(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        steps: int,
+        common: Float[Tensor, "b n"] | None = None,
+    ) -> Reading:
+        """See :meth:`Encoder.begin`; ``common``: see :meth:`forward`. The root is carried along."""
+        inference = self._mean_field(unary, mask, all_pairs=False, common=common)
+        inference.advance(self.inference.iterations - steps)
+        return Reading(mask, steps, inference)
+
+    def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
+        """See :meth:`Encoder.again`: more iterations of the same field, in which every word's label has one more unary
+        factor ``exp(bias)``."""
+        inference: MeanField = reading.carried
+        inference.advance(reading.steps, bias)
+        states = inference.states()
+        if self.section.output == "probabilities":
+            states = states.softmax(-1) * reading.mask[:, :, None]
+        return Reading(reading.mask, reading.steps, inference, states)
 
     def infer(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], common: Float[Tensor, "b n"] | None = None

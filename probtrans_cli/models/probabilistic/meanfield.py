@@ -142,6 +142,21 @@ class MeanField:
         states = self.layout.grid(scores) * self.mask[:, :, None]
         return Result(states, None if self.root is None else self.root.message, kept)
 
+    def advance(self, iterations: int, bias: Float[Tensor, "b n d"] | None = None) -> None:
+        """So many iterations more, with ``bias`` added to the unary scores of these alone; what is then known of the
+        words is in :meth:`states`."""
+        unary = self.unary
+        if bias is not None:
+            self.unary = unary + self.layout.rows(bias)
+        for _ in range(iterations):
+            self._iterate(None)
+        self.unary = unary
+
+    def states(self) -> Float[Tensor, "b n d"]:
+        """``M_Z`` of this moment, zero on padding."""
+        assert self.labels.message is not None, "labels have a message from the start"
+        return self.layout.grid(self.labels.message) * self.mask[:, :, None]
+
     def run_heads(self, iterations: Collection[int]) -> list[Tensor]:
         """Head distributions [b, h, n, m] after some iterations, in order, and nothing else; instead of :meth:`run`."""
         assert isinstance(self.heads, StoredHeads), "heads to return are stored"

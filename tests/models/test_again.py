@@ -1,0 +1,135 @@
+"""Reading a sentence again: an encoder's last layers or iterations, repeated."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import pytest
+import torch
+from test_encoder_contract import NEAR, ROWS, VOCABULARY, network
+
+from probtrans_cli import models
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models.base import Encoder
+
+LENGTHS = (6, 1, 4)
+
+
+def given(encoder: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
+    """Random unary scores, their mask, and what else the encoder reads of the words."""
+    generator = torch.Generator().manual_seed(1)
+    unary = torch.randn(len(LENGTHS), max(LENGTHS), encoder.width, dtype=torch.float64, generator=generator)
+    mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
+    more: dict[str, Any] = {}
+    if encoder.reads_commonness:
+        more["common"] = torch.rand(mask.shape, dtype=torch.float64, generator=generator)
+    if encoder.reads_segments:
+        more["segments"] = torch.randint(0, 2, mask.shape, generator=generator)
+    return unary, mask, more
+
+
+@ROWS
+@pytest.mark.parametrize("steps", [1, 2, 3])
+def test_the_first_reading_is_forward(kind: str, name: str, steps: int) -> None:
+    encoder = network(kind, name).encoder
+    unary, mask, more = given(encoder)
+    reading = encoder.again(encoder.begin(unary, mask, steps, **more))
+    torch.testing.assert_close(reading.states, encoder(unary, mask, **more).states, **NEAR)
+
+
+@ROWS
+def test_padding_changes_no_reading(kind: str, name: str) -> None:
+    encoder = network(kind, name).encoder
+    unary, mask, more = given(encoder)
+    bias = torch.randn(unary.shape, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * mask[:, :, None]
+    together = encoder.again(encoder.again(encoder.begin(unary, mask, 2, **more)), bias).states
+    for row, length in enumerate(LENGTHS):
+        alone = {key: value[row : row + 1, :length] for key, value in more.items()}
+        reading = encoder.begin(unary[row : row + 1, :length], mask[row : row + 1, :length], 2, **alone)
+        states = encoder.again(encoder.again(reading), bias[row : row + 1, :length]).states
+        torch.testing.assert_close(together[row, :length], states[0], **NEAR)
+        assert not together[row, length:].any()
+
+
+def test_a_transformer_goes_on_with_its_last_layers() -> None:
+    encoder = network("transformer", "sinusoidal").encoder  # pre-norm: what is read is not what is carried on
+    unary, mask, _ = given(encoder)
+    bias = torch.ones_like(unary) * mask[:, :, None]
+    found = encoder.again(encoder.again(encoder.begin(unary, mask, 2)), bias).states
+    allowed = encoder._allowed(mask)
+    states = encoder._embedded(unary.masked_fill(~mask[:, :, None], 0.0), None, models.transformer.PLAIN)
+    for number in (0, 1, 2):
+        states, _ = encoder.layers[number](states, allowed, None, False)
+    states = states + bias
+    for number in (1, 2):
+        states, _ = encoder.layers[number](states, allowed, None, False)
+    torch.testing.assert_close(found, encoder.final_norm(states) * mask[:, :, None], **NEAR)
+
+
+@pytest.mark.parametrize("options", [{}, {"root": {"labels": 4}}, {"heads": "tree"}, {"damping": {"labels": 0.3}}])
+@pytest.mark.parametrize("messages", ["auto", "plain"])
+def test_a_probabilistic_transformer_iterates_on(options: dict[str, Any], messages: Any) -> None:
+    made = []
+    for iterations in (3, 7):
+        torch.manual_seed(0)
+        section = {"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": iterations, "dropout": 0.0}
+        made.append(models.build({**section, **options}, messages).double().eval())
+    short, long = made
+    for mine, other in zip(short.parameters(), long.parameters(), strict=True):
+        torch.nn.init.normal_(mine, std=0.5)
+        other.data.copy_(mine.data)
+    unary, mask, _ = given(short)
+    reading = short.begin(unary, mask, 2)
+    for _ in range(3):  # 1 + 3 x 2 iterations
+        reading = short.again(reading)
+    torch.testing.assert_close(reading.states, long(unary, mask).states, **NEAR)
+
+
+def test_a_bias_is_one_more_unary_factor_of_one_reading() -> None:
+    torch.manual_seed(0)
+    section = {"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
+    encoder = models.build(section).double().eval()
+    unary, mask, _ = given(encoder)
+    bias = torch.randn(unary.shape, dtype=torch.float64) * mask[:, :, None]
+    without = encoder.again(encoder.begin(unary, mask, 1)).states
+    told = encoder.again(encoder.begin(unary, mask, 1), bias)
+    weight = encoder.inference.labels.weight
+    # In a single iteration the messages are those of before, and the factor is only added.
+    torch.testing.assert_close(told.states, without + bias / weight, **NEAR)
+    after = encoder.again(told).states  # from the distributions that the factor has changed, but without it
+    reading = encoder.begin(unary, mask, 1)
+    encoder.again(reading, bias)
+    torch.testing.assert_close(after, encoder.again(reading).states, **NEAR)
+    plain = encoder.again(encoder.again(encoder.begin(unary, mask, 1))).states
+    assert (after - plain).abs().max() > 1e-3
+
+
+@pytest.mark.parametrize("kind", models.ENCODERS)
+def test_gradients_go_through_every_reading(kind: str) -> None:
+    encoder = network(kind, "plain").encoder.train()
+    unary, mask, more = given(encoder)
+    unary.requires_grad_()
+    reading = encoder.begin(unary, mask, 2, **more)
+    for _ in range(3):
+        reading = encoder.again(reading)
+
+    def value(at: torch.Tensor) -> torch.Tensor:
+        reading = encoder.begin(at, mask, 2, **more)
+        for _ in range(3):
+            reading = encoder.again(reading)
+        return reading.states
+
+    assert torch.autograd.gradcheck(value, (unary,), atol=1e-6)
+
+
+def test_an_encoder_without_a_rule_refuses() -> None:
+    class Once(Encoder):
+        @property
+        def width(self) -> int:
+            return 4
+
+        def forward(self, unary: Any, mask: Any, arcs: Any = False, at: Any = None) -> Any:
+            return unary, mask, arcs, at
+
+    with pytest.raises(UsageError, match="a Once cannot read a sentence again"):
+        Once().begin(torch.zeros(1, VOCABULARY, 4), torch.ones(1, VOCABULARY, dtype=torch.bool), 1)
