@@ -73,6 +73,7 @@ def valid(content: Any) -> Recipe:
     """A recipe of this content, with files that its task can learn from."""
     content.get("eval", {}).update(iteration=-1, channel="best")
     model = content.get("model", {})
+    model.pop("from", None)  # no folder has a name of chance
     for section in (model, *(part for part in model.values() if isinstance(part, dict))):  # not all of them large
         section.update({key: 2 + section[key] % 40 // 2 * 2 for key in SIZES if isinstance(section.get(key), int)})
     data, kind = content["data"], content["task"]["kind"]
