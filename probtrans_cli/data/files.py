@@ -5,7 +5,8 @@ from __future__ import annotations
 import gzip
 import sys
 import zlib
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from itertools import chain
 from pathlib import Path
 from typing import IO
 
@@ -52,6 +53,17 @@ def _open_bytes(path: str) -> IO[bytes] | gzip.GzipFile:
         # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
         return open(sys.stdin.fileno(), "rb", closefd=False)
     return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
+
+
+def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
+    """The first line that is not blank, without white space around it (empty if there is none), and all lines."""
+    given = iter(lines)
+    seen: list[str] = []
+    for line in given:
+        seen.append(line)
+        if line.strip():
+            break
+    return seen[-1].strip() if seen else "", chain(seen, given)
 
 
 def find(path: str, key: str | None = None, *, once: bool = False) -> Path:

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
@@ -47,6 +47,9 @@ class Sentence:
     """Whether it is the first of a document."""
     where: str = ""
     """`file:line` of the first line, for messages."""
+    counts: Mapping[str, int] = field(default_factory=dict)
+    """How many tuples or coordinations of its source are rows of ``grid`` (``kept``), and how many are not, by the
+    reason; see :mod:`probtrans_cli.data.corpus.kept`."""
     faults: tuple[str, ...] = ()
     """Tags that break the rules of their scheme and are read all the same, each as `file:line: reason`."""
 

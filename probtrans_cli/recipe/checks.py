@@ -5,12 +5,13 @@ What concerns one kind of model or task alone is said by that kind (``inconsiste
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterator
 from itertools import chain
 from typing import TYPE_CHECKING
 
 from probtrans_cli.recipe.base import Inconsistency
-from probtrans_cli.recipe.data import FORMATS, Data, Select
+from probtrans_cli.recipe.data import FORMATS, Data, Grid, Select
 from probtrans_cli.recipe.task import formats_for
 
 if TYPE_CHECKING:
@@ -23,6 +24,7 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
     checks = (
         _dev(recipe),
         _data(recipe),
+        _grid(recipe),
         _lengths(recipe),
         _vocabulary(recipe),
         _reading(recipe),
@@ -53,9 +55,10 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
     if form not in fitting:
         reason = "plain text has no tags" if recipe.task.needs == "tags" and form == "text" else f"found {form}"
         yield ("data", "format"), f"{reason}: `kind: {kind}` reads {', '.join(fitting)}"
-    for name, options in ((one.name, one.options) for one in FORMATS.values() if one.options is not None):
-        if form != name and getattr(recipe.data, options) != Data.model_fields[options].default:
-            yield ("data", options), f"for `data.format: {name}` only: leave it out"
+    for options in dict.fromkeys(one.options for one in FORMATS.values() if one.options is not None):
+        names = [one.name for one in FORMATS.values() if one.options == options]
+        if form not in names and getattr(recipe.data, options) != Data.model_fields[options].default:
+            yield ("data", options), f"for `data.format: {' or '.join(names)}` only: leave it out"
     for name, section in (("table", recipe.data.table), ("jsonl", recipe.data.jsonl)):
         if section.text == section.label:
             yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
@@ -69,6 +72,19 @@ def _vocabulary(recipe: Recipe) -> Iterator[Inconsistency]:
     if recipe.task.needs_every_token and vocabulary.omits_words:
         reason = f"`kind: {kind}` has something to say of every token: leave this out"
         yield ("data", "vocabulary", "punctuation"), reason
+
+
+def _grid(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Extra words that nobody can tell apart, or that the format or the vocabulary does not have."""
+    data, path = recipe.data, ("data", "grid", "extra_words")
+    twice = next((word for word, count in Counter(data.grid.extra_words).items() if count > 1), None)
+    if twice is not None:
+        yield path, f"{twice} stands there twice: each extra word is another one"
+    if data.format == "coordinations" and data.grid.extra_words != Grid().extra_words:
+        yield path, "coordinations have no extra words: leave this out"
+    if data.extra_words and not data.vocabulary.has_extra_words:
+        reason = f"a vocabulary of kind `{data.vocabulary.kind}` has no entries for extra words: set this to []"
+        yield path, reason
 
 
 def _lengths(recipe: Recipe) -> Iterator[Inconsistency]:

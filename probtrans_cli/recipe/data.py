@@ -184,7 +184,8 @@ class Format:
     name: str
     """What `data.format` calls it."""
     gives: frozenset[str]
-    """What a task may find in its files: `words`, `tags`, `trees`, `entities`, `class`, `graphs`, `documents`."""
+    """What a task may find in its files: `words`, `tags`, `trees`, `entities`, `class`, `graphs`, `documents`,
+    `extractions`, `coordinations`."""
     columns: tuple[str, ...] = ()
     """Columns of labels that its sentences may have."""
     options: str | None = None
@@ -211,6 +212,8 @@ for _format in (
         ("role", "category", "noun_type", "verb_name", "offset", "position", "case"),
     ),
     Format("documents", frozenset({"documents"}), ("pair",), options="documents"),
+    Format("extractions", frozenset({"words", "extractions"}), options="grid"),
+    Format("coordinations", frozenset({"words", "coordinations"}), options="grid"),
 ):
     FORMATS.enter(_format.name, _format)
 
@@ -289,6 +292,28 @@ class Documents(FormatOptions):
     """A line that begins with this token separates documents, as a blank one does, and is not read; null = no such."""
 
 
+ROWS = {"extractions": 5, "coordinations": 3}
+"""The rows of a grid where the recipe does not say, by format."""
+NO_BLANK = r"^\S+$"
+
+
+class Grid(FormatOptions):
+    """Rows of labels, of `format: extractions` and `format: coordinations`: a label for every word, in a row for each
+    tuple (arg1; relation; arg2), or for each level of nested coordinations."""
+
+    rows: Annotated[int, Field(ge=1, le=20)] | None = None
+    """The most rows of a sentence; what is beyond is left out and counted. null = 5 of extractions, 3 of
+    coordinations."""
+    extra_words: Annotated[list[Annotated[str, Field(min_length=1, pattern=NO_BLANK)]], Field(max_length=99)] = Field(
+        default=["is", "of", "from"]
+    )
+    """What a relation may have that the sentence lacks, of extractions: the first of these words begins a relation,
+    each other one ends one that the first begins ("is president of"). Each is a word behind every sentence."""
+    fix_lengths: bool = False
+    """A line of tags that is longer or shorter than its sentence is cut, or continued with NONE, which is counted;
+    false = it is an error."""
+
+
 class Select(Section):
     """Which sentences of the files are read at all, for learning curves and studies."""
 
@@ -319,7 +344,8 @@ class Data(Section):
     format: Annotated[str, FORMATS] = "auto"
     """conllu; text: one sentence a line; columns: one word a line with its tag, blank lines between sentences; table:
     one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;
-    documents: one sentence a line, blank lines between documents.
+    documents: one sentence a line, blank lines between documents; extractions: tuples of open information extraction,
+    in any of several forms; coordinations: rows of tags, JSON lines or CoNLL-U.
     `auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is text."""
     columns: Columns = Columns()
     """What stands where in a file of `format: columns`."""
@@ -329,6 +355,8 @@ class Data(Section):
     """What stands where in a file of `format: jsonl`."""
     documents: Documents = Documents()
     """How a file of `format: documents` is read, and the instances that are made of it."""
+    grid: Grid = Grid()
+    """The rows of labels of a file of `format: extractions` or `format: coordinations`."""
     select: Select = Select()
     """Which sentences of the files are read at all."""
     vocabulary: Annotated[VocabularySection, VOCABULARIES] = WordVocabulary()
@@ -341,6 +369,16 @@ class Data(Section):
     is longer than that itself."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
+
+    @property
+    def rows(self) -> int:
+        """How many rows the grid of a sentence has; 0 where the format has none."""
+        return self.grid.rows or ROWS[self.format] if self.format in ROWS else 0
+
+    @property
+    def extra_words(self) -> list[str]:
+        """What the extra words behind every sentence stand for; none where the format has none."""
+        return list(self.grid.extra_words) if self.format == "extractions" else []
 
 
 VOCABULARIES.used_in(Data)

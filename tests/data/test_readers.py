@@ -12,7 +12,7 @@ from probtrans_cli.data.readers import READERS, Reader, format_of, read_corpus
 from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import FORMATS, Data
+from probtrans_cli.recipe.data import FORMATS, Data, Grid
 
 
 class Sample(NamedTuple):
@@ -45,11 +45,14 @@ SAMPLES = {
     "jsonl": Sample('{"text": "a b", "label": "x"}\n{"text": ["c", "d"], "label": 1}\n', bad="{"),
     "cogs": Sample(LABELS % ("a", "b") + LABELS % ("c", "d"), bad="a b", blank=False),
     "documents": Sample("a b\n\nc d\n", (1, 3)),
+    "extractions": Sample("a b [unused1]\nARG1 REL NONE\nc d [unused1]\nARG1 REL NONE\n", (1, 3), "NONE REL"),
+    "coordinations": Sample("a b\nNONE NONE\n\nc d\nNONE CC\n", (1, 4), "CC"),
 }
 
 
 def read(reader: Reader, lines: Iterable[str]) -> list[Sentence]:
-    return list(reader.read(iter(list(lines)), "file", Data(train="file", format=reader.format.name)))
+    data = Data(train="file", format=reader.format.name, grid=Grid(extra_words=[]))
+    return list(reader.read(iter(list(lines)), "file", data))
 
 
 @pytest.fixture(params=READERS)
@@ -74,6 +77,7 @@ def test_sentences_say_where_they_are(reader: Reader) -> None:
 def test_all_that_is_said_of_words_has_their_number(reader: Reader) -> None:
     for sentence in read(reader, SAMPLES[reader.format.name].text.splitlines()):
         said = [*sentence.tags.values(), sentence.heads, sentence.relations, sentence.parents, sentence.rows]
+        said += sentence.grid or []
         assert {len(values) for values in said if values is not None} <= {2}
         assert {*sentence.tags, *sentence.labels} <= {*reader.format.columns}
 
@@ -84,6 +88,7 @@ def test_a_format_gives_what_it_says(reader: Reader) -> None:
     assert ("tags" in gives) == bool({"upos", "xpos", "tag"} & {*first.tags})
     assert ("trees" in gives) == (first.heads is not None)
     assert ("graphs" in gives) == (first.parents is not None)
+    assert ("extractions" in gives or "coordinations" in gives) == (first.grid is not None)
     assert ("class" in gives) == ("label" in first.labels)
     assert ("documents" in gives) == first.begins
     assert ("words" in gives) != ("documents" in gives)

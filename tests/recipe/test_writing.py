@@ -80,8 +80,8 @@ def valid(content: Any) -> Recipe:
     fitting = [name for name, one in FORMATS.items() if TASKS[kind].needs in one.gives]
     if data.get("format", "auto") not in fitting:
         data["format"] = fitting[0]
-    for name in ("columns", "table", "jsonl", "documents"):
-        if name in data and data.get("format") != name:
+    for name in ("columns", "table", "jsonl", "documents", "grid"):
+        if name in data and FORMATS[data.get("format", "auto")].options != name:
             del data[name]
     if data.get("format") == "columns" and kind == "ner":
         data.setdefault("columns", {})["entities"] = "bioes"

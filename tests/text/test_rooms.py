@@ -24,8 +24,9 @@ ROOMS = {
     "data": ". files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
     "extraction_rows extractions grids logical_forms tuple_texts wire57",
-    "data.corpus": ". batches documents encode gold identity lengths pairs prepared selection sources store",
-    "data.readers": ". cogs columns conllu coordination_rows documents jsonl labelled table text tuples",
+    "data.corpus": ". batches documents encode gold identity kept lengths pairs prepared selection sources store",
+    "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
+    "labelled table text tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". arithmetic base network outputs transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",

@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections import Counter
+from collections import Counter, defaultdict
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any, NamedTuple, Protocol
@@ -12,6 +12,7 @@ import numpy as np
 from probtrans_cli.data.corpus import documents
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels
 from probtrans_cli.data.corpus.identity import FORMAT, canonical, fingerprint
+from probtrans_cli.data.corpus.kept import KeptRows
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.sources import SPLITS, Source
@@ -64,6 +65,10 @@ class Encoding:
     """Columns that sentences do not have and rows do; their labels are counted in the table."""
     enclosed: bool = False
     """Whether specials stand around every row, those of the vocabulary or `<cls>` and `<sep>`."""
+    units: str | None = None
+    """What a row of a sentence's grid is, in messages; None = sentences have none."""
+    learns_from_rows: bool = False
+    """Whether training sentences whose grid has no row are left out."""
 
 
 ENCODINGS: dict[str, Encoding] = {
@@ -71,6 +76,10 @@ ENCODINGS: dict[str, Encoding] = {
     "documents": Encoding(
         documents.encode_instances, lambda data: documents.labels_of(data.documents), (documents.PAIR,), enclosed=True
     ),
+    "extractions": Encoding(
+        labels=lambda data: {"extra_words": data.extra_words}, units="tuples", learns_from_rows=True
+    ),
+    "coordinations": Encoding(units="coordinations"),  # what has none is an example, too
 }
 """The encodings of formats by name; of any other format, a sentence is one row."""
 _SENTENCES = Encoding()
@@ -116,10 +125,11 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
     """
     encoding = encoding_of(data)
     formats = [FORMATS[format_of(source.path, data.format)] for source in sources]
-    counts: dict[str, Counter[str]] = {column: Counter() for format in formats for column in format.columns}
+    counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
+    counts |= {column: Counter() for format in formats for column in format.columns}
 
     def training_words() -> Iterator[list[str]]:
-        for sentence in _sentences(sources, "train", data):
+        for sentence in _sentences(sources, "train", data)[1]:
             for column, tags in sentence.tags.items():
                 counts[column].update(tags)
             for column, label in sentence.labels.items():
@@ -127,7 +137,7 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
             yield sentence.words
 
     passing = training_words()
-    vocabulary = build_vocabulary(data.vocabulary, passing)
+    vocabulary = build_vocabulary(data.vocabulary, passing, len(data.extra_words))
     for _ in passing:  # what the vocabulary did not want to see: all labels are counted
         pass
     if encoding.enclosed:
@@ -138,12 +148,13 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
     tables, notes, new_labels = {}, [], {}
     warnings: list[str] = []
     for name in there:
-        selected = _sentences(sources, name, data)
+        read, selected = _sentences(sources, name, data)
         given = FaultyTags(selected)
         sentences = Shortened(given, vocabulary, data)
         noted = NewLabels(sentences, labels)
         tables[name] = encode_corpus(data, noted, vocabulary, labels, training=name == "train")
         new_labels[name] = noted.counts
+        notes += [f"data.{name}: {text}" for text in read.report()] if encoding.units else []
         notes += [text for text in (selected.report(), sentences.report(f"data.{name}")) if text]
         warnings += [text for text in given.warnings() if text not in warnings]
     splits = {name: Split(table) for name, table in tables.items()}
@@ -167,15 +178,13 @@ def encode_all(data: Data, sources: Sequence[Source]) -> Encoded:
     return Encoded(vocabulary, labels, tables, splits, manifest)
 
 
-def _sentences(sources: Sequence[Source], split: str, data: Data) -> Selected:
-    """The sentences of a split that are read at all."""
-
-    def read() -> Iterator[Sentence]:
-        for source in sources:
-            if source.split == split:
-                yield from source.sentences(data)
-
-    return Selected(read, data.select, split)
+def _sentences(sources: Sequence[Source], split: str, data: Data) -> tuple[KeptRows, Selected]:
+    """The sentences of a split that can be read, and those of them that are read at all."""
+    encoding = encoding_of(data)
+    of_split = [source for source in sources if source.split == split]
+    leave_out = encoding.learns_from_rows and split == "train"
+    read = KeptRows(of_split, data, encoding.units or "rows", leave_out=leave_out)
+    return read, Selected(lambda: read, data.select, split)
 
 
 def _by_count(counts: Counter[str], *, absent: str | None) -> list[str]:

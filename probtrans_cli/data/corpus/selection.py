@@ -44,7 +44,7 @@ class Selected:
         """Those of no more words than are allowed."""
         most, left = self.section.words, False
         for sentence in sentences:
-            if most is None or len(sentence.words) <= most:
+            if most is None or len(sentence.words) - sentence.extra <= most:
                 left = True
                 yield sentence
             else:

@@ -14,7 +14,9 @@ from probtrans_cli.data.files import display_name, open_lines
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.coordinated import read_coordinated
 from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.readers.extractions import read_extractions
 from probtrans_cli.data.readers.jsonl import read_jsonl
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.readers.text import read_text
@@ -58,6 +60,8 @@ register(Reader(FORMATS["columns"], lambda lines, name, data: read_tagged(lines,
 register(Reader(FORMATS["table"], lambda lines, name, data: read_table(lines, name, data.table)))
 register(Reader(FORMATS["jsonl"], lambda lines, name, data: read_jsonl(lines, name, data.jsonl)))
 register(Reader(FORMATS["cogs"], lambda lines, name, _: read_semantic(lines, name)))
+register(Reader(FORMATS["extractions"], read_extractions))
+register(Reader(FORMATS["coordinations"], read_coordinated))
 register(Reader(FORMATS["documents"], lambda lines, name, data: read_documents(lines, name, data.documents)))
 
 

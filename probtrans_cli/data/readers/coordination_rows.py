@@ -7,10 +7,12 @@ not part of a conjunct: ``{"words": [...], "coordinations": [{"cc": 1, "conjunct
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
 from probtrans_cli.data.codecs.coordinations import TAGS, Coordination, Found, rows_to_coordinations
+from probtrans_cli.data.files import begin
+from probtrans_cli.data.readers.label_rows import read_blocks
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import from_json, printable
 
@@ -21,46 +23,27 @@ class Coordinated(NamedTuple):
     words: list[str]
     found: Found
     where: str
+    rows: Sequence[Sequence[int]] = ()
+    """The labels of its words, where the file has them."""
+    counts: Mapping[str, int] = {}
+    """How many lines of tags were ``cut`` or ``padded``."""
 
 
-def read_coordinations(lines: Iterable[str], name: str) -> Iterator[Coordinated]:
+def read_coordinations(lines: Iterable[str], name: str, *, fix: bool = False) -> Iterator[Coordinated]:
     """Yield the sentences of a file.
+
+    ``fix``: lines of more or fewer tags than their sentence has words are cut, or continued with NONE.
 
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    block: list[tuple[list[str], str]] = []
-    is_json: bool | None = None
-    for number, line in enumerate(lines, start=1):
-        where = f"{name}:{number}"
-        if line.strip():
-            is_json = line.lstrip().startswith("{") if is_json is None else is_json
-            if is_json:
-                yield _from_json(line, where)
-            else:
-                block.append((line.split(), where))
-        elif block:
-            yield _from_block(block)
-            block = []
-    if block:
-        yield _from_block(block)
-
-
-def _from_block(block: list[tuple[list[str], str]]) -> Coordinated:
-    (words, where), *tagged = block
-    if all(word in TAGS for word in words):
-        raise DataError(f"{where}: tags before any sentence", hint="the words stand above their tags")
-    rows = []
-    for tags, here in tagged:
-        unknown = next((tag for tag in tags if tag not in TAGS), None)
-        if unknown is not None:
-            hint = f"tags are {', '.join(TAGS)}; an empty line stands between two sentences"
-            raise DataError(f"{here}: unknown tag {printable(unknown)!r}", hint=hint)
-        if len(tags) != len(words):
-            hint = "every word has one tag in every row"
-            raise DataError(f"{here}: {len(tags)} tags of the {len(words)} words of {where}", hint=hint)
-        rows.append([TAGS[tag] for tag in tags])
-    return Coordinated(words, rows_to_coordinations(rows), where)
+    first, given = begin(lines)
+    if first.startswith("{"):
+        yield from (_from_json(line, f"{name}:{i}") for i, line in enumerate(given, start=1) if line.strip())
+        return
+    for block in read_blocks(given, name, TAGS, fix=fix):
+        rows = [row[: len(block.words)] for row in block.rows]
+        yield Coordinated(block.words, rows_to_coordinations(rows), block.where, rows, block.counts)
 
 
 def _from_json(line: str, where: str) -> Coordinated:

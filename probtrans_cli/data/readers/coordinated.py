@@ -1,0 +1,68 @@
+"""Corpora of coordinations: sentences with a row of labels for each level of nested coordinations.
+
+What a file begins with tells its form: rows of labels, JSON lines (both as in
+:mod:`probtrans_cli.data.readers.coordination_rows`), or CoNLL-U, whose trees say what is coordinated (see
+:mod:`probtrans_cli.data.codecs.coordination_trees`).
+"""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Iterable, Iterator
+from itertools import chain
+
+from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
+from probtrans_cli.data.codecs.coordinations import coordinations_to_rows
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.coordination_rows import Coordinated, read_coordinations
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import Data
+
+_TABS = 9  # between the columns of CoNLL-U
+
+
+def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
+    """Yield the sentences of a file with their rows, at most ``data.rows``; ``counts`` says how many coordinations are
+    kept, and why others were dropped.
+
+    Raises:
+        DataError: a line cannot be read, or a sentence of CoNLL-U has no tree; the message begins with ``name:line:``.
+    """
+    given = iter(lines)
+    seen: list[str] = []
+    for line in given:
+        seen.append(line)
+        if line.strip() and not line.startswith("#"):
+            break
+    everything = chain(seen, given)
+    if seen and seen[-1].count("\t") == _TABS:
+        yield from (_of_tree(sentence, data.rows) for sentence in read_conllu(everything, name))
+    else:
+        found = read_coordinations(everything, name, fix=data.grid.fix_lengths)
+        yield from (_of_rows(one, data.rows) if one.rows else _of_coordinations(one, data.rows) for one in found)
+
+
+def _of_tree(sentence: Sentence, rows: int) -> Sentence:
+    if sentence.heads is None or sentence.relations is None:
+        hint = "coordinations are read from trees: every word needs a HEAD"
+        raise DataError(f"{sentence.where}: a sentence without a tree", hint=hint)
+    found, left_out = coordinations_of_tree(sentence.heads, sentence.relations, sentence.tags.get("upos"))
+    grid, counts = coordinations_to_rows(found, len(sentence.words), rows=rows)
+    left_out.pop("found", None)
+    return Sentence(words=sentence.words, grid=grid, where=sentence.where, counts=left_out + counts)
+
+
+def _of_coordinations(one: Coordinated, rows: int) -> Sentence:
+    there = [coordination for coordination in one.found.values() if coordination is not None]
+    grid, counts = coordinations_to_rows(there, len(one.words), rows=rows)
+    return Sentence(words=one.words, grid=grid, where=one.where, counts=counts)
+
+
+def _of_rows(one: Coordinated, rows: int) -> Sentence:
+    """The labels as they stand, which may say more than the coordinations that are found in them."""
+    counts = Counter(one.counts)
+    for coordination in one.found.values():
+        if coordination is not None:
+            counts["kept" if coordination.level < rows else "too deep"] += 1
+    return Sentence(words=one.words, grid=[list(row) for row in one.rows[:rows]], where=one.where, counts=counts)
