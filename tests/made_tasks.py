@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 from collections.abc import Mapping
 from dataclasses import replace
 from functools import cache
@@ -53,6 +54,11 @@ CASES_OF: dict[str, list[tuple[dict[str, Any], dict[str, Any]]]] = {
         ({"mlm": KEPT, "pair_weight": 0.5}, BERT),
         ({"mlm": {**KEPT, "whole_word": True}, "output": "tied"}, ROOTED),
     ],
+    "openie": [
+        ({"rows": 3}, PROBABILISTIC),
+        ({"rows": 2, "label_feedback": "both", "none_weight": 0.7, "iterative_steps": 1}, TRANSFORMER),
+    ],
+    "coordination": [({}, PROBABILISTIC), ({"label_feedback": "hidden"}, TRANSFORMER)],
 }  # fmt: skip
 """Options of the task, and a model: a new kind needs a line here, and a corpus in ``read``."""
 ROWS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, [None])))]
@@ -77,6 +83,8 @@ def read(kind: str) -> list[Sentence]:
     found = list(read_conllu(iter(sentences("train", 11).splitlines()), "x"))[::-1]
     one = Sentence(["goats"], tags={name: [values[0]] for name, values in found[0].tags.items()})
     found = [*found[:4], one, *found[4:]]
+    if kind in ("openie", "coordination"):
+        return [with_rows(one, kind == "openie") for one in found]
     if kind == "classification":
         return [replace(given, labels={"label": "xyz"[i % 3]}) for i, given in enumerate(found)]
     if kind == "ner":
@@ -89,6 +97,18 @@ def read(kind: str) -> list[Sentence]:
     return found
 
 
+def with_rows(one: Sentence, tuples: bool) -> Sentence:
+    """A sentence with two rows of labels, and, of tuples, two extra words and the tuples as text."""
+    n, extra = len(one.words), 2 * tuples
+    first = [(1, 2, 3)[min(i, 2)] for i in range(n)] + [0] * extra
+    second = [(3, 1)[i % 2] for i in range(n)] + [2] * extra
+    if not tuples:
+        return replace(one, grid=[[0] * n, [(0, 2, 1, 3)[i % 4] for i in range(n)]])
+    form = json.dumps([[" ".join(one.words[1:2]), one.words[0], " ".join(one.words[2:])]])
+    words = [*one.words, "[unused1]", "[unused2]"]
+    return Sentence(words, grid=[first, second], form=form, extra=extra)
+
+
 class Made:
     """A corpus, a task, and its network in eval mode; every parameter is N(0, 1/4)."""
 
@@ -99,7 +119,7 @@ class Made:
         self.made_of = kind, number
         given = read(kind)
         section = CharacterVocabulary(kind="char") if characters else WordVocabulary(min_count=1)
-        self.vocabulary: Any = build_vocabulary(section, [one.words for one in given])
+        self.vocabulary: Any = build_vocabulary(section, [one.words for one in given], given[0].extra)
         self.labels: dict[str, list[str]] = {}
         self.split: Split
         if kind == "pretrain":
@@ -112,6 +132,8 @@ class Made:
                 self.labels[name] = sorted({tag for one in given for tag in one.tags[name]})
             if kind == "cogs":
                 self.labels["case"] = list(CASES)
+            if kind == "openie":
+                self.labels["extra_words"] = ["is", "of"]
             if kind == "classification":
                 self.labels["label"] = ["x", "y", "z"]
             self.split = Split.encode(given, self.vocabulary, self.labels)

@@ -11,6 +11,7 @@ from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
+from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds kinds of tasks
 from probtrans_cli.recipe.base import NAME, InconsistentError, Section
 from probtrans_cli.recipe.checks import inconsistencies
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data
@@ -34,7 +35,7 @@ class Recipe(Section):
     data: Data
     """Corpora and vocabulary."""
     task: Annotated[TaskSection, TASKS]
-    """What is learned: mlm | tagging | ner | classification | cogs | pretrain."""
+    """What is learned: mlm | tagging | ner | classification | cogs | pretrain | openie | coordination."""
     model: Annotated[ModelSection, MODELS] = ProbabilisticTransformer()
     """The encoder: probabilistic | transformer."""
     optim: Optim = Optim()

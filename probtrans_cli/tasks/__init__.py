@@ -6,12 +6,15 @@ from collections.abc import Mapping, Sequence
 from typing import Any, NamedTuple
 
 from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.recipe import grids as grid_sections
 from probtrans_cli.recipe import task as sections
 from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
+from probtrans_cli.tasks.coordination import FoundCoordinations
 from probtrans_cli.tasks.entities import NamedEntities
+from probtrans_cli.tasks.extraction import ExtractedTuples
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.tasks.semantic import SemanticLabels
@@ -48,6 +51,8 @@ register(TaskKind(sections.EntityRecognition, NamedEntities))
 register(TaskKind(sections.Classification, SentenceClassification))
 register(TaskKind(sections.SemanticParsing, SemanticLabels))
 register(TaskKind(sections.Pretraining, Pretraining))
+register(TaskKind(grid_sections.OpenExtraction, ExtractedTuples))
+register(TaskKind(grid_sections.Coordinations, FoundCoordinations))
 
 
 def build(section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> Task:

@@ -185,7 +185,21 @@ class Task(ABC):
         del network
         return {}
 
+    @property
+    def decisions(self) -> Sequence[float]:
+        """Values among which dev chooses, when all is learned, for how answers are decided; none of most tasks."""
+        return ()
+
+    def decide(self, network: Network, choice: float) -> None:
+        """Decide answers by one of :attr:`decisions`, which is kept with the weights."""
+        del network, choice
+        raise TypeError(f"a {type(self).__name__} has no such choice")
+
     # --- batches ------------------------------------------------------------------------------------------------------
+
+    def advance(self, done: float, epoch: int) -> None:
+        """Hear before an update which share of the training is done, and the number of the epoch, from 0."""
+        del done, epoch
 
     @property
     def columns(self) -> Mapping[str, int]:
@@ -267,6 +281,17 @@ class Task(ABC):
 
         ``top``: with so many alternatives, the best first, where there are several.
         """
+
+    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+        """A prediction with the text of its spans and where in the sentence's text they stand; ``characters``: those
+        of every word, ``[begin, end)``."""
+
+        def with_text(span: Mapping[str, Any]) -> dict[str, Any]:
+            first, last = span["words"][0], span["words"][1] - 1
+            start, end = characters[first][0], characters[last][1]
+            return {**span, "characters": [start, end], "text": text[start:end]}
+
+        return {**prediction, **{key: [with_text(span) for span in prediction[key]] for key in self.spans}}
 
     abstains: ClassVar[bool] = False
     """Whether it can leave an answer out that is not probable enough."""

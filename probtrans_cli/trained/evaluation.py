@@ -77,7 +77,33 @@ def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
     return evaluate(model.task, asked, split, model.evaluation(), final=final)
 
 
-def choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
+def choose_on_dev(model: Model, dev: Split | None) -> dict[str, Any]:
+    """Let dev choose all that it can: how answers are decided, and a temperature; what is stored of it."""
+    return _choose_decision(model, dev) | _choose_temperature(model, dev)
+
+
+def _choose_decision(model: Model, dev: Split | None) -> dict[str, Any]:
+    """Let dev choose how answers are decided, where the task has such a choice: of equals the first one.
+
+    Returns:
+        What is stored of it beside the scores: ``decision``, with its ``bias`` and the score on dev of each.
+    """
+    task = model.task
+    if dev is None or not task.decisions:
+        return {}
+    found: dict[float, float] = {}
+    for choice in task.decisions:
+        task.decide(model.network, choice)
+        found[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
+    best = max(found, key=lambda choice: found[choice] if task.larger_is_better else -found[choice])
+    task.decide(model.network, best)
+    console.log(
+        f"decision bias {best:g}: dev {task.metric} {found[task.decisions[0]]:.4g} without, {found[best]:.4g} with it"
+    )
+    return {"decision": {"bias": best, task.metric: {f"{choice:g}": score for choice, score in found.items()}}}
+
+
+def _choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
     """Give a model the temperature by which its scores have the least loss on dev, and tell it; none where no labels
     are learned, or none of dev is known.
 

@@ -5,9 +5,9 @@ A word written as `[MASK]`, or as the vocabulary writes its mask, is hidden from
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING, Any
+from typing import TYPE_CHECKING
 
 import torch
 
@@ -56,18 +56,7 @@ class Reader:
 
     def located(self, prediction: Prediction, index: int) -> Prediction:
         """The prediction of a sentence, with the text of its spans and where in the sentence's text they stand."""
-        keys = [key for key in self.model.task.spans if prediction[key]]
-        if not keys:
-            return prediction
-        sentence = self.sentences[index]
-        text, characters = character_spans(sentence)
-
-        def with_text(span: Mapping[str, Any]) -> dict[str, Any]:
-            first, last = span["words"][0], span["words"][1] - 1
-            start, end = characters[first][0], characters[last][1]
-            return {**span, "characters": [start, end], "text": text[start:end]}
-
-        return {**prediction, **{key: [with_text(span) for span in prediction[key]] for key in keys}}
+        return self.model.task.located(prediction, *character_spans(self.sentences[index]))
 
 
 def predictions(

@@ -35,7 +35,7 @@ from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
-from probtrans_cli.trained.evaluation import choose_reading, choose_temperature, scores_trees, task_scores, tree_scores
+from probtrans_cli.trained.evaluation import choose_on_dev, choose_reading, scores_trees, task_scores, tree_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
@@ -147,10 +147,11 @@ class Trainer:
         torch.manual_seed(mixed_seed(self.recipe.seed, state.step))
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
         self.optimizer.zero_grad()
+        done = self.plan.share_done(state, len(batches))
+        self.model.task.advance(done, state.epoch)
         given = [self._batch(indices) for indices in group]
         counts = counts_of(self.model.task, given)
         main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
-        done = self.plan.share_done(state, len(batches))
         with self.optimizer.draw():
             for batch in given:
                 with self._memory_guard(batch.indices):
@@ -246,7 +247,7 @@ class Trainer:
         self.model.step = self.state.best_step
         if self.dev is not None and scores_trees(self.model, self.dev):
             self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
-        scores = choose_temperature(self.model, self.dev)
+        scores = choose_on_dev(self.model, self.dev)
         if self.dev is None and not self.tests and self.loss is not None:
             scores["train"] = {"loss": float(self.loss)}
         self._leave_if(stop)

@@ -18,8 +18,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
     "folders": ". checkpoints lock places",
-    "recipe": ". base bert checks data faults kinds origin overrides reference schema source task training weights "
-    "yaml",
+    "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
+    "weights yaml",
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
@@ -28,7 +28,7 @@ ROOMS = {
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
     "labelled table text tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
-    "models": ". arithmetic base network outputs transformer",
+    "models": ". arithmetic base grids network outputs transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
     "matrix_tree meanfield messages potentials projections",
@@ -36,7 +36,8 @@ ROOMS = {
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty",
-    "tasks": ". base batch classification confusions entities masking mlm pretraining semantic tagging valid_tags",
+    "tasks": ". base batch classification confusions coordination entities extraction grids masking mlm penalties "
+    "pretraining semantic tagging valid_tags",
     "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses predictions "
     "predictor side_by_side uncertainty ways",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",

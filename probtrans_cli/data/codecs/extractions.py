@@ -59,10 +59,7 @@ class Extraction:
             spans: the characters ``[begin, end)`` of every word of the sentence; see
                 :func:`probtrans_cli.data.sentence.character_spans`.
         """
-        return {
-            name: [(spans[first][0], spans[last][1]) for first, last in _runs(sorted(part))]
-            for name, part in self.parts.items()
-        }
+        return {name: characters_of(part, spans) for name, part in self.parts.items()}
 
 
 class Texts(NamedTuple):
@@ -171,7 +168,12 @@ def tuple_to_row(one: Extraction, length: int, extra_words: Sequence[str] = EXTR
     return row
 
 
-def _runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
+def characters_of(part: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
+    """The characters that some words cover, by the characters of every word: a span for every run of words."""
+    return [(spans[first][0], spans[last][1]) for first, last in runs(sorted(part))]
+
+
+def runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
     """The first and the last of every run of neighbours; ``positions`` ascend."""
     first = 0
     for i, position in enumerate(positions):

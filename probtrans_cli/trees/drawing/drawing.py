@@ -35,18 +35,24 @@ class Arc:
 
 @dataclass(frozen=True)
 class Span:
-    """A stretch of words with a name, drawn as a bar below them: words ``first`` to ``last``, counted from 1."""
+    """A stretch of words with a name, drawn as a bar below them: words ``first`` to ``last``, counted from 1.
+
+    ``line``: of bars, from 0; those of one line do not overlap. ``kind``: what it is, where colours tell kinds apart.
+    """
 
     first: int
     last: int
     name: str
+    line: int = 0
+    kind: str = ""
 
 
 @dataclass(frozen=True)
 class Drawing:
     """A sentence with its arcs, any number for each word. Raises ValueError for an impossible arc or span.
 
-    ``notes``: for every word lines that stand below it; or none at all. ``spans``: none overlaps another one.
+    ``notes``: for every word lines that stand below it; or none at all. ``spans``: none overlaps another one
+    of its line.
     ``right_to_left``: word 1 is at the right.
     """
 
@@ -60,11 +66,11 @@ class Drawing:
     def __post_init__(self) -> None:
         if self.notes and len(self.notes) != len(self.words):
             raise ValueError(f"notes for {len(self.notes)} of {len(self.words)} words")
-        end = 0
-        for span in self.spans:
-            if not end < span.first <= span.last <= len(self.words):
+        ends: dict[int, int] = {}
+        for span in sorted(self.spans, key=lambda span: (span.line, span.first)):
+            if not ends.get(span.line, 0) < span.first <= span.last <= len(self.words) or span.line < 0:
                 raise ValueError(f"{span} is outside a sentence of {len(self.words)} words, or overlaps another one")
-            end = span.last
+            ends[span.line] = span.last
         for arc in self.arcs:
             if not (1 <= arc.dependent <= len(self.words) and 0 <= arc.head <= len(self.words)):
                 raise ValueError(f"{arc} is outside a sentence of {len(self.words)} words")

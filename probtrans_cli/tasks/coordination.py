@@ -1,0 +1,83 @@
+"""Coordinations ("A , B and C") of a sentence, a level of nesting in each row of its grid (OpenIE6)."""
+
+from __future__ import annotations
+
+import math
+from collections.abc import Mapping, Sequence
+from typing import Any
+
+from probtrans_cli.data.codecs import coordinations
+from probtrans_cli.data.codecs.coordination_scores import CRITERIA, counts_of, scores_of
+from probtrans_cli.data.codecs.coordinations import Coordination, rows_to_coordinations
+from probtrans_cli.data.codecs.extractions import characters_of
+from probtrans_cli.models.base import Outputs
+from probtrans_cli.recipe.grids import Coordinations
+from probtrans_cli.tasks.base import Counts, Places, Prediction, with_probability
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.grids import GridLabelling, Rows
+from probtrans_cli.trees.drawing.drawing import Span
+
+
+class FoundCoordinations(GridLabelling):
+    """Loss: cross entropy of the labels of all rows. Score: F1 of coordinations all of whose conjuncts are right."""
+
+    section: Coordinations
+    names = coordinations.LABELS
+
+    def compared(self, batch: Batch, row: int, index: int, rows: Rows) -> Mapping[Any, float]:
+        """Coordinations that are gold, found, and right."""
+        del index
+        words = int(batch.words[row].sum())
+        gold = self._gold(batch)[row, :, :words].tolist()
+        counts = counts_of(rows_to_coordinations(gold), rows_to_coordinations(rows.labels))
+        return {name: float(value) for name, value in counts.items()}
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """F1 of coordinations by ``exact``, ``inner``, ``outer`` and ``whole``, ``loss``; finally also precision and
+        recall of each."""
+        of = scores_of({name: int(value) for name, value in counts.items() if isinstance(name, str)})
+        scores: dict[str, Any] = {name: of[name]["f1"] for name in reversed(CRITERIA)}
+        scores["loss"] = counts.mean("loss", "words")
+        if final:
+            scores |= {f"{part}_{name}": of[name][part] for name in CRITERIA for part in ("precision", "recall")}
+        return scores
+
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """``coordinations``: the number of the coordinating word, ``cc``, the ``conjuncts``, each its words from, to,
+        the ``level`` of nesting, and ``confidence``, the geometric mean of the probabilities of its labels."""
+        del top
+        found: list[Prediction] = []
+        for rows in self.read(outputs, batch):
+            there = [one for one in rows_to_coordinations(rows.labels).values() if one is not None]
+            found.append({"coordinations": [_record(one, rows.log_probability[one.level]) for one in there]})
+        return found
+
+    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+        """With ``chars``: the characters of each conjunct; and its text."""
+
+        def located(one: Mapping[str, Any]) -> dict[str, Any]:
+            chars = [characters_of(range(*conjunct), characters)[0] for conjunct in one["conjuncts"]]
+            return {**one, "chars": chars, "texts": [text[start:end] for start, end in chars]}
+
+        return {**prediction, "coordinations": [located(one) for one in prediction["coordinations"]]}
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """A line of bars below the words for each level."""
+        spans: list[Span] = []
+        comments = {}
+        for number, one in enumerate(prediction["coordinations"], start=1):
+            parts = " | ".join(f"{start + 1}-{end}" for start, end in one["conjuncts"])
+            comments[f"coordination_{number}"] = f"{one['cc'] + 1}: {parts}"
+            stretches = [(start + 1, end, "conj") for start, end in one["conjuncts"]]
+            chance = one["confidence"] if probability else None
+            stretches.append((one["cc"] + 1, one["cc"] + 1, with_probability("cc", chance)))
+            spans += [Span(first, last, name, line=one["level"], kind=name[:4]) for first, last, name in stretches]
+        return Places(comments=comments, spans=spans)
+
+
+def _record(one: Coordination, log_probability: Sequence[float]) -> dict[str, Any]:
+    chances = log_probability[one.start : one.end]
+    return {
+        "cc": one.cc, "conjuncts": [list(conjunct) for conjunct in one.conjuncts], "level": one.level,
+        "confidence": math.exp(sum(chances) / len(chances)),
+    }  # fmt: skip

@@ -1,0 +1,190 @@
+"""Open information extraction: tuples (arg1; relation; arg2) of a sentence, one a row of its grid (OpenIE6)."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Mapping, Sequence
+from dataclasses import replace
+from typing import Any
+
+from torch import Tensor
+
+from probtrans_cli.data.codecs import extractions
+from probtrans_cli.data.codecs.carb import carb_scores
+from probtrans_cli.data.codecs.extractions import Extraction, characters_of, rows_to_tuples, runs
+from probtrans_cli.data.codecs.tuple_texts import TupleText, counts_of
+from probtrans_cli.data.codecs.wire57 import wire57_scores
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.models.base import Outputs
+from probtrans_cli.recipe.grids import OpenExtraction
+from probtrans_cli.tasks.base import Counts, Places, Prediction, Term, with_probability
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.tasks.grids import GridLabelling, Rows
+from probtrans_cli.tasks.penalties import penalties
+from probtrans_cli.trees.drawing.drawing import Span
+
+CONTENT = "content"
+"""A column: 1 for content words, 3 for head verbs, see ``penalties.py``."""
+PARTS = ("arg1", "rel", "arg2")
+
+
+class ExtractedTuples(GridLabelling):
+    """Loss: cross entropy of the labels of all rows, and penalties. Score: CaRB's F1 at the best threshold."""
+
+    section: OpenExtraction
+    names = extractions.LABELS
+
+    def __init__(self, section: OpenExtraction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
+        super().__init__(section, vocabulary, labels)
+        self.penalised = False
+
+    @property
+    def columns(self) -> Mapping[str, int]:
+        return {**super().columns, CONTENT: 0}
+
+    def advance(self, done: float, epoch: int) -> None:
+        super().advance(done, epoch)
+        self.penalised = epoch >= self.section.constraint_start_epoch
+
+    # --- loss ---------------------------------------------------------------------------------------------------------
+
+    def counts(self, batch: Batch) -> Mapping[str, Tensor]:
+        """Words, extra ones among them; sentences, for each penalty."""
+        sentences = batch.words.any(1).sum()
+        return {**super().counts(batch), **dict.fromkeys(self.section.constraints.used, sentences)}
+
+    def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
+        """The cross entropy summed over words, and each penalty over sentences; before their first epoch, without a
+        weight."""
+        terms, used = dict(super().terms(outputs, batch)), self.section.constraints.used
+        if not used:
+            return terms
+        if self.section.constraint_only and self.penalised:
+            terms["loss"] = replace(terms["loss"], weight=0.0)
+        found = self._penalties(outputs, batch)
+        counts = self.counts(batch)
+        for name, weight in used.items():
+            terms[name] = Term(found[name].sum(), counts[name], weight if self.penalised else 0.0)
+        return terms
+
+    def _penalties(self, outputs: Outputs, batch: Batch) -> dict[str, Tensor]:
+        kinds = batch.gold[CONTENT]
+        return penalties(outputs.scores["rows"].float().softmax(-1), kinds > 0, kinds == 3)
+
+    # --- answers ------------------------------------------------------------------------------------------------------
+
+    def found(self, words: Sequence[str], rows: Rows) -> list[Extraction]:
+        """The tuples of a sentence of these words, the extra ones not among them."""
+        confidences = [self._confidence(*row) for row in zip(rows.labels, rows.log_probability, strict=True)]
+        return rows_to_tuples(words, rows.labels, confidences=confidences, extra_words=self.extra_words)
+
+    def _confidence(self, labels: Sequence[int], log_probability: Sequence[float]) -> float:
+        """Of the labels that are not none: the geometric mean of their probabilities, or as the recipe says."""
+        chances = [chance for label, chance in zip(labels, log_probability, strict=True) if label != extractions.NONE]
+        if not chances:
+            return 1.0
+        how = self.section.confidence
+        return math.exp(min(chances) if how == "min" else sum(chances) / (len(chances) if how == "mean" else 1))
+
+    def compared(self, batch: Batch, row: int, index: int, rows: Rows) -> Mapping[Any, float]:
+        """The gold tuples of the sentence, and the confidences of those that are found: only all sentences together
+        are scored."""
+        del row
+        words = self.words_of(batch, index)
+        counts: dict[Any, float] = {("gold", index, batch.split.text("form", index)): 1.0}
+        for one in self.found(words, rows):
+            places = frozenset(one.arg1 + one.relation + one.second)
+            counts["found", index, one.row, one.texts(words), places] = one.confidence
+        return counts
+
+    def words_of(self, batch: Batch, index: int) -> list[str]:
+        """The words of a sentence, without the extra ones; their numbers where they have spaces in them."""
+        spelled = batch.split.text("spelling", index).split(" ")
+        number = int(batch.split.words[index])
+        return (spelled if len(spelled) == number else [str(i) for i in range(number)])[: number - self.extra]
+
+    def measure(self, outputs: Outputs, batch: Batch) -> Counts:
+        """As of every grid; also the penalties, where parts of speech are known."""
+        counts = super().measure(outputs, batch)
+        if CONTENT in batch.gold:
+            scores = outputs.scores["rows"]
+            certain = scores.new_zeros(scores.shape).scatter(-1, scores.argmax(-1, keepdim=True), 1.0)
+            kinds = batch.gold[CONTENT]
+            for name, value in penalties(certain, kinds > 0, kinds == 3).items():
+                counts[f"violations_{name}"] += float(value.sum())
+        return counts
+
+    def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
+        """``f1``, ``precision``, ``recall`` and ``auc`` of CaRB, ``loss``; finally also ``last_f1``, ``f1_single`` and
+        ``auc_single`` (one to one), ``wire57_f1``, how many tuples there are and how alike, and the violations of
+        constraints, where parts of speech are known."""
+        gold = {str(key[1]): _gold(key[2]) for key in _keys(counts, "gold")}
+        predicted: dict[str, list[TupleText]] = {name: [] for name in gold}
+        places: dict[str, list[frozenset[int]]] = {name: [] for name in gold}
+        for key in sorted(_keys(counts, "found"), key=lambda key: key[1:3]):
+            _, index, _, texts, of_words = key
+            predicted[str(index)].append(TupleText(texts.relation, (texts.arg1, texts.arg2), counts[key]))
+            places[str(index)].append(of_words)
+        carb = carb_scores(gold, predicted)
+        scores: dict[str, Any] = {name: getattr(carb, name) for name in ("f1", "precision", "recall", "auc")}
+        scores["loss"] = counts.mean("loss", "words")
+        if final:
+            single = carb_scores(gold, predicted, single_match=True)
+            scores |= {"last_f1": carb.last_f1, "f1_single": single.f1, "auc_single": single.auc}
+            scores["wire57_f1"] = wire57_scores(gold, predicted)["f1"]
+            scores |= counts_of(places.values())
+        return scores | {str(name): value for name, value in counts.items() if str(name).startswith("violations_")}
+
+    def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
+        """``tuples``: the texts of ``arg1``, ``rel`` and ``arg2``, ``confidence``, ``row``, ``words``: the numbers of
+        the words of each part, and ``added``: the extra words of the relation."""
+        del top
+        return [
+            {"tuples": [_record(one, words) for one in self.found(words, rows)]}
+            for words, rows in zip(
+                (self.words_of(batch, index) for index in batch.indices.tolist()),
+                self.read(outputs, batch),
+                strict=True,
+            )
+        ]
+
+    def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
+        """With ``chars``: the characters of each part."""
+        del text
+        found = [
+            {**one, "chars": {name: characters_of(places, characters) for name, places in one["words"].items()}}
+            for one in prediction["tuples"]
+        ]
+        return {**prediction, "tuples": found}
+
+    def places(self, prediction: Prediction, *, probability: bool) -> Places:
+        """A line of bars below the words for each tuple; comments of CoNLL-U."""
+        spans, comments = [], {}
+        for line, one in enumerate(prediction["tuples"]):
+            texts = "; ".join(one[name] for name in PARTS)
+            comments[f"tuple_{line + 1}"] = f"{one['confidence']:.4f}: ({texts})"
+            for name in PARTS:
+                shown = with_probability(name, one["confidence"] if probability and name == "rel" else None)
+                for first, last in runs(sorted(one["words"][name])):
+                    spans.append(Span(first + 1, last + 1, shown, line=line, kind=name))
+        return Places(comments=comments, spans=spans)
+
+
+def _keys(counts: Counts, name: str) -> list[Any]:
+    """The keys of the counts that begin with a name."""
+    return [key for key in counts if isinstance(key, tuple) and key[0] == name]
+
+
+def _gold(form: str) -> list[TupleText]:
+    """The gold tuples of a sentence."""
+    return [TupleText(relation, tuple(arguments)) for relation, *arguments in json.loads(form or "[]")]
+
+
+def _record(one: Extraction, words: Sequence[str]) -> dict[str, Any]:
+    """A tuple as a line of JSON has it."""
+    texts = one.texts(words)
+    return {
+        "arg1": texts.arg1, "rel": texts.relation, "arg2": texts.arg2, "confidence": one.confidence, "row": one.row,
+        "words": {name: list(places) for name, places in one.parts.items()}, "added": list(one.added),
+    }  # fmt: skip

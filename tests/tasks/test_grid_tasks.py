@@ -1,0 +1,318 @@
+"""Open information extraction and coordinations: loss, penalties, and what is made of rows of labels."""
+
+from __future__ import annotations
+
+import json
+import math
+from collections.abc import Sequence
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from made_tasks import PROBABILISTIC, TRANSFORMER, Made
+from small_tasks import CPU, batch_of, evaluation, loss_of
+
+from probtrans_cli import models, tasks
+from probtrans_cli.data.codecs.coordinations import Coordination, coordinations_to_rows
+from probtrans_cli.data.codecs.extraction_rows import TupleWords, tuples_to_rows
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import Sentence, character_spans
+from probtrans_cli.data.vocabularies import build_vocabulary
+from probtrans_cli.models.base import Outputs
+from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.data import WordVocabulary
+from probtrans_cli.tasks.batch import collate
+from probtrans_cli.tasks.extraction import CONTENT
+from probtrans_cli.tasks.penalties import kinds_of, penalties
+from probtrans_cli.trained.evaluation import evaluate
+
+EXTRA = ["[unused1]", "[unused2]", "[unused3]"]
+TUPLES: dict[str, list[tuple[str, str, str]]] = {
+    "Rome is the capital of Italy and is known for its history .": [
+        ("Rome", "is the capital of", "Italy"),
+        ("Rome", "is known for", "its history"),
+    ],
+    "Ann , my aunt , sings .": [("Ann", "sings", ""), ("Ann", "[is]", "my aunt")],
+    "French president Louis slept .": [("Louis", "[is] president [of]", "French"), ("Louis", "slept", "")],
+    "Goats eat grass in May .": [("Goats", "eat", "grass in May")],
+    "Nothing here .": [],
+    "Bob bought a boat and sold a car .": [("Bob", "bought", "a boat"), ("Bob", "sold", "a car")],
+    "She said that he left .": [("She", "said", "that he left"), ("he", "left", "")],
+    "Rain fell .": [("Rain", "fell", "")],
+}
+
+
+def corpus() -> list[Sentence]:
+    """The sentences above with their rows and extra words."""
+    found = []
+    for text, tuples in TUPLES.items():
+        words = text.split()
+        given = [TupleWords(*(part.split() for part in one)) for one in tuples]
+        labelled = tuples_to_rows(words, given, rows=3)
+        assert len(labelled.rows) == len(tuples), labelled.counts
+        gold = [[relation.replace("[", "").replace("]", ""), arg1, arg2] for arg1, relation, arg2 in tuples]
+        found.append(Sentence([*words, *EXTRA], grid=labelled.rows, form=json.dumps(gold), extra=3))
+    return found
+
+
+def set_up(kind: str, given: Sequence[Sentence], model: dict[str, Any], **options: Any) -> tuple[Any, Network, Split]:
+    """A task, a network and the encoded sentences."""
+    vocabulary = build_vocabulary(WordVocabulary(), [one.words for one in given], given[0].extra)
+    labels = {"extra_words": ["is", "of", "from"][: given[0].extra]}
+    task = tasks.build(tasks.TASKS[kind].section.model_validate({"kind": kind, **options}), vocabulary, labels)
+    torch.manual_seed(0)
+    network = Network(vocabulary.size, models.build(model), task.output)
+    return task, network, Split.encode(given, vocabulary, labels)
+
+
+def learn(task: Any, network: Network, split: Split, steps: int, rate: float) -> float:
+    """The last loss of a training on all sentences at once."""
+    optimizer = torch.optim.Adam(network.train().parameters(), lr=rate)
+    mean = math.inf
+    for step in range(steps):
+        task.advance(step / steps, 0)
+        loss = loss_of(task, network, split, np.arange(len(split)))
+        optimizer.zero_grad()
+        (loss.total / loss.number).backward()
+        optimizer.step()
+        mean = float(loss.total.detach() / loss.number)
+    network.eval()
+    return mean
+
+
+ENCODERS = [
+    {"kind": "probabilistic", "labels": 32, "channels": 4, "iterations": 2, "dropout": 0.0},
+    {**TRANSFORMER, "width": 32, "inner": 32, "layers": 3},
+    {**TRANSFORMER, "width": 32, "inner": 32, "layers": 3, "share_layers": True},
+]
+
+
+@pytest.mark.parametrize(
+    ("model", "source"),
+    [(ENCODERS[0], "predicted"), (ENCODERS[1], "predicted"), (ENCODERS[1], "scheduled"), (ENCODERS[2], "gold")],
+    ids=["probabilistic", "transformer", "scheduled", "universal-gold"],
+)
+def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str) -> None:
+    task, network, split = set_up("openie", corpus(), model, rows=3, label_source=source, iterative_steps=1)
+    loss = learn(task, network, split, 150, 0.01)
+    assert loss < 0.05
+    batch = collate(split, np.arange(len(split)), {}, padding=0, device=CPU)
+    with torch.no_grad():
+        predicted = task.predict(network(batch, task.wants(batch)), batch)
+    for found, (text, tuples) in zip(predicted, TUPLES.items(), strict=True):
+        plain = [(one["arg1"], one["rel"], one["arg2"]) for one in found["tuples"]]
+        assert plain == [(arg1, rel.replace("[", "").replace("]", ""), arg2) for arg1, rel, arg2 in tuples], text
+        assert all(0.5 < one["confidence"] <= 1.0 for one in found["tuples"])
+    scores = evaluate(task, network, split, evaluation(), final=True)
+    assert scores["f1"] == pytest.approx(1.0)
+    assert scores["tuples"] == sum(map(len, TUPLES.values()))
+
+
+def test_the_parts_of_a_tuple_are_found_in_the_text() -> None:
+    task, network, split = set_up("openie", corpus(), ENCODERS[1], rows=3)
+    learn(task, network, split, 250, 0.01)
+    batch = collate(split, np.array([2]), {}, padding=0, device=CPU)
+    (found,) = task.predict(network(batch, task.wants(batch)), batch)
+    text = "French  president Louis slept."  # odd spacing
+    sentence = Sentence(["French", "president", "Louis", "slept", "."], text=text)
+    located = task.located(found, *character_spans(sentence))
+    one = located["tuples"][0]
+    assert one["words"] == {"arg1": [2], "rel": [1], "arg2": [0]}
+    assert one["added"] == ["is", "of"]
+    for name, expected in (("arg1", "Louis"), ("rel", "president"), ("arg2", "French")):
+        assert [text[start:end] for start, end in one["chars"][name]] == [expected]
+
+
+def test_coordinations_are_learned_by_heart() -> None:
+    given = []
+    spans: dict[str, list[Coordination]] = {
+        "I ate an apple and an orange .": [Coordination(4, ((2, 4), (5, 7)))],
+        "Ann , Bob and Carl sing or dance": [
+            Coordination(3, ((0, 1), (2, 3), (4, 5)), (1,)),
+            Coordination(6, ((5, 6), (7, 8))),
+        ],
+        "Rain fell .": [],
+    }  # fmt: skip
+    for text, found in spans.items():
+        rows, _ = coordinations_to_rows(found, len(text.split()))
+        given.append(Sentence(text.split(), grid=rows))
+    task, network, split = set_up("coordination", given, ENCODERS[0], rows=2, iterative_steps=1)
+    assert learn(task, network, split, 150, 0.01) < 0.05
+    batch = collate(split, np.arange(len(split)), {}, padding=0, device=CPU)
+    with torch.no_grad():
+        predicted = task.predict(network(batch, task.wants(batch)), batch)
+    for prediction, of in zip(predicted, spans.values(), strict=True):
+        read = {one["cc"]: [tuple(span) for span in one["conjuncts"]] for one in prediction["coordinations"]}
+        assert read == {one.cc: list(one.conjuncts) for one in of}
+    scores = evaluate(task, network, split, evaluation(), final=True)
+    assert scores["exact"] == scores["whole"] == scores["inner"] == scores["outer"] == 1.0
+
+
+# --- the loss ---------------------------------------------------------------------------------------------------------
+
+
+def test_the_loss_is_the_sum_of_the_rows_mean_cross_entropies() -> None:
+    task, network, split = set_up("openie", corpus(), PROBABILISTIC, rows=3, none_weight=0.25)
+    batch = task.training(batch_of(task, split, [0, 2]))
+    with torch.no_grad():
+        outputs = network.train()(batch, task.wants(batch))
+    total = 0.0
+    for row, sentence in enumerate((corpus()[0], corpus()[2])):
+        chances = outputs.scores["rows"][row].log_softmax(-1)
+        for m in range(3):
+            for n in range(len(sentence.words)):
+                label = sentence.grid[m][n] if sentence.grid is not None and m < len(sentence.grid) else 0
+                total -= float(chances[m, n, label]) * (0.25 if label == 0 else 1.0)
+    term = task.terms(outputs, batch)["loss"]
+    assert float(term.sum) == pytest.approx(total, rel=1e-5)
+    assert int(term.count) == len(corpus()[0].words) + len(corpus()[2].words)
+
+
+def with_content(split: Split, kinds: list[list[int]]) -> Any:
+    """The batch of a split's first sentences, whose words are content words and head verbs as told."""
+
+    def batch(task: Any) -> Any:
+        given = batch_of(task, split, np.arange(len(kinds)))
+        column = torch.zeros(given.words.shape, dtype=torch.int64)
+        for row, of in enumerate(kinds):
+            column[row, : len(of)] = torch.tensor(of)
+        given.gold[CONTENT] = column  # type: ignore[index]
+        return given
+
+    return batch
+
+
+def test_penalties_are_added_from_their_first_epoch_on() -> None:
+    weights = {"posc": 1.0, "hvc": 2.0, "hve": 0.5, "ec": 3.0}
+    task, network, split = set_up(
+        "openie", corpus(), PROBABILISTIC, constraints=weights, constraint_start_epoch=2, tagger="x"
+    )
+    batch = with_content(split, [[1, 3, 0, 1], [1, 0, 3]])(task)
+    with torch.no_grad():
+        outputs = network(batch, task.wants(batch))
+    task.advance(0.0, 1)
+    assert {name: one.weight for name, one in task.terms(outputs, batch).items()} == {
+        "loss": 1.0,
+        **dict.fromkeys(weights, 0.0),
+    }
+    task.advance(0.5, 2)
+    terms = task.terms(outputs, batch)
+    assert {name: one.weight for name, one in terms.items()} == {"loss": 1.0, **weights}
+    assert all(int(terms[name].count) == 2 for name in weights)
+    expected = penalties(outputs.scores["rows"].softmax(-1), batch.gold[CONTENT] > 0, batch.gold[CONTENT] == 3)
+    for name in weights:
+        assert float(terms[name].sum) == pytest.approx(float(expected[name].sum()))
+    only, _, _ = set_up("openie", corpus(), PROBABILISTIC, constraints=weights, constraint_only=True, tagger="x")
+    only.advance(0.0, 0)
+    assert only.terms(outputs, batch)["loss"].weight == 0.0
+
+
+GRID = torch.tensor(
+    # Two rows, three words, labels NONE ARG1 REL ARG2 LOC TYPE; every row of numbers sums to 1.
+    [[[0.1, 0.7, 0.2, 0.0, 0.0, 0.0], [0.2, 0.0, 0.8, 0.0, 0.0, 0.0], [0.5, 0.1, 0.0, 0.4, 0.0, 0.0]],
+     [[0.6, 0.4, 0.0, 0.0, 0.0, 0.0], [0.1, 0.0, 0.9, 0.0, 0.0, 0.0], [0.3, 0.0, 0.6, 0.1, 0.0, 0.0]]]
+)[None]  # fmt: skip
+
+
+def test_penalties_by_hand() -> None:
+    content = torch.tensor([[True, False, True]])
+    verbs = torch.tensor([[False, True, True]])
+    found = {name: float(value) for name, value in penalties(GRID, content, verbs).items()}
+    assert found["posc"] == pytest.approx((1 - 0.7) + (1 - 0.6))
+    assert found["hvc"] == pytest.approx(abs(1 - 1.7) + abs(1 - 0.6))
+    assert found["hve"] == pytest.approx(max(0, 0.8 - 1) + max(0, 0.9 + 0.6 - 1))
+    assert found["ec"] == pytest.approx(max(0, 2 - (0.8 + 0.9)))
+
+
+def test_penalties_of_a_perfect_grid_are_zero_and_the_first_word_counts() -> None:
+    labels = torch.tensor([[[1, 2, 3], [2, 0, 3]]])
+    grid = torch.nn.functional.one_hot(labels, 6).double()
+    all_, verbs = torch.ones(1, 3, dtype=torch.bool), torch.tensor([[True, True, False]])
+    assert all(float(value) == 0.0 for value in penalties(grid, all_, verbs).values())
+    nothing = torch.nn.functional.one_hot(torch.zeros(1, 2, 3, dtype=torch.int64), 6).double()
+    first = torch.tensor([[True, False, False]])
+    found = {name: float(value) for name, value in penalties(nothing, first, first).items()}
+    assert found == {"posc": 1.0, "hvc": 1.0, "hve": 0.0, "ec": 1.0}
+
+
+def test_light_verbs_are_no_head_verbs() -> None:
+    words, upos = ["Ann", "Has", "eaten", "the", "red", "fish"], ["PROPN", "VERB", "VERB", "DET", "ADJ", "NOUN"]
+    assert kinds_of(words, upos) == [1, 1, 3, 0, 1, 1]
+
+
+# --- answers ----------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("how", "expected"), [("mean", (0.7 * 0.8 * 0.9) ** (1 / 3)), ("min", 0.7), ("product", 0.7 * 0.8 * 0.9)]
+)
+def test_confidence(how: str, expected: float) -> None:
+    task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=1, confidence=how)
+    batch = collate(split, np.array([7]), {}, padding=0, device=CPU)  # Rain fell . and three extra words
+    chances = torch.full((1, 1, 6, 6), 1e-9)
+    for word, (label, chance) in enumerate([(1, 0.7), (2, 0.8), (3, 0.9), (0, 0.99), (0, 0.99), (0, 0.99)]):
+        chances[0, 0, word] = (1 - chance) / 5
+        chances[0, 0, word, label] = chance
+    (found,) = task.predict(Outputs(scores={"rows": chances.log()}), batch)
+    assert [one["confidence"] for one in found["tuples"]] == [pytest.approx(expected, rel=1e-5)]
+
+
+def test_rows_end_at_the_first_one_without_argument_or_relation() -> None:
+    task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=3)
+    batch = collate(split, np.array([7]), {}, padding=0, device=CPU)
+    labels = torch.tensor([[[1, 2, 0, 0, 0, 0], [1, 3, 0, 0, 0, 0], [1, 2, 3, 0, 0, 0]]])
+    scores = 5.0 * torch.nn.functional.one_hot(labels, 6).float()
+    (found,) = task.predict(Outputs(scores={"rows": scores}), batch)
+    assert [(one["arg1"], one["rel"], one["row"]) for one in found["tuples"]] == [("Rain", "fell", 0)]
+
+
+def test_early_exit_changes_no_answer() -> None:
+    given = Made("openie", 0)
+    indices = np.arange(len(given.split))
+    with_gold = given.predictions(indices)
+    assert not given.task.wants(given.batch(indices)).ends
+    assert given.task.wants(given.batch(indices, {})).ends
+    assert given.predictions(indices, {}) == with_gold
+
+
+def test_label_sources() -> None:
+    for source in ("predicted", "gold", "scheduled"):
+        task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=3, label_source=source)
+        told = []
+        for done in (0.0, 0.5, 1.0):
+            torch.manual_seed(0)
+            task.advance(done, 0)
+            told.append(task.wants(task.training(batch_of(task, split, np.arange(len(split))))).fed_back)
+        gold = task._gold(batch_of(task, split, np.arange(len(split))))
+        if source == "predicted":
+            assert told == [None] * 3
+        elif source == "gold":
+            assert all(torch.equal(one, gold) for one in told)
+        else:
+            share = [float((one >= 0).float().mean()) for one in told if one is not None]
+            assert share[0] == 1.0
+            assert 0.2 < share[1] < 0.8
+        assert task.wants(batch_of(task, split, [0])).fed_back is None
+
+
+def test_a_decision_is_kept_with_the_weights() -> None:
+    task, network, _ = set_up("openie", corpus(), PROBABILISTIC)
+    assert 0.0 in task.decisions
+    task.decide(network, -1.5)
+    assert float(network.state_dict()["output.none_bias"]) == -1.5
+    fixed, other, _ = set_up("openie", corpus(), PROBABILISTIC, decision_bias=-0.5)
+    assert not fixed.decisions
+    assert float(other.output.none_bias) == -0.5
+
+
+def test_penalties_have_gradients_through_all_rows() -> None:
+    weights = {"posc": 1.0, "hvc": 1.0, "hve": 1.0, "ec": 1.0}
+    task, network, split = set_up("openie", corpus(), PROBABILISTIC, constraints=weights, tagger="x")
+    task.advance(0.0, 0)
+    batch = with_content(split, [[1, 3, 0, 1], [1, 0, 3]])(task)
+    terms = task.terms(network(batch, task.wants(batch)), batch)
+    for name in weights:
+        if float(terms[name].sum.detach()):
+            (gradient,) = torch.autograd.grad(terms[name].sum, [network.output.merge.weight], retain_graph=True)
+            assert bool(gradient.any())
