@@ -45,7 +45,7 @@ ROOMS = {
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "
     "uncompiled",
     "export": ". hf measure prune safetensors",
-    "reports": ". confusion curves markup prepared published reliability run_page scores table table_page",
+    "reports": ". confusion curves markup prepared published reliability run_page scores table table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
     "commands": ". checks eval eval_uncertainty export input_stream parse prepare score table train",
     "cli": ". application options streams",

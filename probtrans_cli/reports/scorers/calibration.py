@@ -8,9 +8,8 @@ the alternatives hold all of the probability (`--top` of at least as many as the
 from __future__ import annotations
 
 import re
-from collections.abc import Callable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -24,6 +23,7 @@ from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import Keys, Table
+from probtrans_cli.reports.two_files import same_words, side_by_side
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.text import from_json
 
@@ -67,7 +67,7 @@ def score(predictions: str, gold: str | None, *, column: str | None = None) -> d
     if not ours:
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
     theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold))
-    pairs = list(_side_by_side(ours, theirs, predictions, gold))
+    pairs = list(side_by_side(ours, theirs, predictions, gold, require_same=_require_same))
     given, right, chances, alternatives = _answered(pairs, column, predictions, gold)
     kept = [one != ABSTAINED or other == ABSTAINED for one, other in zip(given, right, strict=True)]
     confidence, is_right = np.array(chances)[kept], np.array([a == b for a, b in zip(given, right, strict=True)])[kept]
@@ -188,21 +188,11 @@ def _gold_labels(name: str) -> Iterator[Gold]:
     return (Gold(one.words, one.where, {}, one.labels[LABEL]) for one in found)
 
 
-def _side_by_side(
-    ours: Sequence[Answers], theirs: Sequence[Gold], predictions: str, gold: str
-) -> Iterator[tuple[Answers, Gold]]:
-    """The sentences of both sides; they have the same words. Labels are of a text, however that is cut into words."""
-    for one, other in zip_longest(ours, theirs):
-        if one is None or other is None:
-            name, longer = (predictions, gold) if one is None else (gold, predictions)
-            hint = "score the same sentences, in the same order"
-            raise DataError(f"{name}: fewer sentences than {longer}", hint=hint)
-        if (one.label is None) != (other.label is None):
-            raise DataError(f"{one.where}: a label here, tags in other lines", hint="score predictions of one task")
-        alike: Callable[[Sequence[str]], Any] = list if one.label is None else "".join
-        if alike(one.words) != alike(other.words):
-            raise DataError(f"{one.where}: other words than {other.where}", hint="score the same sentences")
-        yield one, other
+def _require_same(one: Answers, other: Gold) -> None:
+    """Both are of one task and have the same words. Labels are of a text, however that is cut into words."""
+    if (one.label is None) != (other.label is None):
+        raise DataError(f"{one.where}: a label here, tags in other lines", hint="score predictions of one task")
+    same_words(one, other, cut_alike=one.label is None)
 
 
 def _answered(

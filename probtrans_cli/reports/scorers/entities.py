@@ -9,8 +9,8 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain, zip_longest
-from typing import Any
+from itertools import chain
+from typing import Any, NamedTuple
 
 import numpy as np
 
@@ -18,23 +18,26 @@ from probtrans_cli.console import log
 from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entity_scores, scores_by_type, scores_of
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import read_columns
-from probtrans_cli.errors import DataError
+from probtrans_cli.reports.two_files import side_by_side
 from probtrans_cli.statistics.intervals import interval, moments
 
 _BARE = re.compile(r"[^-\W]{2,}")  # a word of letters, digits and underscores; a lone letter, O among them, is no type
-Tagged = tuple[list[str], list[str], str]  # words, tags, where
+
+
+class Tagged(NamedTuple):
+    """A sentence with a tag for every word."""
+
+    words: list[str]
+    tags: list[str]
+    where: str
 
 
 def score(predictions: str, gold: str | None) -> dict[str, Any]:
     """See :class:`probtrans_cli.reports.scorers.Scoring`."""
     ours, theirs = [], []
-    for (words, tags, where), (other_words, gold_tags, other_where) in _pairs(predictions, gold):
-        if words != other_words:
-            raise DataError(f"{where}: other words than {other_where}", hint="score the same sentences")
-        ours.append(tags)
-        theirs.append(gold_tags)
-    if not ours:
-        raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
+    for one, other in _pairs(predictions, gold):
+        ours.append(one.tags)
+        theirs.append(other.tags)
     pairs = list(zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True))
     compared = compare(theirs, ours)
     counts = compared.counts()
@@ -52,13 +55,9 @@ def _pairs(predictions: str, gold: str | None) -> Iterator[tuple[Tagged, Tagged]
     """The sentences of both files side by side, or of one file with both columns."""
     lines = list(open_lines(find(predictions)))
     other_lines = lines if gold is None else open_lines(find(gold))
-    names = predictions, gold or predictions
-    files = (_read(lines, names[0], -1), _read(other_lines, names[1], -2 if gold is None else -1))
-    for ours, theirs in zip_longest(*files):
-        if ours is None or theirs is None:
-            name, other = names if ours is None else names[::-1]
-            raise DataError(f"{name}: fewer sentences than {other}", hint="score the same sentences, in the same order")
-        yield ours, theirs
+    other_name = gold or predictions
+    ours, theirs = _read(lines, predictions, -1), _read(other_lines, other_name, -2 if gold is None else -1)
+    return side_by_side(ours, theirs, predictions, other_name)
 
 
 def _read(lines: Iterable[str], name: str, column: int) -> Iterator[Tagged]:
@@ -68,6 +67,6 @@ def _read(lines: Iterable[str], name: str, column: int) -> Iterator[Tagged]:
         without_letter = [tag for tag in tags if _BARE.fullmatch(tag)]
         if without_letter:
             bare, number = bare or without_letter[0], number + len(without_letter)
-        yield words, [f"I-{tag}" if _BARE.fullmatch(tag) else tag for tag in tags], where
+        yield Tagged(words, [f"I-{tag}" if _BARE.fullmatch(tag) else tag for tag in tags], where)
     if number:
         log(f"warning: {shown}: {number} tags have no letter in front: {bare!r} is read as 'I-{bare}'")

@@ -2,8 +2,6 @@
 
 from __future__ import annotations
 
-from collections.abc import Iterator
-from itertools import zip_longest
 from typing import Any
 
 import numpy as np
@@ -13,6 +11,7 @@ from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.reports.two_files import side_by_side
 from probtrans_cli.trees import score as scoring
 
 
@@ -20,27 +19,14 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
     """See :class:`probtrans_cli.reports.scorers.Scoring`."""
     if gold is None:
         raise UsageError("score trees needs the gold trees", hint="add --gold FILE")
-    pairs = list(_pairs(predictions, gold))
-    if not pairs:
-        raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
+    ours, theirs = (read_corpus(find(name), "conllu") for name in (predictions, gold))
+    pairs = list(side_by_side(ours, theirs, predictions, gold))
     heads = [[np.array(_heads(one), dtype=np.int64) for one in side] for side in zip(*pairs, strict=True)]
-    tags = [theirs.tags.get("upos") for _, theirs in pairs]
+    tags = [other.tags.get("upos") for _, other in pairs]
     punct = [np.array([is_punctuation(tag) for tag in of_words]) for of_words in tags if of_words is not None]
     found: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
     found["conventions"] = {name: text for name, text in scoring.CONVENTIONS.items() if name in found}
     return {"trees": found}
-
-
-def _pairs(predictions: str, gold: str) -> Iterator[tuple[Sentence, Sentence]]:
-    """The sentences of both files side by side; they have the same words."""
-    files = (read_corpus(find(name), "conllu") for name in (predictions, gold))
-    for ours, theirs in zip_longest(*files):
-        if ours is None or theirs is None:
-            name, other = (predictions, gold) if ours is None else (gold, predictions)
-            raise DataError(f"{name}: fewer sentences than {other}", hint="score the same sentences, in the same order")
-        if ours.words != theirs.words:
-            raise DataError(f"{ours.where}: other words than {theirs.where}", hint="score the same sentences")
-        yield ours, theirs
 
 
 def _heads(sentence: Sentence) -> list[int]:
