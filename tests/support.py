@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
@@ -100,6 +101,21 @@ def require_origin(path: Path) -> None:
     if name is not None and not find_folder(name).is_dir():
         data = os.environ.get("PROBTRANS_DATA")
         pytest.skip(f"{path.stem} starts from {name}, which is not there (PROBTRANS_DATA is {data or 'not set'})")
+
+
+def interrupted(run: Path, kept: int = 1) -> Path:
+    """Make a run that was trained to its end as a kill leaves one: with only its first checkpoints; returns the last
+    of them."""
+    checkpoints = run / "checkpoints"
+    steps = sorted(checkpoints.glob("step-*"))
+    assert len(steps) > kept, "nothing is left to train"
+    for step in steps[kept:]:
+        shutil.rmtree(step)
+    last = steps[kept - 1]
+    for link in ("best", "last"):
+        (checkpoints / link).unlink()
+        (checkpoints / link).symlink_to(last.name)
+    return last
 
 
 def environment(**more: str) -> dict[str, str]:

@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 import hashlib
-import shutil
 import sys
 from pathlib import Path
+
+from support import interrupted
 
 from probtrans_cli import load
 from probtrans_cli.errors import ProbtransError
@@ -26,16 +27,6 @@ def signed(folder: Path) -> None:
     (folder / SUMS).write_text("".join(lines), "utf-8")
 
 
-def _unfinish(checkpoints: Path) -> None:
-    """Leave a run the first of its checkpoints alone, so that there is something to train."""
-    first, *others = sorted(checkpoints.glob("step-*"))
-    for folder in others:
-        shutil.rmtree(folder)
-    for link in ("best", "last"):
-        (checkpoints / link).unlink()
-        (checkpoints / link).symlink_to(first.name)
-
-
 def checkpoint(place: Place) -> None:
     """A run with something wrong in its best and last checkpoint."""
     chance = place.chance
@@ -43,8 +34,9 @@ def checkpoint(place: Place) -> None:
     where = f"runs/{run}"
     place.copy(where, "tiny.yaml", "train.conllu", "dev.conllu", "test.conllu", *({CORPORA[run]} - {"train.conllu"}))
     verb = chance.choice(("eval", "parse", "parse", "export", "resume", "resume", "start", "load", "choose"))
-    if verb == "resume" and chance.random() < 0.7:
-        _unfinish(place.folder / where / "checkpoints")
+    several = len(list((place.folder / where / "checkpoints").glob("step-*"))) > 1
+    if verb == "resume" and chance.random() < 0.7 and several:
+        interrupted(place.folder / where)
     best, last = ((place.folder / where / "checkpoints" / link).resolve() for link in ("best", "last"))
     folder = chance.choice((best, last))
     inside = str(folder.relative_to(place.folder.resolve()))

@@ -7,14 +7,13 @@ something.
 from __future__ import annotations
 
 import json
-import shutil
 import subprocess
 import sys
 from pathlib import Path
 from typing import Any
 
 import pytest
-from support import ROOT, environment, workplace
+from support import ROOT, environment, interrupted, workplace
 
 HERE = Path(__file__).parent
 KINDS = ("window", "rarity", "slashed", "diagonal")
@@ -70,12 +69,7 @@ def whole_way(commands: Any, folder: Path, name: str, overrides: str, *, metric:
     assert trained[0] == 0, trained[2]
     checkpoints = folder / "runs" / name / "checkpoints"
     weights = (checkpoints / "best" / "model.safetensors").read_bytes()
-    for link in ("best", "last"):
-        (checkpoints / link).unlink()
-        (checkpoints / link).symlink_to("step-000002")
-    for step in list(checkpoints.glob("step-*")):
-        if step.name > "step-000002":
-            shutil.rmtree(step)
+    interrupted(folder / "runs" / name)
     found = commands(
         f"train|runs/{name}|--resume|--json",
         f"eval|runs/{name}|--split|test|--json",

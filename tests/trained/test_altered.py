@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import Invoke, refused
+from support import Invoke, interrupted, refused
 
 from probtrans_cli import load
 from probtrans_cli.errors import CheckpointError
@@ -130,17 +130,6 @@ def test_weights_that_are_not_finite_are_refused(value: float, best: Path, invok
     )
 
 
-def unfinished(run: Path) -> Path:
-    """Leave a run its first checkpoint alone; returns that one."""
-    first, *others = sorted((run / "checkpoints").glob("step-*"))
-    for folder in others:
-        shutil.rmtree(folder)
-    for link in ("best", "last"):
-        (run / "checkpoints" / link).unlink()
-        (run / "checkpoints" / link).symlink_to(first.name)
-    return first
-
-
 Tensors = dict[str, torch.Tensor]
 ALTERED: dict[str, tuple[str, Callable[[Tensors], Tensors], str]] = {
     "a name": ("training/optimizer", lambda it: it | {"x": it["0.step"]}, "'x' is not of this model's optimizer"),
@@ -163,7 +152,7 @@ def test_tensors_that_are_not_ours_are_not_resumed(
 ) -> None:  # fmt: skip
     shutil.copytree(trained, tmp_path / "copy", symlinks=True)
     monkeypatch.chdir(tmp_path / "copy")
-    first = unfinished(Path("runs/tiny"))
+    first = interrupted(Path("runs/tiny"))
     path = first / f"{name}.safetensors"
     save_file({key: value.clone() for key, value in change(load_file(path)).items()}, path)
     signed(first)

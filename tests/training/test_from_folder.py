@@ -10,6 +10,7 @@ from typing import Any
 import pytest
 import torch
 from small_starts import FOLDER, SIZES, TAGGING, loaded, train
+from support import interrupted
 
 from probtrans_cli.__main__ import run
 
@@ -60,19 +61,12 @@ def test_a_training_is_resumed_to_the_bit_where_the_folder_is_gone(
 ) -> None:
     for name in ("whole", "broken"):
         assert train(FROM, TAGGING, *INTERRUPTED, name=name) == 0
-    # As a kill leaves it: the checkpoints behind the second are not there yet.
-    steps = sorted(Path("runs/broken/checkpoints").glob("step-*"))
-    assert len(steps) > 4
-    for link in ("best", "last"):
-        Path("runs/broken/checkpoints", link).unlink()
-        Path("runs/broken/checkpoints", link).symlink_to(steps[1].name)
-    for step in steps[2:]:
-        shutil.rmtree(step)
+    last = interrupted(Path("runs/broken"), kept=2)
     shutil.rmtree(moved)
     capfd.readouterr()
     assert run(["train", "runs/broken", "--resume", "--json"]) == 0
     out = capfd.readouterr()
-    assert f"resuming runs/broken after step {int(steps[1].name[5:])}" in out.err
+    assert f"resuming runs/broken after step {int(last.name[5:])}" in out.err
     assert "the vocabulary's folder models/bert is gone: what was read there is in prepared/broken-" in out.err
     for link in ("best", "last"):
         for name in ("model.safetensors", "training/optimizer.safetensors"):
