@@ -35,7 +35,7 @@ class Input:
         )
         try:
             GROUPS[self.group].attack(place)
-        except Exception:
+        except Exception:  # whatever it is: one attack that fails is a fault in the table, the others go on
             place.fault(f"the attack itself failed:\n{traceback.format_exc()}")
         kept = None
         if place.faults:
