@@ -16,6 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
+from probtrans_cli.data.codecs.f1 import f1
 from probtrans_cli.data.codecs.tuple_texts import Pair, Tuples, TupleText
 
 _FORMS_OF_BE = frozenset(("be", "is", "am", "are", "was", "were", "been", "being"))
@@ -67,7 +68,7 @@ def carb_scores(gold: Tuples, predicted: Tuples, *, single_match: bool = False) 
         for change in changes:
             precision, recall, kept = precision + change.precision, recall + change.recall, kept + change.kept
         pair = Pair(precision / kept if kept else 1.0, recall / in_gold if in_gold else 0.0)
-        curve.append((_f1(pair), pair))
+        curve.append((f1(*pair), pair))
     curve.reverse()
     best_f1, best = max(curve, key=lambda point: round(point[0], 12))  # sums in another order differ in the last digits
     last_f1, last = curve[0]
@@ -184,7 +185,3 @@ def _area(points: Sequence[Pair]) -> float:
     """
     ordered = [*sorted(points, key=lambda pair: -pair.recall), Pair(1.0, 0.0)]
     return sum((a.recall - b.recall) * (a.precision + b.precision) / 2 for a, b in pairwise(ordered))
-
-
-def _f1(pair: Pair) -> float:
-    return 2 * pair.precision * pair.recall / (pair.precision + pair.recall) if pair.precision + pair.recall else 0.0

@@ -22,6 +22,7 @@ from collections.abc import Iterable, Mapping
 from typing import Literal
 
 from probtrans_cli.data.codecs.coordinations import Coordination
+from probtrans_cli.data.codecs.f1 import f1
 
 Compat = Literal["o6"]
 Of = Mapping[int, Coordination | None]
@@ -78,6 +79,5 @@ def scores_of(counts: Mapping[str, int]) -> dict[str, dict[str, float]]:
     for name in CRITERIA:
         precision = counts.get(name, 0) / max(counts.get("predicted", 0), 1)
         recall = counts.get(name, 0) / max(counts.get("gold", 0), 1)
-        f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-        scores[name] = {"precision": precision, "recall": recall, "f1": f1}
+        scores[name] = {"precision": precision, "recall": recall, "f1": f1(precision, recall)}
     return scores

@@ -17,6 +17,7 @@ from typing import Any, Literal, NamedTuple
 import numpy as np
 
 from probtrans_cli.data.codecs.entities import read_spans
+from probtrans_cli.data.codecs.f1 import f1
 
 Scheme = Literal["iob2", "bioes"]
 Entity = tuple[int, str, int, int]
@@ -103,8 +104,7 @@ def scores_by_type(counts: Mapping[Any, float]) -> dict[str, dict[str, float]]:
 def _scores(counts: Counter[str]) -> dict[str, float]:
     precision = counts["right"] / max(counts["predicted"], 1)
     recall = counts["right"] / max(counts["gold"], 1)
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return {"f1": f1, "precision": precision, "recall": recall}
+    return {"f1": f1(precision, recall), "precision": precision, "recall": recall}
 
 
 def entity_scores(

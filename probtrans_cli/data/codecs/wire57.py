@@ -9,6 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
+from probtrans_cli.data.codecs.f1 import f1
 from probtrans_cli.data.codecs.tuple_texts import Pair, Tuples, TupleText
 
 Part = tuple[list[str], frozenset[str]]
@@ -24,8 +25,7 @@ def wire57_scores(gold: Tuples, predicted: Tuples) -> dict[str, float]:
         for pair in _matched(tuples, of_sentence):
             precision, recall = precision + pair.precision, recall + pair.recall
     precision, recall = precision / max(count, 1), recall / max(sum(map(len, gold.values())), 1)
-    f1 = 2 * precision * recall / (precision + recall) if precision + recall else 0.0
-    return {"f1": f1, "precision": precision, "recall": recall}
+    return {"f1": f1(precision, recall), "precision": precision, "recall": recall}
 
 
 def pair_score(gold: TupleText, predicted: TupleText) -> Pair | None:
@@ -37,7 +37,7 @@ def _matched(gold: Sequence[TupleText], predicted: Sequence[TupleText]) -> list[
     """Pairs of a greedy one-to-one matching; of equal ones the first gold tuple's, then the first prediction's."""
     ours, theirs = [_parts(one) for one in predicted], [_parts(one) for one in gold]
     fitting = [
-        (-2 * pair.precision * pair.recall / (pair.precision + pair.recall), i, j, pair)
+        (-f1(*pair), i, j, pair)
         for i, right in enumerate(theirs)
         for j, guess in enumerate(ours)
         if (pair := _pair(right, guess)) is not None
