@@ -47,31 +47,38 @@ def test_three_conjuncts_with_their_subtrees() -> None:
 
 
 @pytest.mark.parametrize(
-    ("more", "expected"),
+    ("tree", "expected"),
     [
-        ("", "makes | distributes (and)"),
-        ("it 5 nsubj", "Bell makes | it distributes (and)"),  # a subject of its own
+        ("Bell 2 nsubj\nmakes 0 root\nand 4 cc\nsells 2 conj\ngoods 2 obj\n. 2 punct", "makes | sells (and)"),
+        ("Bell 2 nsubj\nmakes 0 root\nand 5 cc\nit 5 nsubj\nsells 2 conj\n. 2 punct", "Bell makes | it sells (and)"),
     ],
+    ids=["shared", "a subject of its own"],
 )
-def test_a_subject_and_an_object_may_be_shared(more: str, expected: str) -> None:
-    if more:
-        tree = "Bell 2 nsubj\nmakes 0 root\nand 5 cc\nit 5 nsubj\ndistributes 2 conj\n. 2 punct"
-    else:
-        tree = "Bell 2 nsubj\nmakes 0 root\nand 4 cc\ndistributes 2 conj\ngoods 2 obj\n. 2 punct"
+def test_a_subject_and_an_object_may_be_shared(tree: str, expected: str) -> None:
     assert read(tree)[0] == [expected]
 
 
-def test_an_auxiliary_is_shared_with_the_subject_only() -> None:
-    shared = "They 3 nsubj\nwill 3 aux\ngo 0 root\nand 5 cc\nsee 3 conj"
-    assert read(shared)[0] == ["go | see (and)"]
-    own = "They 3 nsubj\nwill 3 aux\ngo 0 root\nand 6 cc\nwe 6 nsubj\nsee 3 conj"
-    assert read(own)[0] == ["They will go | we see (and)"]
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ("They 3 nsubj\nwill 3 aux\ngo 0 root\nand 5 cc\nsee 3 conj", "go | see (and)"),
+        ("They 3 nsubj\nwill 3 aux\ngo 0 root\nand 6 cc\nwe 6 nsubj\nsee 3 conj", "They will go | we see (and)"),
+    ],
+    ids=["shared", "a subject of its own"],
+)
+def test_an_auxiliary_is_shared_with_the_subject_only(tree: str, expected: str) -> None:
+    assert read(tree)[0] == [expected]
 
 
-def test_paired_coordinators_and_those_of_several_words() -> None:
-    both = "both 2 cc:preconj\nwine 0 root\nas 5 cc\nwell 3 fixed\nbeer 2 conj"
-    assert read(both.replace("\nwell 3 fixed", "").replace("as 5", "as 4"))[0] == ["wine | beer (as)"]
-    assert read(both)[0] == ["wine | beer (as)"]
+@pytest.mark.parametrize(
+    ("tree", "expected"),
+    [
+        ("both 2 cc:preconj\nwine 0 root\nand 4 cc\nbeer 2 conj", "wine | beer (and)"),
+        ("both 2 cc:preconj\nwine 0 root\nas 5 cc\nwell 3 fixed\nbeer 2 conj", "wine | beer (as)"),
+    ],
+)
+def test_paired_coordinators_and_those_of_several_words(tree: str, expected: str) -> None:
+    assert read(tree)[0] == [expected]
 
 
 def test_a_coordination_in_a_conjunct_comes_behind_it() -> None:

@@ -31,6 +31,11 @@ def texts(words: list[str], rows: list[list[int]], **options: object) -> list[tu
     return [tuple(one.texts(words)) for one in rows_to_tuples(words, rows, **options)]  # type: ignore[arg-type,misc]
 
 
+def in_text(text: str, one: Extraction, spans: list[tuple[int, int]]) -> dict[str, list[str]]:
+    """The stretches of the original text that each part covers."""
+    return {name: [text[start:end] for start, end in of_part] for name, of_part in one.characters(spans).items()}
+
+
 def test_labels_have_the_numbers_of_their_tags() -> None:
     assert [TAGS[name] for name in LABELS] == list(range(6))
     assert TAGS["ARGS"] == TAGS["ARG2"]
@@ -79,11 +84,9 @@ def test_characters_are_those_of_the_original_text() -> None:
     words = ["Ann", ",", "who", "is", "n't", "here", ",", "saw", "“", "Bob", "”", "twice"]
     text, spans = character_spans(Sentence(words, text=text))
     (one,) = rows_to_tuples(words, [[1, 0, 0, 0, 0, 0, 0, 2, 0, 3, 3, 4, 0, 0, 0]])
-    shown = {name: [text[start:end] for start, end in of] for name, of in one.characters(spans).items()}
-    assert shown == {"arg1": ["Ann"], "rel": ["saw"], "arg2": ["Bob ” twice"]}
+    assert in_text(text, one, spans) == {"arg1": ["Ann"], "rel": ["saw"], "arg2": ["Bob ” twice"]}
     (one,) = rows_to_tuples(words, [[2, 0, 1, 1, 1, 0, 0, 0, 0, 0, 0, 0, 0, 0, 2]])
-    shown = {name: [text[start:end] for start, end in of] for name, of in one.characters(spans).items()}
-    assert shown == {"arg1": ["who   isn't"], "rel": ["Ann"], "arg2": []}
+    assert in_text(text, one, spans) == {"arg1": ["who   isn't"], "rel": ["Ann"], "arg2": []}
     assert one.texts(words).relation == "is Ann from"
 
 

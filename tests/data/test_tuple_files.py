@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Callable
+from functools import partial
 
 import pytest
 
@@ -19,6 +21,14 @@ def predictions(text: str, default: float | None = None) -> list[tuple[str, Tupl
 
 def gold(text: str) -> list[tuple[str, TupleText | None]]:
     return [(one.sentence, one.parts) for one in read_gold(text.split("\n"), "g.tsv")]
+
+
+def refused(read: Callable[[str], object], text: str, message: str) -> str:
+    """The hint for a text that cannot be read; the message must begin so."""
+    with pytest.raises(DataError) as caught:
+        read(text)
+    assert caught.value.message.startswith(message)
+    return caught.value.hint or ""
 
 
 def test_lines_of_carb() -> None:
@@ -86,26 +96,22 @@ TAGGED = "<arg1> a </arg1> <rel> r </rel> <arg2> b </arg2>"
     ],
 )
 def test_predictions_that_cannot_be_read(text: str, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        predictions(text)
-    assert caught.value.message.startswith(message)
+    hint = refused(predictions, text, message)
     if "no confidence" in message:
-        assert "--default-confidence" in (caught.value.hint or "")
+        assert "--default-confidence" in hint
 
 
 def test_a_default_confidence_is_for_those_without_one_alone() -> None:
     text = "\n".join(["s\t0.5\tr\ta", "s\tnan\tr\ta", "s\t\tr\ta", "s\tr\ta\tb", f"s\t{TAGGED}", f"s\t{TAGGED}\tnan"])
     assert [one.confidence for _, one in predictions(text, 0.75) if one] == [0.5, *[0.75] * 5]
     assert predictions("s\tr\ta\tb", 0.75) == [("s", TupleText("r", ("a", "b"), 0.75))]
-    with pytest.raises(DataError, match="'high' is no confidence"):
-        predictions(f"s\t{TAGGED}\thigh", 0.75)
-    with pytest.raises(DataError, match=r"p\.tsv:1: a prediction without a relation"):
-        predictions("only a sentence", 0.75)
+    with_default = partial(predictions, default=0.75)
+    refused(with_default, f"s\t{TAGGED}\thigh", "p.tsv:1: 'high' is no confidence")
+    refused(with_default, "only a sentence", "p.tsv:1: a prediction without a relation")
 
 
 def test_a_gold_line_of_one_field_is_an_error() -> None:
-    with pytest.raises(DataError, match=r"g\.tsv:2: a gold tuple without a relation"):
-        gold("s\tr\ta\nonly a sentence\t")
+    refused(gold, "s\tr\ta\nonly a sentence\t", "g.tsv:2: a gold tuple without a relation")
 
 
 # --- coordinations ----------------------------------------------------------------------------------------------------
@@ -147,11 +153,9 @@ def test_json_lines_of_coordinations() -> None:
     ],
 )
 def test_coordinations_that_cannot_be_read(text: str, message: str) -> None:
-    with pytest.raises(DataError) as caught:
-        coordinations(text)
-    assert caught.value.message.startswith(message)
+    hint = refused(coordinations, text, message)
     if "unknown" in message:
-        assert "NONE, CP, CP_START, CC, SEP, OTHERS" in (caught.value.hint or "")
+        assert "NONE, CP, CP_START, CC, SEP, OTHERS" in hint
 
 
 @pytest.mark.parametrize(
@@ -168,5 +172,5 @@ def test_coordinations_that_cannot_be_read(text: str, message: str) -> None:
     ],
 )
 def test_coordinations_that_are_none(one: dict[str, object]) -> None:
-    with pytest.raises(DataError, match=r"c.txt:1: not a sentence with coordinations"):
-        coordinations(json.dumps({"words": ["A", "or", "B"], "coordinations": [one]}))
+    text = json.dumps({"words": ["A", "or", "B"], "coordinations": [one]})
+    refused(coordinations, text, "c.txt:1: not a sentence with coordinations")
