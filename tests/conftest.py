@@ -18,7 +18,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 import pytest
 import torch
 from jaxtyping import install_import_hook
-from support import Invoke, Ran, Stdin
+from support import Invoke, Ran, Stdin, real_data
 
 with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
     import probtrans_cli.models
@@ -28,10 +28,8 @@ with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beart
 @pytest.fixture
 def corpora() -> Path:
     """The folder of real corpora; the test is skipped where it is not there."""
-    folder = Path(os.environ.get("PROBTRANS_DATA", "data"))
-    if not (folder / "ud" / "en_ewt").is_dir():
-        pytest.skip(f"no English Web Treebank in {folder}: run data_scripts/ud_english_ewt.py or set PROBTRANS_DATA")
-    return folder.resolve()
+    real_data("ud/en_ewt")
+    return real_data("")
 
 
 @pytest.fixture(scope="session")

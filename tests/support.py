@@ -94,6 +94,17 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
     return f"{split}.txt"
 
 
+def real_data(name: str) -> Path:
+    """A file, packed or not, or a folder of $PROBTRANS_DATA (default `data/`); the test is skipped where there is
+    none."""
+    data = os.environ.get("PROBTRANS_DATA")
+    path = Path(data or "data", name).resolve()
+    for found in (path, Path(f"{path}.gz")):
+        if found.exists():
+            return found
+    pytest.skip(f"there is no {path} (PROBTRANS_DATA is {data or 'not set'}); see data_scripts/README.md")
+
+
 def require_origin(path: Path) -> None:
     """Skip a test of a recipe that starts from a folder which is not there (`model.from`)."""
     section = yaml.safe_load(path.read_text("utf-8")).get("model", {})

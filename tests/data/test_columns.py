@@ -7,9 +7,10 @@ from collections import Counter
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
+from support import real_data
 
 from probtrans_cli.data.codecs.entities import Scheme, convert, detect, spans
-from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.columns import read_columns
 from probtrans_cli.errors import DataError
 
@@ -108,11 +109,7 @@ def test_sentences_are_yielded_as_soon_as_they_end() -> None:
 
 
 def corpus(path: str) -> list[tuple[list[str], list[str], str]]:
-    try:
-        found = find(path)
-    except DataError as error:
-        pytest.skip(error.message)
-    return list(read_columns(open_lines(found), path))
+    return list(read_columns(open_lines(real_data(path)), path))
 
 
 def check(sentences: list[tuple[list[str], list[str], str]], scheme: Scheme) -> tuple[int, int, dict[str, int]]:

@@ -2,16 +2,15 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator
-from pathlib import Path
 
 import conllu
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import real_data
 
-from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.readers.text import read_text
@@ -285,15 +284,6 @@ def test_round_trip(lines: list[str], data: st.DataObject) -> None:
 # --- real treebanks ---------------------------------------------------------------------------------------------------
 
 
-def corpus(name: str) -> Path:
-    if "PROBTRANS_DATA" not in os.environ:
-        pytest.skip("PROBTRANS_DATA is not set")
-    try:
-        return find(name)
-    except DataError as error:
-        pytest.skip(error.message)
-
-
 @pytest.mark.parametrize(
     ("name", "counts"),
     [
@@ -306,7 +296,7 @@ def corpus(name: str) -> Path:
 )
 def test_counts_of_real_treebanks(name: str, counts: tuple[int, int, int, int]) -> None:
     sentences = words = ranges = empty = 0
-    for sentence in read_corpus(corpus(name)):
+    for sentence in read_corpus(real_data(name)):
         assert sentence.heads is not None
         assert sentence.heads.count(0) == 1
         sentences += 1
@@ -318,7 +308,7 @@ def test_counts_of_real_treebanks(name: str, counts: tuple[int, int, int, int]) 
 
 
 def test_agrees_with_the_conllu_package_and_writes_back_the_same_bytes() -> None:
-    path = corpus("ud/en_ewt/test.conllu")
+    path = real_data("ud/en_ewt/test.conllu")
     lines = list(open_lines(path))
     ours = list(read_conllu(lines, "x"))
     theirs = conllu.parse("\n".join(lines[:8000]) + "\n")

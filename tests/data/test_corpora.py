@@ -7,7 +7,6 @@ import hashlib
 import http.client
 import io
 import json
-import os
 import re
 import urllib.error
 from collections.abc import Callable
@@ -20,6 +19,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from scripts import FOLDER, load
+from support import real_data
 
 from probtrans_cli.data.readers import read_corpus
 
@@ -75,10 +75,7 @@ def test_public_files_are_pinned(name: str) -> None:
 def test_download_reproduces_the_real_files(
     name: str, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: Captured
 ) -> None:
-    data = os.environ.get("PROBTRANS_DATA")
-    real = Path(data or "data").resolve() / PUBLIC[name]
-    if not real.is_dir():
-        pytest.skip(f"no corpus under {real} (PROBTRANS_DATA is {data or 'not set'})")
+    real = real_data(PUBLIC[name])
     script = load(name)
 
     def content(path: str) -> bytes:

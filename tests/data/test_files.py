@@ -9,7 +9,7 @@ import sys
 from pathlib import Path
 
 import pytest
-from support import Stdin
+from support import Stdin, real_data
 
 from probtrans_cli.data.corpus.sources import find_sources
 from probtrans_cli.data.files import find, open_lines
@@ -129,12 +129,6 @@ def test_sources_are_fingerprinted_once(tmp_path: Path, stdin: Stdin, monkeypatc
 
 
 def test_counts_of_wikitext() -> None:
-    if "PROBTRANS_DATA" not in os.environ:
-        pytest.skip("PROBTRANS_DATA is not set")
-    try:
-        path = find("text/wikitext-2/valid.txt")
-    except DataError as error:
-        pytest.skip(error.message)
-    sentences = [sentence.words for sentence in read_corpus(path)]
+    sentences = [sentence.words for sentence in read_corpus(real_data("text/wikitext-2/valid.txt"))]
     assert (len(sentences), sum(map(len, sentences))) == (2461, 213886)
     assert sum(words.count("<unk>") for words in sentences) == 11718

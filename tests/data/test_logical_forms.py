@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import os
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -12,7 +11,7 @@ from typing import Any
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
-from support import seeded
+from support import real_data, seeded
 
 from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NOUN_TYPES, ROLES, GraphLabels, analyse, logical_form
 from probtrans_cli.data.files import open_lines
@@ -291,10 +290,7 @@ SPLITS = {"train": 24_155, "dev": 3_000, "test": 3_000, "gen": 21_000}
 
 @pytest.fixture
 def corpus() -> Path:
-    folder = Path(os.environ.get("PROBTRANS_DATA", "data")) / "cogs"
-    if not folder.is_dir():
-        pytest.skip(f"no COGS in {folder.parent}: set PROBTRANS_DATA to the folder that holds it")
-    return folder
+    return real_data("cogs")
 
 
 def compare(corpus: Path, split: str, step: int) -> int:

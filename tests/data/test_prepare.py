@@ -23,7 +23,6 @@ from support import ROOT, Stdin
 from probtrans_cli import atomic
 from probtrans_cli.data.corpus import prepared as module
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
-from probtrans_cli.data.files import find
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe.schema import Recipe
@@ -420,13 +419,8 @@ def test_labels_are_never_read_as_markup(corpus: Path) -> None:
     assert "[bold]N[/bold] 2" in shown(prepare(recipe()))
 
 
-def test_real_treebank(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
-    if "PROBTRANS_DATA" not in os.environ:
-        pytest.skip("PROBTRANS_DATA is not set")
-    try:
-        find("ud/en_ewt/train.conllu")
-    except DataError as error:
-        pytest.skip(error.message)
+def test_real_treebank(corpora: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("PROBTRANS_DATA", str(corpora))
     monkeypatch.chdir(tmp_path)
     data = {"train": "ud/en_ewt/train.conllu", "dev": "ud/en_ewt/dev.conllu", "test": "ud/en_ewt/test.conllu"}
     task = {"kind": "tagging", "column": "xpos"}

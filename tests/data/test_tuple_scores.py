@@ -2,12 +2,11 @@
 
 from __future__ import annotations
 
-import os
 import random
 from itertools import pairwise
-from pathlib import Path
 
 import pytest
+from support import real_data
 
 from probtrans_cli.data.codecs import carb, wire57
 from probtrans_cli.data.codecs.carb import carb_scores
@@ -143,9 +142,7 @@ def test_carb_agrees_with_a_plain_version_on_random_tuples(single: bool) -> None
 @pytest.fixture
 def carb_gold() -> dict[str, list[TupleText]]:
     """CaRB's gold tuples of test."""
-    path = Path(os.environ.get("PROBTRANS_DATA", "data"), "openie", "carb", "test_gold.tsv")
-    if not path.is_file():
-        pytest.skip(f"there is no {path}: set PROBTRANS_DATA to the folder that has openie/carb")
+    path = real_data("openie/carb/test_gold.tsv")
     found: dict[str, list[TupleText]] = {}
     for one in read_gold(open_lines(path), str(path)):
         assert one.parts is not None

@@ -6,25 +6,21 @@ from pathlib import Path
 
 import pytest
 import torch
+from support import real_data
 from torch.nn import functional
 
 from probtrans_cli.data.vocabularies.wordpiece import read_wordpieces
-from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import read_bert
 from probtrans_cli.models import build
 from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.recipe.source import read_recipe
 
-NAME = "models/minilm"
 TEXT = ("Ann", "'s", "unbelievably", "cheap", "café", "re-opened", ",", "did", "n't", "it", "?")
 
 
 @pytest.fixture
 def folder() -> Path:
-    found = find_folder(NAME)
-    if not found.is_dir():
-        pytest.skip(f"no {NAME} in $PROBTRANS_DATA (default data/); python data_scripts/minilm.py puts it there")
-    return found
+    return real_data("models/minilm")
 
 
 def test_a_recipe_needs_to_name_nothing_but_the_folder(folder: Path) -> None:

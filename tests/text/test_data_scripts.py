@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import gzip
 import hashlib
-import os
 import subprocess
 import urllib.error
 import zipfile
@@ -16,7 +15,7 @@ from typing import Any
 
 import pytest
 from scripts import load
-from support import TOY
+from support import TOY, real_data
 
 SPLITS = ("train", "dev", "test")
 
@@ -228,11 +227,7 @@ def test_ewt_without_network_points_at_the_local_copy(
 
 
 def test_ewt_of_the_real_corpus(ewt: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = os.environ.get("PROBTRANS_DATA")
-    source = Path(data or "data") / "ud" / "en_ewt"
-    if not source.is_dir():
-        pytest.skip(f"no English Web Treebank under {source} (PROBTRANS_DATA is {data or 'not set'})")
-    assert ewt.main(["--from", str(source), "--to", str(tmp_path)]) == 0
+    assert ewt.main(["--from", str(real_data("ud/en_ewt")), "--to", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("written, checksum right") == len(SPLITS)
 
 
@@ -360,9 +355,5 @@ def test_minilm_says_in_one_line_what_is_wrong(
 
 
 def test_minilm_of_the_real_folder(minilm: ModuleType, tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
-    data = os.environ.get("PROBTRANS_DATA")
-    source = Path(data or "data") / "models" / "minilm"
-    if not source.is_dir():
-        pytest.skip(f"no MiniLM under {source} (PROBTRANS_DATA is {data or 'not set'}); see data_scripts/minilm.py")
-    assert minilm.main(["--from", str(source), "--to", str(tmp_path)]) == 0
+    assert minilm.main(["--from", str(real_data("models/minilm")), "--to", str(tmp_path)]) == 0
     assert capsys.readouterr().out.count("written, checksum right") == len(minilm.FILES)

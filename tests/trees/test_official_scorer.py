@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import io
-from pathlib import Path
 
 import numpy as np
 import pytest
+from support import real_data
 
-from probtrans_cli.data.files import find, open_lines
+from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.conllu import annotated, read_conllu
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trees.score import attachment
@@ -37,12 +37,9 @@ def as_text(sentences: list[Sentence], trees: list[list[int]]) -> str:
 
 
 @pytest.mark.parametrize("treebank", TREEBANKS)
-def test_uas_is_that_of_the_official_scorer(treebank: str, corpora: Path) -> None:
+def test_uas_is_that_of_the_official_scorer(treebank: str) -> None:
     udeval = pytest.importorskip("udtools.udeval")
-    folder = corpora / "ud" / treebank
-    if not folder.is_dir():
-        pytest.skip(f"no treebank in {folder}")
-    path = find(str(folder / "test.conllu"))
+    path = real_data(f"ud/{treebank}/test.conllu")
     sentences = list(read_conllu(open_lines(path), str(path)))
     gold = [sentence.heads or [] for sentence in sentences]
     random = np.random.default_rng(1)

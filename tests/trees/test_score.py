@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import gzip
-import os
 from collections import Counter
 from pathlib import Path
 
@@ -11,6 +10,7 @@ import numpy as np
 import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
+from support import real_data
 
 from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.forest import Forest, nearest_rarer, random_trees
@@ -273,9 +273,7 @@ def columns(path: Path) -> list[list[list[str]]]:
 
 def test_floors_of_english_ewt() -> None:
     """Reproduces the published floors: only PUNCT removed, lower-cased counts of the training file."""
-    folder = Path(os.environ.get("PROBTRANS_DATA", "")) / "ud" / "en_ewt"
-    if "PROBTRANS_DATA" not in os.environ or not (folder / "test.conllu").exists():
-        pytest.skip("PROBTRANS_DATA is not set, or has no ud/en_ewt")
+    folder = real_data("ud/en_ewt")
     seen = Counter(row[1].lower() for block in columns(folder / "train.conllu.gz") for row in block)
     test = columns(folder / "test.conllu")
     assert len(test) == 2077
