@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
-from pathlib import Path
 from typing import Any
 
 import pytest
@@ -261,70 +259,6 @@ def test_no_wanted_position(messages: str) -> None:
     nothing = model(unary, mask, at=torch.zeros_like(mask))
     assert not nothing.states.any()
     torch.testing.assert_close(nothing.sentence, model(unary, mask).sentence)
-
-
-LONG = ["auto-long", "linear"]
-SHORT = ["auto", "banded"]
-
-
-@pytest.mark.parametrize(
-    ("form", "options", "how", "situations"),
-    [
-        ("plain", {}, ["plain"], ["", "all pairs", "not by hand"]),
-        ("plain", {"heads": "tree"}, ["plain"], [""]),
-        ("pairs", {}, [*SHORT, *LONG], ["all pairs", "all pairs, not by hand"]),
-        ("pairs", {"heads": "tree"}, [*SHORT, *LONG], ["", "not by hand"]),
-        ("fused", {}, SHORT, [""]),
-        ("fused", {"schedule": "synchronous", "damping": {"labels": 0.5}}, SHORT, [""]),
-        ("fused-again", {}, LONG, [""]),
-        ("banded", {}, SHORT, ["not by hand"]),
-        ("banded", {"damping": {"heads": 0.5}}, SHORT, ["", "not by hand"]),
-        ("banded", {"step_size": {"heads": 0.5}}, SHORT, [""]),
-        ("banded", {}, [*SHORT, *LONG], ["compiling, not by hand"]),
-        ("recomputed", {}, LONG, ["not by hand"]),
-        ("recomputed", {"damping": {"heads": 0.5}}, LONG, ["", "not by hand"]),
-    ],
-    ids=name,
-)
-def test_the_choice_of_a_form(
-    form: str, options: dict[str, Any], how: list[str], situations: list[str], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    unary, mask = sentences([20, 3])
-    inference = encoder(**options).inference
-    for messages in how:
-        for situation in situations:
-            with monkeypatch.context() as patch:
-                patch.setattr(choice, "LONG", 100 if messages == "auto-long" else 10_000)
-                if "not by hand" in situation:
-                    patch.setattr(choice, "by_hand", lambda _: False)
-                if "compiling" in situation:
-                    patch.setattr(torch.compiler, "is_compiling", lambda: True)
-                option: Any = messages.removesuffix("-long")
-                all_pairs = "all pairs" in situation
-                chosen = choice.choose(option, unary, mask, inference, all_pairs=all_pairs)
-            assert chosen.form.name == form, (messages, situation)
-
-
-def test_only_the_choice_looks_into_the_fast_room() -> None:
-    """The text to read does without it, and what is in there does not know who uses it."""
-    room = Path(fused.__file__).parent
-    for path in room.parent.glob("*.py"):
-        assert path.name == "forms.py" or "probabilistic.fast" not in path.read_text("utf-8"), path
-    for path in room.glob("*.py"):
-        imported = re.findall(
-            r"^from probtrans_cli\.models\.probabilistic\.(\w+)", path.read_text("utf-8"), re.MULTILINE
-        )
-        assert not set(imported) & {"forms", "meanfield", "encoder", "energy", "exact"}, path
-
-
-def test_what_is_written_by_hand() -> None:
-    """On a CPU, in one precision, of plain tensors; a form's products, bands and dropout follow the one answer."""
-    unary, mask = sentences([4, 2])
-    inference = encoder().inference
-    assert choice.choose("auto", unary, mask, inference).by_hand
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert not choice.choose("auto", unary, mask, inference).by_hand
-    assert not choice.choose("auto", unary.to("meta"), mask, inference).by_hand
 
 
 @pytest.mark.parametrize("lengths", [[5], [3, 3], [7, 1, 2, 4, 7, 3, 3, 1, 1], [0, 4, 0, 2], [0, 0]], ids=name)
