@@ -3,27 +3,18 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from itertools import product as every
 
 import numpy as np
 import pytest
 import torch
+from random_states import normal
 from reference_block import HEADS, Block, propagated, reference_block, reference_input, sampled
 from torch import Tensor
 
 from probtrans_cli.models.bayesian import full
 
-
-@pytest.fixture(autouse=True)
-def _double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
-
-
-def normal(*shape: int, seed: int = 0) -> Tensor:
-    return torch.randn(*shape, generator=torch.Generator().manual_seed(seed))
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def random_cov(*shape: int, seed: int = 0, scale: float = 1.0) -> Tensor:

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator
 from typing import NamedTuple
 
 import pytest
@@ -17,12 +16,7 @@ from probtrans_cli.models.bayesian.weights import kl
 FEATURES, WORDS, HEADS, KEY, VALUE, INNER = 4, 3, 2, 2, 2, 8
 SEQUENCES, TEST, STEPS, NOISE = 10, 60, 60, 0.2
 
-
-@pytest.fixture(autouse=True)
-def _double() -> Iterator[None]:
-    torch.set_default_dtype(torch.float64)
-    yield
-    torch.set_default_dtype(torch.float32)
+pytestmark = pytest.mark.usefixtures("double")
 
 
 def weights(seed: int) -> dict[str, Tensor]:

@@ -1,0 +1,16 @@
+"""Shared by the tests of models: arithmetic in float64."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator
+
+import pytest
+import torch
+
+
+@pytest.fixture
+def double() -> Iterator[None]:
+    """New tensors are float64."""
+    torch.set_default_dtype(torch.float64)
+    yield
+    torch.set_default_dtype(torch.float32)
