@@ -7,33 +7,20 @@ from typing import Any
 
 import pytest
 import torch
-from random_transformers import agreement, by_draws, make_random, one_pass, random_encoder, random_sentences
+from random_transformers import agreement, by_draws, one_pass, random_encoder, random_sentences
 from small_models import name, sentences
 from torch import Tensor, nn
+from uncertain_networks import OUTPUTS, VOCABULARY, inputs, network
 
-from probtrans_cli.errors import UsageError
-from probtrans_cli.models import build
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian import propagation
 from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import predictive
 from probtrans_cli.models.bayesian.weights import Prior, drawn, make_uncertain, posterior_of, uncertain
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import (
-    BertWordOutput,
-    LinearOutput,
-    OutputLayer,
-    PairOutput,
-    PretrainingOutput,
-    SentenceOutput,
-    TiedLinear,
-    WordOutput,
-)
-from probtrans_cli.tasks.semantic import SemanticOutput
+from probtrans_cli.models.outputs import BertWordOutput, LinearOutput, PairOutput, PretrainingOutput, SentenceOutput
 
 KINDS = pytest.mark.parametrize("kind", ["kronecker", "diagonal"])
-SMALL: dict[str, Any] = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2}
-STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
 WIRINGS: list[dict[str, Any]] = [
     {},
     {"norm": "pre", "head_size": 3},
@@ -46,33 +33,6 @@ WIRINGS: list[dict[str, Any]] = [
     {"positions": {"kind": "relative", "clip": 1, "terms": "k"}, "norm": "pre"},
 ]
 OPTIONS = pytest.mark.parametrize("options", WIRINGS, ids=name)
-VOCABULARY, CLASSES = 11, 3
-
-
-def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **options: Any) -> Network:
-    """In float64; the matrices of encoder and output are uncertain, gains and shifts are random."""
-    torch.manual_seed(0)
-    encoder = build({**SMALL, **STILL, **options})
-    begins = encoder.reads_segments
-    make = (lambda one: LinearOutput(one.width, CLASSES)) if output is None else output
-    made = Network(VOCABULARY, encoder, make, sentence=sentence, begins=begins).double().eval()
-    with torch.no_grad():
-        made.unary.weight.normal_()
-        for module in made.modules():
-            if isinstance(module, nn.LayerNorm):
-                module.weight.add_(torch.randn_like(module.weight), alpha=0.2)
-                module.bias.normal_(std=0.2)
-    if noise:
-        make_random(made, noise, torch.Generator().manual_seed(1))
-    return made
-
-
-def inputs(made: Network, lengths: tuple[int, ...] = (6, 1, 4), seed: int = 1) -> Inputs:
-    generator = torch.Generator().manual_seed(seed)
-    size = (len(lengths), max(lengths))
-    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.reads_segments else None
-    ids = torch.randint(3, VOCABULARY, size, generator=generator)
-    return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
 
 
 def near(found: Any, wanted: Any, within: float) -> None:
@@ -305,15 +265,6 @@ def test_a_deviation_of_every_weight(kind: Kind) -> None:
 
 # --- output layers ----------------------------------------------------------------------------------------------------
 
-OUTPUTS: dict[str, tuple[Any, str]] = {
-    "linear": (lambda one: LinearOutput(one.width, CLASSES), "words"),
-    "words": (lambda one: WordOutput(one.width, VOCABULARY, never=[0]), "words"),
-    "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
-    "bert": (lambda one: BertWordOutput(VOCABULARY, one.width), "words"),
-    "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.width, tied=False), "words"),
-    "semantic": (lambda one: SemanticOutput(one.width, CLASSES, attention=False), "words"),
-}
-
 
 @KINDS
 @pytest.mark.parametrize("output", OUTPUTS)
@@ -344,83 +295,6 @@ def test_bert_s_pretraining_has_moments_of_both() -> None:
     found = made(given, Wants(words=given.mask, sentence=True, moments="kronecker"))
     assert found.variances.keys() == found.scores.keys() == {"words", "pair"}
     assert bool((found.variances["pair"] > 0).all())
-
-
-# --- refusals ---------------------------------------------------------------------------------------------------------
-
-
-def refused(made: Network, name: str, wants: Wants | None = None) -> None:
-    given = inputs(made)
-    with pytest.raises(UsageError, match=name) as raised:
-        made(given, replace(wants or Wants(words=given.mask), moments="kronecker"))
-    assert "model.bayes.predict.kind=samples" in str(raised.value.hint)
-
-
-@pytest.mark.parametrize(
-    ("options", "key"),
-    [
-        ({"share_layers": True}, "share_layers"),
-        ({"tie_kv": True}, "tie_kv"),
-        ({"tie_qo": True}, "tie_qo"),
-    ],
-)
-def test_options_without_a_rule_are_refused(options: dict[str, Any], key: str) -> None:
-    refused(network(**options), key)
-
-
-def test_other_encoders_are_refused() -> None:
-    encoder = build({"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2})
-    refused(Network(VOCABULARY, encoder, lambda one: LinearOutput(one.width, CLASSES)).eval(), "ProbabilisticEncoder")
-
-
-def test_output_layers_without_a_rule_are_refused() -> None:
-    class Other(OutputLayer, nn.Linear):
-        def read(self, view: Any) -> dict[str, Tensor]:
-            return {"words": self(view.states)}
-
-    refused(network(lambda one: Other(one.width, CLASSES), noise=0.0), "Other")
-    refused(network(lambda one: SemanticOutput(one.width, CLASSES, attention=True)), "SemanticOutput")
-
-
-@pytest.mark.parametrize("output", ["tied", "bert"])
-def test_outputs_that_read_uncertain_words_are_refused(output: str) -> None:
-    made = network(OUTPUTS[output][0])
-    make_uncertain(made.unary, "weight", Prior(0.0, 1.0), deviation=0.1)
-    refused(made, "reads uncertain vectors")
-
-
-def test_modules_from_outside_are_refused() -> None:
-    class Wide(nn.Linear):
-        def forward(self, given: Tensor) -> Tensor:
-            return super().forward(given) * 2
-
-    made = network(noise=0.0)
-    layer: Any = made.encoder.layers[1]  # type: ignore[index]
-    layer.widen = Wide(8, 12).double()
-    refused(made, "Wide")
-    made = network(noise=0.0)
-    layer = made.encoder.layers[0]  # type: ignore[index]
-    layer.activation = nn.SiLU()
-    refused(made, "SiLU")
-    made = network(noise=0.0)
-    layer = made.encoder.layers[0]  # type: ignore[index]
-    layer.norm = nn.RMSNorm(8).double()
-    refused(made, "RMSNorm")
-
-
-def test_uncertain_biases_are_refused() -> None:
-    made = network(noise=0.0, bias="all")
-    layer: Any = made.encoder.layers[0]  # type: ignore[index]
-    make_uncertain(layer.widen, "bias", Prior(0.0, 1.0), deviation=0.1)
-    refused(made, "uncertain biases")
-
-
-@pytest.mark.parametrize("option", ["dropout", "attention_dropout", "embedding_dropout"])
-def test_dropout_has_no_rule_in_training(option: str) -> None:
-    made = network(**{option: 0.5})
-    given = inputs(made)
-    made(given, Wants(words=given.mask, moments="diagonal"))
-    refused(made.train(), "dropout of 0.5")
 
 
 def test_a_module_may_bring_its_own_rule() -> None:

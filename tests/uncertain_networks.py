@@ -1,0 +1,55 @@
+"""Small transformers with uncertain matrices, sentences for them, and the output layers that have moments."""
+
+from __future__ import annotations
+
+from typing import Any
+
+import torch
+from random_transformers import make_random
+from torch import nn
+
+from probtrans_cli.models import build
+from probtrans_cli.models.base import Inputs
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import BertWordOutput, LinearOutput, TiedLinear, WordOutput
+from probtrans_cli.tasks.semantic import SemanticOutput
+
+SMALL: dict[str, Any] = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2}
+STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
+VOCABULARY, CLASSES = 11, 3
+
+
+def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **options: Any) -> Network:
+    """In float64; the matrices of encoder and output are uncertain, gains and shifts are random."""
+    torch.manual_seed(0)
+    encoder = build({**SMALL, **STILL, **options})
+    begins = encoder.reads_segments
+    make = (lambda one: LinearOutput(one.width, CLASSES)) if output is None else output
+    made = Network(VOCABULARY, encoder, make, sentence=sentence, begins=begins).double().eval()
+    with torch.no_grad():
+        made.unary.weight.normal_()
+        for module in made.modules():
+            if isinstance(module, nn.LayerNorm):
+                module.weight.add_(torch.randn_like(module.weight), alpha=0.2)
+                module.bias.normal_(std=0.2)
+    if noise:
+        make_random(made, noise, torch.Generator().manual_seed(1))
+    return made
+
+
+def inputs(made: Network, lengths: tuple[int, ...] = (6, 1, 4), seed: int = 1) -> Inputs:
+    generator = torch.Generator().manual_seed(seed)
+    size = (len(lengths), max(lengths))
+    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.reads_segments else None
+    ids = torch.randint(3, VOCABULARY, size, generator=generator)
+    return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
+
+
+OUTPUTS: dict[str, tuple[Any, str]] = {
+    "linear": (lambda one: LinearOutput(one.width, CLASSES), "words"),
+    "words": (lambda one: WordOutput(one.width, VOCABULARY, never=[0]), "words"),
+    "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
+    "bert": (lambda one: BertWordOutput(VOCABULARY, one.width), "words"),
+    "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.width, tied=False), "words"),
+    "semantic": (lambda one: SemanticOutput(one.width, CLASSES, attention=False), "words"),
+}
