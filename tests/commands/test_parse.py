@@ -3,24 +3,18 @@
 from __future__ import annotations
 
 import json
-import subprocess
-from collections.abc import Callable, Iterator
+from collections.abc import Callable
 from itertools import islice
 from pathlib import Path
-from threading import Event
 from xml.etree import ElementTree
 
 import numpy as np
 import pytest
-from support import COMMAND, Invoke, Stdin, environment, sentences
+from support import Invoke, Stdin, sentences
 
 from probtrans_cli import __main__
-from probtrans_cli.commands.input_stream import chunks, not_too_long
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.wordpiece import WordPieces
-from probtrans_cli.data.vocabularies.words import Words
-from probtrans_cli.errors import DataError
 from probtrans_cli.trained.arcs import read_arcs
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
@@ -295,72 +289,6 @@ def test_long_words(parse: Parse) -> None:
     """A word is one word, however long it is, and whatever is in it."""
     out = parse("goats " + "x" * 1_000_000 + " sleep\n\0\ngo\0ats sleep\0\n")
     assert [len(sentence) for sentence in words_of(out)] == [3, 1, 2]
-
-
-def test_sentences_of_many_tokens() -> None:
-    """What a vocabulary divides costs what its parts cost."""
-    pytest.importorskip("tokenizers")
-    pieces = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"])
-    words = Words(["goats"], [1], lowercase=False, digits=False)
-    for text, tokens in (("!" * 99, 101), ("! " * 98, 100), ("x" * 1_000_000, 3), ("!" * 1_000_000, 1_000_002)):
-        given = [Sentence(text.split(), where="input.txt:1")]
-        assert list(not_too_long(given, 100, words)) == given
-        if tokens <= 100:
-            assert list(not_too_long(given, 100, pieces)) == given
-            continue
-        with pytest.raises(DataError, match=f"input.txt:1: a sentence of {tokens:,} tokens, more than 100") as caught:
-            list(not_too_long(given, 100, pieces))
-        assert f"--longest {tokens}" in str(caught.value.hint)
-
-
-def test_an_answer_comes_before_the_end_of_the_input(trained: Path) -> None:
-    """The answer to each line comes before the next line is written; a reader that goes away ends it quietly."""
-    command = [*COMMAND, "parse", "runs/tiny", "-f", "jsonl"]
-    with subprocess.Popen(
-        command, cwd=trained, env=environment(), stdin=subprocess.PIPE, stdout=subprocess.PIPE, stderr=subprocess.PIPE
-    ) as process:
-        assert process.stdin is not None
-        assert process.stdout is not None
-        assert process.stderr is not None
-        for words in (["goats", "sleep"], ["the", "old", "farmers"]):
-            process.stdin.write(" ".join(words).encode() + b"\n")
-            process.stdin.flush()
-            assert json.loads(process.stdout.readline())["words"] == words
-        process.stdout.close()
-        process.stdin.write(b"goats sleep\n")
-        process.stdin.flush()  # and stays open
-        assert process.wait(60) == 141
-        assert process.stderr.read() == b""
-
-
-def test_portions() -> None:
-    """Sizes grow; a reader's error comes behind what it has read; a reader that is slow ends a portion early."""
-    sentences = [Sentence(["a"], where=str(number)) for number in range(30)]
-    found = list(chunks(iter(sentences)))
-    assert [len(portion) for portion in found] == [8, 16, 6]
-    assert [sentence for portion in found for sentence in portion] == sentences
-    assert list(chunks(iter([]))) == []
-
-    def faulty() -> Iterator[Sentence]:
-        yield from sentences[:10]
-        raise DataError("no more")
-
-    portions = chunks(faulty())
-    assert [len(next(portions)), len(next(portions))] == [8, 2]
-    with pytest.raises(DataError, match="no more"):
-        next(portions)
-
-    goes_on = Event()
-
-    def slow() -> Iterator[Sentence]:
-        yield from sentences[:3]
-        assert goes_on.wait(60)
-        yield sentences[3]
-
-    portions = chunks(slow(), patience=0.01)
-    assert [sentence for portion in islice(portions, 1) for sentence in portion] == sentences[:3]
-    goes_on.set()
-    assert list(portions) == [[sentences[3]]]
 
 
 def test_the_root_of_a_model_with_one(trained: Path, tmp_path: Path, invoke: Invoke) -> None:
