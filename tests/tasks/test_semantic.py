@@ -1,17 +1,16 @@
-"""COGS as a task: losses and exact scores against loops, parents by attention, forms from labels, and end to end."""
+"""COGS as a task: losses and exact scores against loops, parents by attention, and forms from labels."""
 
 from __future__ import annotations
 
 import json
 from collections import defaultdict
-from pathlib import Path
-from typing import Any, Literal
+from typing import Any
 
 import numpy as np
 import pytest
 import torch
+from small_forms import BEYOND, LINES, PARENTS, ROWS, Parent
 from small_tasks import encode, evaluation, loss_of
-from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
@@ -29,25 +28,6 @@ from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.batch import UNLEARNED
 from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
 from probtrans_cli.trained.evaluation import evaluate
-
-Parent = Literal["relative", "absolute", "attention"]
-PARENTS: tuple[Parent, ...] = ("relative", "absolute", "attention")
-ROWS = [
-    ("An otter juggled the pebble .", "* pebble ( x _ 4 ) ; otter ( x _ 1 ) AND juggle . agent ( x _ 2 , x _ 1 )"
-     " AND juggle . theme ( x _ 2 , x _ 4 )", "in_distribution"),
-    ("Wim doubted that a kite sank .", "doubt . agent ( x _ 1 , Wim ) AND doubt . ccomp ( x _ 1 , x _ 5 ) AND"
-     " kite ( x _ 4 ) AND sink . theme ( x _ 5 , x _ 4 )", "in_distribution"),
-    ("otter", "LAMBDA a . otter ( a )", "primitive"),
-    ("Wim", "Wim", "primitive"),
-    ("The otter hesitated to yodel .", "* otter ( x _ 1 ) ; hesitate . agent ( x _ 2 , x _ 1 ) AND"
-     " hesitate . xcomp ( x _ 2 , x _ 4 ) AND yodel . agent ( x _ 4 , x _ 1 )", "cp_recursion"),
-    ("A kite on the shelf sank .", "* shelf ( x _ 4 ) ; kite ( x _ 1 ) AND kite . nmod . on ( x _ 1 , x _ 4 ) AND"
-     " sink . theme ( x _ 5 , x _ 1 )", "obj_pp_to_subj_pp"),
-    ("Wim sank .", "sink . theme ( x _ 1 , Wim )", "brand_new"),
-]  # fmt: skip
-LINES = ["\t".join(row) for row in ROWS]
-NEW = "A walrus sank .\twalrus ( x _ 1 ) AND sink . theme ( x _ 2 , x _ 1 )\tx"
-BEYOND = "Wim yawned .\tyawn . agent ( x _ 1 , Wim )\tprimitive"  # its verb is not in train
 
 
 class Corpus:
@@ -320,155 +300,3 @@ def test_what_is_learned_is_what_is_asked_for(parent: Parent) -> None:
     assert all(bool(one.isfinite().all()) and bool(one.any()) for one in gradients.values() if one is not None)
     assert corpus.task.outputs == sum(len(corpus.labels[column]) for column in corpus.task.section.learned)
     assert UNLEARNED in corpus.dev.column("verb_name")
-
-
-# --- end to end -------------------------------------------------------------------------------------------------------
-
-RECIPE = """\
-name: forms
-data: {train: train.tsv, dev: dev.tsv, test: gen.tsv, format: cogs}
-task: {kind: cogs}
-model: {labels: 6, channels: 2, iterations: 2}
-optim: {lr: 0.05}
-train: {steps: 2}
-runtime: {device: cpu, threads: 1}
-"""
-
-
-def as_labels(lines: list[str]) -> str:
-    """The same as JSON lines of labels."""
-    text = ""
-    for one in read_cogs(lines, "x"):
-        labels = one.analysis
-        record = {
-            "tokens": one.words, "parent": labels.parents, "role": labels.role, "category": labels.category,
-            "noun_type": labels.noun_type, "verb_name": labels.verb_name, "distribution": one.distribution,
-        }  # fmt: skip
-        text += json.dumps(record) + "\n"
-    return text
-
-
-@pytest.fixture
-def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    monkeypatch.chdir(tmp_path)
-    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "none"))
-    (tmp_path / "r.yaml").write_text(RECIPE)
-    for name, lines in (("train", LINES), ("dev", LINES[::2]), ("gen", [*LINES, BEYOND, NEW])):
-        (tmp_path / f"{name}.tsv").write_text("\n".join(lines) + "\n")
-        (tmp_path / f"{name}.jsonl").write_text(as_labels(lines))
-    return tmp_path
-
-
-COLUMN = {"relative": "offset", "absolute": "position", "attention": "parents"}
-
-
-@pytest.mark.parametrize(
-    ("parent", "overrides"),
-    [
-        ("relative", []),
-        ("absolute", ["data.vocabulary={kind: sentencepiece, size: 40, algorithm: bpe}"]),
-        ("attention", ["model={kind: transformer, width: 8, inner: 8, heads: 2, layers: 1}"]),
-        ("relative", ["data={train: train.jsonl, dev: dev.jsonl, test: gen.jsonl, format: cogs}"]),
-    ],
-)
-def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke: Invoke) -> None:
-    ran = invoke("train", "r.yaml", f"task.parent={parent}", *overrides, "--json")
-    assert ran.code == 0, ran.err
-    test = ran.json["test"]
-    columns = [f"exact_{name}" for name in (*LABELS_OF_COGS, COLUMN[parent])]
-    forms = [] if "jsonl" in str(overrides) else ["form"]
-    assert test.keys() == {*forms, "exact", *columns, "labels", "loss", "exact_interval", "cases"}
-    again = invoke("eval", "runs/forms", "--json", "--require", "exact_role>=0", "--require", "labels>=0")
-    assert again.code == 0, again.err
-    found = again.json["scores"]["test"]
-    low, high = found.pop("exact_interval")
-    assert [low, high] == pytest.approx(test.pop("exact_interval"))
-    assert low <= test["exact"] <= high
-    cases, stored = found.pop("cases"), test.pop("cases")
-    assert cases == stored
-    assert list(cases) == ["cp_recursion", "in_distribution", "obj_pp_to_subj_pp", "other", "primitive"]
-    other = invoke("eval", "runs/forms", "dev.jsonl" if overrides and not forms else "dev.tsv")
-    assert other.code == 0, other.err
-    lines = other.out.splitlines()
-    assert lines[1].count(" %") == lines[1].count(", ") + 1  # all but the loss, and once for the interval
-    rows = [line.split() for line in lines if line.split() and line.split()[0] in (*CASES, "other")]
-    assert [row[0] for row in rows] == ["cp_recursion", "in_distribution", "other", "primitive"]
-    assert all(row[2] == "%" for row in rows)
-    assert invoke("eval", "runs/forms", "--require", "exact>=1.5").code == 7
-
-
-def test_corrected_and_original_rows_are_told_side_by_side(here: Path, invoke: Invoke) -> None:
-    """`data.extra`: the same sentences, of one of which a role was another."""
-    lines = as_labels(LINES).splitlines()
-    record = json.loads(lines[0])
-    record["role"] = ["theme" if role == "agent" else role for role in record["role"]]
-    assert json.dumps(record) != lines[0]
-    learn = ["train.steps=150", "data.extra=original.jsonl", "data.test=train.tsv"]
-    learn += ["model={labels: 32, channels: 2, iterations: 2, dropout: 0.0, word_std: 1.0}", "optim.lr=0.02"]
-    Path("original.jsonl").write_text("\n".join([json.dumps(record), *lines[1:]]) + "\n")
-    ran = invoke("train", "r.yaml", *learn, "--seeds", "0,1", "--json")
-    assert ran.code == 0, ran.err
-    for one in ran.json["runs"]:
-        assert one["test"]["exact"] - one["extra"]["exact"] == pytest.approx(1 / len(LINES))
-    assert ran.json["extra"]["mean"]["exact"] < ran.json["mean"]["exact"]
-    assert "form" not in ran.json["extra"]["mean"]
-    shown = invoke("eval", "runs/forms-seed0", "--split", "extra", "--json")
-    assert shown.json["scores"]["extra"] == ran.json["runs"][0]["extra"]
-    table = invoke("table", "runs/forms-seed0", "runs/forms-seed1")
-    assert "extra" in table.out.splitlines()[0]
-    chosen = invoke("eval", "runs/forms-seed0", "--split", "extra", "--choose")
-    assert "the test set chooses nothing" in chosen.err
-    without = invoke("eval", "runs/forms-seed0", "--split", "dev")
-    assert without.code == 0
-
-
-def test_a_split_that_the_recipe_does_not_name(here: Path, invoke: Invoke) -> None:
-    assert invoke("train", "r.yaml").code == 0
-    ran = invoke("eval", "runs/forms", "--split", "extra")
-    assert ran.code != 0
-    assert "names no extra file" in ran.err
-
-
-def test_labels_alone_train_what_forms_do(here: Path, invoke: Invoke) -> None:
-    for ending in ("tsv", "jsonl"):
-        files = f"data={{train: train.{ending}, dev: dev.{ending}, format: cogs, prepared: {ending}}}"
-        assert invoke("prepare", "r.yaml", files).code == 0
-    assert Path("tsv/labels.json").read_text() == Path("jsonl/labels.json").read_text()
-    first, second = (Split.open(Path(ending) / "train.arrow") for ending in ("tsv", "jsonl"))
-    for name in ("ids", "role", "category", "noun_type", "verb_name", "offset", "position", "parents", "case"):
-        assert np.array_equal(first.column(name), second.column(name))
-    assert [first.text("form", index) for index in range(7)] == [row[1] for row in ROWS]
-    assert [first.text("spelling", index) for index in range(7)] == [row[0] for row in ROWS]
-    assert not second.has("form")
-
-
-@pytest.mark.parametrize(
-    ("ending", "line", "message"),
-    [
-        ("tsv", "Wim sank .", "train.tsv:8: 1 column instead of 3"),
-        ("tsv", "Wim sank .\tsink . theme ( x _ 7 , Wim )\tx", "train.tsv:8: "),
-        ("tsv", "", "train.tsv:8: 1 column instead of 3"),
-        ("jsonl", '{"tokens": []}', "train.jsonl:8: no key 'parent'"),
-        ("jsonl", LINES[0], "train.jsonl:8: not JSON"),
-    ],
-)
-def test_a_bad_line_is_named(ending: str, line: str, message: str, here: Path, invoke: Invoke) -> None:
-    with (here / f"train.{ending}").open("a") as file:
-        file.write(line + "\n")
-    ran = invoke("prepare", "r.yaml", f"data.train=train.{ending}", "--check")
-    assert ran.code == 3
-    assert message in ran.err
-
-
-def test_prepare_shows_what_there_is(here: Path, invoke: Invoke) -> None:
-    ran = invoke("prepare", "r.yaml", "--check")
-    assert ran.code == 0, ran.err
-    assert "case  4 labels: in_distribution 2, primitive 2, cp_recursion 1, obj_pp_to_subj_pp 1\n" in ran.out
-    assert "verb_name  6 labels: none 24, sink 3, " in ran.out
-
-
-def test_an_empty_file_holds_no_sentence(here: Path, invoke: Invoke) -> None:
-    (here / "train.tsv").write_text("")
-    ran = invoke("train", "r.yaml")
-    assert ran.code == 3
-    assert "train.tsv: no sentence in it" in ran.err
