@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import math
 import re
 from collections.abc import Callable
 from pathlib import Path
@@ -11,10 +10,10 @@ from typing import Any
 from xml.etree import ElementTree
 
 import pytest
-from support import COGS, Invoke, workplace
+from run_of_every_task import OVERRIDES, SENTENCE, SHORT, rows
+from support import Invoke, workplace
 
 from probtrans_cli import load
-from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.tasks import TASKS
 from probtrans_cli.trained.formats import FORMATS
@@ -22,63 +21,9 @@ from probtrans_cli.trees.drawing.jsonl import json_line
 
 pytestmark = pytest.mark.usefixtures("quick")
 
-ROWS = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n"
-COLUMNS = "columns: {word: 0, tag: -1, entities: bioes}"
-SHORT = ["train={steps: 60, batch_words: 60}", "optim.lr=0.1", "model.dropout=0"]
-DOCUMENTS = "two cheap farmers fold\nfarmers fold\n\ncheap farmers fold two\nfold two farmers\n\n"
-OVERRIDES = {
-    "mlm": SHORT,
-    "tagging": ["task={kind: tagging, column: xpos}", *SHORT],
-    "ner": [f"data={{train: ner.txt, dev: ner.txt, format: columns, {COLUMNS}}}", "task={kind: ner}", *SHORT],
-    "classification": [
-        "data={train: texts.tsv, dev: texts.tsv, format: table}",
-        "task={kind: classification}", "model.root={}", *SHORT,
-    ],
-    "cogs": ["data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "task={kind: cogs}", *SHORT],
-    "pretrain": ["data={train: doc.txt, dev: doc.txt, format: documents, documents: {max_length: 24}}",
-                 "task={kind: pretrain}", *SHORT],
-}  # fmt: skip
-SENTENCE = {"cogs": "Ann sang .", "mlm": "two cheap [MASK] fold", "pretrain": "two [MASK] farmers"}
-
-
-@pytest.fixture(scope="module")
-def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with a run of every kind of task, called after it."""
-    folder = workplace(tmp_path_factory.mktemp("answers"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
-        Path("ner.txt").write_text(ROWS * 4, "utf-8")
-        Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
-        Path("texts.tsv").write_text("two cheap farmers\tgood\nfarmers fold\tbad\n" * 4, "utf-8")
-        Path("doc.txt").write_text(DOCUMENTS * 4, "utf-8")
-        for task, overrides in OVERRIDES.items():
-            train(TrainRequest("tiny.yaml", [f"name={task}", *overrides]))
-    return folder
-
-
-@pytest.fixture
-def say(runs: Path, invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Callable[..., str]:
-    """What `parse` of a task's run writes about a text."""
-    monkeypatch.chdir(tmp_path)
-
-    def run(task: str, *options: str, text: str | None = None, name: str = "in.txt") -> str:
-        Path(name).write_text(text or f"{SENTENCE.get(task, 'two cheap farmers fold')}\n", "utf-8")
-        ran = invoke("parse", str(runs / "runs" / task), name, *options)
-        assert ran.code == 0, ran.err
-        return ran.out
-
-    return run
-
 
 def test_every_task_is_here() -> None:
     assert OVERRIDES.keys() == TASKS.keys()
-
-
-def rows(conllu: str) -> list[list[str]]:
-    """The ten columns of the words of a sentence."""
-    return [line.split("\t") for line in conllu.splitlines() if line[:1].isdigit()]
 
 
 # --- CoNLL-U ----------------------------------------------------------------------------------------------------------
@@ -327,83 +272,3 @@ def test_what_has_no_gold_has_no_predictions_beside_it(runs: Path, invoke: Invok
     ran = invoke("eval", str(runs / "runs/tagging"), str(runs / "dev.conllu"), "--predictions", "/no/such/folder")
     assert ran.code == 2
     assert "cannot be written" in ran.err
-
-
-# --- uncertainty ------------------------------------------------------------------------------------------------------
-
-
-@pytest.mark.parametrize("task", sorted(OVERRIDES.keys() - {"cogs"}))
-def test_every_answer_says_how_uncertain_it_is(task: str, say: Callable[..., str]) -> None:
-    """Beside the same answers; without members there is no mutual information."""
-    plain, told = (json.loads(say(task, "-f", "jsonl", *flags)) for flags in ([], ["--uncertainty"]))
-    inside = {"latent_label_entropy", "head_entropy"}
-    assert all(len(told[name]) == len(told["words"]) for name in inside)
-    if task in ("mlm", "pretrain"):
-        (mask,), (same,) = told["masks"], plain["masks"]
-        assert mask.keys() - same.keys() == {"entropy"}
-        assert mask["words"] == same["words"]
-        assert ("pair_entropy" in told) == (task == "pretrain")
-    elif task == "classification":
-        assert told.keys() - plain.keys() == {"label_entropy", *inside}
-        chance = told["label_probability"]  # of two labels
-        wanted = -sum(p * math.log(p) for p in (chance, 1 - chance) if p)
-        assert told["label_entropy"] == pytest.approx(wanted, abs=1e-4)
-        comments = say(task, "--uncertainty").splitlines()
-        assert f"# uncertainty = {told['label_entropy']:.4f}" in comments
-    else:
-        assert told.keys() - plain.keys() == {"tag_entropy", *inside}
-        assert told["tags"] == plain["tags"]
-        entries = [row[9].split("|") for row in rows(say(task, "--uncertainty"))]
-        assert all(any(one.startswith("TagEntropy=") for one in of_word) for of_word in entries)
-
-
-def test_abstention_leaves_out_entities_and_labels(say: Callable[..., str]) -> None:
-    record = json.loads(say("ner", "-f", "jsonl"))
-    assert record["entities"]
-    least = (min(record["tag_probability"][1:3]) + 1.0) / 2  # more than a tag of the entity has
-    left = json.loads(say("ner", "-f", "jsonl", "--abstain", str(least)))
-    assert "_" in left["tags"]
-    assert left["entities"] == []
-    assert "NE=" not in say("ner", "--abstain", str(least))
-    assert json.loads(say("classification", "-f", "jsonl", "--abstain", "1"))["label"] == "_"
-    assert "# label = _\n" in say("classification", "--abstain", "1")
-
-
-@pytest.mark.parametrize(
-    ("task", "options", "words"),
-    [
-        ("cogs", ["--uncertainty"], "--uncertainty: a task of kind cogs"),
-        ("cogs", ["--dropout-samples", "3"], "--dropout-samples: a task of kind cogs"),
-        ("cogs", ["--abstain", "0.5"], "--abstain: a task of kind cogs"),
-        ("tagging", ["--dropout-samples", "3"], "was trained without dropout"),
-    ],
-)
-def test_tasks_without_uncertainty_say_so(
-    task: str, options: list[str], words: str, runs: Path, invoke: Invoke, tmp_path: Path
-) -> None:
-    (tmp_path / "in.txt").write_text("Ann sang .\n", encoding="utf-8")
-    ran = invoke("parse", str(runs / "runs" / task), str(tmp_path / "in.txt"), *options)
-    assert ran.code == 2
-    assert words in ran.err
-    if task == "cogs" and options[0] != "--abstain":
-        ran = invoke("eval", str(runs / "runs" / task), "--split", "dev", *options)
-        assert ran.code == 2
-        assert words in ran.err
-
-
-@pytest.mark.parametrize("task", ["ner", "classification"])
-@pytest.mark.parametrize("name", ["plain.txt", "dev.conllu", "own.txt"])
-def test_words_are_enough_for_another_text(task: str, name: str, runs: Path, invoke: Invoke, tmp_path: Path) -> None:
-    """CoNLL-U, the format of the data, or sentences that have nothing but words."""
-    (tmp_path / "plain.txt").write_text("zzz yyy\nxxx www vvv\n", "utf-8")
-    (tmp_path / "dev.conllu").write_text((runs / "dev.conllu").read_text("utf-8"), "utf-8")
-    (tmp_path / "own.txt").write_text((runs / {"ner": "ner.txt"}.get(task, "texts.tsv")).read_text("utf-8"), "utf-8")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(runs)
-        ran = invoke("eval", f"runs/{task}", "--split", "dev", "--ood", str(tmp_path / name), "--json")
-    assert ran.code == 0, ran.err
-    found = ran.json["scores"]["dev"]["ood"]
-    assert found["sentences"] == {"plain.txt": 2, "dev.conllu": 12, "own.txt": 8}[name]
-    assert ("read as text, a sentence a line" in ran.err) == (name == "plain.txt")
-    if name == "own.txt":
-        assert found["ood_auroc"] == pytest.approx(0.5)

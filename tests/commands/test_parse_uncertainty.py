@@ -1,4 +1,4 @@
-"""`parse --uncertainty`, `--abstain` and `--dropout-samples` of a tagger; of the other tasks see test_answers.py."""
+"""`parse` of a tagger with `--uncertainty`, `--abstain`, `--dropout-samples`; of others: test_answer_uncertainty.py."""
 
 from __future__ import annotations
 
