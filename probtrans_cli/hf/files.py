@@ -15,12 +15,11 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
-from probtrans_cli.recipe.bert import read_json
+from probtrans_cli.recipe.bert import AGAIN, read_json
 
 WEIGHTS = "model.safetensors"
 _INDEX = ".index.json"
 _WEIGHTS = (WEIGHTS, WEIGHTS + _INDEX, "pytorch_model.bin", "pytorch_model.bin" + _INDEX)
-_AGAIN = "copy the folder again"
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -41,15 +40,15 @@ def _of_index(path: Path) -> dict[str, Tensor]:
     content = read_json(path)
     places = content.get("weight_map") if isinstance(content, dict) else None
     if not isinstance(places, dict) or not all(isinstance(name, str) for name in places.values()):
-        raise CheckpointError(f"{path}: has no weight_map", hint=_AGAIN)
+        raise CheckpointError(f"{path}: has no weight_map", hint=AGAIN)
     tensors: dict[str, Tensor] = {}
     for name in sorted(set(places.values())):
         if Path(name).name != name:
-            raise CheckpointError(f"{path}: names a file outside the folder: {name}", hint=_AGAIN)
+            raise CheckpointError(f"{path}: names a file outside the folder: {name}", hint=AGAIN)
         wanted = {tensor for tensor, place in places.items() if place == name}
         there = _of_file(path.parent / name)
         if lacking := sorted(wanted - there.keys()):
-            raise CheckpointError(f"{path.parent / name}: has no {', '.join(lacking)}", hint=_AGAIN)
+            raise CheckpointError(f"{path.parent / name}: has no {', '.join(lacking)}", hint=AGAIN)
         tensors |= {tensor: there[tensor] for tensor in wanted}
     return tensors
 
@@ -60,15 +59,15 @@ def _of_file(path: Path) -> dict[str, Tensor]:
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
-        raise CheckpointError(f"{path}: there is no such file", hint=_AGAIN) from None
+        raise CheckpointError(f"{path}: there is no such file", hint=AGAIN) from None
     except pickle.UnpicklingError:
         hint = "files with code in them are not opened; ask for the weights as safetensors"
         raise CheckpointError(f"{path}: holds something else than tensors", hint=hint) from None
     except Exception as error:  # what a damaged file makes torch's reader raise is not documented, and may be anything
         reason = " ".join(str(error).split()) or type(error).__name__
-        raise CheckpointError(f"{path}: damaged, or not a file of weights ({reason})", hint=_AGAIN) from None
+        raise CheckpointError(f"{path}: damaged, or not a file of weights ({reason})", hint=AGAIN) from None
     if not isinstance(content, dict) or not all(isinstance(value, Tensor) for value in content.values()):
-        raise CheckpointError(f"{path}: holds something else than named tensors", hint=_AGAIN)
+        raise CheckpointError(f"{path}: holds something else than named tensors", hint=AGAIN)
     return content
 
 

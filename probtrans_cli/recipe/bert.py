@@ -27,7 +27,8 @@ ACTIVATIONS = {
 }
 MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
-_AGAIN = "copy the folder again"
+AGAIN = "copy the folder again"
+"""What to do about a damaged file."""
 
 
 class Config(BaseModel):
@@ -105,7 +106,7 @@ def read_config(folder: Path) -> dict[str, Any]:
         raise CheckpointError(f"{path}: there is no such file", hint=hint)
     content = read_json(path)
     if not isinstance(content, dict):
-        raise CheckpointError(f"{path}: not a JSON object", hint=_AGAIN)
+        raise CheckpointError(f"{path}: not a JSON object", hint=AGAIN)
     return content
 
 
@@ -144,4 +145,4 @@ def read_json(path: Path) -> Any:
     try:
         return from_json(path.read_bytes())
     except (OSError, ValueError) as error:
-        raise CheckpointError(f"{path}: not JSON ({error})", hint=_AGAIN) from None
+        raise CheckpointError(f"{path}: not JSON ({error})", hint=AGAIN) from None
