@@ -99,8 +99,12 @@ def _lengths(recipe: Recipe) -> Iterator[Inconsistency]:
         return
     elif data.longest is None:
         yield path, "too long for what? Set data.longest, too"
+    elif data.too_long == "skip":
+        return
+    elif data.rows:
+        yield path, f"rows of labels of `format: {data.format}` are not divided: choose error or skip"
     elif not task.may_be_cut:
-        yield path, f"`kind: {task.kind}` is scored by whole sentences: choose error"
+        yield path, f"`kind: {task.kind}` is scored by whole sentences: choose error or skip"
     elif data.too_long == "window" and not task.may_be_divided:
         yield path, "a label is one of a whole text: choose cut or error"
 

@@ -363,10 +363,10 @@ class Data(Section):
     """What the model reads: `kind: words`, `kind: sentencepiece`, `kind: wordpiece` or `kind: char`."""
     longest: Annotated[int, Field(ge=3)] | None = None
     """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
-    too_long: Literal["error", "cut", "window"] = "error"
+    too_long: Literal["error", "cut", "window", "skip"] = "error"
     """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
-    read in portions, each a sentence of its own. A divided sentence has no gold tree. No entity is divided, unless it
-    is longer than that itself."""
+    read in portions, each a sentence of its own; skip: it is left out, which is counted. A divided sentence has no gold
+    tree. No entity is divided, unless it is longer than that itself."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
 

@@ -63,6 +63,23 @@ def test_cut_and_counted() -> None:
     assert sentences.report("dev") == "dev: 1 sentences of more than 3 tokens were cut, without 2 words"
 
 
+def test_left_out_and_counted() -> None:
+    sentences = shortened(WORDS, longest=3, too_long="skip")
+    assert list(sentences) == [SHORT]
+    assert sentences.report("dev") == "dev: 1 sentences of more than 3 tokens were left out"
+    with pytest.raises(DataError, match="every sentence has more than 4 tokens"):
+        list(Shortened([LONG], WORDS, Data(train="a.txt", longest=4, too_long="skip")))
+    assert shortened(WORDS, longest=5, too_long="skip").report("dev") is None
+
+
+def test_extra_words_count_as_tokens() -> None:
+    vocabulary = Words(["the", "fox", "[unused1]"], [2, 1, 1], lowercase=True, digits=False, extra=1)
+    given = Sentence(["the", "fox", "ran", "[unused1]"], grid=[[1, 1, 2, 0]], extra=1)
+    assert list(Shortened([given], vocabulary, Data(train="a.txt", longest=4))) == [given]
+    with pytest.raises(DataError, match="a sentence of 4 tokens, more than 3"):
+        list(Shortened([given], vocabulary, Data(train="a.txt", longest=3)))
+
+
 def test_windows_are_all_of_it() -> None:
     sentences = shortened(WORDS, longest=3, too_long="window")
     _, one, other = sentences
@@ -123,6 +140,9 @@ def test_punctuation_that_is_not_read() -> None:
             "a label is one of a whole text",
         ),
         (["data.longest=9", "task={kind: pretrain}", "data.format=documents"], "data.documents.max_length"),
+        (["data.too_long=skip"], "data.too_long: too long for what?"),
+        (["data.longest=9", "data.too_long=cut", "data.format=extractions"], "are not divided: choose error or skip"),
+        (["data.longest=9", "data.too_long=window", "data.format=coordinations"], "are not divided: choose error"),
     ],
 )
 def test_what_does_not_go_together(

@@ -1,4 +1,4 @@
-"""Sentences of more tokens than `data.longest` are refused, cut, or read in portions."""
+"""Sentences of more tokens than `data.longest` are refused, cut, read in portions, or left out."""
 
 from __future__ import annotations
 
@@ -15,33 +15,40 @@ from probtrans_cli.recipe.data import Data
 
 
 class Shortened:
-    """The sentences of an iterable, with those of more tokens than `data.longest` divided, and how many those were.
+    """The sentences of an iterable, with those of more tokens than `data.longest` divided or left out, and how many
+    those were.
 
     A sentence is divided between words. With `too_long: cut` its first portion stands for it; with `window` every
-    portion is a sentence of its own. Portions have no gold tree, because a part of a tree is no tree. An entity is not
-    divided, unless it is longer than a portion may be.
+    portion is a sentence of its own; with `skip` it is left out. Portions have no gold tree, because a part of a tree
+    is no tree. An entity is not divided, unless it is longer than a portion may be.
 
     Raises:
-        DataError: while it is read: a sentence or, when it may be divided, one word of it is too long.
+        DataError: while it is read: a sentence or, when it may be divided, one word of it is too long; or all are, and
+            left out.
     """
 
     def __init__(self, sentences: Iterable[Sentence], vocabulary: Vocabulary, data: Data) -> None:
         self.sentences, self.vocabulary, self.data = sentences, vocabulary, data
-        self.divided = self.left_out = 0
-        """Sentences that were too long; words that are in no portion of them."""
+        self.divided = self.left_out = self.skipped = 0
+        """Sentences that were divided; words that are in no portion of them; sentences that were left out."""
 
     def __iter__(self) -> Iterator[Sentence]:
         longest = self.data.longest
         if longest is None:
             yield from self.sentences
             return
+        left = False
         around = len(self.vocabulary.encode_words([]).ids)  # what encloses every sentence
         for sentence in self.sentences:
             encoded = self.vocabulary.encode_words(sentence.words, sentence.extra)
             if len(encoded.ids) <= longest:
+                left = True
                 yield sentence
                 continue
-            hint = "split it, raise data.longest, or set data.too_long to cut or window"
+            if self.data.too_long == "skip":
+                self.skipped += 1
+                continue
+            hint = "split it, raise data.longest, or set data.too_long to cut, window or skip"
             if self.data.too_long == "error":
                 raise DataError(
                     f"{sentence.where}: a sentence of {len(encoded.ids)} tokens, more than {longest}", hint=hint
@@ -59,9 +66,13 @@ class Shortened:
                 yield _portion(sentence, start, end)
                 start = end
             self.left_out += len(sizes) - start
+        if self.skipped and not left:
+            raise DataError(f"every sentence has more than {longest} tokens", hint="raise data.longest")
 
     def report(self, name: str) -> str | None:
-        """A line that says how many sentences of a file were divided; None if none was."""
+        """A line that says how many sentences of a file were divided or left out; None if none was."""
+        if self.skipped:
+            return f"{name}: {self.skipped:,} sentences of more than {self.data.longest} tokens were left out"
         if not self.divided:
             return None
         how = f"cut, without {self.left_out:,} words" if self.data.too_long == "cut" else "read in portions"
