@@ -269,3 +269,84 @@ def test_tuples_of_different_words_come_back(letters: list[str], data: st.DataOb
         assert back.texts(letters) == (" ".join(parts[0]), " ".join(parts[1]), " ".join(parts[2]))
     else:
         assert labelled.counts == {"incomplete": 1}
+
+
+# --- tuples with words that the sentence lacks ------------------------------------------------------------------------
+
+
+def lenient(sentence: str, *tuples: TupleWords, share: float = 0.5) -> tuple[list[tuple[str, ...]], Counter[str]]:
+    words = sentence.split()
+    labelled = tuples_to_rows(words, tuples, share=share)
+    assert rows_to_tuples(words, labelled.rows) == labelled.extractions
+    return [tuple(one.texts(words)) for one in labelled.extractions], labelled.counts
+
+
+@pytest.mark.parametrize(
+    ("sentence", "one", "texts", "counts"),
+    [
+        ("Ann saw Bob", of("Ann", "has seen saw", "Bob Bob"), None, {"relation not found": 1}),
+        ("Ann saw Bob", of("Ann", "has saw", "the Bob"), ("Ann", "saw", "Bob"), {"without some words": 1}),
+        ("Ann saw old Bob", of("Ann", "saw", "Bob old"), ("Ann", "saw", "old Bob"), {}),  # of another order
+        ("Ann , a judge , saw it", of("Ann", "was a judge"), ("Ann", "a judge", ""), {"without some words": 1}),
+        ("Ann , a judge , saw it", of("Ann", "is a judge"), ("Ann", "is a judge", ""), {}),
+        ("Ann Ann saw Bob", of("Ann", "saw", "Ann"), ("Ann", "saw", "Ann"), {}),
+        ("Ann saw Bob", of("Ann", "saw Ann", "Bob"), ("Ann", "saw", "Bob"), {"without some words": 1}),
+        ("Ann saw Bob", of("Ann", "saw", "Ann"), None, {"overlapping": 1}),
+        ("Ann saw Bob", of("a b Ann", "saw", "Bob"), None, {"arg1 not found": 1}),
+        ("Ann saw Bob", of("Ann", "saw", "the old Bob"), None, {"arg2 not found": 1}),
+        ("Ann saw Bob", of("Ann", "saw", "Bob", further="in Oslo at"), ("Ann", "saw", "Bob"), {"shortened": 1}),
+    ],
+)
+def test_words_that_the_sentence_lacks_are_left_out(
+    sentence: str, one: TupleWords, texts: tuple[str, ...] | None, counts: dict[str, int]
+) -> None:
+    found, counted = lenient(sentence, one)
+    assert found == ([] if texts is None else [texts])
+    assert counted["kept"] == len(found)
+    for quality in ("kept", "in pieces", "one of several places"):
+        counted.pop(quality, None)
+    assert counted == counts
+
+
+def test_the_shortest_stretch_that_has_the_words_is_taken() -> None:
+    words = words_of("old x x Bob y z Bob is old saw a x b a Ann")
+    (one,) = tuples_to_rows(words, [of("Ann", "saw a b", "old Bob the")], share=0.5).extractions
+    assert one.parts == {"arg1": (14,), "rel": (9, 10, 12), "arg2": (6, 8)}
+
+
+def test_marks_of_place_and_time_stay_with_their_words() -> None:
+    words = words_of("In Oslo Ann met Bob on Monday")
+    (one,) = tuples_to_rows(
+        words, [of("Ann", "met", "the Bob", location="In Oslo", time="on a Monday")], share=0.5
+    ).extractions
+    assert (one.arg2, one.location_time) == ((4,), (0, 1, 5, 6))
+
+
+def test_several_parts_at_several_places_are_near_each_other() -> None:
+    words = words_of("Ann saw Bob and Ann saw Carl")
+    one = of("Ann", "saw", "Carl")
+    assert tuples_to_rows(words, [one]).counts == {"ambiguous": 1}
+    labelled = tuples_to_rows(words, [one], share=0.5)
+    assert labelled.extractions[0].parts == {"arg1": (4,), "rel": (5,), "arg2": (6,)}
+
+
+@given(
+    st.lists(st.sampled_from("abcd"), min_size=1, max_size=9),
+    st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=4), min_size=3, max_size=3),
+    st.sampled_from([0.01, 0.5, 0.9]),
+)
+def test_what_is_labelled_are_words_of_the_part(words: list[str], parts: list[list[str]], share: float) -> None:
+    one = TupleWords(*parts)
+    labelled = tuples_to_rows(words, [one], share=share)
+    assert labelled.counts.total() >= 1
+    for found in labelled.extractions:
+        assert rows_to_tuples(words, labelled.rows) == [found]
+        for part, place in zip(parts, found.parts.values(), strict=True):
+            labels, wanted = Counter(words[i] for i in place), Counter(part)
+            assert labels <= wanted
+            assert labels.total() >= share * len(part)
+        if len({*parts[0], *parts[1], *parts[2]}) == sum(len({*part}) for part in parts):  # no word is of two parts
+            for part, place in zip(parts, found.parts.values(), strict=True):
+                assert Counter(words[i] for i in place) == Counter(words) & Counter(part)
+    whole = tuples_to_rows(words, [one])
+    assert whole.counts["kept"] <= labelled.counts["kept"]
