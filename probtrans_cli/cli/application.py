@@ -15,6 +15,7 @@ from probtrans_cli.cli.options import (
     Channel,
     CheckpointArgument,
     Compat,
+    Coordination,
     Decoder,
     DefaultConfidence,
     Doubt,
@@ -27,7 +28,9 @@ from probtrans_cli.cli.options import (
     Overrides,
     Prune,
     RecipeArgument,
+    Rescore,
     RunsAndFiles,
+    SideBySide,
     SingleMatch,
     TagColumn,
     Threads,
@@ -217,14 +220,9 @@ def evaluate(
             "--relations", help="Also which channel finds which gold relation (DEPREL): recall and precision of each."
         ),
     ] = False,
-    predictions: Annotated[
-        Path | None,
-        typer.Option(
-            "--predictions",
-            metavar="OUT",
-            help="Write gold and predictions side by side to this file, in the data's own format.",
-        ),
-    ] = None,
+    predictions: SideBySide = None,
+    coordination: Coordination = None,
+    rescore: Rescore = False,
     uncertainty: Uncertainty = False,
     ood: Ood = None,
     dropout_samples: DropoutSamples = None,
@@ -239,8 +237,8 @@ def evaluate(
     request = verb.EvalRequest(
         checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
         iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
-        relations=relations, predictions=predictions, uncertainty=uncertainty, ood=ood,
-        dropout_samples=dropout_samples, weights=weights, threads=threads,
+        relations=relations, predictions=predictions, coordination=coordination, rescore=rescore,
+        uncertainty=uncertainty, ood=ood, dropout_samples=dropout_samples, weights=weights, threads=threads,
     )  # fmt: skip
     result, failed = verb.evaluate(request)
     _show(context, as_json, result, verb.evaluation_report)

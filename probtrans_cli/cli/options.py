@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -29,6 +30,29 @@ RunsAndFiles = Annotated[
     list[str] | None,
     typer.Argument(
         metavar="[RUN]... [FILE]...", help="Further run folders, as an ensemble; then the files to score; - is stdin."
+    ),
+]
+SideBySide = Annotated[
+    Path | None,
+    typer.Option(
+        "--predictions",
+        metavar="OUT",
+        help="Write gold and predictions side by side to this file, in the data's own format.",
+    ),
+]
+Coordination = Annotated[
+    str | None,
+    typer.Option(
+        "--coordination",
+        metavar="CKPT",
+        help="Of a model of tuples: split sentences first, at the coordinations that this other model finds.",
+    ),
+]
+Rescore = Annotated[
+    bool,
+    typer.Option(
+        "--rescore",
+        help="With --coordination: the confidence of a tuple is that of its labels in the whole sentence.",
     ),
 ]
 Uncertainty = Annotated[

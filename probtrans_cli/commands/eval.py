@@ -43,6 +43,7 @@ from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.side_by_side import side_by_side
+from probtrans_cli.trained.splits import Splitter, split_scores
 from probtrans_cli.trained.uncertainty import uncertainty_scores
 from probtrans_cli.trees import decode
 
@@ -84,6 +85,10 @@ class EvalRequest:
     """Tell also which channel finds which gold relation, as part of the scores of the trees."""
     predictions: Path | None = None
     """A file to write gold and predictions to, side by side, see :mod:`probtrans_cli.trained.side_by_side`."""
+    coordination: str | None = None
+    """A CKPT of coordinations, at which sentences are split before tuples are found in them."""
+    rescore: bool = False
+    """Tuples of split sentences get the confidence that they have in the whole one."""
     uncertainty: bool = False
     """Tell also how far the probabilities can be relied on, see :mod:`probtrans_cli.trained.uncertainty`."""
     ood: str | None = None
@@ -123,6 +128,7 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model = Model.load(request.checkpoint, threads=request.threads)
     asked, way = who_is_asked(model, request, runs)
+    splitter = splitter_of(model, request, runs)
     if request.masks is not None:
         model.task.draw(request.masks)
     reading = model.read(None if every else request.channel, request.iteration, request.decoder)
@@ -141,7 +147,8 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
         reading = _choose(model, corpus, title, request)
     ood = None if request.ood is None else other_text(model, request.ood)
     has_trees = not runs and scores_trees(model, corpus)  # an ensemble has no channels of its own
-    scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood)
+    way = way if splitter is None else f"split by {request.coordination}"
+    scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood, splitter)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     if has_trees:
@@ -162,6 +169,24 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     return result, _unmet(request.require, requirements, scores)
 
 
+def splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Splitter | None:
+    """What splits sentences before.
+
+    Raises:
+        UsageError: it is no model of coordinations, or something else is asked that does not go with it.
+    """
+    if request.coordination is None:
+        if request.rescore:
+            raise UsageError("--rescore is about tuples of split sentences", hint="add --coordination CKPT")
+        return None
+    others: dict[str, Any] = {"--uncertainty": request.uncertainty or request.ood, "--predictions": request.predictions}
+    others |= {"further runs": runs, "--dropout-samples": request.dropout_samples, "--weights": request.weights}
+    if found := next((name for name, value in others.items() if value), None):
+        raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
+    splitter = Model.load(request.coordination, threads=request.threads)
+    return Splitter.of(splitter, model, rescore=request.rescore)
+
+
 def _store(model: Model, title: str, result: dict[str, Any]) -> None:
     """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
     if model.folder is None or not os.access(model.folder.parent, os.W_OK):
@@ -173,10 +198,19 @@ def _store(model: Model, title: str, result: dict[str, Any]) -> None:
 
 
 def _task_scores_if_any(
-    model: Model, corpus: Split, title: str, asked: Predictor, reading: Reading | None, ood: Split | None
+    model: Model,
+    corpus: Split,
+    title: str,
+    asked: Predictor,
+    reading: Reading | None,
+    ood: Split | None,
+    splitter: Splitter | None,
 ) -> dict[str, Any]:
-    """The task's scores, with its uncertainty where the predictor tells its doubt; none, said on stderr, where only the
-    trees of a corpus, those of ``reading``, can be scored."""
+    """The task's scores, of sentences that are split before where there is a ``splitter``, with its uncertainty where
+    the predictor tells its doubt; none, said on stderr, where only the trees of a corpus, those of ``reading``, can be
+    scored."""
+    if splitter is not None:
+        return split_scores(model, splitter, corpus)
     if not _has_gold(model, corpus):
         if asked.doubt:
             raise DataError(f"{title}: has no gold labels to score probabilities by", hint="leave out --uncertainty")

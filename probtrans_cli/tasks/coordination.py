@@ -21,6 +21,7 @@ from probtrans_cli.trees.drawing.drawing import Span
 class FoundCoordinations(GridLabelling):
     """Loss: cross entropy of the labels of all rows. Score: F1 of coordinations all of whose conjuncts are right."""
 
+    answers = "coordinations"
     section: Coordinations
     names = coordinations.LABELS
 

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
@@ -15,6 +15,7 @@ from probtrans_cli.data.codecs.carb import carb_scores
 from probtrans_cli.data.codecs.extractions import Extraction, characters_of, rows_to_tuples, runs
 from probtrans_cli.data.codecs.tuple_texts import TupleText, counts_of
 from probtrans_cli.data.codecs.wire57 import wire57_scores
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import OpenExtraction
@@ -32,6 +33,7 @@ PARTS = ("arg1", "rel", "arg2")
 class ExtractedTuples(GridLabelling):
     """Loss: cross entropy of the labels of all rows, and penalties. Score: CaRB's F1 at the best threshold."""
 
+    answers = "tuples"
     section: OpenExtraction
     names = extractions.LABELS
 
@@ -76,10 +78,10 @@ class ExtractedTuples(GridLabelling):
 
     def found(self, words: Sequence[str], rows: Rows) -> list[Extraction]:
         """The tuples of a sentence of these words, the extra ones not among them."""
-        confidences = [self._confidence(*row) for row in zip(rows.labels, rows.log_probability, strict=True)]
+        confidences = [self.confidence(*row) for row in zip(rows.labels, rows.log_probability, strict=True)]
         return rows_to_tuples(words, rows.labels, confidences=confidences, extra_words=self.extra_words)
 
-    def _confidence(self, labels: Sequence[int], log_probability: Sequence[float]) -> float:
+    def confidence(self, labels: Sequence[int], log_probability: Sequence[float]) -> float:
         """Of the labels that are not none: the geometric mean of their probabilities, or as the recipe says."""
         chances = [chance for label, chance in zip(labels, log_probability, strict=True) if label != extractions.NONE]
         if not chances:
@@ -91,17 +93,21 @@ class ExtractedTuples(GridLabelling):
         """The gold tuples of the sentence, and the confidences of those that are found: only all sentences together
         are scored."""
         del row
-        words = self.words_of(batch, index)
-        counts: dict[Any, float] = {("gold", index, batch.split.text("form", index)): 1.0}
-        for one in self.found(words, rows):
+        return self.told(batch.split, index, self.found(self.words_of(batch.split, index), rows))
+
+    def told(self, split: Split, index: int, found: Iterable[Extraction]) -> dict[Any, float]:
+        """The counts of a sentence: its gold tuples, and those that are found in it, in order."""
+        words = self.words_of(split, index)
+        counts: dict[Any, float] = {("gold", index, split.text("form", index)): 1.0}
+        for number, one in enumerate(found):
             places = frozenset(one.arg1 + one.relation + one.second)
-            counts["found", index, one.row, one.texts(words), places] = one.confidence
+            counts["found", index, number, one.texts(words), places] = one.confidence
         return counts
 
-    def words_of(self, batch: Batch, index: int) -> list[str]:
+    def words_of(self, split: Split, index: int) -> list[str]:
         """The words of a sentence, without the extra ones; their numbers where they have spaces in them."""
-        spelled = batch.split.text("spelling", index).split(" ")
-        number = int(batch.split.words[index])
+        spelled = split.text("spelling", index).split(" ")
+        number = int(split.words[index])
         return (spelled if len(spelled) == number else [str(i) for i in range(number)])[: number - self.extra]
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
@@ -143,7 +149,7 @@ class ExtractedTuples(GridLabelling):
         return [
             {"tuples": [_record(one, words) for one in self.found(words, rows)]}
             for words, rows in zip(
-                (self.words_of(batch, index) for index in batch.indices.tolist()),
+                (self.words_of(batch.split, index) for index in batch.indices.tolist()),
                 self.read(outputs, batch),
                 strict=True,
             )

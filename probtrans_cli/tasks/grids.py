@@ -42,7 +42,6 @@ class Rows(NamedTuple):
 class GridLabelling(Task):
     """The grid of labels of every sentence, row after row."""
 
-    answers = "rows"
     section: GridSection
     names: ClassVar[Sequence[str]]
     """The labels; the first one is none, and a row without the second or third ends a sentence."""
