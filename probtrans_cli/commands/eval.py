@@ -41,6 +41,7 @@ from probtrans_cli.trained.evaluation import choose_reading, scores_trees, tree_
 from probtrans_cli.trained.evaluation import evaluate as evaluated
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.side_by_side import side_by_side
 from probtrans_cli.trained.splits import Splitter, split_scores
@@ -319,7 +320,8 @@ def _corpus(
         passing = _noting_relations(passing, relations)
     if kept is not None:
         passing = _keeping(passing, kept)
-    corpus = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    encoded = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
+    corpus = with_content_words(model, {title: encoded}, required=False)[title]
     model.require_positions({title: corpus})
     for report in filter(None, (selected.report(), every.report(title))):
         console.log(report)

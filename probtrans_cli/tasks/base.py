@@ -186,6 +186,11 @@ class Task(ABC):
         return {}
 
     @property
+    def tagger(self) -> str | None:
+        """The run of a tagger whose parts of speech it asks for; None of most tasks."""
+        return None
+
+    @property
     def decisions(self) -> Sequence[float]:
         """Values among which dev chooses, when all is learned, for how answers are decided; none of most tasks."""
         return ()

@@ -45,6 +45,10 @@ class ExtractedTuples(GridLabelling):
     def columns(self) -> Mapping[str, int]:
         return {**super().columns, CONTENT: 0}
 
+    @property
+    def tagger(self) -> str | None:
+        return self.section.tagger
+
     def advance(self, done: float, epoch: int) -> None:
         super().advance(done, epoch)
         self.penalised = epoch >= self.section.constraint_start_epoch

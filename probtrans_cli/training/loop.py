@@ -39,6 +39,7 @@ from probtrans_cli.trained.evaluation import choose_on_dev, choose_reading, scor
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine, mixed_seed
 from probtrans_cli.trained.model import Model, weights_of
+from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.training import optim
 from probtrans_cli.training.divergence import Divergence
 from probtrans_cli.training.loss import counts_of, loss_of
@@ -56,14 +57,14 @@ class Trainer:
         self.recipe = recipe
         self.run = run
         self.checkpoints = run / "checkpoints"
-        self.train_split = prepared.splits["train"]
-        self.dev = prepared.splits.get("dev")
-        self.tests = {name: prepared.splits[name] for name in ("test", "extra") if name in prepared.splits}
         machine = Machine(recipe.runtime)
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.network = self.model.network
-        named = {f"data.{name}": split for name, split in prepared.splits.items()}
+        splits = with_content_words(self.model, prepared.splits, required=True)
+        self.train_split, self.dev = splits["train"], splits.get("dev")
+        self.tests = {name: splits[name] for name in ("test", "extra") if name in splits}
+        named = {f"data.{name}": split for name, split in splits.items()}
         self.model.require_positions(named)
         self.model.require_something({name: split for name, split in named.items() if name != "data.train"})
         self.model.task.start(self.network, self.train_split)

@@ -38,8 +38,8 @@ ROOMS = {
     "statistics": ". intervals uncertainty",
     "tasks": ". base batch classification confusions coordination entities extraction grids masking mlm penalties "
     "pretraining semantic tagging valid_tags",
-    "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses predictions "
-    "predictor side_by_side splits uncertainty ways",
+    "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses parts_of_speech "
+    "predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "

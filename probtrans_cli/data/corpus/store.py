@@ -206,6 +206,12 @@ class Split:
         """Some of the sentences, in the order of ``indices``, as a split of their own in memory."""
         return Split(self._table.take(indices))
 
+    def with_column(self, name: str, values: Sequence[Sequence[int]]) -> Split:
+        """The same sentences with one more column of small numbers, those of each word."""
+        flat = pa.array(list(chain.from_iterable(values)), pa.int8())
+        offsets = np.cumsum([0, *map(len, values)])
+        return Split(self._table.append_column(name, pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)))
+
     def has(self, name: str) -> bool:
         """Whether the split has this column."""
         return name in self._columns
