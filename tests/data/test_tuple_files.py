@@ -145,6 +145,9 @@ def test_json_lines_of_coordinations() -> None:
         ("\nNONE CP\nA B", "c.txt:2: tags before any sentence"),
         ('{"words": ["A"]}', "c.txt:1: not a sentence with coordinations (KeyError"),
         ('{"words": "A", "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
+        ('{"words": ["A", ""], "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
+        ('{"words": ["A b"], "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
+        ('{"words": ["\\ud800"], "coordinations": []}', "c.txt:1: not a sentence with coordinations (UnicodeEncode"),
         ('{"words": ["A"], "coordinations": []}\n\n[1]', "c.txt:3: not a sentence with coordinations (TypeError"),
         (
             '{"words": ["A"], "coordinations": []}\nA or B',

@@ -50,8 +50,9 @@ def _from_json(line: str, where: str) -> Coordinated:
     try:
         record = from_json(line)
         words = record["words"]
-        if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):
-            raise TypeError("words is no list of texts")
+        if not (isinstance(words, list) and all(isinstance(word, str) and word.split() == [word] for word in words)):
+            raise TypeError("words is no list of words")
+        " ".join(words).encode()  # an escape may be half a character
         found: Found = {}
         for one in record["coordinations"]:
             coordination = _coordination(one, len(words))
