@@ -212,7 +212,7 @@ for _format in (
         ("role", "category", "noun_type", "verb_name", "offset", "position", "case"),
     ),
     Format("documents", frozenset({"documents"}), ("pair",), options="documents"),
-    Format("extractions", frozenset({"words", "extractions"}), options="grid"),
+    Format("extractions", frozenset({"words", "extractions"}), ("upos",), options="grid"),
     Format("coordinations", frozenset({"words", "coordinations"}), options="grid"),
 ):
     FORMATS.enter(_format.name, _format)

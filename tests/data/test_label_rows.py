@@ -65,7 +65,7 @@ def test_rows_that_are_dropped_are_counted() -> None:
     (one,) = read("\n".join([f"a b c {MARKS}", *(f"{row} NONE NONE NONE" for row in rows)]), rows=2)
     assert one.grid == [[1, 2, 0, 0, 0, 0], [1, 2, 3, 0, 0, 0]]
     assert one.counts == {"kept": 2, "incomplete": 2, "repeated": 1, "too many": 1}
-    assert json.loads(one.form or "") == [["b", "a"], ["b", "a", "c"], ["a", "b", "c"]]  # all that can be scored
+    assert json.loads(one.form or "") == [["b", "a"], ["b", "a"], ["b", "a", "c"], ["a", "b", "c"]]
 
 
 @pytest.mark.parametrize(
@@ -237,7 +237,7 @@ def test_what_was_kept_and_dropped_is_told(tmp_path: Path, monkeypatch: pytest.M
         f"data.dev: dev: {line.format(reasons, '')}",
     ]
     assert {name: len(split) for name, split in made.splits.items()} == {"train": 1, "dev": 2}
-    assert made.labels == {"extra_words": ["is", "of", "from"]}
+    assert made.labels == {"upos": [], "extra_words": ["is", "of", "from"]}
     assert json.loads(made.splits["dev"].text("form", 1)) == []
     assert made.splits["train"].text("spelling", 0).split()[-3:] == MARKS.split()
     assert prepare(Recipe.model_validate(_recipe(files, rows=2, fix_lengths=True))).fresh is False

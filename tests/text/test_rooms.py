@@ -26,7 +26,7 @@ ROOMS = {
     "extraction_rows extractions f1 grids logical_forms tuple_texts wire57",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs prepared selection sources store",
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
-    "labelled table text tuples",
+    "labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". arithmetic base grids network outputs transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",

@@ -197,7 +197,8 @@ class _Sentence:
                 numbers[inside[word].pop(0)] = k
                 wanted[word] -= 1
         place = tuple(sorted(numbers))
-        return _Found([place], True, tuple(numbers[i] for i in place), len(place) < len(part))
+        in_pieces = place[-1] - place[0] >= len(place)
+        return _Found([place], in_pieces, tuple(numbers[i] for i in place), len(place) < len(part))
 
     def _in_order(self, wanted: list[str]) -> Place | None:
         """The shortest stretch that has the words in order, the first one of several; of it, the last place of each."""

@@ -1,18 +1,32 @@
 """Corpora of open information extraction: sentences with their tuples as rows of labels.
 
-Files have different forms, and what a file begins with tells which it has:
+Files have different forms, and the first line that is not blank tells which a file has:
 
-- rows of labels, whose sentences end in ``[unused1] [unused2] [unused3]``; see
-  :mod:`probtrans_cli.data.readers.label_rows`.
+- rows of labels, whose sentences end in ``[unused1] [unused2] [unused3]``
+  (:mod:`probtrans_cli.data.readers.label_rows`);
+- CaRB's gold lines, which LSOIE's science part has as well, tuple lines of AllenNLP, and JSON lines
+  (:mod:`probtrans_cli.data.readers.tuples`);
+- output of OpenIE-4, and LSOIE with positions (:mod:`probtrans_cli.data.readers.tuple_lines`);
+- the columns of supervised-oie (:mod:`probtrans_cli.data.readers.oie_conll`).
+
+Where a file does not say which words a tuple has, they are looked for
+(:mod:`probtrans_cli.data.codecs.extraction_rows`). Arguments stay in the order of the file.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from probtrans_cli.data.codecs.extractions import TAGS, Texts, rows_to_tuples, tuple_to_row
+from probtrans_cli.data.codecs.extraction_rows import CORPUS_SHARE, TupleWords, tuples_to_rows
+from probtrans_cli.data.codecs.extractions import TAGS, Extraction, rows_to_tuples, tuple_to_row
+from probtrans_cli.data.files import begin
 from probtrans_cli.data.readers.label_rows import Block, read_blocks
+from probtrans_cli.data.readers.oie_conll import is_row, read_oie_conll
+from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple
+from probtrans_cli.data.readers.tuple_lines import RELATION, read_openie4, read_positions
+from probtrans_cli.data.readers.tuple_texts import read_texts
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.recipe.data import Data
 
@@ -26,51 +40,79 @@ def read_extractions(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    for block in read_blocks(lines, name, TAGS, fix=data.grid.fix_lengths):
-        yield _from_rows(block, data)
+    for sentence in _given(lines, name, data):
+        yield _with_rows(sentence, data)
 
 
-def _from_rows(block: Block, data: Data) -> Sentence:
-    words, names, counts = block.words, data.extra_words, block.counts
-    rows: list[list[int]] = []
-    form: list[list[str]] = []
-    seen: set[str] = set()
+def _given(lines: Iterable[str], name: str, data: Data) -> Iterator[GivenSentence]:
+    first, every = begin(lines)
+    fields = first.split("\t")
+    if first.startswith("{") and len(fields) == 1:
+        return read_texts(every, name)
+    if len(fields) == 1:
+        return (_of_block(block, data) for block in read_blocks(every, name, TAGS, fix=data.grid.fix_lengths))
+    if is_row(fields):
+        return read_oie_conll(every, name)
+    if any(field.startswith(RELATION) for field in fields):
+        return read_openie4(every, name)
+    if fields[1].startswith(("('", '("')):
+        return read_positions(every, name)
+    return read_texts(every, name)
+
+
+def _of_block(block: Block, data: Data) -> GivenSentence:
+    """The tuples of rows of labels; a row without a label is none."""
+    words, names = block.words, data.extra_words
+    sentence = GivenSentence(words, block.where, counts=block.counts)
     for row in block.rows:
         behind = row[len(words) :]
         if any(behind[len(names) :]):
-            counts["extra word"] += 1
+            sentence.counts["extra word"] += 1
             continue
         behind = [*behind[: len(names)], *[0] * (len(names) - len(behind))]
-        found = rows_to_tuples(words, [[*row[: len(words)], *behind]], extra_words=names, seen=seen, dropped=counts)
-        for one in found:  # one, or none
-            form.append(_as_gold(one.texts(words)))
-            if len(rows) < data.rows:
-                rows.append(tuple_to_row(one, len(words), names))
-                counts["kept"] += 1
-            else:
-                counts["too many"] += 1
-    return with_rows(words, rows, form, data, block.where, counts)
+        whole = [*row[: len(words)], *behind]
+        for one in rows_to_tuples(words, [whole], extra_words=names, dropped=sentence.counts):  # one, or none
+            arg1, relation, arg2 = one.texts(words)
+            sentence.tuples.append(GivenTuple([relation, arg1, *([arg2] if arg2 else [])], one))
+    return sentence
 
 
-def _as_gold(texts: Texts) -> list[str]:
-    return [texts.relation, texts.arg1, *([texts.arg2] if texts.arg2 else [])]
-
-
-def with_rows(
-    words: Sequence[str],
-    rows: list[list[int]],
-    form: Sequence[Sequence[str]],
-    data: Data,
-    where: str,
-    counts: dict[str, int],
-) -> Sentence:
-    """The sentence of these words, with its extra words behind it."""
-    extra = len(data.extra_words)
+def _with_rows(given: GivenSentence, data: Data) -> Sentence:
+    words, names, counts = given.words, data.extra_words, given.counts
+    rows: list[list[int]] = []
+    seen: set[str] = set()
+    for one in given.tuples:
+        found, said = one.found, Counter({"kept": 1})
+        if isinstance(found, TupleWords):
+            labelled = tuples_to_rows(words, [found], extra_words=names, share=CORPUS_SHARE)
+            found, said = next(iter(labelled.extractions), ""), labelled.counts
+        if isinstance(found, str):
+            counts.update({found: 1} if found else said)
+        elif reason := _refused(found, words, names, seen) or ("too many" if len(rows) == data.rows else None):
+            counts[reason] += 1
+        else:
+            rows.append(tuple_to_row(found, len(words), names))
+            counts.update(said)
+    tags = {column: [*tags, *["_"] * len(names)] for column, tags in given.tags.items()}
     return Sentence(
-        words=[*words, *extra_words(extra)],
+        words=[*words, *extra_words(len(names))],
+        tags=tags,
         grid=rows,
-        extra=extra,
-        form=json.dumps(form, ensure_ascii=False),
-        where=where,
+        extra=len(names),
+        form=json.dumps([one.texts for one in given.tuples], ensure_ascii=False),
+        where=given.where,
         counts=counts,
     )
+
+
+def _refused(one: Extraction, words: Sequence[str], names: Sequence[str], seen: set[str]) -> str | None:
+    """Why a tuple is no row: that of :func:`rows_to_tuples`, or that there is no such extra word."""
+    if one.added and (one.added[0] not in names[:1] or any(word not in names[1:] for word in one.added[1:])):
+        return "extra word"
+    texts = one.texts(words)
+    if not (texts.arg1 and texts.relation):
+        return "incomplete"
+    if texts.key in seen:
+        return "repeated"
+    seen.add(texts.key)
+    return None

@@ -45,7 +45,7 @@ def read_gold(lines: Iterable[str], name: str) -> Iterator[SentenceTuple]:
     """
     for fields, where in _lines(lines, name):
         if isinstance(fields, _Json):
-            yield from _from_json(fields.record, where, 1.0)
+            yield from tuples_of_record(fields.record, where, 1.0)
         elif fields[1:2] and _is_tagged(fields[1]):
             yield _from_tags(fields[:2], where, 1.0)
         elif len(fields) < 2:
@@ -71,7 +71,7 @@ def read_predictions(
     """
     for fields, where in _lines(lines, name):
         if isinstance(fields, _Json):
-            yield from _from_json(fields.record, where, default_confidence)
+            yield from tuples_of_record(fields.record, where, default_confidence)
         elif fields[1:2] and _is_tagged(fields[1]):
             yield _from_tags(fields, where, default_confidence)
         else:
@@ -91,16 +91,28 @@ def _lines(lines: Iterable[str], name: str) -> Iterator[tuple[list[str] | _Json,
         where = f"{name}:{number}"
         if is_json is None:
             is_json = line.lstrip().startswith("{") and "\t" not in line.strip()
-        if not is_json:
-            yield line.strip().split("\t"), where
-            continue
-        try:
-            record = from_json(line)
-        except ValueError as error:
-            raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
-        if not isinstance(record, dict):
-            raise DataError(f"{where}: not a JSON object", hint='a line is {"text": "...", "tuples": [...]}')
-        yield _Json(record), where
+        yield _Json(_record(line, where)) if is_json else line.strip().split("\t"), where
+
+
+def records(lines: Iterable[str], name: str) -> Iterator[tuple[Mapping[str, Any], str]]:
+    """Yield the object of every line of JSON lines that is not blank, and where it stands.
+
+    Raises:
+        DataError: a line is none; the message begins with ``name:line:``.
+    """
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            yield _record(line, f"{name}:{number}"), f"{name}:{number}"
+
+
+def _record(line: str, where: str) -> Mapping[str, Any]:
+    try:
+        record = from_json(line)
+    except ValueError as error:
+        raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
+    if not isinstance(record, dict):
+        raise DataError(f"{where}: not a JSON object", hint='a line is {"text": "...", "tuples": [...]}')
+    return record
 
 
 def _is_tagged(field: str) -> bool:
@@ -132,7 +144,14 @@ def _from_tags(fields: Sequence[str], where: str, default: float | None) -> Sent
     return SentenceTuple(fields[0], TupleText(relation, (arg1, arg2), confidence), where)
 
 
-def _from_json(record: Mapping[str, Any], where: str, default: float | None) -> Iterator[SentenceTuple]:
+def tuples_of_record(record: Mapping[str, Any], where: str, default: float | None) -> Iterator[SentenceTuple]:
+    """The tuples of an object, or its sentence if it has none.
+
+    ``default``: the confidence of tuples that have none; None: that is an error.
+
+    Raises:
+        DataError: it is no sentence with tuples; the message begins with ``where``.
+    """
     text, words, tuples = record.get("text"), record.get("words"), record.get("tuples")
     if not isinstance(text, str):
         if not (isinstance(words, list) and all(isinstance(word, str) for word in words)):

@@ -1,0 +1,102 @@
+"""Tuples whose words are to be looked for in their sentence: lines of CaRB and AllenNLP, and JSON lines.
+
+The forms are those of :mod:`probtrans_cli.data.readers.tuples`. In JSON lines a tuple may also say which words it has,
+``"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]}`` with ``"added": ["is", "of"]`` for words of the relation that the
+sentence lacks, as `parse -f jsonl` writes it; and a line may have the words of its sentence, ``"words"``, and their
+universal parts of speech, ``"upos"``.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from typing import Any
+
+from probtrans_cli.data.codecs.extraction_rows import TupleWords
+from probtrans_cli.data.codecs.tuple_texts import TupleText
+from probtrans_cli.data.files import begin
+from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
+from probtrans_cli.data.readers.tuples import read_gold, records, tuples_of_record
+from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.errors import DataError
+
+_MARKS = ("L: ", "T: ")
+"""What CaRB puts in front of arguments that are a location or a time."""
+
+
+def read_texts(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
+    """Yield the sentences of a file.
+
+    Raises:
+        DataError: a line cannot be read; the message begins with ``name:line:``.
+    """
+    first, every = begin(lines)
+    if first.startswith("{"):
+        yield from (_of_record(record, where) for record, where in records(every, name))
+        return
+    found = ((one.sentence.split(), one.where, one.parts) for one in read_gold(every, name))
+    yield from group((words, where, _given(parts, str.split)) for words, where, parts in found if parts is not None)
+
+
+def _given(parts: TupleText, words_of: Callable[[str], Sequence[str]]) -> GivenTuple:
+    """A tuple whose words are to be looked for; arguments behind the second one may be marked as location or time."""
+    others: dict[str, list[str]] = {"": [], **{mark: [] for mark in _MARKS}}
+    arg1, *behind = parts.arguments or ("",)
+    for argument in behind:
+        mark = next((mark for mark in _MARKS if argument.startswith(mark)), "")
+        others[mark] += words_of(argument.removeprefix(mark))
+    location, time = (others[mark] for mark in _MARKS)
+    found = TupleWords(words_of(arg1), words_of(parts.relation), others[""], location=location, time=time)
+    return GivenTuple([parts.relation, *parts.arguments], found)
+
+
+def _of_record(record: Mapping[str, Any], where: str) -> GivenSentence:
+    given = [one.parts for one in tuples_of_record(record, where, 1.0) if one.parts is not None]
+    words, words_of = _words(record, where)
+    sentence = GivenSentence(words, where)
+    if "upos" in record:
+        sentence.tags["upos"] = _texts(record, "upos", where)
+        if len(sentence.tags["upos"]) != len(words):
+            found = f"{len(sentence.tags['upos'])} values for {len(words)} words"
+            raise DataError(f"{where}: upos has {found}", hint="one for each word")
+    for number, (parts, one) in enumerate(zip(given, record["tuples"], strict=True), start=1):
+        made = _given(parts, words_of)
+        if not parts.second:
+            made.texts = made.texts[:2]
+        if "words" in one:
+            made.found = _found(one, len(words), f"{where}: tuple {number}")
+        sentence.tuples.append(made)
+    return sentence
+
+
+def _words(record: Mapping[str, Any], where: str) -> tuple[list[str], Callable[[str], Sequence[str]]]:
+    """The words of a sentence, and how the texts of its tuples are divided."""
+    try:
+        json.dumps(record, ensure_ascii=False).encode()
+    except UnicodeEncodeError:
+        hint = "\\ud800 to \\udfff stand in pairs alone"
+        raise DataError(f"{where}: an escape of half a character", hint=hint) from None
+    if "words" in record:
+        return _texts(record, "words", where), str.split
+    return tokenize(record["text"]), tokenize
+
+
+def _texts(record: Mapping[str, Any], key: str, where: str) -> list[str]:
+    values = record[key]
+    if not isinstance(values, list) or not all(isinstance(one, str) and one.split() == [one] for one in values):
+        raise DataError(f"{where}: {key} is no list of words without blanks", hint=f'"{key}": ["...", "..."]')
+    return list(values)
+
+
+def _found(one: Mapping[str, Any], length: int, where: str) -> Any:
+    """The words that a tuple says it has."""
+    hint = '"words": {"arg1": [0], "rel": [1], "arg2": []} with positions from 0, and "added": ["is", "of"]'
+    places, added = one["words"], one.get("added", [])
+    parts = [places.get(key, []) for key in ("rel", "arg1", "arg2")] if isinstance(places, dict) else None
+    if parts is None or not all(isinstance(part, list) for part in [*parts, added]):
+        raise DataError(f"{where}: words or added are not lists", hint=hint)
+    if not all(type(i) is int and 0 <= i < length for part in parts for i in part):
+        raise DataError(f"{where}: words are not positions in a sentence of {length} words", hint=hint)
+    if not all(isinstance(word, str) for word in added):
+        raise DataError(f"{where}: added is no list of words", hint=hint)
+    return extraction_of(parts, added=tuple(added))
