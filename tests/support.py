@@ -85,6 +85,9 @@ def stand_in(folder: Path, split: str, data: Data) -> str:
         text = "\n".join(separator.join(line) for line in lines)
     elif data.format == "documents":
         text = "\n".join(" ".join(one) + "\n" * (i % 3 == 2) for i, one in enumerate(words))
+    elif data.format == "extractions":
+        tuples = [(one, {"arg1": one[0], "rel": one[1], "arg2": " ".join(one[2:-1])}) for one in words]
+        text = "\n".join(json.dumps({"words": one, "tuples": [{**found, "confidence": 1}]}) for one, found in tuples)
     elif data.format == "cogs":
         text = "\n".join("\t".join(row) for row in COGS)
     else:

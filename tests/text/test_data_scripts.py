@@ -17,6 +17,8 @@ import pytest
 from scripts import load
 from support import TOY, real_data
 
+from probtrans_cli.data.readers import read_corpus
+
 SPLITS = ("train", "dev", "test")
 
 
@@ -53,6 +55,18 @@ def test_shipped_files_are_the_scripts_output(toy: ModuleType, tmp_path: Path) -
     for split in SPLITS:
         # The text, not the archive: another zlib may pack it otherwise.
         assert text_of(shipped(split)) == text_of(tmp_path / shipped(split).name)
+
+
+def test_shipped_tuples_are_the_script_s_output(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    script = load("make_toy_tuples")
+    monkeypatch.setattr("sys.argv", ["make_toy_tuples.py", "--out", str(tmp_path)])
+    assert script.main() == 0
+    for part in ("train", "dev"):
+        made = (tmp_path / f"{part}.jsonl").read_text("utf-8")
+        assert made == (script.TOY / f"{part}.jsonl").read_text("utf-8")
+    given = list(read_corpus(script.TOY / "train.jsonl", "extractions"))
+    assert len(given) == 400
+    assert all(one.grid for one in given if one.form != "[]")  # every tuple can be labelled
 
 
 def test_shipped_files_are_small() -> None:
