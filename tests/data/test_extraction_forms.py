@@ -226,6 +226,13 @@ def test_lines_of_openie4_that_cannot_be_read(line: str, message: str) -> None:
     assert raised.value.message.startswith(message)
 
 
+def test_a_relation_that_covers_an_argument_is_looked_for() -> None:
+    covering = openie4("SimpleArgument(I,List({0}))", "Relation([is] led to [of],List([14, 24)))", HIM)
+    (one,) = read(covering)
+    assert one.grid == [[1, 0, 0, 0, 0, 2, 3, 2, 0, 0, 0, 0, 2, 0]]
+    assert one.counts == {"kept": 1, "in pieces": 1}
+
+
 def test_characters_between_words_are_of_no_word() -> None:
     line = openie4("SimpleArgument(x,List([1, 3)))", "Relation(led,List([13, 18)))")
     (one,) = read(line)
@@ -335,12 +342,12 @@ def test_files_of_several_forms_are_one_corpus(tmp_path: Path, monkeypatch: pyte
 @pytest.mark.parametrize(
     ("name", "sentences", "tuples", "kept"),
     [
-        ("openie4_silver/train.tsv.gz", 1863, 5481, 5139),
+        ("openie4_silver/train.tsv.gz", 1863, 5481, 5234),
         ("lsoie/science.tsv.gz", 6660, 11628, 11339),
         ("lsoie/wiki.tsv.gz", 2266, 5269, 5116),
         ("oie2016_wiki/dev.oie.conll", 345, 946, 751),
-        ("carb/dev_gold.tsv", 638, 2548, 2006),
-        ("carb/test_gold.tsv", 634, 2715, 2050),
+        ("carb/dev_gold.tsv", 638, 2548, 2007),
+        ("carb/test_gold.tsv", 634, 2715, 2051),
     ],
 )
 def test_the_data_sets(name: str, sentences: int, tuples: int, kept: int) -> None:

@@ -16,11 +16,13 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
+from probtrans_cli.data.codecs.extraction_rows import TupleWords
 from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import printable
 
 RELATION = "Relation("
+_LIST = ",List("
 _ARGUMENTS = ("SimpleArgument", "SpatialArgument", "TemporalArgument")
 _SPAN = re.compile(r"\[(\d{1,9}), (\d{1,9})\)|\{(\d{1,9})\}")
 _SPANS = re.compile(rf"((?:(?:{_SPAN.pattern})(?:, )?)*)\)\)")
@@ -35,7 +37,7 @@ _HINT_POSITIONS = "a line is: sentence TAB ('relation', [1]) TAB ('arg1', [0]) T
 class _Part(NamedTuple):
     kind: str
     text: str
-    spans: list[tuple[int, int]]
+    spans: tuple[tuple[int, int], ...]
 
 
 def read_openie4(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
@@ -49,7 +51,7 @@ def read_openie4(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
 
 
 def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> GivenTuple:
-    parts = [part for field in fields[1:-1] for part in _parts(field, where)]
+    parts = [part for field in fields[2:-1] for part in _parts(field, where)]
     relations = [part for part in parts if part.kind == "Relation"]
     arguments = [part for part in parts if part.kind in _ARGUMENTS]
     if len(relations) != 1 or not arguments or parts.index(arguments[0]) > parts.index(relations[0]):
@@ -57,27 +59,35 @@ def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> GivenTu
     relation, begin, end = _without_brackets(relations[0].text.split())
     texts = [" ".join(relation), *(part.text.strip() for part in arguments)]
     added = tuple(word for word in (begin, end) if word)
-    ends = list(accumulate((len(word) + 1 for word in words), initial=0))  # where each word begins, in text with blanks
-    where_words = [_words_of(part, ends, words, where) for part in (*relations, *arguments)]
-    marked = [part.kind != "SimpleArgument" for part in arguments[1:]]
-    others = list(zip(where_words[2:], marked, strict=True))
-    place = [i for part, is_marked in others if is_marked for i in part]
-    unmarked = [part for part, is_marked in others if not is_marked]
-    return GivenTuple(texts, extraction_of([*where_words[:2], *unmarked], place, added))
+    begins = list(accumulate((len(word) + 1 for word in words), initial=0))  # of each word, with blanks between them
+    place_of = {part: _words_of(part, begins, words, where) for part in (*relations, *arguments)}
+    others = [part for part in arguments[1:] if part.kind == _ARGUMENTS[0]]
+    marked = [part for part in arguments[1:] if part.kind != _ARGUMENTS[0]]
+    found = extraction_of(
+        [place_of[part] for part in (relations[0], arguments[0], *others)],
+        [i for part in marked for i in place_of[part]],
+        added,
+    )
+    if isinstance(found, str):  # what a relation covers may have an argument in it, which its text lacks
+        arg1, arg2, place = (
+            [word for part in these for word in part.text.split()] for these in (arguments[:1], others, marked)
+        )
+        return GivenTuple(texts, TupleWords(arg1, relations[0].text.split(), arg2, location=place))
+    return GivenTuple(texts, found)
 
 
 def _parts(field: str, where: str) -> Iterator[_Part]:
-    rest = field
-    while rest.strip():
-        kind, _, rest = rest.partition("(")
-        text, there, rest = rest.partition(",List(")
-        spans = _SPANS.match(rest)
-        if not there or spans is None:
+    start = 0
+    while field[start : start + 1].strip():
+        bracket, behind = field.find("(", start), field.find(_LIST, start)
+        spans = _SPANS.match(field, behind + len(_LIST))
+        if not start <= bracket < behind or spans is None:
             message = f"{where}: not the parts of a tuple: {printable(field, 60)!r}"
             raise DataError(message, hint=_HINT_OPENIE4)
         found = _SPAN.findall(spans[1])
-        yield _Part(kind, text, [(int(begin or one), int(end or int(one) + 1)) for begin, end, one in found])
-        rest = rest[spans.end() :].removeprefix("; ")
+        characters = tuple((int(begin or one), int(end or int(one) + 1)) for begin, end, one in found)
+        yield _Part(field[start:bracket], field[bracket + 1 : behind], characters)
+        start = spans.end() + 2 * field.startswith("; ", spans.end())
 
 
 def _words_of(part: _Part, begins: Sequence[int], words: Sequence[str], where: str) -> list[int]:

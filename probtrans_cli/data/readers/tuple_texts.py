@@ -40,14 +40,20 @@ def read_texts(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
 
 def _given(parts: TupleText, words_of: Callable[[str], Sequence[str]]) -> GivenTuple:
     """A tuple whose words are to be looked for; arguments behind the second one may be marked as location or time."""
-    others: dict[str, list[str]] = {"": [], **{mark: [] for mark in _MARKS}}
-    arg1, *behind = parts.arguments or ("",)
-    for argument in behind:
-        mark = next((mark for mark in _MARKS if argument.startswith(mark)), "")
-        others[mark] += words_of(argument.removeprefix(mark))
-    location, time = (others[mark] for mark in _MARKS)
-    found = TupleWords(words_of(arg1), words_of(parts.relation), others[""], location=location, time=time)
+    arg1, *others = parts.arguments or ("",)
+    of_mark: dict[str, list[Sequence[str]]] = {mark: [] for mark in (*_MARKS, "")}
+    for argument in others:
+        mark = next(mark for mark in of_mark if argument.startswith(mark))
+        of_mark[mark].append(words_of(argument.removeprefix(mark)))
+    location, time, (arg2, *further) = of_mark["L: "], of_mark["T: "], of_mark[""] or [[]]
+    found = TupleWords(
+        words_of(arg1), words_of(parts.relation), arg2, _joined(further), _joined(location), _joined(time)
+    )
     return GivenTuple([parts.relation, *parts.arguments], found)
+
+
+def _joined(parts: Iterable[Sequence[str]]) -> list[str]:
+    return [word for part in parts for word in part]
 
 
 def _of_record(record: Mapping[str, Any], where: str) -> GivenSentence:
