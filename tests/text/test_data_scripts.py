@@ -18,6 +18,7 @@ from scripts import load
 from support import TOY, real_data
 
 from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.recipe.data import Data
 
 SPLITS = ("train", "dev", "test")
 
@@ -64,7 +65,8 @@ def test_shipped_tuples_are_the_script_s_output(tmp_path: Path, monkeypatch: pyt
     for part in ("train", "dev"):
         made = (tmp_path / f"{part}.jsonl").read_text("utf-8")
         assert made == (script.TOY / f"{part}.jsonl").read_text("utf-8")
-    given = list(read_corpus(script.TOY / "train.jsonl", "extractions"))
+    data = Data(train="x", format="extractions")
+    given = list(read_corpus(script.TOY / "train.jsonl", "extractions", data=data))
     assert len(given) == 400
     assert all(one.grid for one in given if one.form != "[]")  # every tuple can be labelled
 
