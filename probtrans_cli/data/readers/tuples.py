@@ -1,7 +1,7 @@
 """Files of tuples of open information extraction: gold tuples and the predictions of any system.
 
-These are no corpora to train on, so they are no formats of `data.format`. A file has one of three forms, which its
-first line tells:
+So `score` reads them; as corpora, :mod:`probtrans_cli.data.readers.extractions` reads these and more. A file has one of
+three forms, which its first line tells:
 
 - CaRB's lines: gold is ``sentence TAB relation TAB arg1 TAB arg2 ...``, a prediction has its confidence behind the
   sentence. As in CaRB's own readers, white space at the ends of a line is no part of it, so that empty arguments at the
