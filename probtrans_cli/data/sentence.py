@@ -60,19 +60,18 @@ def extra_words(number: int) -> list[str]:
 
 
 def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a sentence, and the characters ``[begin, end)`` of each of its words in it.
+    """The text of a sentence, and the characters ``[begin, end)`` of each of its words in it, without extra words.
 
     Where the words were given, not a text, the text is the words with a space between two.
     """
+    words = sentence.words[: len(sentence.words) - sentence.extra]
     if sentence.text is None:
-        ends = list(accumulate(len(word) + 1 for word in sentence.words))
-        return " ".join(sentence.words), [
-            (end - 1 - len(word), end - 1) for word, end in zip(sentence.words, ends, strict=True)
-        ]
+        ends = list(accumulate(len(word) + 1 for word in words))
+        return " ".join(words), [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
 
     def found(text: str) -> Iterator[tuple[int, int]]:
         end = 0
-        for word in sentence.words:
+        for word in words:
             start = text.index(word, end)
             end = start + len(word)
             yield start, end

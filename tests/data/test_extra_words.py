@@ -9,7 +9,7 @@ import pytest
 
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import Sentence, extra_words
+from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.enclosed import enclosing
@@ -72,6 +72,14 @@ def test_what_has_no_entry_is_refused() -> None:
         characters.encode_words(["a", "[unused1]"], 1)
     assert raised.value.hint is not None
     assert "data.grid.extra_words=[]" in raised.value.hint
+
+
+@pytest.mark.parametrize("text", [None, "Say  [unused1]!"])
+def test_they_have_no_place_in_the_text(text: str | None) -> None:
+    sentence = Sentence(words=["Say", "[unused1]", "!", *EXTRA], text=text, extra=3)
+    found, spans = character_spans(sentence)
+    assert found == (text or "Say [unused1] !")
+    assert [found[begin:end] for begin, end in spans] == ["Say", "[unused1]", "!"]
 
 
 def test_which_vocabularies_can_have_them() -> None:
