@@ -186,7 +186,8 @@ def evaluate(
         typer.Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated."),
     ] = None,
     baselines: Annotated[
-        bool, typer.Option("--baselines", help="Also the floors of tree scores (next word, nearest rarer word, ...).")
+        bool,
+        typer.Option("--baselines", help="Also the floors: of trees (next word, nearest rarer word, ...), of tuples."),
     ] = False,
     channel: Channel = None,
     iteration: Iteration = None,

@@ -67,7 +67,7 @@ class EvalRequest:
     require: Sequence[str] = ()
     """Comparisons such as ``accuracy>=0.91``."""
     baselines: bool = False
-    """Score also the floors of the trees."""
+    """Score also the floors of the trees, and of tuples."""
     channel: str | None = None
     """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice. So for the next two."""
     iteration: int | None = None
@@ -152,6 +152,7 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood, splitter)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
+    scores |= model.task.floors(corpus) if request.baselines else {}
     if has_trees:
         scores |= tree_scores(
             model, corpus, reading, baselines=request.baselines, every=every, relations=of_words, predictor=asked

@@ -280,6 +280,11 @@ class Task(ABC):
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """Scores of all that was counted, ``loss`` among them; None where there is nothing to compute it from."""
 
+    def floors(self, split: Split) -> dict[str, Any]:
+        """Scores of a rival without learning, by names that begin with ``floor_``; of most tasks there is none."""
+        del split
+        return {}
+
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """One prediction a sentence, in the order of the batch; the batch is one of :meth:`evaluation`, or plain.

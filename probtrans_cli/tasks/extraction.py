@@ -13,6 +13,7 @@ from torch import Tensor
 from probtrans_cli.data.codecs import extractions
 from probtrans_cli.data.codecs.carb import carb_scores
 from probtrans_cli.data.codecs.extractions import Extraction, characters_of, rows_to_tuples, runs
+from probtrans_cli.data.codecs.tuple_floor import floor_tuples
 from probtrans_cli.data.codecs.tuple_texts import TupleText, counts_of
 from probtrans_cli.data.codecs.wire57 import wire57_scores
 from probtrans_cli.data.corpus.store import Split
@@ -145,6 +146,14 @@ class ExtractedTuples(GridLabelling):
             scores["wire57_f1"] = wire57_scores(gold, predicted)["f1"]
             scores |= counts_of(places.values())
         return scores | {str(name): value for name, value in counts.items() if str(name).startswith("violations_")}
+
+    def floors(self, split: Split) -> dict[str, Any]:
+        """``floor_f1`` and ``floor_auc``: CaRB's, of sentences that are cut at their verbs."""
+        counts = Counts()
+        for index in range(len(split)):
+            counts.add(self.told(split, index, floor_tuples(self.words_of(split, index))))
+        found = self.scores(counts, final=False)
+        return {f"floor_{name}": found[name] for name in ("f1", "auc")}
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``tuples``: the texts of ``arg1``, ``rel`` and ``arg2``, ``confidence``, ``row``, ``words``: the numbers of

@@ -254,7 +254,7 @@ class Trainer:
         self._leave_if(stop)
         for name, split in (("dev", self.dev), *self.tests.items()):
             if split is not None:
-                scores[name] = dict(task_scores(self.model, split, final=True))
+                scores[name] = dict(task_scores(self.model, split, final=True)) | self.model.task.floors(split)
                 if scores_trees(self.model, split):
                     scores[name] |= tree_scores(self.model, split, self.model.reading, baselines=True)
                 self._leave_if(stop)

@@ -23,7 +23,7 @@ ROOMS = {
     "recipe.model": ". base bayes probabilistic transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
-    "extraction_rows extractions f1 grids logical_forms tuple_texts tuple_writing wire57",
+    "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs prepared selection sources store",
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
     "labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
