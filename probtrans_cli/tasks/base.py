@@ -200,6 +200,11 @@ class Task(ABC):
         del network, choice
         raise TypeError(f"a {type(self).__name__} has no such choice")
 
+    def described(self, network: Network) -> dict[str, Any]:
+        """What ``config.json`` of a checkpoint says of it, for those who use the weights elsewhere."""
+        del network
+        return {}
+
     # --- batches ------------------------------------------------------------------------------------------------------
 
     def advance(self, done: float, epoch: int) -> None:

@@ -83,6 +83,10 @@ class GridLabelling(Task):
         del network
         return {f"{OUTPUT}.label": OutputRows("labels of a grid", tuple(self.names))}
 
+    def described(self, network: Network) -> dict[str, Any]:
+        grid = {"labels": list(self.names), "rows": self.section.rows, "extra_words": list(self.extra_words)}
+        return {"grid": {**grid, "none_bias": round(float(network.output.none_bias), 6)}}
+
     @property
     def decisions(self) -> Sequence[float]:
         return BIASES if self.section.decision_bias == "dev" else ()

@@ -316,3 +316,11 @@ def test_penalties_have_gradients_through_all_rows() -> None:
         if float(terms[name].sum.detach()):
             (gradient,) = torch.autograd.grad(terms[name].sum, [network.output.merge.weight], retain_graph=True)
             assert bool(gradient.any())
+
+
+def test_a_checkpoint_says_what_its_rows_are() -> None:
+    task, network, _ = set_up("openie", corpus(), PROBABILISTIC, rows=3)
+    task.decide(network, -0.5)
+    grid = task.described(network)["grid"]
+    assert grid["labels"] == ["NONE", "ARG1", "REL", "ARG2", "LOC/TIME", "TYPE"]
+    assert (grid["rows"], grid["extra_words"], grid["none_bias"]) == (3, ["is", "of", "from"], -0.5)
