@@ -41,8 +41,15 @@ VARIANTS = {
         "model={kind: transformer, width: 8, heads: 2, inner: 8, layers: 1, bayes: {norms: true, kl_warmup: 0.5}}",
     ),
     "ivon": (*MANY, "task={kind: tagging}", "optim.kind=ivon"),
+    "openie": (
+        *MANY,
+        "data={train: embedded:tuples/dev.jsonl, dev: embedded:tuples/dev.jsonl, format: extractions, "
+        "select: {words: 9}}",
+        "task={kind: openie, rows: 2, iterative_steps: 1, label_source: scheduled, word_dropout: 0.5}",
+        "train.batch_sentences=8",
+    ),
 }
-KILLS = {"bayes": 10}
+KILLS = {"bayes": 10, "openie": 10}
 SOME_KILLS = 5  # of every other variant
 
 
