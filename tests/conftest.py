@@ -50,6 +50,20 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return folder
 
 
+@pytest.fixture(scope="session")
+def extractors(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the finished runs of ``small_extractors.py``; do not change it."""
+    from small_extractors import train_extractors
+
+    folder = tmp_path_factory.mktemp("extractors")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        train_extractors(folder)
+    return folder
+
+
 @pytest.fixture
 def stdin(monkeypatch: pytest.MonkeyPatch) -> Iterator[Stdin]:
     """Give the program something on standard input, which is a file, as `<` makes it."""

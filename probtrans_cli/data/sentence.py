@@ -53,6 +53,19 @@ class Sentence:
     faults: tuple[str, ...] = ()
     """Tags that break the rules of their scheme and are read all the same, each as `file:line: reason`."""
 
+    @property
+    def id(self) -> str | None:
+        """How its CoNLL-U block calls it, in the comment ``# sent_id = ...``; None: it has no such."""
+        comments = (line[1:].partition("=") for line in self.lines or () if line.startswith("#"))
+        return next((value.strip() for name, _, value in comments if name.strip() == "sent_id"), None)
+
+
+def without_extra_words(sentence: Sentence) -> Sentence:
+    """The words of the text alone, without the extra words behind them, and without their labels."""
+    if not sentence.extra:
+        return sentence
+    return Sentence(sentence.words[: -sentence.extra], text=sentence.text, where=sentence.where)
+
 
 def extra_words(number: int) -> list[str]:
     """How the extra words of a sentence are spelled; see :attr:`Sentence.extra`."""

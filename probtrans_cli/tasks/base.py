@@ -41,17 +41,18 @@ class Places:
     """Where a prediction stands in formats that have a place for it. What is empty has none.
 
     ``columns``: of CoNLL-U, by name (``upos``, ``xpos``, ``feats``), a value a word. ``misc``: entries of MISC by name,
-    a value a word, "" where there is none. ``comments``: of the sentence, by name. ``notes``: for every word the lines
-    below it in a picture; words behind the last of them have none. ``spans``: bars below words. ``title``: above the
-    sentence.
+    a value a word, "" where there is none. ``comments``: of the sentence, one or a list by name. ``notes``: for every
+    word the lines below it in a picture; words behind the last of them have none. ``spans``: bars below words.
+    ``title``: above the sentence. ``lines``: below it in plain text.
     """
 
     columns: Mapping[str, Sequence[str]] = field(default_factory=dict)
     misc: Mapping[str, Sequence[str]] = field(default_factory=dict)
-    comments: Mapping[str, str] = field(default_factory=dict)
+    comments: Mapping[str, str | Sequence[str]] = field(default_factory=dict)
     notes: Sequence[Sequence[str]] = ()
     spans: Sequence[Span] = ()
     title: str = ""
+    lines: Sequence[str] = ()
 
     def notes_of(self, words: int) -> tuple[tuple[str, ...], ...]:
         """The notes of a sentence of so many words, for each of them; nothing where there are none."""
@@ -135,6 +136,12 @@ class Task(ABC):
     """What it says, in a word: `words`, `tags`, `class`, ...: exports choose by it."""
     spans: ClassVar[tuple[str, ...]] = ()
     """Which parts of a prediction are lists of stretches of words, each with its ``words``, from and to."""
+    gives: ClassVar[tuple[str, ...]] = ()
+    """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
+    not_in_json: ClassVar[tuple[str, ...]] = ()
+    """Parts of a prediction that only other formats have a place for."""
+    with_text: ClassVar[bool] = False
+    """Whether JSON has the text of the sentence, too."""
 
     def __init__(self, section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         del labels
@@ -210,6 +217,11 @@ class Task(ABC):
     def advance(self, done: float, epoch: int) -> None:
         """Hear before an update which share of the training is done, and the number of the epoch, from 0."""
         del done, epoch
+
+    @property
+    def extra(self) -> int:
+        """How many extra words it reads behind the words of every sentence; see :class:`Sentence`'s ``extra``."""
+        return 0
 
     @property
     def columns(self) -> Mapping[str, int]:
@@ -289,6 +301,11 @@ class Task(ABC):
         """Scores of a rival without learning, by names that begin with ``floor_``; of most tasks there is none."""
         del split
         return {}
+
+    @property
+    def nothing(self) -> Prediction | None:
+        """What is predicted of a sentence without a word; None: nothing at all."""
+        return None
 
     @abstractmethod
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:

@@ -8,7 +8,12 @@ from typing import Any
 
 from probtrans_cli.data.codecs import coordinations
 from probtrans_cli.data.codecs.coordination_scores import CRITERIA, counts_of, scores_of
-from probtrans_cli.data.codecs.coordinations import Coordination, rows_to_coordinations
+from probtrans_cli.data.codecs.coordinations import (
+    Coordination,
+    coordinations_to_sentences,
+    rows_to_coordinations,
+    splitting,
+)
 from probtrans_cli.data.codecs.extractions import characters_of
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import Coordinations
@@ -24,6 +29,11 @@ class FoundCoordinations(GridLabelling):
     answers = "coordinations"
     section: Coordinations
     names = coordinations.LABELS
+    gives = ("coordinations", "rows")
+
+    @property
+    def nothing(self) -> Prediction:
+        return {**super().nothing, "splits": [], "sentences": []}
 
     def compared(self, batch: Batch, row: int, index: int, rows: Rows) -> Mapping[Any, float]:
         """Coordinations that are gold, found, and right."""
@@ -45,35 +55,51 @@ class FoundCoordinations(GridLabelling):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``coordinations``: the number of the coordinating word, ``cc``, the ``conjuncts``, each its words from, to,
-        the ``level`` of nesting, and ``confidence``, the geometric mean of the probabilities of its labels."""
+        the ``level`` of nesting, and ``confidence``, the geometric mean of the probabilities of its labels. ``rows``:
+        the tags of all rows."""
         del top
-        found: list[Prediction] = []
-        for rows in self.read(outputs, batch):
+        predictions: list[Prediction] = []
+        numbers = batch.words.sum(1).tolist()
+        for rows, number in zip(self.read(outputs, batch), numbers, strict=True):
             there = [one for one in rows_to_coordinations(rows.labels).values() if one is not None]
-            found.append({"coordinations": [_record(one, rows.log_probability[one.level]) for one in there]})
-        return found
+            found = [_record(one, rows.log_probability[one.level]) for one in there]
+            tags = [[self.names[label] for label in row] for row in rows.labels]
+            tags += [[self.names[0]] * number for _ in range(self.section.rows - len(tags))]
+            predictions.append({"coordinations": found, "rows": tags})
+        return predictions
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
-        """With ``chars``: the characters of each conjunct; and its text."""
+        """With ``chars``: the characters of each conjunct; and its text. ``sentences``: the simple sentences that the
+        sentence can be split into, none where it stays whole; ``splits``: the numbers of their words."""
+        words = [text[start:end] for start, end in characters]
 
         def located(one: Mapping[str, Any]) -> dict[str, Any]:
             chars = [characters_of(range(*conjunct), characters)[0] for conjunct in one["conjuncts"]]
             return {**one, "chars": chars, "texts": [text[start:end] for start, end in chars]}
 
-        return {**prediction, "coordinations": [located(one) for one in prediction["coordinations"]]}
+        given = [
+            Coordination(one["cc"], tuple((start, end) for start, end in one["conjuncts"]), level=one["level"])
+            for one in prediction["coordinations"]
+        ]
+        split = coordinations_to_sentences(words, splitting(words, {one.cc: one for one in given}))
+        return {
+            **prediction,
+            "coordinations": [located(one) for one in prediction["coordinations"]],
+            "splits": [list(places) for places in split],
+            "sentences": [" ".join(words[i] for i in places) for places in split],
+        }
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """A line of bars below the words for each level."""
+        """A line of bars below the words for each level; comments of CoNLL-U; the simple sentences as lines."""
         spans: list[Span] = []
-        comments = {}
-        for number, one in enumerate(prediction["coordinations"], start=1):
+        comments: list[str] = []
+        for one in prediction["coordinations"]:
             parts = " | ".join(f"{start + 1}-{end}" for start, end in one["conjuncts"])
-            comments[f"coordination_{number}"] = f"{one['cc'] + 1}: {parts}"
-            stretches = [(start + 1, end, "conj") for start, end in one["conjuncts"]]
-            chance = one["confidence"] if probability else None
-            stretches.append((one["cc"] + 1, one["cc"] + 1, with_probability("cc", chance)))
-            spans += [Span(first, last, name, line=one["level"], kind=name[:4]) for first, last, name in stretches]
-        return Places(comments=comments, spans=spans)
+            comments.append(f"{one['cc'] + 1}: {parts}")
+            level, chance = one["level"], one["confidence"] if probability else None
+            spans += [Span(start + 1, end, "conj", line=level, kind="conj") for start, end in one["conjuncts"]]
+            spans.append(Span(one["cc"] + 1, one["cc"] + 1, with_probability("cc", chance), line=level, kind="cc"))
+        return Places(comments={"coordination": comments}, spans=spans, lines=prediction.get("sentences", ()))
 
 
 def _record(one: Coordination, log_probability: Sequence[float]) -> dict[str, Any]:

@@ -29,6 +29,8 @@ from probtrans_cli.trees.drawing.drawing import Span
 CONTENT = "content"
 """A column: 1 for content words, 3 for head verbs, see ``penalties.py``."""
 PARTS = ("arg1", "rel", "arg2")
+TAG_OF = {extractions.LOC_TIME: "LOC"}
+"""The tags of labels that files call otherwise than we do."""
 
 
 class ExtractedTuples(GridLabelling):
@@ -37,6 +39,7 @@ class ExtractedTuples(GridLabelling):
     answers = "tuples"
     section: OpenExtraction
     names = extractions.LABELS
+    gives = ("tuples", "rows")
 
     def __init__(self, section: OpenExtraction, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         super().__init__(section, vocabulary, labels)
@@ -157,37 +160,45 @@ class ExtractedTuples(GridLabelling):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``tuples``: the texts of ``arg1``, ``rel`` and ``arg2``, ``confidence``, ``row``, ``words``: the numbers of
-        the words of each part, and ``added``: the extra words of the relation."""
+        the words of each part, and ``added``: the extra words of the relation. ``rows``: the tags of every row, at
+        least of one, those of the extra words behind those of the words."""
         del top
-        return [
-            {"tuples": [_record(one, words) for one in self.found(words, rows)]}
-            for words, rows in zip(
-                (self.words_of(batch.split, index) for index in batch.indices.tolist()),
-                self.read(outputs, batch),
-                strict=True,
+        predictions: list[Prediction] = []
+        for index, rows in zip(batch.indices.tolist(), self.read(outputs, batch), strict=True):
+            words = self.words_of(batch.split, index)
+            tags = [[TAG_OF.get(label, self.names[label]) for label in row] for row in rows.labels]
+            nothing = [[self.names[0]] * (len(words) + self.extra)]
+            predictions.append(
+                {"tuples": [_record(one, words) for one in self.found(words, rows)], "rows": tags or nothing}
             )
-        ]
+        return predictions
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
-        """With ``chars``: the characters of each part."""
-        del text
-        found = [
-            {**one, "chars": {name: characters_of(places, characters) for name, places in one["words"].items()}}
-            for one in prediction["tuples"]
-        ]
-        return {**prediction, "tuples": found}
+        """With ``chars``: the characters of each part; and the words as the text has them."""
+        words = [text[start:end] for start, end in characters]
+
+        def located(one: Mapping[str, Any]) -> dict[str, Any]:
+            part = {name: [words[i] for i in places] for name, places in one["words"].items()}
+            part["rel"] = [*one["added"][:1], *part["rel"], *one["added"][1:]]
+            chars = {name: characters_of(places, characters) for name, places in one["words"].items()}
+            return {**one, **{name: " ".join(part[name]) for name in PARTS}, "chars": chars}
+
+        return {**prediction, "tuples": [located(one) for one in prediction["tuples"]]}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
-        """A line of bars below the words for each tuple; comments of CoNLL-U."""
-        spans, comments = [], {}
+        """A line of bars below the words for each tuple; comments of CoNLL-U; a line of text for each."""
+        spans: list[Span] = []
+        comments: list[str] = []
+        lines: list[str] = []
         for line, one in enumerate(prediction["tuples"]):
             texts = "; ".join(one[name] for name in PARTS)
-            comments[f"tuple_{line + 1}"] = f"{one['confidence']:.4f}: ({texts})"
+            comments.append(f"{one['confidence']:.4f}: ({texts})")
+            lines.append(f"{one['confidence']:.2f}: ({texts})")
             for name in PARTS:
                 shown = with_probability(name, one["confidence"] if probability and name == "rel" else None)
                 for first, last in runs(sorted(one["words"][name])):
                     spans.append(Span(first + 1, last + 1, shown, line=line, kind=name))
-        return Places(comments=comments, spans=spans)
+        return Places(comments={"tuple": comments}, spans=spans, lines=lines)
 
 
 def _keys(counts: Counts, name: str) -> list[Any]:

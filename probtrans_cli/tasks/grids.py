@@ -23,7 +23,7 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.grids import NONE, GridOutput
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.grids import GridSection
-from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Task, Term, without_some_words
+from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term, without_some_words
 from probtrans_cli.tasks.batch import Batch
 
 GRID, FED_BACK = "grid", "fed_back"
@@ -42,6 +42,8 @@ class Rows(NamedTuple):
 class GridLabelling(Task):
     """The grid of labels of every sentence, row after row."""
 
+    not_in_json = ("rows",)
+    with_text = True
     section: GridSection
     names: ClassVar[Sequence[str]]
     """The labels; the first one is none, and a row without the second or third ends a sentence."""
@@ -136,6 +138,10 @@ class GridLabelling(Task):
         return (losses.view_as(gold) * batch.words[:, None]).sum()
 
     # --- answers ------------------------------------------------------------------------------------------------------
+
+    @property
+    def nothing(self) -> Prediction:
+        return {self.answers: [], "rows": []}
 
     def read(self, outputs: Outputs, batch: Batch) -> list[Rows]:
         """The rows of every sentence, in order, up to its end."""

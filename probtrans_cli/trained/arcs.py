@@ -1,7 +1,8 @@
 """What a trained model says of words: head marginals, the trees that are read from them, latent labels, predictions.
 
 A :class:`Reading` says which head marginals are read as trees, and by which decoder. A word that is not read is
-nobody's head and hangs at its host, whatever the decoder.
+nobody's head and hangs at its host, whatever the decoder. Extra words, which some tasks add behind a sentence, are no
+part of anything here: a head is conditioned on being another one.
 """
 
 from __future__ import annotations
@@ -14,6 +15,7 @@ from typing import TYPE_CHECKING, Any, Literal, NamedTuple
 import numpy as np
 import torch
 from torch import Tensor
+from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs, Wants
@@ -51,7 +53,8 @@ class Reading:
 
 @dataclass
 class WordBatch:
-    """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for.
+    """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for. The mask is
+    True at the sentences' own words, extra words are not among them.
 
     ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
     ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. All of these are empty unless
@@ -106,13 +109,15 @@ def word_batches(
                 outputs = asked(given, wants)
         else:
             outputs = Outputs()
-        batch = WordBatch(indices, given.words.cpu().numpy())
+        own = _own_words(given.words, model.task.extra)
+        outputs = _without_heads(outputs, given.tokens_of(given.words & ~own)) if model.task.extra else outputs
+        batch = WordBatch(indices, own.cpu().numpy())
         if predict:
             batch.predictions = model.task.predict(outputs, given, top)
             if asked.doubt and not asked.several:
                 batch.predictions = without_members(batch.predictions)
             if (found_inside := inner_doubt(model, outputs) if inner else None) is not None:
-                batch.predictions = with_inner_doubt(batch.predictions, found_inside, given)
+                batch.predictions = with_inner_doubt(batch.predictions, found_inside, given.tokens_of(own))
             if abstention is not None:
                 batch.predictions = [abstention.applied(model.task, one) for one in batch.predictions]
         if split.has("read"):
@@ -132,6 +137,28 @@ def word_batches(
             if first is not None:
                 batch.latent_labels = np.take_along_axis(batch.latent_labels, first[:, :, None], axis=1)
         yield batch
+
+
+def _own_words(words: Tensor, extra: int) -> Tensor:
+    """Which of these words ``[b, n]`` are a sentence's own: all but the last ``extra`` ones."""
+    return words & (words.cumsum(1) <= words.sum(1, keepdim=True) - extra)
+
+
+def _without_heads(outputs: Outputs, left_out: Tensor) -> Outputs:
+    """The same outputs with arcs of which these tokens ``[b, n]`` are no heads: the probabilities of all other heads,
+    on condition that it is none of these."""
+
+    def among_others(arcs: Tensor) -> Tensor:
+        gone = functional.pad(left_out, (0, arcs.shape[-1] - left_out.shape[1]))
+        kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
+        return kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
+
+    arcs, members = outputs.arcs, outputs.member_arcs
+    return replace(
+        outputs,
+        arcs=None if arcs is None else among_others(arcs),
+        member_arcs=None if members is None else among_others(members),
+    )
 
 
 def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -> np.ndarray:

@@ -15,7 +15,7 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, without_extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
@@ -57,8 +57,7 @@ def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
     """Some sentences of dev of a length that can be drawn, evenly spread over its beginning; always the same ones."""
     paths = [data.dev] if isinstance(data.dev, str) else data.dev or []
     every = (one for path in paths if path != "-" for one in read_corpus(find(path), data.format, data=data))
-    fitting = [
-        one for one in islice(Shortened(every, vocabulary, data), SEARCHED) if SHORTEST <= len(one.words) <= LONGEST
-    ]
+    searched = map(without_extra_words, islice(Shortened(every, vocabulary, data), SEARCHED))
+    fitting = [one for one in searched if SHORTEST <= len(one.words) <= LONGEST]
     step = max(1, len(fitting) // SENTENCES)
     return fitting[::step][:SENTENCES]

@@ -17,7 +17,6 @@ from torch import Tensor
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.bayesian.readout import entropy
 from probtrans_cli.tasks.base import Places, Prediction
-from probtrans_cli.tasks.batch import Batch
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
@@ -43,13 +42,12 @@ MISC: Mapping[str, str] = {"LatentLabelEntropy": "latent_label_entropy", "HeadEn
 """Their names in MISC of CoNLL-U."""
 
 
-def with_inner_doubt(predictions: Sequence[Prediction], doubt: InnerDoubt, batch: Batch) -> list[Prediction]:
-    """Predictions with the entropies of every word, under the names of :class:`InnerDoubt`; of a word of several tokens
-    those of its first one."""
-    tokens = batch.tokens_of(batch.words)
+def with_inner_doubt(predictions: Sequence[Prediction], doubt: InnerDoubt, tokens: Tensor) -> list[Prediction]:
+    """Predictions with the entropies of every word, under the names of :class:`InnerDoubt`; ``tokens [b, n]``: those
+    that stand for words, of a word of several tokens its first one."""
     rows = [
-        {name: values[row][tokens[row]].tolist() for name, values in doubt._asdict().items()}
-        for row in range(len(batch))
+        {name: values[row][of_words].tolist() for name, values in doubt._asdict().items()}
+        for row, of_words in enumerate(tokens)
     ]
     return [{**one, **of_words} for one, of_words in zip(predictions, rows, strict=True)]
 

@@ -8,7 +8,7 @@ from typing import TYPE_CHECKING, Any
 
 import numpy as np
 
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError
 from probtrans_cli.tasks.base import Places, Prediction, Task
 from probtrans_cli.trained.abstention import Abstention
@@ -81,6 +81,9 @@ class Analysis:
     def record(self) -> dict[str, Any]:
         """All of it as `parse -f jsonl` writes it: numbers, texts, lists and mappings."""
         found: dict[str, Any] = {"words": list(self.words)}
+        task, said = self.task, dict(self.prediction or {})
+        if task is not None:
+            said = {key: value for key, value in said.items() if key not in task.not_in_json}
         if self.heads is not None and self.reading is not None:
             found = tree_record(
                 self.words, self.heads, self.probabilities,
@@ -89,7 +92,10 @@ class Analysis:
             )  # fmt: skip
         if self.latent_labels is not None:
             found["latent_labels"] = as_records(*self.latent_labels)
-        return found | {key: rounded(value) for key, value in (self.prediction or {}).items()}
+        if task is not None and task.with_text:
+            named = {} if self.sentence.id is None else {"id": self.sentence.id}
+            found = {**named, "text": character_spans(self.sentence)[0], **found}
+        return found | {key: rounded(value) for key, value in said.items()}
 
 
 def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Iterator[Analysis]:
@@ -105,7 +111,7 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
         raise fault[1]
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last if one.iteration == -1 else one.iteration) for one in asked.readings]
-    found = [_not_read(sentence, replace(asked, readings=readings)) for sentence in sentences]
+    found = [_not_read(sentence, replace(asked, readings=readings), model.task) for sentence in sentences]
     labels = asked.latent_labels is not None
     for batch, trees in read_arcs(
         model, reader.split, readings, shown=reader.shown, latent_labels=labels, member_arcs=True, **asked.more
@@ -135,14 +141,17 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
         yield from of_sentence
 
 
-def _not_read(sentence: Sentence, asked: Asked) -> list[Analysis]:
+def _not_read(sentence: Sentence, asked: Asked, task: Task) -> list[Analysis]:
     """What stands for the analyses of a sentence without a word to read."""
     n = len(sentence.words)
     none = None if asked.latent_labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
+    nothing = task.nothing if asked.predictions and not n else None
+    plain = Analysis(sentence, prediction=nothing, latent_labels=none, task=None if nothing is None else task)
     if not asked.readings:
-        return [Analysis(sentence, latent_labels=none)]
+        return [plain]
     return [
-        Analysis(sentence, chain_of(n), np.full(n, np.nan), reading, latent_labels=none) for reading in asked.readings
+        replace(plain, heads=chain_of(n), probabilities=np.full(n, np.nan), reading=reading)
+        for reading in asked.readings
     ]
 
 
@@ -203,7 +212,7 @@ def every_tree(
             raise no_gold(sentence)
         of_pairs = marginals.get(index)
         said_something = index in said and sentence.words
-        places = model.task.places(said[index], probability=True) if said_something else Places()
+        places = model.task.places(reader.located(said[index], index), probability=True) if said_something else Places()
         yield EveryTree(
             words=tuple(sentence.words),
             heads=heads[index].reshape(*shape, len(sentence.words)),

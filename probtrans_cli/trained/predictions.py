@@ -12,7 +12,7 @@ from typing import TYPE_CHECKING
 import torch
 
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.sentence import Sentence, character_spans
+from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.arcs import word_batches
@@ -24,7 +24,8 @@ if TYPE_CHECKING:
 
 @dataclass(frozen=True)
 class Reader:
-    """Some sentences as a model reads them: their words alone, encoded. Their gold labels are never read."""
+    """Some sentences as a model reads them: their words alone, encoded, and behind these the extra words that the task
+    asks for. Their gold labels are never read."""
 
     model: Model
     sentences: Sequence[Sentence]
@@ -39,10 +40,15 @@ class Reader:
         named = {"[MASK]", vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else set()
         filler = _filler(model) if any(not named.isdisjoint(one.words) for one in sentences) else ""
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
-        plain = [
-            Sentence(words=[filler if word in named else word for word in one.words], form="") for one in sentences
-        ]
-        return cls(model, sentences, frozenset(named), Split.encode(plain, vocabulary, {}))
+        extra = extra_words(model.task.extra)
+
+        def read(words: Sequence[str]) -> Sentence:
+            shown = [filler if word in named else word for word in words]
+            return Sentence([*shown, *extra], extra=len(extra), form="") if shown else Sentence([], form="")
+
+        return cls(
+            model, sentences, frozenset(named), Split.encode((read(one.words) for one in sentences), vocabulary, {})
+        )
 
     def shown(self, batch: Batch) -> Batch:
         """The batch with the mask's id where a word is written as a mask."""
@@ -62,7 +68,7 @@ class Reader:
 def predictions(
     model: Model, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
 ) -> Iterator[Prediction | None]:
-    """The predictions of some sentences, in order; None for one without a word.
+    """The predictions of some sentences, in order; for one without a word None, or what the task has for it.
 
     ``top``: with so many alternatives, where there are several. ``predictor``: who is asked; None: the model as its
     recipe says.
@@ -75,7 +81,7 @@ def predictions(
     reader = Reader.of(model, sentences)
     if fault := model.too_long(sentences, reader.split):
         raise fault[1]
-    found: list[Prediction | None] = [None] * len(sentences)
+    found: list[Prediction | None] = [model.task.nothing] * len(sentences)
     for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top, predictor=predictor):
         for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
             if sentences[index].words:  # specials alone are no sentence

@@ -64,7 +64,7 @@ def annotated(
     *,
     columns: Mapping[str, Sequence[str]] = MappingProxyType({}),
     misc: Mapping[str, Sequence[str]] = MappingProxyType({}),
-    comments: Mapping[str, str] = MappingProxyType({}),
+    comments: Mapping[str, str | Sequence[str]] = MappingProxyType({}),
 ) -> list[str]:
     """Return the CoNLL-U lines of a sentence with other annotations, without the blank line that ends it.
 
@@ -77,7 +77,8 @@ def annotated(
         deprels: a relation for every word; by default ``root`` for head 0 and ``dep`` otherwise.
         columns: other columns by name in lower case (``upos``, ``xpos``, ``feats``), a value a word.
         misc: entries of MISC by name, a value a word, "" for none; what the sentence had under this name is gone.
-        comments: by name; one of the same name is replaced, others follow behind those that there are.
+        comments: by name, one or a list of them; those of the same name are replaced, others follow behind those that
+            there are.
 
     Raises:
         ValueError: something has another length than the sentence.
@@ -112,11 +113,15 @@ def annotated(
     return _commented(lines, comments) if comments else lines
 
 
-def _commented(lines: list[str], comments: Mapping[str, str]) -> list[str]:
+def _commented(lines: list[str], comments: Mapping[str, str | Sequence[str]]) -> list[str]:
     """The lines with other comments."""
     there = next((number for number, line in enumerate(lines) if not line.startswith("#")), len(lines))
     kept = [line for line in lines[:there] if line[1:].partition("=")[0].strip() not in comments]
-    added = [f"# {name} = {_one_line(text)}" for name, text in comments.items()]
+    added = [
+        f"# {name} = {_one_line(text)}"
+        for name, given in comments.items()
+        for text in ([given] if isinstance(given, str) else given)
+    ]
     return [*kept, *added, *lines[there:]]
 
 

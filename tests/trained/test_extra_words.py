@@ -1,0 +1,100 @@
+"""Extra words, which open information extraction adds behind a sentence: read by the model, and no part of what it says
+of words."""
+
+from __future__ import annotations
+
+import json
+from pathlib import Path
+
+import numpy as np
+import pytest
+import torch
+from small_extractors import SENTENCES
+from support import Invoke
+
+from probtrans_cli.data.sentence import Sentence, extra_words
+from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.trained.gallery import examples
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import Asked, every_tree
+from probtrans_cli.trained.predictions import Reader
+
+pytestmark = pytest.mark.usefixtures("quick")
+TEXTS = [text for text, _ in SENTENCES]
+
+
+@pytest.fixture(scope="module")
+def model(extractors: Path) -> Model:
+    return Model.load(str(extractors / "runs/tuples"), threads=1)
+
+
+def test_the_model_reads_them_behind_every_sentence_with_a_word(model: Model) -> None:
+    reader = Reader.of(model, [Sentence(["Rain", "fell", "."]), Sentence([]), Sentence(["Rain", "[unused1]"])])
+    ids = [reader.split.row("ids", index).tolist() for index in range(3)]
+    behind = model.vocabulary.encode_words(["Rain", *extra_words(3)], 3).ids[1:]
+    assert len(set(behind)) == 3
+    assert ids[0][3:] == ids[2][2:] == behind
+    assert ids[1] == []
+    assert ids[2][1] == model.vocabulary.UNKNOWN  # the same spelling in a text is a word as others are
+
+
+def test_heads_are_other_words_of_the_sentence_or_the_root(model: Model) -> None:
+    """Beside the network itself: marginals of a sentence alone, on condition that no extra word is the head."""
+    sentences = [Sentence(text.split()) for text in TEXTS]
+    trees = list(every_tree(model, sentences, model.read("1", 2, "mst"), asked=Asked([])))
+    for sentence, tree in zip(sentences, trees, strict=True):
+        n = len(sentence.words)
+        words = [*sentence.words, *extra_words(3)]
+        ids = torch.tensor([model.vocabulary.encode_words(words, 3).ids])
+        with torch.no_grad():
+            arcs = model.network(Inputs(ids=ids, mask=ids >= 0), Wants(arcs=(1, 2))).arcs[0].double().numpy()
+        kept = np.concatenate([arcs[..., :n, :n], arcs[..., :n, n + 3 : n + 4]], axis=-1)
+        expected = kept / kept.sum(-1, keepdims=True)
+        assert tree.words == tuple(sentence.words)
+        assert tree.marginals is not None
+        assert tree.marginals[:, :2] == pytest.approx(expected, abs=1e-5)
+        assert arcs[..., :n, n : n + 3].sum() > 1e-4  # or the test would say nothing
+        assert tree.heads.max() <= n
+
+
+def test_everything_that_is_said_of_words_is_said_of_the_sentence_s_own(model: Model) -> None:
+    texts = [*TEXTS, "", "Rain"]
+    for analysis in model.analyze(texts, latent_labels=2):
+        n = len(analysis.words)
+        assert analysis.heads is not None
+        assert analysis.probabilities is not None
+        assert analysis.latent_labels is not None
+        assert len(analysis.heads) == len(analysis.probabilities) == len(analysis.latent_labels[0]) == n
+        assert ((analysis.heads >= 0) & (analysis.heads <= n)).all()
+
+
+def test_what_is_said_of_a_sentence_does_not_depend_on_those_beside_it(model: Model) -> None:
+    alone = [next(model.analyze([text])).record() for text in TEXTS]
+    for one, other in zip(model.analyze(TEXTS), alone, strict=True):
+        found = one.record()
+        assert [one["words"] for one in found["tuples"]] == [one["words"] for one in other["tuples"]]
+        assert found["probabilities"] == pytest.approx(other["probabilities"], abs=1e-5)
+
+
+def test_the_pictures_of_a_training_are_of_own_words(extractors: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(extractors)
+    for run in ("tuples", "half"):
+        model = Model.load(f"runs/{run}", threads=1)
+        chosen = examples(model.recipe.data, model.vocabulary)
+        assert [" ".join(one.words) for one in chosen] == [text for text in TEXTS if 5 <= len(text.split()) <= 15]
+        page = Path(f"runs/{run}/trees/index.html").read_text(encoding="utf-8")
+        records = [json.loads(part.split("</script>")[0]) for part in page.split('class="sentence">')[1:]]
+        assert [record["words"] for record in records] == [one.words for one in chosen]
+
+
+def test_latent_labels_are_about_own_words(
+    extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+) -> None:
+    monkeypatch.chdir(extractors)
+    file = tmp_path / "some.txt"
+    file.write_text(Path("tuples.txt").read_text("utf-8"), encoding="utf-8")
+    found = invoke("eval", "runs/tuples", str(file), "--labels", "--top", "50", "--json").json["labels"]
+    words = {one["word"] for label in found for one in label["words"]}
+    assert words
+    assert not words & set(extra_words(3))
+    assert sum(label["count"] for label in found) <= sum(len(text.split()) for text in TEXTS) + 0.01
