@@ -5,7 +5,7 @@ from __future__ import annotations
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
 from typing import TextIO
@@ -16,6 +16,7 @@ from probtrans_cli.commands.input_stream import PATIENCE, chunks, not_too_long, 
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.weights import way_of
+from probtrans_cli.tasks import TASKS
 from probtrans_cli.text import harmless
 from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.arcs import Reading
@@ -83,6 +84,9 @@ def parse(request: ParseRequest) -> None:
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     _refuse_what_it_cannot_show(form, request)
     model = Model.load(request.checkpoint, threads=request.threads)
+    if form.shows:
+        _require_what_it_shows(form, model)
+        request = replace(request, trees=False)
     if request.trees and not model.recipe.model.has_arcs:
         kind = model.recipe.model.kind
         raise UsageError(f"a model of kind {kind} tells no heads of words: it has no trees", hint="add --trees no")
@@ -145,11 +149,19 @@ def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:
         "latent labels": request.latent_labels,
         "no trees": not request.trees,
     }
-    if not request.trees and (request.channel or request.iteration or request.decoder):
-        raise UsageError("--channel, --iteration and --decode are about trees", hint="leave out --trees no")
+    if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):
+        remedy = "leave them out" if form.shows else "leave out --trees no"
+        raise UsageError("--channel, --iteration and --decode are about trees", hint=remedy)
     for option, refusal in form.refuses.items():
         if asked[option]:
             raise UsageError(refusal.message, hint=refusal.hint)
+
+
+def _require_what_it_shows(form: Format, model: Model) -> None:
+    if not set(form.shows) & set(model.task.gives):
+        others = " and ".join(kind for kind, row in TASKS.items() if set(form.shows) & set(row.task.gives))
+        what = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
+        raise UsageError(what, hint=f"use -f jsonl, or a model of kind {others}")
 
 
 def _readings(model: Model, request: ParseRequest, *, several: bool) -> list[Reading]:

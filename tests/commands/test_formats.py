@@ -60,13 +60,20 @@ def test_an_export_has_a_writer(name: str) -> None:
 @ROWS
 @pytest.mark.parametrize("option", OPTIONS)
 def test_a_format_shows_an_option_or_says_that_it_cannot(
-    form: Format, option: str, trained: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path
+    form: Format,
+    option: str,
+    trained: Path,
+    extractors: Path,
+    invoke: Invoke,
+    monkeypatch: pytest.MonkeyPatch,
+    tmp_path: Path,
 ) -> None:
     monkeypatch.chdir(trained)
     one = tmp_path / "one.conllu"
     one.write_text(Path("dev.conllu").read_text("utf-8").split("\n\n")[0] + "\n\n", encoding="utf-8")
     output = tmp_path / "out" if form.folder else tmp_path / "out.txt"
-    command = ("parse", "runs/tiny", str(one), "-f", form.name, "-o", str(output))
+    run = str(extractors / "runs/tuples") if form.shows else "runs/tiny"
+    command = ("parse", run, str(one), "-f", form.name, "-o", str(output))
     assert invoke(*command).code == 0
     plain = contents(output)
     asked = invoke(*command, *OPTIONS[option])
@@ -75,7 +82,7 @@ def test_a_format_shows_an_option_or_says_that_it_cannot(
         assert asked.err.startswith(f"error: {form.refuses[option].message}\n")  # type: ignore[index]
         return
     assert asked.code == 0
-    assert (contents(output) == plain) == (option == "all channels" and form.every_channel)
+    assert (contents(output) == plain) == ((option == "all channels" and form.every_channel) or bool(form.shows))
 
 
 def contents(output: Path) -> dict[str, str]:

@@ -40,7 +40,7 @@ ROOMS = {
     "pretraining semantic tagging valid_tags",
     "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses parts_of_speech "
     "predictions predictor side_by_side splits uncertainty ways",
-    "trained.formats": ". conllu displacy drawn html jsonl latex svg tree",
+    "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "
     "uncompiled",

@@ -42,6 +42,9 @@ class Format:
     """It shows every channel (and iteration) whatever is asked for: it is given every tree, not one a channel."""
     folder: bool = False
     """It can also be a folder with a file for each tree."""
+    shows: tuple[str, ...] = ()
+    """The parts of a prediction that it is about, one of which a model must give; then it shows no trees, and none are
+    computed for it. Nothing: it is for every model."""
 
     def writer(self) -> Writer:
         """The module that writes it."""
@@ -81,6 +84,11 @@ class Writer(Protocol):
         """A file for each tree; only of formats that have ``folder``."""
 
 
+_NO_TREES: Mapping[Option, Refusal] = {
+    "all channels": Refusal("--channel all: this format has no trees"),
+    "gold": Refusal("--gold: this format has no trees"),
+    "latent labels": Refusal("--labels: this format has no place for them"),
+}
 _ONE_TREE = "CoNLL-U holds one tree a sentence"
 _ROWS = (
     Format(
@@ -104,6 +112,10 @@ _ROWS = (
     ),
     Format("latex", "a tikz-dependency document"),
     Format("displacy", "a line of spaCy's manual input a sentence"),
+    Format("text", "tuples or simple sentences below each sentence", _NO_TREES, shows=("tuples", "coordinations")),
+    Format("tuples", "tuples as lines of AllenNLP", _NO_TREES, shows=("tuples",)),
+    Format("carb", "tuples as lines of CaRB", _NO_TREES, shows=("tuples",)),
+    Format("labels", "rows of tags as in OpenIE6", _NO_TREES, shows=("rows",)),
 )
 FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}
 
