@@ -18,7 +18,7 @@ from typing import Any, ClassVar, NamedTuple
 
 import numpy as np
 import torch
-from jaxtyping import Float, Int
+from jaxtyping import Int
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
@@ -30,7 +30,7 @@ from probtrans_cli.models.outputs import LinearOutput, OutputLayer
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.batch import Batch, collate
-from probtrans_cli.trees.drawing.drawing import Span, probability_text
+from probtrans_cli.trees.drawing.drawing import Span
 
 Prediction = Mapping[str, Any]
 """What a task says of one sentence, by the names that a line of JSON gives it; numbers, texts, lists and mappings."""
@@ -117,12 +117,6 @@ class Questions(NamedTuple):
     scores: str
     gold: Int[Tensor, " m"]
     rows: Int[Tensor, " m"]
-
-
-DOUBT = ("entropy", "expected_entropy", "mutual_information")
-"""The parts of the doubt about an answer; the last two only where a model has members that can disagree."""
-ABSTAINED = "_"
-"""Stands for an answer that is not probable enough."""
 
 
 OUTPUT = "output"
@@ -357,46 +351,6 @@ def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Ba
         drop = drop.gather(1, (torch.searchsorted(batch.first, pieces, right=True) - 1).clamp(min=0))
     special = torch.isin(ids, torch.tensor(vocabulary.specials, device=ids.device))
     return replace(batch, ids=ids.masked_fill(drop & ~special, vocabulary.UNKNOWN))
-
-
-def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:
-    """The parts of the doubt about some answers, as JSON has them; nothing where it was not asked for."""
-    found = outputs.doubt.get(name)
-    return {} if found is None else {prefix + part: getattr(found, part).tolist() for part in DOUBT}
-
-
-def without_members(value: Any) -> Any:
-    """A prediction without the parts of the doubt that only members have."""
-    if isinstance(value, Mapping):
-        return {key: without_members(one) for key, one in value.items() if not str(key).endswith(DOUBT[1:])}
-    return [without_members(one) for one in value] if isinstance(value, list) else value
-
-
-def alternatives(
-    probabilities: Float[Tensor, "m o"], names: Sequence[str], top: int, key: str
-) -> list[list[dict[str, Any]]]:
-    """Of every row the ``top`` most probable names, the best first, as JSON has them; ``key``: what a name is."""
-    best, ids = probabilities.topk(min(top, probabilities.shape[-1]), dim=-1)
-    return [
-        [{key: names[id], "probability": chance} for id, chance in zip(of_row, chances, strict=True)]
-        for of_row, chances in zip(ids.tolist(), best.tolist(), strict=True)
-    ]
-
-
-def with_probability(name: str, probability: float | None) -> str:
-    """A name as it stands in a picture, with its probability where that is shown."""
-    return name if probability is None else f"{name} {probability_text(probability)}"
-
-
-def doubt_text(entropy: float | None) -> str:
-    """An entropy as it stands in a picture."""
-    return "" if entropy is None else f"H {entropy:.2f}"
-
-
-def doubt_comment(entropy: Sequence[float], information: Sequence[float] | None) -> dict[str, str]:
-    """The comment of a sentence: the mean entropy, and the mean mutual information where there is one."""
-    means = [sum(values) / len(values) for values in (entropy, information) if values]
-    return {"uncertainty": " ".join(f"{value:.4f}" for value in means)} if means else {}
 
 
 def by_sentence(values: Sequence[Any], batch: Batch) -> Iterator[Sequence[Any]]:

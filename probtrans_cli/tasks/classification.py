@@ -18,8 +18,8 @@ from probtrans_cli.models.outputs import SentenceOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Classification
 from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.tasks.answers import ABSTAINED, alternatives, doubt_comment, doubt_of, doubt_text, with_probability
 from probtrans_cli.tasks.base import (
-    ABSTAINED,
     OUTPUT,
     Counts,
     OutputRows,
@@ -28,11 +28,6 @@ from probtrans_cli.tasks.base import (
     Questions,
     Task,
     Term,
-    alternatives,
-    doubt_comment,
-    doubt_of,
-    doubt_text,
-    with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import UNLEARNED, Batch

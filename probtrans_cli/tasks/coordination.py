@@ -17,7 +17,8 @@ from probtrans_cli.data.codecs.coordinations import (
 from probtrans_cli.data.codecs.extractions import characters_of
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import Coordinations
-from probtrans_cli.tasks.base import Counts, Places, Prediction, with_probability
+from probtrans_cli.tasks.answers import with_probability
+from probtrans_cli.tasks.base import Counts, Places, Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.grids import GridLabelling, Rows
 from probtrans_cli.trees.drawing.drawing import Span

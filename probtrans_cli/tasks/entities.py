@@ -15,7 +15,8 @@ from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entities_in
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.statistics.intervals import interval, moments
-from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence, with_probability
+from probtrans_cli.tasks.answers import with_probability
+from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.tagging import WordTagging, tag_doubt, tag_probabilities
 from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid

@@ -20,7 +20,8 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import OpenExtraction
-from probtrans_cli.tasks.base import Counts, Places, Prediction, Term, with_probability
+from probtrans_cli.tasks.answers import with_probability
+from probtrans_cli.tasks.base import Counts, Places, Prediction, Term
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.grids import GridLabelling, Rows
 from probtrans_cli.tasks.penalties import penalties

@@ -18,19 +18,8 @@ from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedOutput, WordLayer
 from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
-from probtrans_cli.tasks.base import (
-    OUTPUT,
-    Counts,
-    Evaluation,
-    OutputRows,
-    Places,
-    Prediction,
-    Questions,
-    Task,
-    Term,
-    doubt_of,
-    with_probability,
-)
+from probtrans_cli.tasks.answers import doubt_of, with_probability
+from probtrans_cli.tasks.base import OUTPUT, Counts, Evaluation, OutputRows, Places, Prediction, Questions, Task, Term
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.masking import Masks, nothing_hidden
 

@@ -17,7 +17,8 @@ from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import PairOutput, PretrainingOutput
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.task import Pretraining as Section
-from probtrans_cli.tasks.base import Counts, OutputRows, Prediction, Term, doubt_of
+from probtrans_cli.tasks.answers import doubt_of
+from probtrans_cli.tasks.base import Counts, OutputRows, Prediction, Term
 from probtrans_cli.tasks.batch import UNLEARNED, Batch
 from probtrans_cli.tasks.classification import what_reads
 from probtrans_cli.tasks.mlm import IDS, WordPrediction, perplexities, sums_of

@@ -15,8 +15,8 @@ from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.task import EntityRecognition, Tagging
 from probtrans_cli.statistics.intervals import interval, moments
+from probtrans_cli.tasks.answers import ABSTAINED, alternatives, doubt_comment, doubt_of, doubt_text, with_probability
 from probtrans_cli.tasks.base import (
-    ABSTAINED,
     OUTPUT,
     Counts,
     OutputRows,
@@ -25,12 +25,7 @@ from probtrans_cli.tasks.base import (
     Questions,
     Task,
     Term,
-    alternatives,
     by_sentence,
-    doubt_comment,
-    doubt_of,
-    doubt_text,
-    with_probability,
     without_some_words,
 )
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch

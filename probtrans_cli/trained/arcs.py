@@ -19,7 +19,8 @@ from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs, Wants
-from probtrans_cli.tasks.base import Prediction, without_members
+from probtrans_cli.tasks.answers import without_members
+from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.inner import inner_doubt, with_inner_doubt

@@ -36,8 +36,8 @@ ROOMS = {
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty",
-    "tasks": ". base batch classification confusions coordination entities extraction grids masking mlm penalties "
-    "pretraining semantic tagging valid_tags",
+    "tasks": ". answers base batch classification confusions coordination entities extraction grids masking mlm "
+    "penalties pretraining semantic tagging valid_tags",
     "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses parts_of_speech "
     "predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
