@@ -12,7 +12,7 @@ from support import ROOT
 from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 
-from .material import COLUMNS, CORPORA, RUNS, SHORT, TRANSFORMER
+from .material import COLUMNS, CORPORA, GRIDS, RUNS, SHORT, TRANSFORMER
 from .mutations import NUMBERS, SIGNS, hostile, json_mutated, mutated, of_kind
 from .place import Group, Place
 from .words import HOSTILE
@@ -165,6 +165,12 @@ def corpus(place: Place) -> None:
             (COLUMNS, "columns: {word: 1, tag: 0}", "columns: {scheme: iob1, strict: true, entities: iob2}")
         )
         overrides[0] = overrides[0].replace(COLUMNS, changed)
+    if run == "tiny" and chance.random() < 0.8:
+        original = chance.choice(list(GRIDS))
+        form = "coordinations" if original.startswith("coordinated") else "extractions"
+        grid = chance.choice(("{}", "{fix_lengths: true}", "{rows: 1}", "{extra_words: []}"))
+        grid = "{}" if "extra" in grid and form == "coordinations" else grid
+        overrides += [f"data={{train: {original}, dev: {original}, test: {original}, format: {form}, grid: {grid}}}"]
     content = (place.material / original).read_bytes()
     name = f"mutated-{original}"
     content = _maybe_packed(chance, mutated(chance, content, longest=1500))

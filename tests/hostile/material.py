@@ -51,6 +51,23 @@ CORPORA = {
 }  # fmt: skip
 """The training file of each run."""
 
+_SAID = "two cheap farmers fold"
+GRIDS = {
+    "tuples.tsv": f"{_SAID}\tfold\ttwo farmers\n{_SAID}\tare\tfarmers\tcheap\tT: now\n" * 3,
+    "places.tsv": f"{_SAID}\t('fold', [3])\t(\"farmers\", [2])\n" * 3,
+    "openie4.tsv": "0.5\t\tSimpleArgument(farmers,List([10, 17)))\tRelation([is] cheap [of],List([4, 9)))\t"
+    f"TemporalArgument(two,List([0, 1), {{2}}))\t{_SAID}\n",
+    "blocks.txt": "word_id\tword\tpred\tpred_id\thead_pred_id\tsent_id\trun_id\tlabel\n"
+    + "0\tfarmers\tfold\t[1]\t1\t0\t0\tA0-B\n1\tfold\tfold\t[1]\t1\t0\t0\tP-B\n\n" * 3,
+    "rows.txt": f"{_SAID} [unused1] [unused2] [unused3]\nARG1 NONE ARG1 REL NONE NONE NONE\n" * 3,
+    "tuples.jsonl": '{"words": ["farmers", "fold"], "upos": ["A", "B"], "tuples": [{"arg1": "farmers", "rel": "fold", '
+    '"words": {"arg1": [0], "rel": [1]}, "added": ["is"]}]}\n{"text": "two fold", "tuples": []}\n',
+    "coordinated.txt": "two or cheap farmers\nCP_START CC CP NONE\n\nfold\nNONE\n\n" * 3,
+    "coordinated.jsonl": '{"words": ["two", "or", "cheap"], '
+    '"coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}\n',
+}
+"""Files of tuples and of coordinations, in each form."""
+
 # Trainings that are killed, and compared with these unbroken ones.
 WHOLE: dict[str, Sequence[str]] = {
     "plain": ("train.epochs=1", "save.every_steps=1", "eval.every_steps=4", "save.keep=2", "task.eval_masks=1"),
@@ -82,6 +99,7 @@ def make(folder: Path) -> None:
         "doc.txt": "two cheap farmers fold\nfarmers fold\n\ncheap farmers fold two\nfold two farmers\n\n" * 4,
         "plain.txt": "two cheap farmers fold\nthe bakers sell many pies\n\nDon't, (really) stop.\n" * 4,
         "notes.txt": "what a user has written\n",
+        **GRIDS,
     }
     for name, text in written.items():
         (folder / name).write_text(text, encoding="utf-8")
