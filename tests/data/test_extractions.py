@@ -330,6 +330,14 @@ def test_several_parts_at_several_places_are_near_each_other() -> None:
     assert labelled.extractions[0].parts == {"arg1": (4,), "rel": (5,), "arg2": (6,)}
 
 
+def test_a_part_of_very_many_words_is_not_looked_for_in_order() -> None:
+    words = ["a", "b", "c"] * 700
+    one = TupleWords(["c"], ["a", "c"] * 250)
+    assert tuples_to_rows(words[:1500], [one]).counts["in pieces"] == 1
+    assert tuples_to_rows(words, [one]).counts == {"relation not found": 1}
+    assert tuples_to_rows(words, [one], share=0.5).counts["kept"] == 1
+
+
 @given(
     st.lists(st.sampled_from("abcd"), min_size=1, max_size=9),
     st.lists(st.lists(st.sampled_from("abcde"), min_size=1, max_size=4), min_size=3, max_size=3),

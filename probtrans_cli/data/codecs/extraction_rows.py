@@ -38,6 +38,9 @@ from probtrans_cli.data.codecs.extractions import EXTRA_WORDS, Extraction, tuple
 
 CORPUS_SHARE = 0.5
 """Of the words of a part, at least so many must be in the sentence for a tuple of a corpus to be kept."""
+MOST_COMPARED = 1_000_000
+"""Words of a part times words of the sentence, beyond which the part is not looked for in order: the time grows with
+this product, and no sentence is near it."""
 Place = tuple[int, ...]
 """Positions of the words of a part, ascending."""
 
@@ -159,7 +162,8 @@ class _Sentence:
         if not taken and all(word in self.positions for word in part):
             if places := self._neighbours(list(part)):
                 return _Found(places)
-            if pieces := self._in_order(list(part)):
+            compared = len(part) * len(self.words)
+            if compared <= MOST_COMPARED and (pieces := self._in_order(list(part))):
                 return _Found([pieces], in_pieces=True)
         return self._partly(part, share, taken) if share < 1.0 else None
 
@@ -174,7 +178,7 @@ class _Sentence:
 
     def _partly(self, part: Sequence[str], share: float, taken: Collection[int]) -> _Found | None:
         """The shortest stretch, the first one of several, that has all words of the part that the sentence has."""
-        free = {word: [i for i in self.positions.get(word, ()) if i not in taken] for word in part}
+        free = {word: [i for i in self.positions.get(word, ()) if i not in taken] for word in dict.fromkeys(part)}
         wanted = Counter({word: min(count, len(free[word])) for word, count in Counter(part).items()})
         if not wanted.total() or wanted.total() < share * len(part):
             return None
