@@ -12,6 +12,7 @@ from probtrans_cli.data.codecs.extractions import rows_to_tuples
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.readers.tuples import read_gold
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import find_folder
@@ -124,6 +125,17 @@ def test_json_lines() -> None:
     assert (own(other), texts(other)) == (["Ann", "did", "see", "Bob"], [("Ann", "did see", "Bob")])
     assert other.tags == {"upos": ["A", "B", "C", "D", "_", "_", "_"]}
     assert (none.grid, form(none), none.where) == ([], [], "x.tsv:5")
+
+
+def test_gold_tuples_are_those_that_score_reads() -> None:
+    """A tuple of JSON lines or AllenNLP has a second argument, which may be empty."""
+    record = {"words": ["Ann", "ran"], "tuples": [{"arg1": "Ann", "rel": "ran"}]}
+    line = "Ann ran\t<arg1> Ann </arg1> <rel> ran </rel> <arg2> </arg2>\t1"
+    for text in (json.dumps(record), line):
+        (sentence,) = read(text)
+        (one,) = read_gold([text], "x")
+        assert one.parts is not None
+        assert form(sentence) == [["ran", "Ann", ""]] == [[one.parts.relation, *one.parts.arguments]]
 
 
 def test_json_lines_may_say_which_words_a_tuple_has() -> None:

@@ -67,8 +67,6 @@ def _of_record(record: Mapping[str, Any], where: str) -> GivenSentence:
             raise DataError(f"{where}: upos has {found}", hint="one for each word")
     for number, (parts, one) in enumerate(zip(given, record["tuples"], strict=True), start=1):
         made = _given(parts, words_of)
-        if not parts.second:
-            made.texts = made.texts[:2]
         if "words" in one:
             made.found = _found(one, len(words), f"{where}: tuple {number}")
         sentence.tuples.append(made)
