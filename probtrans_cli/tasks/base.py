@@ -192,6 +192,11 @@ class Task(ABC):
         return None
 
     @property
+    def needs_parts_of_speech(self) -> bool:
+        """Whether it cannot be learned without knowing which words are content words."""
+        return False
+
+    @property
     def decisions(self) -> Sequence[float]:
         """Values among which dev chooses, when all is learned, for how answers are decided; none of most tasks."""
         return ()

@@ -54,6 +54,10 @@ class ExtractedTuples(GridLabelling):
     def tagger(self) -> str | None:
         return self.section.tagger
 
+    @property
+    def needs_parts_of_speech(self) -> bool:
+        return bool(self.section.constraints.used)
+
     def advance(self, done: float, epoch: int) -> None:
         super().advance(done, epoch)
         self.penalised = epoch >= self.section.constraint_start_epoch
