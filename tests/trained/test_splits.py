@@ -1,0 +1,129 @@
+"""Split, extract, merge: coordinations in front of tuples."""
+
+from __future__ import annotations
+
+import math
+from pathlib import Path
+
+import pytest
+import torch
+from small_extractors import SENTENCES, extags
+from support import Invoke
+
+from probtrans_cli.data.codecs.extractions import Extraction, tuple_to_row
+from probtrans_cli.data.sentence import Sentence, extra_words
+from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.splits import Splitter, split_predictions
+
+pytestmark = pytest.mark.usefixtures("quick")
+APPLE = "I ate an apple and an orange ."
+HALVES = [[0, 1, 2, 3, 7], [0, 1, 5, 6, 7]]
+
+
+@pytest.fixture(scope="module")
+def extractor(extractors: Path) -> Model:
+    return Model.load(str(extractors / "runs/half"), threads=1)
+
+
+@pytest.fixture(scope="module")
+def splitter(extractors: Path, extractor: Model) -> Splitter:
+    return Splitter.of(Model.load(str(extractors / "runs/coordinated"), threads=1), extractor)
+
+
+def given() -> list[Sentence]:
+    """A sentence that is split, twice; others that are not, one of them without a word."""
+    return [Sentence(text.split()) for text in (APPLE, "Rain fell .", "", APPLE, SENTENCES[3][0])]
+
+
+def test_sentences_are_split_at_their_coordinations(splitter: Splitter) -> None:
+    splits = list(splitter.split(given()[:4]))
+    assert [[list(places) for places in of] for of in splits] == [HALVES, [], [], HALVES]
+
+
+def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
+    extractor: Model, splitter: Splitter
+) -> None:
+    sentences = given()
+    found = split_predictions(extractor, splitter, sentences)
+    assert found[2] is None
+    assert found[0] == found[3]
+    assert found[0]["splits"] == HALVES
+    whole = next(predictions(extractor, [sentences[4]]))
+    assert [one["words"] for one in found[4]["tuples"]] == [one["words"] for one in whole["tuples"]]
+    simple = [Sentence([sentences[0].words[place] for place in places]) for places in HALVES]
+    expected, seen = [], set()
+    for number, (places, one) in enumerate(zip(HALVES, predictions(extractor, simple), strict=True)):
+        for each in one["tuples"]:
+            key = (each["arg1"], each["rel"], each["arg2"])
+            if key not in seen:
+                seen.add(key)
+                words = {name: [places[place] for place in of] for name, of in each["words"].items()}
+                expected.append((number, key, words, each["confidence"]))
+    assert expected, "the model finds something"
+    assert [
+        (one["split"], (one["arg1"], one["rel"], one["arg2"]), one["words"], one["confidence"])
+        for one in found[0]["tuples"]
+    ] == expected
+    for one in found[0]["tuples"]:
+        for name in ("arg1", "rel", "arg2"):
+            told = " ".join(APPLE[start:end] for start, end in one["chars"][name])
+            assert told.split() == [APPLE.split()[place] for place in one["words"][name]]
+
+
+def test_new_confidences_are_those_of_the_labels_in_the_whole_sentence(extractor: Model, splitter: Splitter) -> None:
+    """Beside the network itself, told one tuple after the other; more tuples than rows are read again."""
+    sentence = Sentence(APPLE.split())
+    (plain,) = split_predictions(extractor, splitter, [sentence])
+    (found,) = split_predictions(extractor, Splitter(splitter.model, rescore=True), [sentence])
+    assert [one["words"] for one in found["tuples"]] == [one["words"] for one in plain["tuples"]]
+    words = [*sentence.words, *extra_words(3)]
+    ids = torch.tensor([extractor.vocabulary.encode_words(words, 3).ids])
+    rows = [
+        tuple_to_row(
+            Extraction(
+                *(tuple(one["words"][name]) for name in ("arg1", "rel", "arg2")), added=tuple(one["added"])
+            ),
+            len(sentence.words),
+        )
+        for one in plain["tuples"]
+    ]  # fmt: skip
+    most = extractor.network.output.rows
+    for first in range(0, len(rows), most):
+        told = rows[first : first + most]
+        grid = torch.zeros(1, most, len(words), dtype=torch.int64)
+        grid[0, : len(told)] = torch.tensor(told)
+        with torch.no_grad():
+            wants = Wants(words=torch.ones_like(ids, dtype=torch.bool), fed_back=grid)
+            scores = extractor.network(Inputs(ids=ids, mask=ids >= 0), wants).scores["rows"][0]
+        for m, row in enumerate(told):
+            chances = [float(scores[m, n].log_softmax(-1)[label]) for n, label in enumerate(row) if label]
+            expected = math.exp(sum(chances) / len(chances))
+            assert found["tuples"][first + m]["confidence"] == pytest.approx(expected, rel=1e-4)
+
+
+def test_eval(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "runs").symlink_to(extractors / "runs")
+    (tmp_path / "tuples.txt").write_text(extags(), encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    alone = invoke("eval", "runs/tuples", "tuples.txt", "--json")
+    split = invoke("eval", "runs/tuples", "tuples.txt", "--coordination", "runs/coordinated", "--json")
+    assert split.code == 0, split.err
+    assert split.json["way"] == "split by runs/coordinated"
+    scores = split.json["scores"]["tuples.txt"]
+    assert scores.keys() == alone.json["scores"]["tuples.txt"].keys() - {"loss"}
+    assert 0.0 < scores["f1"] <= 1.0
+    again = invoke("eval", "runs/tuples", "tuples.txt", "--coordination", "runs/coordinated", "--rescore", "--json")
+    assert again.code == 0, again.err
+    for arguments, said in (
+        (("--rescore",), "add --coordination CKPT"),
+        (("--coordination", "runs/half"), "a model of kind openie finds no coordinations"),
+        (("--coordination", "runs/coordinated", "--predictions", "x"), "--coordination does not go with --predictions"),
+    ):
+        refused = invoke("eval", "runs/tuples", "tuples.txt", *arguments)
+        assert refused.code == 2
+        assert said in refused.err
+    refused = invoke("eval", "runs/coordinated", "--coordination", "runs/coordinated")
+    assert refused.code == 2
+    assert "finds no tuples to merge" in refused.err
