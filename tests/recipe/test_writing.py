@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from itertools import chain
 from typing import Any
 
 import yaml
@@ -69,13 +70,18 @@ RECIPES = values(SCHEMA)
 SIZES = {"labels", "channels", "distance", "rank", "features", "width", "inner", "heads", "head_size", "layers", "rows"}
 
 
+def sections(section: dict[str, Any]) -> list[dict[str, Any]]:
+    """A section and those within it."""
+    inner = [sections(part) for part in section.values() if isinstance(part, dict)]
+    return [section, *chain.from_iterable(inner)]
+
+
 def valid(content: Any) -> Recipe:
     """A recipe of this content, with files that its task can learn from."""
     content.get("eval", {}).update(iteration=-1, channel="best")
-    model = content.get("model", {})
-    model.pop("from", None)  # no folder has a name of chance
-    for section in (model, *(part for part in model.values() if isinstance(part, dict))):  # not all of them large
+    for section in sections(content.get("model", {})):  # not all of them large, and without folders that are not there
         section.update({key: 2 + section[key] % 40 // 2 * 2 for key in SIZES if isinstance(section.get(key), int)})
+        section.pop("from", None)
     data, kind = content["data"], content["task"]["kind"]
     fitting = [name for name, one in FORMATS.items() if TASKS[kind].needs in one.gives]
     if data.get("format", "auto") not in fitting:
@@ -116,7 +122,7 @@ LEAVES = [(path, schema) for path, schema in recipe_reference.every_key() if not
 
 @st.composite
 def changes(draw: st.DrawFn) -> tuple[tuple[str, ...], Any]:
-    path, schema = draw(st.sampled_from([leaf for leaf in LEAVES if leaf[0][-1] != "kind"]))
+    path, schema = draw(st.sampled_from([leaf for leaf in LEAVES if leaf[0][-1] not in ("kind", "from")]))
     return path, draw(values(dict(schema)))
 
 
