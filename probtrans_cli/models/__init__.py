@@ -7,10 +7,11 @@ from typing import Any, NamedTuple, get_args, overload
 
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.stacked import StackedEncoder
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.kinds import Table
-from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Transformer
+from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Stacked, Transformer
 from probtrans_cli.recipe.training import Messages
 
 __all__ = ["ENCODERS", "Encoded", "Encoder", "EncoderKind", "Inputs", "Outputs", "Wants", "build", "register"]
@@ -41,14 +42,21 @@ def register(row: EncoderKind) -> EncoderKind:
     return row
 
 
+def _stacked(section: Stacked, messages: Messages) -> StackedEncoder:
+    return StackedEncoder(section, build(section.lower, messages), build(section.upper, messages))
+
+
 register(EncoderKind(ProbabilisticTransformer, ProbabilisticEncoder))
 register(EncoderKind(Transformer, lambda section, _: TransformerEncoder(section)))
+register(EncoderKind(Stacked, _stacked))
 
 
 @overload
 def build(section: ProbabilisticTransformer, messages: Messages = "auto") -> ProbabilisticEncoder: ...
 @overload
 def build(section: Transformer, messages: Messages = "auto") -> TransformerEncoder: ...
+@overload
+def build(section: Stacked, messages: Messages = "auto") -> StackedEncoder: ...
 @overload
 def build(section: ModelSection | Mapping[str, Any], messages: Messages = "auto") -> Any: ...
 

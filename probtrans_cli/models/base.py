@@ -11,6 +11,7 @@ from collections.abc import Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
+import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
@@ -57,6 +58,12 @@ class Inputs:
         tokens = self.mask.new_zeros(self.ids.shape)
         tokens[sentences, self.first[words]] = True
         return tokens
+
+
+def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
+    """Where words begin among n tokens; ``first``: see :class:`Inputs`."""
+    found = torch.zeros(len(first), n + 1, dtype=torch.bool, device=first.device)
+    return found.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -159,7 +166,17 @@ class Encoder(nn.Module, ABC):
     @property
     @abstractmethod
     def width(self) -> int:
-        """d: the size of what goes in for a word, and of its representation."""
+        """d: the size of a word's representation."""
+
+    @property
+    def in_width(self) -> int:
+        """The size of what goes in for a word; that of its representation unless an encoder says otherwise."""
+        return self.width
+
+    @property
+    def top(self) -> Encoder:
+        """The encoder whose representations, arcs and latent labels these are; of several, the uppermost."""
+        return self
 
     @property
     def sentence_width(self) -> int:
@@ -190,6 +207,11 @@ class Encoder(nn.Module, ABC):
     @property
     def reads_commonness(self) -> bool:
         """Whether ``forward`` and ``arcs_alone`` take ``common [b, n]``: how common each word of train is."""
+        return False
+
+    @property
+    def reads_first(self) -> bool:
+        """Whether ``forward`` and ``arcs_alone`` take ``first [b, w]``, where words begin, see :class:`Inputs`."""
         return False
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:

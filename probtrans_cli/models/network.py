@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import PLAIN
-from probtrans_cli.models.base import Encoded, Encoder, Features, Inputs, Outputs, Wants
+from probtrans_cli.models.base import Encoded, Encoder, Features, Inputs, Outputs, Wants, first_tokens
 from probtrans_cli.models.bayesian.moments import State, mean_over_words
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, refusal, start
 from probtrans_cli.models.bayesian.weights import posterior_of
@@ -75,8 +75,8 @@ class Network(nn.Module):
         super().__init__()
         self.padding, self.hidden = padding, hidden
         self.register_buffer("common", common, persistent=False)  # follows from the vocabulary
-        self.unary = nn.Embedding(vocabulary, encoder.width, padding_idx=padding)
-        self.features = FeatureScores(feature_rows, encoder.width) if feature_rows else None
+        self.unary = nn.Embedding(vocabulary, encoder.in_width, padding_idx=padding)
+        self.features = FeatureScores(feature_rows, encoder.in_width) if feature_rows else None
         self.encoder = encoder
         encoder.start_words(self.unary.weight)
         self.output: Any = output(encoder)
@@ -87,7 +87,7 @@ class Network(nn.Module):
         with torch.no_grad():
             self.unary.weight[padding].zero_()
         self.sentence = sentence
-        self.start = nn.Parameter(torch.empty(1, encoder.width)) if sentence == "cls" and not begins else None
+        self.start = nn.Parameter(torch.empty(1, encoder.in_width)) if sentence == "cls" and not begins else None
         if self.start is not None:
             encoder.start_words(self.start)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
@@ -187,19 +187,25 @@ class Network(nn.Module):
         encoded: Encoded = self.encoder(given, mask, arcs=arcs, at=needed, **self._of_words(inputs))
         if self.sentence == "cls":
             return self._with_first(encoded)
-        if self.sentence == "mean" and needed is None:
-            number = mask.sum(1, keepdim=True).clamp(min=1)
-            if encoded.variance is not None and wants.moments is not None:
-                words = State(encoded.states, encoded.variance, encoded.shared, encoded.together)
-                pooled = mean_over_words(words, mask / number.to(encoded.states.dtype))
-                return replace(
-                    encoded,
-                    sentence=pooled.mean,
-                    sentence_variance=pooled.variance,
-                    sentence_together=pooled.together,
-                )
-            return replace(encoded, sentence=encoded.states.sum(1) / number.to(encoded.states.dtype))
-        return encoded
+        return self._with_mean(encoded, inputs, wants) if self.sentence == "mean" and needed is None else encoded
+
+    def _with_mean(self, encoded: Encoded, inputs: Inputs, wants: Wants) -> Encoded:
+        """With the mean of the words; where the encoder asks for words, one counts once however many tokens it has."""
+        words, states = inputs.mask, encoded.states
+        if (first := self._first(inputs)) is not None:
+            words = first_tokens(first, words.shape[1])
+            states = states * words[:, :, None]
+        number = words.sum(1, keepdim=True).clamp(min=1)
+        if encoded.variance is not None and wants.moments is not None:
+            of_words = State(states, encoded.variance, encoded.shared, encoded.together)
+            pooled = mean_over_words(of_words, words / number.to(states.dtype))
+            return replace(
+                encoded,
+                sentence=pooled.mean,
+                sentence_variance=pooled.variance,
+                sentence_together=pooled.together,
+            )
+        return replace(encoded, sentence=states.sum(1) / number.to(states.dtype))
 
     def _arcs_alone(self, inputs: Inputs, wants: Wants) -> Float[Tensor, "b t c n m"]:
         """The arcs, and nothing that they do not need."""
@@ -217,7 +223,16 @@ class Network(nn.Module):
         if inputs.segments is not None and self.encoder.reads_segments:
             assert self.start is None, "texts with segments begin with a `<cls>` of their own"
             found["segments"] = inputs.segments
+        if (first := self._first(inputs)) is not None:
+            found["first"] = first
         return found
+
+    def _first(self, inputs: Inputs) -> Int[Tensor, "b w"] | None:
+        """Where words begin, for an encoder that asks; the token that represents the sentence is one of them."""
+        first = inputs.first if self.encoder.reads_first else None
+        if first is None or self.sentence != "cls":
+            return first
+        return nn.functional.pad(first if self.start is None else first + 1, (1, 0))
 
     def _behind_start(self, inputs: Inputs, unary: Tensor, wants: Wants, needed: Tensor | None) -> Encoded:
         """The same behind `<cls>`."""

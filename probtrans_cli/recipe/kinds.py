@@ -97,6 +97,19 @@ class Kinds(_InSchemas[type[S]]):
         return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
 
 
+class AllBut(Generic[S]):
+    """The sections of a table but for one, for a field of that one itself. Where the table grows, so does this; the
+    sections with such a field are to be named to the table (``used_in``), too."""
+
+    def __init__(self, table: Kinds[S], name: str) -> None:
+        self.table, self.name = table, name
+
+    def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
+        others = tuple(section for name, section in self.table.items() if name != self.name)
+        members: Any = Union[others]  # noqa: UP007 - known at run time only
+        return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
+
+
 class Names(_InSchemas[R]):
     """Rows of which a field names one."""
 

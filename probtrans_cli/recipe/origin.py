@@ -1,7 +1,8 @@
 """``model.from``: what a BERT folder says of a model is written into the recipe while it is read. Imports no torch.
 
-Afterwards nothing needs the folder's config.json: the recipe has the sizes, `model.init_from` and `data.vocabulary`,
-and `model.from` is null. So a run's own copy of its recipe stands for itself.
+The same of ``model.lower.from``, the lower encoder of a stack. Afterwards nothing needs the folder's config.json: the
+recipe has the sizes, `model.init_from` and `data.vocabulary`, and `from` is null. So a run's own copy of its recipe
+stands for itself.
 """
 
 from __future__ import annotations
@@ -56,6 +57,9 @@ def computed(section: ModelSection) -> dict[str, Any]:
     positions = options.get("positions", {})
     if positions.get("kind") == "learned_sinusoidal":  # only its start is another
         positions["kind"] = "absolute"
+    for name, part in section.encoders.items():
+        del options[name]
+        options |= {f"{name}.{key}": value for key, value in computed(part).items()}
     return options
 
 
@@ -65,17 +69,23 @@ def written(value: Any) -> str:
 
 
 def expand(tree: Mapping) -> list[Fault]:
-    """Replace `model.from` in the tree of a recipe by what it stands for; the faults: a folder that is none, and keys
-    beside it that say something else."""
+    """Replace `model.from`, or that of the lower encoder of a stack, in the tree of a recipe by what it stands for; the
+    faults: a folder that is none, and keys beside it that say something else."""
     model = _section(tree, "model")
-    entry = None if model is None else model.entries.get(KEY)
-    if model is None or entry is None or kind_of(model) != "transformer" or not isinstance(entry.node, Scalar):
+    if model is None:
+        return []
+    lower = _section(model, "lower") if kind_of(model) == "stacked" else None
+    path, encoder = (("model",), model) if lower is None else (("model", "lower"), lower)
+    entry = encoder.entries.get(KEY)
+    if entry is None or kind_of(encoder) != "transformer" or not isinstance(entry.node, Scalar):
         return []
     name, place = entry.node.value, entry.node.place
     if not isinstance(name, str) or not name or "\0" in name:
         return []  # null, or what no path is: the schema tells
-    del model.entries[KEY]
-    _set(model, "preset", "bert", place)
+    del encoder.entries[KEY]
+    _set(encoder, "preset", "bert", place)
+    if lower is not None and "pooler" not in lower.entries:
+        _set(lower, "pooler", False, place)  # what stands above reads words
     if "init_from" not in model.entries:
         _set(model, "init_from", name, place)
     data = _section(tree, "data")
@@ -84,15 +94,15 @@ def expand(tree: Mapping) -> list[Fault]:
     try:
         theirs = _read(name)
     except CheckpointError as error:
-        return [Fault(place, ("model", KEY), "; ".join(error.message.split("\n")))]
+        return [Fault(place, (*path, KEY), "; ".join(error.message.split("\n")))]
     for key, value in theirs.model_dump(mode="json", include=set(_TOLD)).items():
-        if key not in model.entries:
-            _set(model, key, value, place)
+        if key not in encoder.entries:
+            _set(encoder, key, value, place)
     try:
-        ours = Transformer.model_validate(plain(model))
+        ours = Transformer.model_validate(plain(encoder))
     except ValidationError:
         return []  # the schema tells
-    return _contradictions(name, model, computed(ours), computed(theirs))
+    return _contradictions(name, path, encoder, computed(ours), computed(theirs))
 
 
 def _read(name: str) -> Transformer:
@@ -117,16 +127,18 @@ def _where_to_get(name: str) -> str:
     return ": run `python data_scripts/minilm.py`" if name.rstrip("/").endswith("models/minilm") else ""
 
 
-def _contradictions(name: str, model: Mapping, ours: dict[str, Any], theirs: dict[str, Any]) -> list[Fault]:
+def _contradictions(
+    name: str, path: tuple[str, ...], encoder: Mapping, ours: dict[str, Any], theirs: dict[str, Any]
+) -> list[Fault]:
     return [
         Fault(
-            model.entries[key].node.place,
-            ("model", key),
-            f"found {written(value)}, but {CONFIG} of `model.from: {name}` says {written(theirs[key])}: "
+            encoder.entries[key].node.place,
+            (*path, key),
+            f"found {written(value)}, but {CONFIG} of `{'.'.join(path)}.from: {name}` says {written(theirs[key])}: "
             "leave one of them out",
         )
         for key, value in ours.items()
-        if key in model.entries and value != theirs[key]
+        if key in encoder.entries and value != theirs[key]
     ]
 
 

@@ -26,6 +26,8 @@ BEGIN = "<!-- recipe reference: begin -->"
 END = "<!-- recipe reference: end -->"
 
 Schema = Mapping[str, Any]
+AS = "x-as"
+"""Stands in the schema of a key that holds what another key, which it names, holds as well: told of there."""
 
 _PATTERNS = {NAME: "text of letters, digits, `.`, `_` and `-`, beginning with a letter or digit"}
 # Integers have this bound for the sake of the machine, not of the reader.
@@ -105,7 +107,8 @@ def _keys(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ..
     for section in kinds(schema).values():
         for key, field in section["properties"].items():
             yield (*path, key), field
-            yield from _keys(field, (*path, key))
+            if AS not in field:
+                yield from _keys(field, (*path, key))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
@@ -183,7 +186,8 @@ def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         yield f"{heading}\n\n{about}\n\n" + "\n".join(rows)
         for key, field in section["properties"].items():
-            yield from _tables(field, (*path, key), field.get("description", ""))
+            if AS not in field:
+                yield from _tables(field, (*path, key), field.get("description", ""))
 
 
 def _default(field: Schema, required: bool) -> str:

@@ -37,7 +37,7 @@ class Recipe(Section):
     task: Annotated[TaskSection, TASKS]
     """What is learned: mlm | tagging | ner | classification | cogs | pretrain | openie | coordination."""
     model: Annotated[ModelSection, MODELS] = ProbabilisticTransformer()
-    """The encoder: probabilistic | transformer."""
+    """The encoder: probabilistic | transformer | stacked."""
     optim: Optim = Optim()
     """Optimizer, schedule, regularisation."""
     train: Train = Train()

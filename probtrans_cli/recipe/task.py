@@ -357,10 +357,11 @@ class Pretraining(WordPrediction):
         if recipe.data.vocabulary.has_features:
             faults.append((("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"))
         if documents.pairs != "none" and model.segment_types == 1:
-            faults.append((("model", "segments"), "two texts have two segments: set this to 2, or to 0 to have none"))
+            reason = "two texts have two segments: set this to 2, or to 0 to have none"
+            faults.append((("model", *model.reader, "segments"), reason))
         if model.position_rows is not None and model.position_rows < documents.max_length:
             reason = f"found {model.position_rows}, less than the {documents.max_length} of data.documents.max_length"
-            faults.append((("model", "positions", "rows"), reason))
+            faults.append((("model", *model.reader, "positions", "rows"), reason))
         return faults
 
 

@@ -221,7 +221,8 @@ class Train(Section):
     """Stop after this many evaluations without a better dev score; null = never."""
     freeze: Literal["embeddings"] | PositiveInt | None = None
     """What stays as `model.init_from` has it: `embeddings`: the vectors of words, positions and segments, and the norm
-    of their sum; a number n: these and the n lowest layers; null = nothing. Dropout is as elsewhere."""
+    of their sum; a number n: these and the n lowest layers; null = nothing. Of a stacked model they are the lower
+    encoder's, and with all of its layers all of it is frozen. Dropout is as elsewhere."""
     probe: bool = False
     """Learn the output layer alone, which must be linear; the words' scores and the encoder stay as `model.init_from`
     has them, and nothing in them is dropped."""

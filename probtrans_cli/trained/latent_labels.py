@@ -63,7 +63,7 @@ def require_labels(model: Model) -> None:
 
 def _encoder(model: Model) -> ProbabilisticEncoder:
     """The encoder of a model that :func:`require_labels` lets pass."""
-    return cast("ProbabilisticEncoder", model.network.encoder)
+    return cast("ProbabilisticEncoder", model.network.encoder.top)
 
 
 def most_probable(distributions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:

@@ -22,6 +22,8 @@ SMALL: dict[str, dict[str, Any]] = {
     "probabilistic": {"labels": 6, "channels": 2, "iterations": 3, "dropout": 0.0},
     "transformer": {"width": 8, "inner": 12, "heads": 2, "layers": 3, "dropout": 0.0, "embedding_dropout": 0.0},
 }
+FIELD, LAYERS = ({"kind": kind, **sizes} for kind, sizes in SMALL.items())
+SMALL["stacked"] = {"lower": LAYERS, "upper": FIELD, "dropout": 0.0}
 """Sizes of every kind; a new kind needs a line here."""
 OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
     "probabilistic": {
@@ -45,6 +47,17 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "pooler": {"pooler": True, "bias": "all", "activation": "gelu"},
         "segments": {"segments": 2, "embedding_norm": True},
         "shared": {"share_layers": True, "tie_kv": True, "tie_qo": True},
+    },
+    "stacked": {
+        "plain": {},
+        "root": {"upper": {**FIELD, "root": {"labels": 4}}},
+        "globals": {"upper": {**FIELD, "globals": {"kind": "all-dep", "features": 3}}},
+        "rooted tree": {"upper": {**FIELD, "heads": "tree", "root": {"labels": 4}}},
+        "head bias": {"upper": {**FIELD, "head_bias": {"frequency": 0.1, "rarer": 0.5}}},
+        "head bias below": {"lower": {**FIELD, "head_bias": {"frequency": 0.1}}, "upper": LAYERS},
+        "probabilities": {"upper": {**FIELD, "output": "probabilities"}},
+        "segments": {"lower": {**LAYERS, "segments": 2, "norm": "pre"}, "upper": {**LAYERS, "pooler": True}},
+        "fields": {"lower": {**FIELD, "labels": 8, "root": {"labels": 4}}, "upper": FIELD},
     },
 }
 CASES = [(kind, name) for kind in models.ENCODERS for name in OPTIONS.get(kind, {"plain": {}})]
@@ -97,7 +110,7 @@ def everything(made: Network, given: Inputs) -> dict[str, Tensor]:
 
 def others(made: Network) -> int:
     """The number of columns of arcs behind those of the words."""
-    section: Any = made.encoder.section
+    section: Any = made.encoder.top.section
     of_features = getattr(section, "globals", None)
     return made.has_root_column + (of_features.features if of_features and of_features.kind == "all-dep" else 0)
 
@@ -119,7 +132,7 @@ def test_shapes(kind: str, name: str) -> None:
         assert found["sentence"].shape == (b, made.encoder.sentence_width)
     if "variance" in found:
         assert found["variance"].shape == (b, n, d)
-    assert made.unary.weight.shape == (VOCABULARY, d)
+    assert made.unary.weight.shape == (VOCABULARY, made.encoder.in_width)
 
 
 @ROWS
@@ -182,7 +195,7 @@ def test_padding_and_batch_mates_change_no_word(kind: str, name: str, of_sentenc
 def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of_sentences: bool) -> None:
     """Without a root a tree has one word that hangs at none, and a word by itself has no candidate but itself."""
     made = network(kind, name, of_sentences=of_sentences)
-    section: Any = made.encoder.section
+    section: Any = made.encoder.top.section
     given = inputs(made)
     arcs = everything(made, given)["arcs"].detach()
     assert bool((arcs >= 0).all())
@@ -300,7 +313,7 @@ def test_words_of_several_tokens_are_read_at_the_first(kind: str, name: str) -> 
     words = torch.tensor([[True, False, True], [True, False, False], [False, True, False]])
     pieces = Inputs(ids=given.ids, mask=given.mask, first=first, segments=given.segments)
     found = made(pieces, Wants(words=words)).scores["words"]
-    states = everything(made, given)["states"]
+    states = made(pieces if made.encoder.reads_first else given, Wants(states=True)).states
     at = torch.stack([states[0, 1], states[0, 5], states[1, 0], states[2, 3]])
     torch.testing.assert_close(found, made.output(at), **NEAR)
 

@@ -188,7 +188,7 @@ VALUES = [
     ("optim: {schedule: {kind: cosine, factor: .5}}", "8:34: optim.schedule.factor: unknown key with `kind: cosine`"),
     (
         "model: {kind: probabilstic}",
-        "model.kind: found the text 'probabilstic', wanted `probabilistic` or `transformer`; did you mean",
+        "model.kind: found the text 'probabilstic', wanted `probabilistic`, `transformer` or `stacked`; did you mean",
     ),
     (
         "model: {kind: transformer, labels: 3}",

@@ -20,6 +20,7 @@ a test compares it with them. "Derivation" is that of the Bayesian transformer; 
 SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "The probabilistic transformer": [("models.probabilistic.meanfield", ())],
     "The transformer": [("models.transformer", ())],
+    "One encoder upon another": [("models.stacked", ())],
     "Uncertain weights": [("models.bayesian.weights", ("kl",)), ("training.ivon", ())],
     "Moments in one pass": [
         ("models.bayesian.moments", ()),

@@ -34,6 +34,8 @@ PAGES = {
 README, RESULTS, REFERENCE = PAGES["README.md"], PAGES["docs/results.md"], "docs/recipe-reference.md"
 RECIPES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "recipes").glob("*.yaml"))}
 KEYS = {".".join(path) for path, _ in every_key()}
+OF_MODEL = {key.removeprefix("model.") for key in KEYS if key.startswith("model.")}
+KEYS |= {f"model.{part}.{key}" for part in ("lower", "upper") for key in OF_MODEL}  # the reference tells of them once
 FILE = re.compile(r"\.(json|jsonl|conllu|conll|tsv|txt|yaml|py|md|safetensors)(\.gz)?$")
 SECTIONS = {key.partition(".")[0] for key in KEYS if "." in key}
 

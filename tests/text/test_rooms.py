@@ -20,7 +20,7 @@ ROOMS = {
     "folders": ". checkpoints lock places",
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
     "weights yaml",
-    "recipe.model": ". base bayes probabilistic transformer",
+    "recipe.model": ". base bayes probabilistic stacked transformer",
     "data": ". files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57",
@@ -28,7 +28,7 @@ ROOMS = {
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
     "labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
-    "models": ". arithmetic base grids network outputs transformer",
+    "models": ". arithmetic base grids network outputs stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
     "matrix_tree meanfield messages potentials projections",

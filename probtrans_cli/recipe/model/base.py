@@ -6,6 +6,8 @@ layers. All else in the package asks these properties, and never which kind a se
 
 from __future__ import annotations
 
+from collections.abc import Mapping
+from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Self
 
 from probtrans_cli.recipe.base import Inconsistency, KindSection
@@ -53,6 +55,16 @@ class ModelSection(KindSection):
         return False
 
     @property
+    def encoders(self) -> Mapping[str, ModelSection]:
+        """The sections of the encoders that it is made of, by their keys; empty where it is one itself."""
+        return MappingProxyType({})
+
+    @property
+    def reader(self) -> tuple[str, ...]:
+        """The path, within the section, of the encoder that reads the tokens."""
+        return ()
+
+    @property
     def counts_words(self) -> bool:
         """Whether it asks how often words occur in the training file."""
         return False
@@ -78,6 +90,11 @@ class ModelSection(KindSection):
         return None
 
     @property
+    def state_width(self) -> int | None:
+        """The size of a word's representation; None = it does not say."""
+        return None
+
+    @property
     def variational(self) -> Bayes | None:
         """How its weights are distributed; None = they are plain."""
         return None
@@ -96,6 +113,12 @@ class ModelSection(KindSection):
     def refuses_unknown_tensors(self) -> bool:
         """Whether a foreign folder of weights with unknown tensors is refused."""
         return False
+
+    def part_for(self, other: ModelSection) -> str | None:
+        """The key in `encoders` of the encoder that weights of another section's model are for; None = they are for the
+        whole."""
+        del other
+        return None
 
     def describe(self) -> str:
         """For people, a sentence."""

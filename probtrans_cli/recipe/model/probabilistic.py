@@ -259,6 +259,10 @@ class ProbabilisticTransformer(ModelSection):
         return self.root is not None
 
     @property
+    def state_width(self) -> int:
+        return self.labels
+
+    @property
     def counts_words(self) -> bool:
         return self.head_bias is not None
 

@@ -195,6 +195,10 @@ class Transformer(ModelSection):
         return self.positions.table_rows
 
     @property
+    def state_width(self) -> int:
+        return self.width
+
+    @property
     def variational(self) -> Bayes | None:
         return self.bayes
 
