@@ -111,7 +111,7 @@ def real_data(name: str) -> Path:
 def require_origin(path: Path) -> None:
     """Skip a test of a recipe that starts from a folder which is not there (`model.from`)."""
     section = yaml.safe_load(path.read_text("utf-8")).get("model", {})
-    name = section.get("from")
+    name = section.get("lower", section).get("from")
     if name is not None and not find_folder(name).is_dir():
         data = os.environ.get("PROBTRANS_DATA")
         pytest.skip(f"{path.stem} starts from {name}, which is not there (PROBTRANS_DATA is {data or 'not set'})")

@@ -64,8 +64,12 @@ def start_from(model: Model, name: str) -> Report:
         CheckpointError: there is no such folder, it is damaged, has unknown tensors while `model.init_strict`, or its
             encoder has other options.
     """
-    source = _source(name, strict=model.recipe.model.refuses_unknown_tensors)
-    _require_same_encoder(name, model.recipe.model, source.section)
+    section = model.recipe.model
+    source = _source(name, strict=section.refuses_unknown_tensors)
+    part = section.part_for(source.section)
+    if part is not None:
+        _as_part(source, part)
+    _require_same_encoder(name, section if part is None else section.encoders[part], source.section, part)
     rows = _rows(name, model.vocabulary, source)
     of_outputs, notes = rows_of(of_model(model), source.layers, rows)
     found = Report(left=list(source.left), notes=[*source.notes, *notes])
@@ -160,6 +164,12 @@ def _named(model: Model) -> dict[str, Tensor]:
     return {_renamed(key, parts): value for key, value in state.items()}
 
 
+def _as_part(source: Source, part: str) -> None:
+    """Let the source's encoder be one of several of a model's; its output layer reads others' representations."""
+    source.tensors = {_renamed(key, {"encoder.": f"encoder.{part}."}): value for key, value in source.tensors.items()}
+    source.layers = {}
+
+
 def _renamed(key: str, parts: Mapping[str, str]) -> str:
     return next((new + key.removeprefix(old) for old, new in parts.items() if key.startswith(old)), key)
 
@@ -167,12 +177,14 @@ def _renamed(key: str, parts: Mapping[str, str]) -> str:
 # --- what fits --------------------------------------------------------------------------------------------------------
 
 
-def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection) -> None:
+def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection, part: str | None) -> None:
+    """``part``: the key of the section, where it is that of one encoder of several."""
+    key_of = "model" if part is None else f"model.{part}"
     one, other = (computed(section) for section in (ours, theirs))
     if faults := [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]:
         different = sorted(faults, key=[*other, *one].index)
-        lines = [f"model.{key}: {written(one.get(key))}, there {written(other.get(key))}" for key in different]
-        options = " ".join(f"model.{key}={_override(other[key])}" for key in different if key in other)
+        lines = [f"{key_of}.{key}: {written(one.get(key))}, there {written(other.get(key))}" for key in different]
+        options = " ".join(f"{key_of}.{key}={_override(other[key])}" for key in different if key in other)
         raise CheckpointError(f"{name}: another encoder:\n" + "\n".join(lines), hint=f"set {options}")
 
 
