@@ -39,6 +39,9 @@ TRANSFORMERS: list[dict[str, object]] = [
     {**SMALL, "preset": "bert", "pooler": False},
 ]
 
+FIELD = {"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, "root": {"labels": 3}}
+STACK = {"kind": "stacked", "lower": {**SMALL, "positions": {"kind": "none"}}, "upper": FIELD, "dropout": 0.0}
+
 SETTING = """
 import json
 import sys
@@ -51,7 +54,7 @@ sections = json.loads(sys.argv[1])
 def encoder(section):
     torch.manual_seed(0)
     sizes = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
-    return build(section if section.get("kind") == "transformer" else {**sizes, **section})
+    return build({**sizes, **section} if section.get("kind", "probabilistic") == "probabilistic" else section)
 
 def sentences(lengths, dtype=torch.float32):
     n = max(lengths)
@@ -77,9 +80,12 @@ for section in sections:
         unary, mask = sentences(lengths, torch.float64)
         unary.requires_grad_()
         at = mask & (torch.arange(mask.shape[1]) % 2 == 0)
-        results = []
+        results, more = [], {}
+        if eager.reads_first:  # every second token is a word's first
+            first = torch.arange(0, mask.shape[1], 2).expand(len(mask), -1)
+            more["first"] = first.masked_fill(first >= mask.sum(1, keepdim=True), mask.shape[1])
         for form in (compiled, eager):
-            encoded = form(unary, mask, at=at)
+            encoded = form(unary, mask, at=at, **more)
             loss = encoded.states[at].square().sum()
             if encoded.sentence is not None:
                 loss = loss + encoded.sentence.square().sum()
@@ -134,6 +140,11 @@ def every_option(decomposition: dict[str, object]) -> list[dict[str, object]]:
 def test_it_compiles_in_one_graph() -> None:
     """The model of the paper, forward and backward in training, at three sizes."""
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
+
+
+@pytest.mark.slow
+def test_one_encoder_upon_another_compiles_in_one_graph() -> None:
+    run(COMPILED, [STACK])
 
 
 @pytest.mark.slow
