@@ -141,6 +141,22 @@ def test_an_encoder(commands: Any, tmp_path: Path) -> None:
     assert "not expressible in transformers: model.kind: window" in says[7]
 
 
+def test_an_encoder_is_one_of_two(commands: Any) -> None:
+    """Below and above another one; what the one above does not have, the two do not have."""
+    field = "{kind: probabilistic, labels: 6, channels: 2, decomposition: {kind: uv, rank: 2}}"
+    below, above, parsed, refused, wrong = commands(
+        f"train|tiny.yaml|name=below|model={{kind: stacked, lower: {{kind: window, width: 8}}, upper: {field}}}|--json",
+        f"train|tiny.yaml|name=above|model={{kind: stacked, lower: {field}, upper: {{kind: alone}}}}|train.steps=4",
+        "parse|runs/below|-f|conllu|--labels|test.conllu",
+        "parse|runs/above|test.conllu",
+        "train|tiny.yaml|model={kind: stacked, lower: {kind: window, reach: 0}}",
+    )
+    assert [one[0] for one in (below, above, parsed, refused, wrong)] == [0, 0, 0, 2, 2], (below[2], above[2])
+    assert json.loads(below[1])["test"]["trees"]["no_punct"]["all"]["uuas"] > 0
+    assert "a model of kind stacked tells no heads of words" in refused[2]
+    assert "model.lower.reach: found 0, wanted a whole number ≥ 1" in wrong[2]
+
+
 def test_a_task(commands: Any, tmp_path: Path) -> None:
     rarity = "task={kind: rarity, most: 2}|optim.lr=0.1"
     scores = whole_way(commands, tmp_path, "rarity", rarity, metric="accuracy")
