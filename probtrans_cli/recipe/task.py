@@ -358,10 +358,10 @@ class Pretraining(WordPrediction):
             faults.append((("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"))
         if documents.pairs != "none" and model.segment_types == 1:
             reason = "two texts have two segments: set this to 2, or to 0 to have none"
-            faults.append((("model", *model.reader, "segments"), reason))
+            faults.append((("model", *model.segmented, "segments"), reason))
         if model.position_rows is not None and model.position_rows < documents.max_length:
             reason = f"found {model.position_rows}, less than the {documents.max_length} of data.documents.max_length"
-            faults.append((("model", *model.reader, "positions", "rows"), reason))
+            faults.append((("model", *model.shortest, "positions", "rows"), reason))
         return faults
 
 

@@ -242,7 +242,7 @@ class Model:
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
                 others = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
-                rows = ".".join(("model", *self.recipe.model.reader, "positions.rows"))
+                rows = ".".join(("model", *self.recipe.model.shortest, "positions.rows"))
                 raise DataError(
                     f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
                     hint=f"train with {rows}={most + others}, or data.longest={limit} data.too_long=cut",

@@ -139,6 +139,9 @@ def test_two_texts_and_positions_are_matters_of_the_lower_encoder() -> None:
     lines = refused(pairs, "data.format=documents", STACK, *few)
     assert any("model.lower.segments: two texts have two segments" in line for line in lines)
     assert any("model.lower.positions.rows: found 5, less than" in line for line in lines)
+    above = "model.upper={kind: transformer, positions: {kind: absolute, rows: 7}}"
+    lines = refused(pairs, "data.format=documents", STACK, above)
+    assert any("model.upper.positions.rows: found 7, less than" in line for line in lines)
 
 
 def test_the_reference_tells_of_an_encoders_keys_once() -> None:

@@ -220,3 +220,11 @@ def test_weights_found_as_a_distribution_are_drawn(bert: Any) -> None:
     del bert
     assert train(STACK, TAGGING, "optim={kind: ivon, lr: 0.01}") == 0
     assert run(["eval", "runs/run", "--split", "test", "--uncertainty", "--json"]) == 0
+
+
+def test_a_sentence_that_is_too_long_for_one_of_them_is_told_of(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    del bert
+    short = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, positions: {kind: absolute, rows: 5}}"
+    for name, parts in (("lower", (short, UPPER)), ("upper", (UPPER, short))):
+        assert train(f"model={{kind: stacked, lower: {parts[0]}, upper: {parts[1]}}}", "data.test=null") == 3
+        assert f"train with model.{name}.positions.rows=" in capfd.readouterr().err

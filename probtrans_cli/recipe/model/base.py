@@ -60,8 +60,13 @@ class ModelSection(KindSection):
         return MappingProxyType({})
 
     @property
-    def reader(self) -> tuple[str, ...]:
-        """The path, within the section, of the encoder that reads the tokens."""
+    def segmented(self) -> tuple[str, ...]:
+        """The path, within the section, of the encoder that reads segments."""
+        return ()
+
+    @property
+    def shortest(self) -> tuple[str, ...]:
+        """The path, within the section, of the encoder that has no more than `position_rows`."""
         return ()
 
     @property

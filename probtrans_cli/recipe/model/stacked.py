@@ -44,8 +44,12 @@ class Stacked(ModelSection):
         return {"lower": self.lower, "upper": self.upper}
 
     @property
-    def reader(self) -> tuple[str, ...]:
-        return ("lower", *self.lower.reader)
+    def segmented(self) -> tuple[str, ...]:
+        return ("lower",)
+
+    @property
+    def shortest(self) -> tuple[str, ...]:
+        return ("lower",) if self.lower.position_rows == self.position_rows else ("upper",)
 
     @property
     def channels(self) -> int:
