@@ -27,7 +27,7 @@ import torch
 from jaxtyping import Bool, Float, Int
 from torch import Tensor, nn
 
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, first_tokens
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, first_tokens
 from probtrans_cli.recipe.model import Stacked
 from probtrans_cli.recipe.training import Optim
 
@@ -148,6 +148,30 @@ class StackedEncoder(Encoder):
         if words is None:
             return self.upper.arcs_alone(scores, mask, iterations, **more)
         return words.arcs_of_tokens(self.upper.arcs_alone(scores, words.mask, iterations, **more))
+
+    def begin(
+        self,
+        unary: Float[Tensor, "b n d"],
+        mask: Bool[Tensor, "b n"],
+        steps: int,
+        segments: Int[Tensor, "b n"] | None = None,
+        common: Float[Tensor, "b n"] | None = None,
+        first: Int[Tensor, "b w"] | None = None,
+    ) -> Reading:
+        """See :meth:`Encoder.begin`, and for the rest :meth:`forward`: the upper encoder reads again."""
+        words = None if first is None else _Words.of(first, mask)
+        scores, more = self._scores(unary, mask, words, segments, common)
+        begun = self.upper.begin(scores, mask if words is None else words.mask, steps, **more)
+        return Reading(mask, steps, (words, begun))
+
+    def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
+        """See :meth:`Encoder.again`; of each word, the ``bias`` of its first token counts."""
+        words, before = reading.carried
+        of_words = bias if bias is None or words is None else words.taken(bias)
+        read = self.upper.again(before, of_words)
+        assert read.states is not None, "it has been read"
+        states = read.states if words is None else words.states_of_tokens(read.states)
+        return Reading(reading.mask, reading.steps, (words, read), states)
 
     def _scores(
         self, unary: Tensor, mask: Tensor, words: _Words | None, segments: Tensor | None, common: Tensor | None

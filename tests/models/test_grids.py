@@ -56,7 +56,8 @@ def by_hand(made: Network, given: Inputs, words: torch.Tensor, told: torch.Tenso
         n, w = int(given.mask[b].sum()), int(words[b].sum())
         first = list(range(w)) if given.first is None else given.first[b, :w].tolist()
         ends = [*first[1:], n - (given.first is not None)]
-        alone = Inputs(ids=given.ids[b : b + 1, :n], mask=given.mask[b : b + 1, :n])
+        starts = None if given.first is None else given.first[b : b + 1, :w]
+        alone = Inputs(ids=given.ids[b : b + 1, :n], mask=given.mask[b : b + 1, :n], first=starts)
         reading = encoder.begin(made.unary(alone.ids), alone.mask, STEPS, **made._of_words(alone))
         labels: list[int] = []
         for m in range(ROWS_OF_GRID):
