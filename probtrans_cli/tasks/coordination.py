@@ -15,6 +15,7 @@ from probtrans_cli.data.codecs.coordinations import (
     splitting,
 )
 from probtrans_cli.data.codecs.extractions import characters_of
+from probtrans_cli.data.codecs.tuple_writing import coordination_lines
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import Coordinations
 from probtrans_cli.tasks.answers import with_probability
@@ -57,17 +58,19 @@ class FoundCoordinations(GridLabelling):
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``coordinations``: the number of the coordinating word, ``cc``, the ``conjuncts``, each its words from, to,
         the ``level`` of nesting, and ``confidence``, the geometric mean of the probabilities of its labels. ``rows``:
-        the tags of all rows."""
+        the labels of all words in every row."""
         del top
         predictions: list[Prediction] = []
         numbers = batch.words.sum(1).tolist()
         for rows, number in zip(self.read(outputs, batch), numbers, strict=True):
             there = [one for one in rows_to_coordinations(rows.labels).values() if one is not None]
             found = [_record(one, rows.log_probability[one.level]) for one in there]
-            tags = [[self.names[label] for label in row] for row in rows.labels]
-            tags += [[self.names[0]] * number for _ in range(self.section.rows - len(tags))]
-            predictions.append({"coordinations": found, "rows": tags})
+            others = [[coordinations.NONE] * number for _ in range(self.section.rows - len(rows.labels))]
+            predictions.append({"coordinations": found, "rows": [*rows.labels, *others]})
         return predictions
+
+    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
+        return coordination_lines(words, prediction["rows"])
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         """With ``chars``: the characters of each conjunct; and its text. ``sentences``: the simple sentences that the

@@ -15,8 +15,10 @@ from probtrans_cli.data.codecs.carb import carb_scores
 from probtrans_cli.data.codecs.extractions import Extraction, characters_of, rows_to_tuples, runs
 from probtrans_cli.data.codecs.tuple_floor import floor_tuples
 from probtrans_cli.data.codecs.tuple_texts import TupleText, counts_of
+from probtrans_cli.data.codecs.tuple_writing import extraction_lines
 from probtrans_cli.data.codecs.wire57 import wire57_scores
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import OpenExtraction
@@ -30,8 +32,6 @@ from probtrans_cli.trees.drawing.drawing import Span
 CONTENT = "content"
 """A column: 1 for content words, 3 for head verbs, see ``penalties.py``."""
 PARTS = ("arg1", "rel", "arg2")
-TAG_OF = {extractions.LOC_TIME: "LOC"}
-"""The tags of labels that files call otherwise than we do."""
 
 
 class ExtractedTuples(GridLabelling):
@@ -165,18 +165,18 @@ class ExtractedTuples(GridLabelling):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``tuples``: the texts of ``arg1``, ``rel`` and ``arg2``, ``confidence``, ``row``, ``words``: the numbers of
-        the words of each part, and ``added``: the extra words of the relation. ``rows``: the tags of every row, at
-        least of one, those of the extra words behind those of the words."""
+        the words of each part, and ``added``: the extra words of the relation. ``rows``: the labels of all words in
+        every row, at least in one; those of the extra words come last."""
         del top
         predictions: list[Prediction] = []
         for index, rows in zip(batch.indices.tolist(), self.read(outputs, batch), strict=True):
             words = self.words_of(batch.split, index)
-            tags = [[TAG_OF.get(label, self.names[label]) for label in row] for row in rows.labels]
-            nothing = [[self.names[0]] * (len(words) + self.extra)]
-            predictions.append(
-                {"tuples": [_record(one, words) for one in self.found(words, rows)], "rows": tags or nothing}
-            )
+            labels = rows.labels or [[extractions.NONE] * (len(words) + self.extra)]
+            predictions.append({"tuples": [_record(one, words) for one in self.found(words, rows)], "rows": labels})
         return predictions
+
+    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
+        return extraction_lines([*words, *extra_words(self.extra)], prediction["rows"])
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         """With ``chars``: the characters of each part; and the words as the text has them."""

@@ -1,14 +1,13 @@
 """Rows of labels, as OpenIE6 is trained on: the words of a sentence, below them lines with a tag for every word.
 
-Behind the words of a sentence of tuples stand the extra words, which have tags, too (`extags`). A sentence with other
-rows ends in an empty line (`cctags`).
+Behind the words of a sentence of tuples stand the extra words, which have tags, too (`extags`). A sentence with
+coordinations ends in an empty line (`cctags`).
 """
 
 from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.trained.formats import Content, DisplayOptions
 
 
@@ -17,7 +16,6 @@ def write(content: Content, options: DisplayOptions) -> Iterator[str]:
     del options
     for one in content.analyses:
         assert one.prediction is not None, "models without rows are refused"
-        assert one.task is not None
+        assert one.task is not None, "who predicts"
         words = ["_".join(word.split()) or "_" for word in one.words]
-        lines = [[*words, *extra_words(one.task.extra)], *one.prediction["rows"]]
-        yield "".join(" ".join(line) + "\n" for line in lines) + ("" if one.task.extra else "\n")
+        yield "".join(line + "\n" for line in one.task.row_lines(one.prediction, words))

@@ -2,22 +2,14 @@
 
 from __future__ import annotations
 
-import re
 from collections.abc import Iterator
 
+from probtrans_cli.data.codecs.tuple_writing import allennlp_line
 from probtrans_cli.trained.formats import Content, DisplayOptions
-from probtrans_cli.trained.formats.carb import CONFIDENCE, tuples_of
-
-_TAG = re.compile("<(?=/?(?:arg1|rel|arg2)>)")
+from probtrans_cli.trained.formats.carb import tuples_of
 
 
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:
-    """The lines of each sentence, as soon as they are there. A word of a text that is spelled like one of the tags gets
-    a space behind its first character."""
+    """The lines of each sentence, as soon as they are there."""
     del options
-    for analysis in content.analyses:
-        lines = []
-        for sentence, one in tuples_of(analysis):
-            parts = " ".join(f"<{name}> {_TAG.sub('< ', one[name])} </{name}>" for name in ("arg1", "rel", "arg2"))
-            lines.append(f"{sentence}\t{parts}\t{one['confidence']:{CONFIDENCE}}\n")
-        yield "".join(lines)
+    return ("".join(allennlp_line(*one) + "\n" for one in tuples_of(analysis)) for analysis in content.analyses)
