@@ -20,7 +20,8 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
 
     A label is the arc's probability, after the channel's name where there are several channels. A word's tag has
     `root` with its probability and the word's notes. Words are shown as in every picture, not kept to the character.
-    Where there are spans, the same line is manual input of style `ent`, too.
+    Where there are spans, the same line is manual input of another style, too: `ent`, or where they have kinds, such as
+    the parts of tuples, which overlap, `span`.
     """
     several = bool(named_channels(drawing.arcs))
 
@@ -43,13 +44,22 @@ def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
     entities = [
         {"start": edges[span.first - 1], "end": edges[span.last] - 1, "label": _markup(span.name)}
         for span in drawing.spans
+        if not span.kind
     ]
+    parts = [
+        {"start_token": span.first - 1, "end_token": span.last, "label": _markup(span.name)}
+        for span in drawing.spans
+        if span.kind
+    ]
+    tokens = [visible(word) for word in drawing.words]
     words = [{"text": visible(word), "tag": ", ".join(tag)} for word, tag in zip(drawing.words, tags, strict=True)]
     record: Mapping[str, object] = {
         "words": words,
         "arcs": arcs,
         "settings": {"direction": "rtl" if drawing.right_to_left else "ltr", "lang": "und"},
-        **({"text": " ".join(visible(word) for word in drawing.words), "ents": entities} if entities else {}),
+        **({"text": " ".join(tokens)} if drawing.spans else {}),
+        **({"ents": entities} if entities else {}),
+        **({"tokens": tokens, "spans": parts} if parts else {}),
         **({"title": _markup(drawing.title, longest=LONGEST_TITLE)} if drawing.title else {}),
     }
     return json.dumps(record)

@@ -63,6 +63,11 @@ class Drawing:
     spans: tuple[Span, ...] = ()
     right_to_left: bool = False
 
+    @property
+    def lines(self) -> int:
+        """How many lines its bars take."""
+        return max((span.line + 1 for span in self.spans), default=0)
+
     def __post_init__(self) -> None:
         if self.notes and len(self.notes) != len(self.words):
             raise ValueError(f"notes for {len(self.notes)} of {len(self.words)} words")

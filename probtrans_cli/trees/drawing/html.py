@@ -15,7 +15,7 @@ import numpy as np
 from probtrans_cli.text import visible
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE
 from probtrans_cli.trees.drawing.offline import HERE, document, safe_json
-from probtrans_cli.trees.drawing.style import COLOURS, WORD_SIZE
+from probtrans_cli.trees.drawing.style import COLOURS, KINDS, WORD_SIZE
 from probtrans_cli.trees.drawing.svg import ARROW, BAR, CELL, LABEL_SIZE, MARGIN, NOTE_STEP, SLOT, STEP, widths_of
 from probtrans_cli.trees.every_tree import EveryTree
 
@@ -56,6 +56,10 @@ def _record(sentence: EveryTree) -> dict[str, object]:
     notes = [[visible(text) for text in texts] for texts in sentence.notes]
     spans = [(span.first, span.last, visible(span.name)) for span in sentence.spans]
     widths = widths_of(words, notes, spans)
+    bars = [
+        (*shown, span.line, span.kind if span.kind in KINDS else "")
+        for shown, span in zip(spans, sentence.spans, strict=True)
+    ]
     marginals = sentence.marginals if count <= LONGEST_WITH_MARGINALS else None
     return {
         "title": visible(sentence.title, longest=LONGEST_TITLE) if sentence.title else "",
@@ -71,7 +75,7 @@ def _record(sentence: EveryTree) -> dict[str, object]:
         "iteration": (iterations if sentence.iteration == -1 else sentence.iteration) - 1,
         "rightToLeft": sentence.right_to_left,
         "notes": notes,
-        "spans": spans,
+        "spans": bars,
     }
 
 

@@ -11,11 +11,20 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span, named_channels
 from probtrans_cli.trees.drawing.layout import ends, levels, rise
-from probtrans_cli.trees.drawing.style import COLOURS, DASHES, WORD_SIZE, channel_style, decimal, opacity, text_width
+from probtrans_cli.trees.drawing.style import (
+    COLOURS,
+    DASHES,
+    KINDS,
+    WORD_SIZE,
+    channel_style,
+    decimal,
+    opacity,
+    text_width,
+)
 
-STEP, SLOT, NARROWEST, FONT_SIZE = 13.0, 6.0, 24.0, 10  # TeX points
+STEP, SLOT, NARROWEST, FONT_SIZE, BAR = 13.0, 6.0, 24.0, 10, 12.0  # TeX points
 WIDEST = 12_000.0  # TeX has no length above 16383 points
 
 SPECIAL = {
@@ -128,7 +137,7 @@ def _picture(drawing: Drawing, *, show_probability: bool) -> str:
             lines.append(_edge(arc, columns, slots[arc.dependent, index], slots.get((arc.head, index)), height, label))
         for span, name in zip(drawing.spans, spans, strict=True):
             first, last = sorted((columns[span.first - 1], columns[span.last - 1]))
-            lines.append(_bar(len(rows), first, last, name))
+            lines.append(_bar(len(rows), first, last, name, span))
         lines += _legend(drawing.arcs, legend)
     if title:
         side = "east" if drawing.right_to_left else "west"
@@ -147,13 +156,16 @@ def _words(rows: Sequence[Sequence[str]], widths: Sequence[float], order: Sequen
     return [*lines, "\\end{deptext}"]
 
 
-def _bar(rows: int, first: int, last: int, name: str) -> str:
+def _bar(rows: int, first: int, last: int, name: str, span: Span) -> str:
     """A line below all rows, from the first to the last column of a span, and its name."""
+    colour = f"colour{KINDS[span.kind]}, thick" if span.kind in KINDS else "black!65"
+    down = decimal(2 + BAR * span.line)
     ends = [
-        f"([yshift=-2pt]\\wordref{{1}}{{{column}}}.{side} |- \\wordref{{{rows}}}{{{column}}}.south)"
+        f"([yshift=-{down}pt]\\wordref{{1}}{{{column}}}.{side} |- \\wordref{{{rows}}}{{{column}}}.south)"
         for column, side in ((first, "west"), (last, "east"))
     ]
-    return f"\\draw[black!65] {ends[0]} -- {ends[1]} node[midway, below, scale=.7, inner sep=2pt] {{{_escaped(name)}}};"
+    label = f"node[midway, below, black!65, scale=.7, inner sep=2pt] {{{_escaped(name)}}}"
+    return f"\\draw[{colour}] {ends[0]} -- {ends[1]} {label};"
 
 
 def _edge(arc: Arc, columns: Sequence[int], end: float, start: float | None, height: float, label: str) -> str:

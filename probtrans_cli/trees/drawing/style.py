@@ -9,6 +9,8 @@ from probtrans_cli.text import columns
 # Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
 COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")
 DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 4", "9 3 2 3 2 3", "1 5")
+KINDS = {"arg1": 0, "rel": 1, "arg2": 2, "conj": 0, "cc": 3}
+"""The colour of a bar of each kind, by its place in COLOURS; of another kind it is the first one."""
 INK = "#1A1A1A"
 WORD_SIZE = 15  # pixels
 NARROW, BROAD = frozenset("iljtfrI.,;:'|!()[]{} "), frozenset("mwMW@%")
@@ -19,6 +21,13 @@ def channel_style(channel: int | str) -> tuple[str, str]:
     if isinstance(channel, str):
         return INK, ""
     return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
+
+
+def bar_colours(kind: str) -> tuple[str, str]:
+    """What a bar is filled with, a tenth of its colour on white, and the colour."""
+    colour = COLOURS[KINDS.get(kind, 0)]
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - 0.1 * (255 - part)):02X}" for part in parts), colour
 
 
 def opacity(probability: float | None) -> str:

@@ -8,12 +8,12 @@ from html import escape
 from probtrans_cli.text import visible
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
 from probtrans_cli.trees.drawing.layout import ends, levels, rise
-from probtrans_cli.trees.drawing.style import INK, WORD_SIZE, channel_style, decimal, opacity, text_width
+from probtrans_cli.trees.drawing.style import INK, WORD_SIZE, bar_colours, channel_style, decimal, opacity, text_width
 
 FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 STEP, SLOT, MARGIN, CELL, LABEL_SIZE, ARROW = 27.0, 11.0, 14.0, 46.0, 10, 7.0
 NOTE, NOTE_STEP = LABEL_SIZE / WORD_SIZE, 13.0
-BAR = 18.0  # what the bars of spans take below the words
+BAR = 18.0  # what a line of bars takes below the words
 
 
 def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
@@ -42,7 +42,7 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
     )
     rises = [rise(drawing, heights, index) for index in range(len(drawing.arcs))]
     base = (24.0 if title else 6.0) + STEP * max(rises, default=0.0) + 22.0
-    below = base + (BAR if spans else 0.0)  # of which the notes hang
+    below = base + BAR * drawing.lines  # of which the notes hang
     height = below + 30.0 + NOTE_STEP * max(map(len, notes), default=0) + (24.0 if legend else 0.0)
 
     def mirrored(x: float) -> float:
@@ -75,11 +75,11 @@ def svg(drawing: Drawing, *, show_probability: bool = True) -> str:
         for x, texts in zip(centres, notes, strict=True)
         for line, text in enumerate(texts, start=1)
     ]
-    for first, last, name in spans:
+    for (first, last, name), span in zip(spans, drawing.spans, strict=True):
         left = centres[first - 1] - widths[first - 1] / 2 + 4
         right = centres[last - 1] + widths[last - 1] / 2 - 4
         left, right = sorted((mirrored(left), mirrored(right)))
-        shown.append(_bar(left, right, base + 24, name))
+        shown.append(_bar(left, right, base + 24 + BAR * span.line, name, span.kind))
     size = f'width="{decimal(width)}" height="{decimal(height)}" viewBox="0 0 {decimal(width)} {decimal(height)}"'
     head = [
         f'<svg xmlns="http://www.w3.org/2000/svg" {size} role="img" font-family="{FONT}">',
@@ -138,11 +138,12 @@ def _curve(arc: Arc, start: float, end: float, base: float, peak: float) -> str:
     )
 
 
-def _bar(left: float, right: float, top: float, name: str) -> str:
+def _bar(left: float, right: float, top: float, name: str, kind: str) -> str:
     """A bar under some words, with what they are in it."""
+    light, colour = bar_colours(kind)
     return (
         f'<rect x="{decimal(left)}" y="{decimal(top)}" width="{decimal(right - left)}" height="14" rx="3" '
-        'fill="#E6EEF5" stroke="#0072B2" stroke-width="0.8"/>'
+        f'fill="{light}" stroke="{colour}" stroke-width="0.8"/>'
         f'<text x="{decimal((left + right) / 2)}" y="{decimal(top + 10.5)}" font-size="{LABEL_SIZE}" '
         f'text-anchor="middle" fill="{INK}">{escape(name)}</text>'
     )
@@ -182,4 +183,8 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
         head = f"{words[arc.head - 1]} ({arc.head})" if arc.head else "root"
         text = arc.text()
         parts.append(f"{words[arc.dependent - 1]} ({arc.dependent}) from {head}{', ' + text if text else ''}")
+    for span in drawing.spans:
+        of_words = " ".join(words[span.first - 1 : span.last])
+        line = f"line {span.line + 1}: " if drawing.lines > 1 else ""
+        parts.append(f"{line}{visible(span.name)}: {of_words} ({span.first} to {span.last})")
     return "; ".join(parts) or "no arcs"

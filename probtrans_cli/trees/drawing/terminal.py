@@ -4,10 +4,11 @@ from __future__ import annotations
 
 import shutil
 from collections.abc import Sequence
+from dataclasses import replace
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span
 from probtrans_cli.trees.drawing.layout import ends, levels
 
 WIDTH_WITHOUT_TERMINAL = 100
@@ -16,23 +17,64 @@ BOX = {UP | DOWN: "│", LEFT | RIGHT: "─", DOWN | RIGHT: "┌", DOWN | LEFT: 
 ASCII_BOX = {UP | DOWN: "|", LEFT | RIGHT: "-", DOWN | RIGHT: ".", DOWN | LEFT: ".", UP | DOWN | LEFT | RIGHT: "+"}
 
 
-def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = None) -> str:
+KIND_COLOURS = {"arg1": "\x1b[34m", "rel": "\x1b[31m", "arg2": "\x1b[32m", "conj": "\x1b[34m", "cc": "\x1b[35m"}
+PLAIN = "\x1b[0m"
+"""How the bars of each kind are coloured, as of the terminal's own colours, and how a colour ends."""
+
+
+def terminal(drawing: Drawing, *, ascii_only: bool = False, width: int | None = None, coloured: bool = False) -> str:
     """The tree in box-drawing characters, no newline at the end; with ``ascii_only`` every character is ASCII.
 
     Arcs stand above the words, the arrow at the dependent, each word's probability and notes below it. Where that is
     wider than ``width`` columns (default: the terminal's, or 100) the tree is indented instead, with the word numbers
-    at the left.
+    at the left; where there is none, but bars, the sentence goes on below them. ``coloured``: bars of a kind that has a
+    colour have it.
     """
     room = width if width is not None else shutil.get_terminal_size((WIDTH_WITHOUT_TERMINAL, 24)).columns
     lines = _arcs_above(drawing, ascii_only=ascii_only)
-    if max(columns(line.rstrip()) for line in lines) > room:
-        lines = _indented(drawing, ascii_only=ascii_only)
+    if _width(lines) <= room:
+        lines = _arcs_above(drawing, ascii_only=ascii_only, coloured=coloured)
+    elif drawing.arcs or not drawing.spans:
+        lines = _indented(drawing, ascii_only=ascii_only, coloured=coloured)
+    else:
+        lines = _continued(drawing, room, ascii_only=ascii_only, coloured=coloured)
     if drawing.title:
         lines.insert(0, visible(drawing.title, ascii_only=ascii_only, longest=LONGEST_TITLE))
     return "\n".join(line.rstrip() for line in lines)
 
 
-def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
+def _width(lines: Sequence[str]) -> int:
+    return max(columns(line.rstrip()) for line in lines)
+
+
+def _continued(drawing: Drawing, room: int, *, ascii_only: bool, coloured: bool) -> list[str]:
+    """Words and bars in several parts, each as long as there is room."""
+    lines: list[str] = []
+    first = 1
+    while first <= len(drawing.words):
+        last = first
+        while last < len(drawing.words):
+            longer = _arcs_above(_part(drawing, first, last + 1), ascii_only=ascii_only)
+            if _width(longer) > room:
+                break
+            last += 1
+        lines += _arcs_above(_part(drawing, first, last), ascii_only=ascii_only, coloured=coloured)
+        first = last + 1
+    return lines
+
+
+def _part(drawing: Drawing, first: int, last: int) -> Drawing:
+    """The words from ``first`` to ``last`` without arcs; a bar has its name in each part."""
+    spans = [
+        replace(span, first=max(span.first, first) - first + 1, last=min(span.last, last) - first + 1)
+        for span in drawing.spans
+        if span.first <= last and span.last >= first
+    ]
+    notes = drawing.notes[first - 1 : last]
+    return replace(drawing, words=drawing.words[first - 1 : last], arcs=(), notes=notes, spans=tuple(spans))
+
+
+def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> list[str]:
     words = [visible(word, ascii_only=ascii_only) for word in drawing.words]
     if not words:
         return ["(empty sentence)"]
@@ -80,7 +122,10 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool) -> list[str]:
     rows = ["".join(label)] if roots else []
     rows += ["".join(line) for line in picture] if drawing.arcs else []
     rows.append(_row(words, cells))
-    rows += [_bars(drawing, names, starts, cells, ascii_only=ascii_only)] if names else []
+    for number in range(drawing.lines):
+        named = [(span, name) for span, name in zip(drawing.spans, names, strict=True) if span.line == number]
+        named.sort(key=lambda one: one[0].first)
+        rows.append(_bars(named, starts, cells, ascii_only=ascii_only, coloured=coloured))
     return rows + [_row(texts, cells) for texts in below]
 
 
@@ -89,16 +134,28 @@ def _row(texts: Sequence[str], cells: Sequence[int]) -> str:
 
 
 def _bars(
-    drawing: Drawing, names: Sequence[str], starts: Sequence[int], cells: Sequence[int], *, ascii_only: bool
+    named: Sequence[tuple[Span, str]],
+    starts: Sequence[int],
+    cells: Sequence[int],
+    *,
+    ascii_only: bool,
+    coloured: bool,
 ) -> str:
-    """Below the words a bar from the first to the last of every span, with its name: `└ PER ┘`."""
+    """Below the words a bar from the first to the last of every span of a line, with its name: `└ PER ┘`."""
     left, right, line = "`'-" if ascii_only else "└┘─"
-    row = ""
-    for span, name in zip(drawing.spans, names, strict=True):
+    row, used = "", 0
+    for span, name in named:
         start, end = starts[span.first - 1], starts[span.last - 1] + cells[span.last - 1]
         free = end - start - columns(name) - 2
-        row += " " * (start - columns(row)) + left + line * (free // 2) + name + line * (free - free // 2) + right
+        bar = left + line * (free // 2) + name + line * (free - free // 2) + right
+        row += " " * (start - used) + (_painted(bar, span) if coloured else bar)
+        used = end
     return row
+
+
+def _painted(text: str, span: Span) -> str:
+    colour = KIND_COLOURS.get(span.kind)
+    return text if colour is None else colour + text + PLAIN
 
 
 def _below(drawing: Drawing, *, ascii_only: bool) -> list[list[str]]:
@@ -121,7 +178,7 @@ def _centred(text: str, width: int) -> str:
     return " " * (free // 2) + text + " " * (free - free // 2)
 
 
-def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
+def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> list[str]:
     """Root on top, children below their head in sentence order, word numbers at the left; circles come last."""
     branch, last, pipe = ("|- ", "`- ", "|  ") if ascii_only else ("├─ ", "└─ ", "│  ")
     arc_of: dict[int, Arc] = {}
@@ -167,8 +224,25 @@ def _indented(drawing: Drawing, *, ascii_only: bool) -> list[str]:
         return lines
     widest = max(map(columns, lines), default=0)
     of_words = [list(texts) for texts in drawing.notes or [()] * len(drawing.words)]
-    for span in drawing.spans:
-        for word in range(span.first, span.last + 1):
-            of_words[word - 1].append(span.name)
-    notes = ["".join(f"  {visible(text, ascii_only=ascii_only)}" for text in of_words[n - 1]) for n in numbers]
-    return [line + " " * (widest - columns(line)) + note for line, note in zip(lines, notes, strict=True)]
+    notes = ["".join(f"  {visible(text, ascii_only=ascii_only)}" for text in texts) for texts in of_words]
+    bars = _bars_of_words(drawing, ascii_only=ascii_only, coloured=coloured)
+    if bars:
+        broadest = max(map(columns, notes), default=0)
+        notes = [note + " " * (broadest - columns(note)) + bar for note, bar in zip(notes, bars, strict=True)]
+    behind = [notes[number - 1] for number in numbers]
+    return [line + " " * (widest - columns(line)) + note for line, note in zip(lines, behind, strict=True)]
+
+
+def _bars_of_words(drawing: Drawing, *, ascii_only: bool, coloured: bool) -> list[str]:
+    """For each word the names of its spans, a column for each line of them; nothing where there are no spans."""
+    texts = [""] * len(drawing.words) if drawing.lines else []
+    for line in range(drawing.lines):
+        of_line = [span for span in drawing.spans if span.line == line]
+        names = [visible(span.name, ascii_only=ascii_only) for span in of_line]
+        room = max(map(columns, names), default=0)
+        cells = [" " * room] * len(texts)
+        for span, name in zip(of_line, names, strict=True):
+            cell = (_painted(name, span) if coloured else name) + " " * (room - columns(name))
+            cells[span.first - 1 : span.last] = [cell] * (span.last - span.first + 1)
+        texts = [f"{text}  {cell}" for text, cell in zip(texts, cells, strict=True)]
+    return texts

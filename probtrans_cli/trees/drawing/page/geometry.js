@@ -96,7 +96,8 @@ function layout(sentence, arcs) {
     const order = at[word - 1].indexOf(index) - (at[word - 1].length - 1) / 2;
     return mirror(centres[word - 1] + geometry.slot * order);
   };
-  const below = base + (sentence.spans.length > 0 ? geometry.bar : 0); // of which the notes hang
+  const lines = sentence.spans.reduce((most, span) => Math.max(most, span[3] + 1), 0);
+  const below = base + geometry.bar * lines; // of which the notes hang
   const rows = sentence.notes.reduce((most, texts) => Math.max(most, texts.length), 0);
   const height = below + 30 + geometry.noteStep * rows;
   return { heights, widths, centres: centres.map(mirror), total, rises, base, below, place, height };

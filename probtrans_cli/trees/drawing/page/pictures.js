@@ -126,12 +126,16 @@ function drawLabel(x, y, text) {
 }
 
 /** A bar below some words, with what they are. */
-function drawSpan([first, last, name], places) {
+function drawSpan([first, last, name, line, kind], places) {
   const edges = [first, last].flatMap((word) => [-1, 1].map((side) => places.centres[word - 1] + side * (places.widths[word - 1] / 2 - 4)));
   const [start, end] = [Math.min(...edges), Math.max(...edges)];
-  const group = element("g", { class: "span", role: "img", "aria-label": `${name}: ${named(first)} to ${named(last)}` });
-  group.append(element("rect", { x: decimal(start), y: decimal(places.base + 27), width: decimal(end - start), height: 14, rx: 3 }));
-  group.append(element("text", { x: decimal((start + end) / 2), y: decimal(places.base + 37.5), "font-size": geometry.label, "text-anchor": "middle" }, name));
+  const top = places.base + 27 + geometry.bar * line;
+  const group = element("g", {
+    class: kind === "" ? "span" : `span ${kind}`, role: "img",
+    "aria-label": `${name}: ${named(first)} to ${named(last)}${line > 0 ? `, line ${line + 1}` : ""}`,
+  });
+  group.append(element("rect", { x: decimal(start), y: decimal(top), width: decimal(end - start), height: 14, rx: 3 }));
+  group.append(element("text", { x: decimal((start + end) / 2), y: decimal(top + 10.5), "font-size": geometry.label, "text-anchor": "middle" }, name));
   return group;
 }
 
