@@ -1,4 +1,5 @@
-"""What a person sees: logs on stderr, results on stdout. A bar only where stderr is a terminal, and no colour at all.
+"""What a person sees: logs on stderr, results on stdout. A bar only where stderr is a terminal; colours only where
+`parse` draws on one.
 
 All of it is made safe here (:func:`probtrans_cli.text.harmless`), so that no caller can forget.
 """
@@ -6,6 +7,7 @@ All of it is made safe here (:func:`probtrans_cli.text.harmless`), so that no ca
 from __future__ import annotations
 
 import json
+import os
 import sys
 import time
 from collections.abc import Iterable
@@ -104,6 +106,11 @@ def render(columns: Iterable[str], rows: Iterable[Iterable[object]], *, title: s
     buffer = StringIO()
     RichConsole(file=buffer, width=200, color_system=None).print(table)
     return "\n".join(line.rstrip() for line in buffer.getvalue().splitlines() if line.strip()) + "\n"
+
+
+def shows_colours() -> bool:
+    """Whether a terminal may be sent colours: not where `NO_COLOR` is set, nor to one that has none."""
+    return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
 
 
 class Progress:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import re
 import sys
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
@@ -28,6 +29,7 @@ from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
+_COLOUR = re.compile("(\x1b\\[[0-9]+m)")
 LATENT_LABELS_SHOWN = 3  # of every word, unless another number is asked for
 
 
@@ -97,7 +99,10 @@ def parse(request: ParseRequest) -> None:
     readings = _readings(model, request, several=several) if request.trees else []
     predictor, abstention = _who_is_asked(model, request)
     asked = Asked(readings, latent_labels, top=request.top, predictor=predictor, abstention=abstention)
-    options = DisplayOptions(probability=request.probability, gold=request.gold, several=several)
+    coloured = output is None and sys.stdout.isatty() and console.shows_colours()
+    options = DisplayOptions(
+        probability=request.probability, gold=request.gold, several=several, coloured=coloured and form.colours
+    )
     given = (sentence for file in files for sentence in read(file, request.input_form, request.longest))
     sentences = not_too_long(given, request.longest, model.vocabulary)
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
@@ -122,7 +127,7 @@ def parse(request: ParseRequest) -> None:
                 pieces = writer.write(content(_flushing(portions, file)), options)
                 shown = output is None and file.isatty()  # in a file or a pipe, words keep their bytes
                 if shown:
-                    pieces = (harmless(piece.replace("\r\n", "\n"), keep="\n\t") for piece in pieces)
+                    pieces = (_safe(piece, coloured=options.coloured) for piece in pieces)
                 file.writelines(pieces)
     if abstention is not None:
         console.log(abstention.told())
@@ -171,6 +176,13 @@ def _readings(model: Model, request: ParseRequest, *, several: bool) -> list[Rea
     else:
         channels = [None if request.channel == "all" else request.channel]
     return [model.read(channel, request.iteration, request.decoder) for channel in channels]
+
+
+def _safe(piece: str, *, coloured: bool) -> str:
+    """A piece of what is written, as a terminal may get it; ``coloured``: colours stay, as the format is one that shows
+    all texts as :func:`probtrans_cli.text.visible` has them."""
+    parts = _COLOUR.split(piece.replace("\r\n", "\n")) if coloured else [piece.replace("\r\n", "\n")]
+    return "".join(part if i % 2 else harmless(part, keep="\n\t") for i, part in enumerate(parts))
 
 
 def _flushing(portions: Iterable[Sequence[Sentence]], file: TextIO) -> Iterator[Sequence[Sentence]]:

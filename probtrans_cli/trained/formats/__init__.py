@@ -40,6 +40,8 @@ class Format:
     """What it cannot show."""
     every_channel: bool = False
     """It shows every channel (and iteration) whatever is asked for: it is given every tree, not one a channel."""
+    colours: bool = False
+    """It has colours where it is for a terminal, and shows nothing there that a text could order a terminal to do."""
     folder: bool = False
     """It can also be a folder with a file for each tree."""
     shows: tuple[str, ...] = ()
@@ -61,6 +63,8 @@ class DisplayOptions:
     """Also the input's own tree."""
     several: bool = False
     """There are several trees a sentence, which are told apart by their channel."""
+    coloured: bool = False
+    """It is for a terminal that shows colours."""
 
 
 @dataclass(frozen=True)
@@ -99,7 +103,7 @@ _ROWS = (
         },
     ),
     Format("jsonl", "an object a line"),
-    Format("tree", "for a terminal"),
+    Format("tree", "for a terminal", colours=True),
     Format("svg", "a picture, or a folder of them with -o", folder=True),
     Format(
         "html",

@@ -25,5 +25,7 @@ def as_picture(analysis: Analysis, options: DisplayOptions) -> str:
         gold = tuple(Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(analysis), start=1))
         title = ours.title or ("" if analysis.reading is None else f"channel {analysis.reading.channel}")
         pictures = [replace(ours, title=title), replace(ours, title=GOLD, arcs=gold, notes=(), spans=())]
-    texts = [(terminal(one) if analysis.words else one.title).rstrip("\n") for one in pictures]
+    texts = [
+        (terminal(one, coloured=options.coloured) if analysis.words else one.title).rstrip("\n") for one in pictures
+    ]
     return "\n".join(texts) + "\n\n"
