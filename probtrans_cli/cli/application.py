@@ -267,7 +267,7 @@ def parse(
     decode: Decoder = None,
     trees: Annotated[
         Literal["yes", "no"],
-        typer.Option("--trees", help="no: only what the task says (tags, entities, labels, ...), which is quicker."),
+        typer.Option("--trees", help="no: only what the task says (tags, entities, tuples, ...), which is quicker."),
     ] = "yes",
     probability: Annotated[
         bool, typer.Option("--prob", help="Show the probability of every arc, tag, entity and label.")
@@ -304,7 +304,8 @@ def parse(
     threads: Threads = None,
 ) -> None:
     """Print what a model says of text or CoNLL-U: the dependency trees that it sees, and the tags, entities, labels,
-    logical forms or hidden words that it was trained to predict; in input order, as they are done."""
+    logical forms, hidden words, tuples or coordinations that it was trained to predict; in input order, as they are
+    done."""
     from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
     request = verb.ParseRequest(
