@@ -11,6 +11,8 @@ or over the Gaussian scores of one pass (:func:`predictive`), which takes draws 
 symbol   code            shape    meaning
 m V      mean variance   [m, k]   of the scores: m, a word or sentence; k, a class
 p        probabilities   [m, k]
+
+A mixture may have any axes in front of k, such as those of rows of labels.
 """
 
 from __future__ import annotations
@@ -28,17 +30,17 @@ _AT_ONCE = 2**21  # numbers of the draws that are in memory
 
 @dataclass(frozen=True)
 class Predictive:
-    """Probabilities of the classes, and the parts of the doubt in nats, each ``[m]`` for a word or sentence.
+    """Probabilities of the classes, and the parts of the doubt in nats, each ``[*m]`` for a word or sentence.
 
     ``entropy``: of the mean distribution; ``expected_entropy``: the members' mean entropy; ``mutual_information``: the
     difference, at least 0; ``logit_variance``: ``Σ_k p_k V_k``, the variance of the scores.
     """
 
-    probabilities: Float[Tensor, "m k"]
-    entropy: Float[Tensor, " m"]
-    expected_entropy: Float[Tensor, " m"]
-    mutual_information: Float[Tensor, " m"]
-    logit_variance: Float[Tensor, " m"]
+    probabilities: Float[Tensor, "*m k"]
+    entropy: Float[Tensor, "*m"]
+    expected_entropy: Float[Tensor, "*m"]
+    mutual_information: Float[Tensor, "*m"]
+    logit_variance: Float[Tensor, "*m"]
 
     def __getitem__(self, rows: Tensor | slice) -> Predictive:
         """Those of some rows."""
@@ -105,7 +107,7 @@ def with_expected_loss(mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"
     return torch.cat([mean, mean.logsumexp(-1, keepdim=True) + growth.expm1().log()], -1)
 
 
-def mixture(members: Iterable[Float[Tensor, "m k"]]) -> Predictive:
+def mixture(members: Iterable[Float[Tensor, "*m k"]]) -> Predictive:
     """The predictive distribution of members with equal weights, given by their scores.
 
     Only sums are kept, so that any number of members takes the memory of two.
@@ -118,7 +120,7 @@ def mixture(members: Iterable[Float[Tensor, "m k"]]) -> Predictive:
         scores = _at_least_single(given)
         chances = scores.softmax(-1)
         if total is None:
-            total, expected = torch.zeros_like(chances), torch.zeros_like(chances[:, 0])
+            total, expected = torch.zeros_like(chances), torch.zeros_like(chances[..., 0])
             mean, spread = torch.zeros_like(scores), torch.zeros_like(scores)
         total, expected = total + chances, expected + entropy(chances)
         # Welford's sums of squares, of scores that add up to 0: a constant added to all of them means nothing.

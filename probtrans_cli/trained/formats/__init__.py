@@ -116,7 +116,12 @@ _ROWS = (
     ),
     Format("latex", "a tikz-dependency document"),
     Format("displacy", "a line of spaCy's manual input a sentence"),
-    Format("text", "the sentence and below it its tuples, or the simple sentences that it splits into", _NO_TREES, shows=("tuples", "coordinations")),
+    Format(
+        "text",
+        "the sentence and below it its tuples, or the simple sentences that it splits into",
+        _NO_TREES,
+        shows=("tuples", "coordinations"),
+    ),
     Format("tuples", "tuples as lines of AllenNLP", _NO_TREES, shows=("tuples",)),
     Format("carb", "tuples as lines of CaRB", _NO_TREES, shows=("tuples",)),
     Format("labels", "rows of tags as in OpenIE6", _NO_TREES, shows=("rows",)),
