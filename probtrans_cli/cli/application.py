@@ -30,6 +30,8 @@ from probtrans_cli.cli.options import (
     RecipeArgument,
     Rescore,
     RunsAndFiles,
+    ShowGold,
+    ShowProbability,
     SideBySide,
     SingleMatch,
     TagColumn,
@@ -269,12 +271,8 @@ def parse(
         Literal["yes", "no"],
         typer.Option("--trees", help="no: only what the task says (tags, entities, tuples, ...), which is quicker."),
     ] = "yes",
-    probability: Annotated[
-        bool, typer.Option("--prob", help="Show the probability of every arc, tag, entity and label.")
-    ] = False,
-    gold: Annotated[
-        bool, typer.Option("--gold", help="Also show the trees that the input has; not with conllu.")
-    ] = False,
+    probability: ShowProbability = False,
+    gold: ShowGold = False,
     latent_labels: Annotated[
         bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,
@@ -288,6 +286,8 @@ def parse(
             "and with --labels the N most probable latent labels (default 3).",
         ),
     ] = None,
+    coordination: Coordination = None,
+    rescore: Rescore = False,
     uncertainty: Doubt = False,
     abstain: Abstain = None,
     dropout_samples: DropoutSamples = None,
@@ -311,8 +311,8 @@ def parse(
     request = verb.ParseRequest(
         checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
         decoder=decode, trees=trees == "yes", probability=probability, gold=gold, latent_labels=latent_labels, top=top,
-        uncertainty=uncertainty, abstain=abstain, dropout_samples=dropout_samples, weights=weights, longest=longest,
-        output=output, threads=threads,
+        coordination=coordination, rescore=rescore, uncertainty=uncertainty, abstain=abstain,
+        dropout_samples=dropout_samples, weights=weights, longest=longest, output=output, threads=threads,
     )  # fmt: skip
     verb.parse(request)
 

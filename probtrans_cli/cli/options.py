@@ -32,6 +32,10 @@ RunsAndFiles = Annotated[
         metavar="[RUN]... [FILE]...", help="Further run folders, as an ensemble; then the files to score; - is stdin."
     ),
 ]
+ShowProbability = Annotated[
+    bool, typer.Option("--prob", help="Show the probability of every arc, tag, entity and label.")
+]
+ShowGold = Annotated[bool, typer.Option("--gold", help="Also show the trees that the input has; not with conllu.")]
 SideBySide = Annotated[
     Path | None,
     typer.Option(

@@ -177,16 +177,12 @@ def splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Spli
     Raises:
         UsageError: it is no model of coordinations, or something else is asked that does not go with it.
     """
-    if request.coordination is None:
-        if request.rescore:
-            raise UsageError("--rescore is about tuples of split sentences", hint="add --coordination CKPT")
-        return None
     others: dict[str, Any] = {"--uncertainty": request.uncertainty or request.ood, "--predictions": request.predictions}
     others |= {"further runs": runs, "--dropout-samples": request.dropout_samples, "--weights": request.weights}
-    if found := next((name for name, value in others.items() if value), None):
+    found = next((name for name, value in others.items() if value), None)
+    if request.coordination is not None and found:
         raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
-    splitter = Model.load(request.coordination, threads=request.threads)
-    return Splitter.of(splitter, model, rescore=request.rescore)
+    return Splitter.load(request.coordination, model, rescore=request.rescore, threads=request.threads)
 
 
 def _store(model: Model, title: str, result: dict[str, Any]) -> None:

@@ -9,7 +9,7 @@ from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import TextIO
+from typing import Any, TextIO
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of
@@ -26,6 +26,7 @@ from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Asked, analyses, every_tree
 from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
@@ -67,6 +68,10 @@ class ParseRequest:
     """Predict by so many passes with dropout; None: by one without."""
     weights: str | None = None
     """How uncertain weights are used, see :func:`probtrans_cli.recipe.weights.way_of`; None: as the recipe says."""
+    coordination: str | None = None
+    """A CKPT of coordinations, at which sentences are split before tuples are found in them."""
+    rescore: bool = False
+    """Tuples of split sentences get the confidence that they have in the whole one."""
     longest: int = 2000
     """Words that a sentence may have, and tokens where words are divided into such."""
     output: Path | None = None
@@ -98,7 +103,10 @@ def parse(request: ParseRequest) -> None:
     several = request.channel == "all" and not form.every_channel
     readings = _readings(model, request, several=several) if request.trees else []
     predictor, abstention = _who_is_asked(model, request)
-    asked = Asked(readings, latent_labels, top=request.top, predictor=predictor, abstention=abstention)
+    splitter = _splitter_of(model, form, request)
+    asked = Asked(
+        readings, latent_labels, top=request.top, predictor=predictor, abstention=abstention, splitter=splitter
+    )
     coloured = output is None and sys.stdout.isatty() and console.shows_colours()
     options = DisplayOptions(
         probability=request.probability, gold=request.gold, several=several, coloured=coloured and form.colours
@@ -145,6 +153,23 @@ def _who_is_asked(model: Model, request: ParseRequest) -> tuple[Predictor, Abste
     samples, weights = request.dropout_samples, None if request.weights is None else way_of(request.weights)
     predictor = predictor_of(model, dropout_samples=samples, weights=weights, doubt=request.uncertainty)
     return predictor, None if request.abstain is None else Abstention(request.abstain)
+
+
+def _splitter_of(model: Model, form: Format, request: ParseRequest) -> Splitter | None:
+    """What splits sentences before.
+
+    Raises:
+        UsageError: it is no model of coordinations, or something else is asked that does not go with it.
+    """
+    others: dict[str, Any] = {"--uncertainty": request.uncertainty, "--dropout-samples": request.dropout_samples}
+    others |= {
+        "--weights": request.weights,
+        f"-f {form.name}, whose rows are of whole sentences": form.name == "labels",
+    }
+    found = next((name for name, value in others.items() if value), None)
+    if request.coordination is not None and found:
+        raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
+    return Splitter.load(request.coordination, model, rescore=request.rescore, threads=request.threads)
 
 
 def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:

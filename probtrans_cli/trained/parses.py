@@ -16,6 +16,7 @@ from probtrans_cli.trained.arcs import Channel, Reading, chain_of, read_arcs
 from probtrans_cli.trained.inner import with_inner_places
 from probtrans_cli.trained.latent_labels import as_records, most_probable
 from probtrans_cli.trained.predictions import Reader
+from probtrans_cli.trained.splits import Splitter, split_predictions
 from probtrans_cli.trees.drawing.drawing import reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.jsonl import rounded, tree_record
@@ -30,7 +31,8 @@ if TYPE_CHECKING:
 class Asked:
     """What is asked of a model: a tree for each of the ``readings``; ``latent_labels``: how many a word, None = none;
     ``predictions``: of its task, with ``top`` alternatives; ``predictor``: who is asked for them, None = the model as
-    its recipe says; ``abstention``: which of them are left out."""
+    its recipe says; ``abstention``: which of them are left out; ``splitter``: sentences are split before tuples are
+    found in them."""
 
     readings: Sequence[Reading]
     latent_labels: int | None = None
@@ -38,13 +40,17 @@ class Asked:
     top: int | None = None
     predictor: Predictor | None = None
     abstention: Abstention | None = None
+    splitter: Splitter | None = None
 
     @property
     def more(self) -> dict[str, Any]:
         """What :func:`probtrans_cli.trained.arcs.word_batches` is asked beside trees and latent labels."""
         return {
-            "predict": self.predictions, "top": self.top, "predictor": self.predictor, "abstention": self.abstention
-        }  # fmt: skip
+            "predict": self.predictions and self.splitter is None,
+            "top": self.top,
+            "predictor": self.predictor,
+            "abstention": self.abstention,
+        }
 
 
 @dataclass(frozen=True)
@@ -122,7 +128,7 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
             said: dict[str, Any] = {}
             if best is not None:
                 said["latent_labels"] = best[0][row][real], best[1][row][real]
-            if asked.predictions and sentences[index].words:  # specials alone are no sentence
+            if batch.predictions and sentences[index].words:  # specials alone are no sentence
                 said |= {"prediction": reader.located(batch.predictions[row], index), "task": model.task}
             found[index] = [replace(one, **said) for one in found[index]]
         for number, tree in enumerate(trees):
@@ -137,8 +143,18 @@ def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Itera
                     probabilities=np.where(read, known[row][real], np.nan),
                     deviations=None if spread is None else np.where(read, spread[row][real], np.nan),
                 )
+    for index, one in split_before(model, sentences, asked).items():
+        found[index] = [replace(each, prediction=one, task=model.task) for each in found[index]]
     for of_sentence in found:
         yield from of_sentence
+
+
+def split_before(model: Model, sentences: Sequence[Sentence], asked: Asked) -> dict[int, Prediction]:
+    """The predictions of sentences that are split before, by their numbers; none where no splitter is asked for."""
+    if asked.splitter is None:
+        return {}
+    found = split_predictions(model, asked.splitter, sentences)
+    return {index: one for index, one in enumerate(found) if one is not None}
 
 
 def _not_read(sentence: Sentence, asked: Asked, task: Task) -> list[Analysis]:
@@ -193,7 +209,7 @@ def every_tree(
     more = (asked or Asked([])).more
     for batch, found in read_arcs(model, reader.split, readings, shown=reader.shown, member_arcs=True, **more):
         n = batch.mask.shape[1]
-        said |= dict(zip(batch.indices.tolist(), batch.predictions, strict=True))
+        said |= dict(zip(batch.indices.tolist(), batch.predictions, strict=False))  # none of sentences to be split
         for number, tree in enumerate(found):
             known = np.exp(tree.scores[:, :, : n + model.has_root_column])
             spread = tree.deviations(root=model.has_root_column)
@@ -207,6 +223,7 @@ def every_tree(
                 if len(of_words) <= LONGEST_WITH_MARGINALS:
                     kept = marginals.setdefault(index, np.zeros((len(readings), *of_words.shape), dtype=np.float32))
                     kept[number] = of_words
+    said |= split_before(model, sentences, asked or Asked([]))
     for index, sentence in enumerate(sentences):
         if gold and strict and sentence.heads is None:
             raise no_gold(sentence)

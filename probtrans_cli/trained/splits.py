@@ -38,6 +38,20 @@ class Splitter:
     rescore: bool = False
 
     @classmethod
+    def load(cls, checkpoint: str | None, extractor: Model, *, rescore: bool, threads: int | None) -> Splitter | None:
+        """The splitter of a CKPT argument for a model of tuples; None where none is named.
+
+        Raises:
+            UsageError: as :meth:`of`; or there is nothing to rescore.
+            CheckpointError: the model cannot be read.
+        """
+        if checkpoint is None:
+            if rescore:
+                raise UsageError("--rescore is about tuples of split sentences", hint="add --coordination CKPT")
+            return None
+        return cls.of(type(extractor).load(checkpoint, threads=threads), extractor, rescore=rescore)
+
+    @classmethod
     def of(cls, model: Model, extractor: Model, *, rescore: bool = False) -> Splitter:
         """The splitter for a model of tuples.
 

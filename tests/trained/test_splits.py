@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import json
 import math
 from pathlib import Path
 
@@ -127,3 +128,23 @@ def test_eval(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch,
     refused = invoke("eval", "runs/coordinated", "--coordination", "runs/coordinated")
     assert refused.code == 2
     assert "finds no tuples to merge" in refused.err
+
+
+def test_parse(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
+    (tmp_path / "runs").symlink_to(extractors / "runs")
+    (tmp_path / "in.txt").write_text(f"{APPLE}\n\nRain fell .\n", encoding="utf-8")
+    monkeypatch.chdir(tmp_path)
+    split = ("parse", "runs/half", "in.txt", "--coordination", "runs/coordinated")
+    ran = invoke(*split, "-f", "jsonl")
+    assert ran.code == 0, ran.err
+    records = [json.loads(line) for line in ran.out.splitlines()]
+    assert [one["splits"] for one in records if one["words"]] == [HALVES, []]
+    assert {one["split"] for one in records[0]["tuples"]} <= {0, 1}
+    for form in ("text", "carb", "tuples", "tree", "html", "conllu"):
+        shown = invoke(*split, "-f", form, "--rescore")
+        assert shown.code == 0, shown.err
+        assert shown.out
+    refused = invoke(*split, "-f", "labels")
+    assert refused.code == 2
+    assert "-f labels" in refused.err
+    assert invoke("parse", "runs/half", "in.txt", "--rescore").code == 2
