@@ -310,11 +310,12 @@ class Network(nn.Module):
         of_features: Tensor = self.features(Features(self.entry_rows, self.entry_offsets))
         return self.unary.weight + of_features
 
-    def stages(self) -> list[list[nn.Parameter]]:
+    def stages(self, *, features: bool = True) -> list[list[nn.Parameter]]:
         """Its parameters from below: of the embeddings (words, features, `<cls>`, positions, segments, norm of their
-        sum), then of each layer of the encoder, where it has such. Those above the last layer are in none."""
+        sum), then of each layer of the encoder, where it has such. Those above the last layer are in none, and with
+        ``features=False`` those of features neither."""
         below, *layers = self.encoder.stages() or ((),)
-        modules = (self.unary, self.features)
+        modules = (self.unary, self.features if features else None)
         words = [parameter for module in modules if module is not None for parameter in module.parameters()]
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 

@@ -136,6 +136,8 @@ class WordPieceVocabulary(VocabularySection):
     """WordPiece units as BERT's, of a folder, or trained on the training file by `prepare`. `[CLS]` and `[SEP]` stand
     around every sentence, and a word's first piece represents it. Needs the package `tokenizers` (extra `hf`)."""
 
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None})
+
     kind: Literal["wordpiece"]
     folder: File | None = None
     """Folder of a BERT model's vocabulary (`vocab.txt`, or `tokenizer.json`, with their options), in the current folder
@@ -144,6 +146,14 @@ class WordPieceVocabulary(VocabularySection):
     """Largest number of pieces, of a trained one."""
     lowercase: bool = False
     """Lower-case words and strip their accents, in a trained one."""
+    features: WordFeatures | None = None
+    """Features of the word as it is written, added to the scores of each of its pieces: a vocabulary in lower case does
+    not tell capitals, its shape does; null = no features."""
+
+    @property
+    def has_features(self) -> bool:
+        """Whether words have features of their spelling."""
+        return self.features is not None
 
     @property
     def has_extra_words(self) -> bool:

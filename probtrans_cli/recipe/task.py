@@ -202,7 +202,11 @@ class MaskedLanguageModel(WordPrediction):
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
-        if recipe.data.vocabulary.has_features and self.mlm.random > 0.0:
+        vocabulary = recipe.data.vocabulary
+        if vocabulary.has_features and not vocabulary.counts_words:
+            reason = "a hidden piece would be told by the features of its word's other pieces: leave it out"
+            faults.append((("data", "vocabulary", "features"), reason))
+        elif vocabulary.has_features and self.mlm.random > 0.0:
             reason = "a word in another's place would have its features: set this to 0, and mask or keep to more"
             faults.append((("task", "mlm", "random"), reason))
         return faults

@@ -178,7 +178,8 @@ class Optim(Section):
     """Learning rate."""
     layer_decay: Annotated[float, Field(gt=0.0, le=1.0)] = 1.0
     """Lower layers move more slowly: of L layers, layer l at the rate times `layer_decay` to the power L - l, and the
-    embeddings as if they were layer 0; what stands above the layers at the rate itself. 1 = all alike."""
+    embeddings as if they were layer 0; what stands above the layers, and features of spelling, at the rate itself.
+    1 = all alike."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
     """Decay rates of the two moments."""
     eps: PositiveFloat = 1e-9

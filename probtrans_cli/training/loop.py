@@ -75,7 +75,7 @@ class Trainer:
         self.plan = Plan(recipe, self.train_split.lengths)
         self.divergence = Divergence(self.model, self.train_split)
         variational, units = recipe.model.variational, self.divergence.units
-        stages = self.network.stages()
+        stages = self.network.stages(features=False)
         self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units, stages=stages)
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])

@@ -29,6 +29,7 @@ from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
 from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoder, Features
 from probtrans_cli.models.network import HIDDEN, PADDING, Network
@@ -114,6 +115,20 @@ def test_any_text_has_rows_of_the_table(word: str, size: int, ngrams: int) -> No
     rows = features.rows(word)
     assert all(0 <= row < size for row in rows)
     assert features.rows(word) == HashedFeatures(features.section).rows(word)
+
+
+def test_every_piece_of_a_word_has_the_features_of_the_word() -> None:
+    pytest.importorskip("tokenizers")
+    pieces = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "un", "##aff", "##able", "the"]
+    words = WordPieces(pieces, features=WordFeatures(prefixes=1, suffixes=0, rows=50))
+    split = encoded(words, [["The", "Unaffable"], ["unaffable"]])
+    hashed = words.features
+    assert hashed is not None
+    the, capital, small = ([*hashed.rows(word)] for word in ("The", "Unaffable", "unaffable"))
+    assert capital != small
+    rows, widths = split.features(np.array([1, 0]))
+    assert rows.tolist() == [*small * 3, *the, *capital * 3]
+    assert widths.tolist() == [[0, 2, 2, 2, 0, 0], [0, 2, 2, 2, 2, 0]]  # none of [CLS], [SEP] and padding
 
 
 # --- in the store -----------------------------------------------------------------------------------------------------

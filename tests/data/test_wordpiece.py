@@ -20,7 +20,7 @@ from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces, read_pieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_building import train_wordpieces
 from probtrans_cli.errors import DataError, RecipeError, UsageError
-from probtrans_cli.recipe.data import WordPieceVocabulary
+from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
 
 pytest.importorskip("tokenizers")
 
@@ -166,6 +166,22 @@ def folder_of(folder: Path, pieces: str | bytes | None = None, **files: Any) -> 
 
 
 LINES = "".join(f"{piece}\n" for piece in TOY)
+
+
+def test_features_of_spelling_are_kept(tmp_path: Path) -> None:
+    asked = WordFeatures(prefixes=0, suffixes=2, rows=64)
+    (tmp_path / "theirs").mkdir()
+    folder_of(tmp_path / "theirs", "\n".join(TOY))
+    for section in (
+        WordPieceVocabulary(kind="wordpiece", size=60, features=asked),
+        WordPieceVocabulary(kind="wordpiece", folder=str(tmp_path / "theirs"), features=asked),
+    ):
+        folder = tmp_path / "saved"
+        folder.mkdir(exist_ok=True)
+        build_vocabulary(section, SENTENCES).save(folder)
+        features = load_vocabulary(folder).features
+        assert features is not None
+        assert features.section == asked
 
 
 def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:

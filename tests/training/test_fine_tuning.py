@@ -9,10 +9,11 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_starts import FOLDER, SIZES, TAGGING, loaded, train
+from small_starts import FOLDER, MLM, SIZES, TAGGING, loaded, train
 from support import interrupted
 from torch import Tensor, nn
 
+import probtrans_cli
 from probtrans_cli.__main__ import run
 from probtrans_cli.models.bayesian.weights import file_name
 from probtrans_cli.models.network import Network
@@ -27,7 +28,7 @@ STEP = 1e-3
 
 
 def stage_of(name: str) -> int:
-    """0: embeddings, 1 and 2: layers, 3: what stands above them."""
+    """0: embeddings, 1 and 2: layers, 3: what stands above them, and features, which have the same rate."""
     name = file_name(name).removeprefix("posterior.")
     if name.startswith(OF_EMBEDDINGS):
         return 0
@@ -48,6 +49,7 @@ def test_a_layer_moves_at_the_rate_times_the_decay_for_each_layer_above_it(bert:
     """The first update of Adam moves whatever has a gradient by the rate, to the sign."""
     del bert
     one = ["train.steps=1", "optim.eps=1e-30", "optim.schedule={kind: constant}", "model.dropout=0.0"]
+    one.append("data.vocabulary.features={rows: 64}")
     assert train(*START, *one, "optim.lr=1e-30", name="start") == 0
     for decay, name in ((0.5, "slow"), (1.0, "alike")):
         assert train(*START, *one, f"optim.lr={STEP}", f"optim.layer_decay={decay}", name=name) == 0
@@ -218,3 +220,44 @@ def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, capfd: pyte
     ):
         assert train(*START, *options, "--overwrite") == 0
         assert (warned in capfd.readouterr().err) == told, options
+
+
+# --- features of the spelling -----------------------------------------------------------------------------------------
+
+
+def test_a_vocabulary_in_lower_case_learns_capitals_from_their_shape(bert: Any) -> None:
+    """The word `dog` is in the folder's vocabulary, and what tells `Dog` from it is its shape alone."""
+    del bert
+    words = ["dog\tsmall", "Dog\tlarge"]
+    Path("case.tsv").write_text("".join(f"{word}\n\n" for word in words * 20))
+    data = (
+        "{train: case.tsv, dev: case.tsv, test: null, format: columns, vocabulary: {kind: wordpiece, folder: bert%s}}"
+    )
+    found = {}
+    for name, features in (("without", ""), ("with", ", features: {prefixes: 0, suffixes: 0, rows: 64}")):
+        options = ["task={kind: tagging, column: tag}", "train.epochs=60", "optim.lr=0.01", "model.dropout=0.0"]
+        assert train(SIZES, f"data={data % features}", *options, "--init-from", "bert", name=name) == 0
+        found[name] = [one.prediction["tags"] for one in probtrans_cli.load(f"runs/{name}").analyze(["dog", "Dog"])]
+    assert found["with"] == [["small"], ["large"]]
+    assert found["without"][0] == found["without"][1]
+
+
+def test_features_start_at_zero_so_that_nothing_changes_before_they_are_learned(bert: Any) -> None:
+    del bert
+    still = ["optim.lr=1e-30", "train.steps=1", "model.dropout=0.0"]
+    assert train(*START, *still, name="plain") == 0
+    assert train(*START, *still, "data.vocabulary.features={}", name="features") == 0
+    plain, features = (torch.stack(ends(name)) for name in ("plain", "features"))
+    assert torch.equal(plain, features)
+
+
+def ends(name: str) -> list[Tensor]:
+    """The probabilities of tags of two words, by a run."""
+    found = probtrans_cli.load(f"runs/{name}").analyze(["two Dog"])
+    return [torch.tensor(one.prediction["tag_probability"]) for one in found]
+
+
+def test_hidden_pieces_have_no_features(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    del bert
+    assert train(SIZES, FOLDER, MLM, "--init-from", "bert", "data.vocabulary.features={}") == 2
+    assert "data.vocabulary.features: a hidden piece would be told by " in capfd.readouterr().err

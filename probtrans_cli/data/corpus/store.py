@@ -11,8 +11,8 @@ segments   token          int8   0 = the first of two texts, 1 = the second (ins
 parents    word           int16  position of the word's parent, from 0; -1 = none, -2 = the sentence has no graph
 grid       word           int64  the labels of the word in all rows: the sum over rows r of label * 8 ** r
 punct      word           bool   UPOS is PUNCT or SYM
-widths     word           int16  number of the word's features (vocabularies with features only)
-features   feature        int32  feature rows of all words, one word after the other (vocabularies with features only)
+widths     token          int16  number of the features of the token's word (vocabularies with features only)
+features   feature        int32  feature rows of all tokens, one token after the other (vocabularies with features only)
 spelling   byte           uint8  the words as they are written, joined by spaces (where there is a form)
 form       byte           uint8  the sentence's logical form, or the tags of its entities, one a line, or its tuples
 any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
@@ -25,7 +25,7 @@ from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, compress
+from itertools import chain
 from pathlib import Path
 from typing import Any
 
@@ -92,16 +92,15 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
         "frequency": [vocabulary.frequency(word) for word in sentence.words],
         "heads": sentence.heads,
     }
-    read = sentence.words
     if vocabulary.divides:
         row["first"] = encoded.word_start
     if vocabulary.omits:
-        row["read"] = kept = [vocabulary.reads(word) for word in sentence.words]
-        read = list(compress(sentence.words, kept))
+        row["read"] = [vocabulary.reads(word) for word in sentence.words]
     if vocabulary.features is not None:
-        of_words = [vocabulary.features.rows(word) for word in read]
-        row["widths"] = [len(rows) for rows in of_words]
-        row["features"] = list(chain.from_iterable(of_words))
+        of_words = [*map(vocabulary.features.rows, sentence.words), ()]  # -1, the last: no word
+        of_tokens = [of_words[word] for word in encoded.word_of_piece]
+        row["widths"] = [len(rows) for rows in of_tokens]
+        row["features"] = list(chain.from_iterable(of_tokens))
     for column, known in ids.items():
         if column in sentence.labels:
             row[column] = [known.get(sentence.labels[column], -1)]
@@ -247,7 +246,7 @@ class Split:
         """Gather the features of sentences.
 
         Returns:
-            The feature rows of all words of these sentences [m], in order, and for every position how many of them
+            The feature rows of all tokens of these sentences [m], in order, and for every position how many of them
             are its own [b, n]; zero behind a sentence's end.
         """
         rows = [self.row("features", int(index)) for index in indices]

@@ -30,8 +30,10 @@ from probtrans_cli.data.vocabularies.base import (
     one_after_the_other,
     write_saved,
 )
+from probtrans_cli.data.vocabularies.features import HashedFeatures
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.base import PositiveInt
+from probtrans_cli.recipe.data import WordFeatures
 from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
@@ -89,6 +91,7 @@ class WordPieces(EnclosingVocabulary):
         *,
         rows: int | None = None,
         counts: Mapping[str, int] | None = None,
+        features: WordFeatures | None = None,
     ) -> None:
         """``pieces[id]``; an empty piece has an id, but no text has it.
 
@@ -97,6 +100,7 @@ class WordPieces(EnclosingVocabulary):
             options: how text is divided; None = BERT's, in lower case.
             rows: number of ids of a model whose table is longer than the vocabulary; None = as many as pieces.
             counts: of the training file's words.
+            features: of the spelling of words.
 
         Raises:
             DataError: a piece stands there twice, or a special one is missing.
@@ -105,6 +109,7 @@ class WordPieces(EnclosingVocabulary):
         self.pieces = list(pieces)
         self.options = options or Options()
         self.counts = dict(counts or {})
+        self.features = None if features is None else HashedFeatures(features)
         self._size = max(rows or 0, len(self.pieces))
         self._ids = {piece: id for id, piece in enumerate(self.pieces) if piece}
         if len(self._ids) + self.pieces.count("") < len(self.pieces):
@@ -177,7 +182,9 @@ class WordPieces(EnclosingVocabulary):
         """Write those files and ``vocabulary.json`` (the counts of whole words)."""
         for name, text in self.files().items():
             (folder / name).write_bytes(text.encode())
-        options = {"rows": self.size}
+        options: dict[str, Any] = {"rows": self.size}
+        if self.features is not None:
+            options["features"] = self.features.section.model_dump(mode="json")
         write_saved(folder, Saved("wordpiece", options, list(self.counts), list(self.counts.values())))
 
     def _extra(self, names: Sequence[str]) -> Iterator[int]:
@@ -236,13 +243,20 @@ def division(options: Options) -> tuple[Any, Any]:
 # --- reading ----------------------------------------------------------------------------------------------------------
 
 
-def read_wordpieces(folder: Path, *, rows: int | None = None, counts: Mapping[str, int] | None = None) -> WordPieces:
+def read_wordpieces(
+    folder: Path,
+    *,
+    rows: int | None = None,
+    counts: Mapping[str, int] | None = None,
+    features: WordFeatures | None = None,
+) -> WordPieces:
     """The vocabulary of a folder of Hugging Face's: of `vocab.txt`, or where that is missing of `tokenizer.json`.
 
     Args:
         folder: where the files are.
         rows: the model's `vocab_size`, where it is known.
         counts: of the training file's words.
+        features: of the spelling of words.
 
     Raises:
         DataError: a file is missing, damaged or of another kind, or the vocabulary has more pieces than the model rows.
@@ -269,7 +283,7 @@ def read_wordpieces(folder: Path, *, rows: int | None = None, counts: Mapping[st
         words = f"{path if path.exists() else other}: {len(pieces):,} pieces, but the model's vocab_size is {rows:,}"
         raise DataError(words, hint="the vocabulary is that of another model")
     try:
-        return WordPieces(pieces, options, rows=rows, counts=counts)
+        return WordPieces(pieces, options, rows=rows, counts=counts, features=features)
     except DataError as error:
         raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
 
@@ -278,11 +292,13 @@ class _SavedOptions(SavedOptions):
     """What ``save`` keeps beside the words."""
 
     rows: PositiveInt
+    features: WordFeatures | None = None
 
 
 def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
     """The pieces that ``save`` wrote."""
-    return read_wordpieces(folder, counts=saved.count_of, rows=saved.options_of(_SavedOptions).rows)
+    options = saved.options_of(_SavedOptions)
+    return read_wordpieces(folder, counts=saved.count_of, rows=options.rows, features=options.features)
 
 
 def read_pieces(path: Path) -> list[str]:

@@ -24,7 +24,7 @@ from probtrans_cli.data.vocabularies.wordpiece import (
 )
 from probtrans_cli.errors import CheckpointError, DataError, RecipeError
 from probtrans_cli.folders.places import find_folder
-from probtrans_cli.recipe.data import WordPieceVocabulary
+from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
 
 _MODEL_FILE = "config.json"
 _LINE_WORDS = 10_000  # of one line of what is trained on
@@ -41,10 +41,11 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[
         DataError, RecipeError, UsageError: as :func:`read_wordpieces` and :func:`train_wordpieces`.
     """
     if section.folder is None:
-        return train_wordpieces(sentences, section.size, Options(lowercase=section.lowercase), extra=extra)
+        options = Options(lowercase=section.lowercase)
+        return train_wordpieces(sentences, section.size, options, section.features, extra=extra)
     folder = folder_of(section)
     rows = _rows_of(folder)
-    made = read_wordpieces(folder, rows=rows)
+    made = read_wordpieces(folder, rows=rows, features=section.features)
     if len(made.pieces) < made.size:
         words = f"{len(made.pieces):,} pieces, but the model's vocab_size is {made.size:,}"
         console.log(f"warning: {folder}: {words}: the ids above belong to no piece")
@@ -101,7 +102,12 @@ def _whole_words(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, in
 
 
 def train_wordpieces(
-    sentences: Iterable[Sequence[str]], size: int, options: Options | None = None, *, extra: int = 0
+    sentences: Iterable[Sequence[str]],
+    size: int,
+    options: Options | None = None,
+    features: WordFeatures | None = None,
+    *,
+    extra: int = 0,
 ) -> WordPieces:
     """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, one for each of the
     ``extra`` last words of every sentence, all characters, then what merging the most frequent pair of pieces gives,
@@ -126,7 +132,8 @@ def train_wordpieces(
     if len(start) > size:
         hint = f"set data.vocabulary.size={len(start)} or more"
         raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
-    return WordPieces(_merged(parts, size, start), options, counts=_whole_words(counts, bare))
+    pieces = _merged(parts, size, start)
+    return WordPieces(pieces, options, counts=_whole_words(counts, bare), features=features)
 
 
 def _parts(counts: Mapping[str, int], options: Options) -> Counter[str]:
