@@ -23,7 +23,7 @@ from probtrans_cli.tasks.answers import without_members
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.abstention import Abstention
-from probtrans_cli.trained.inner import inner_doubt, with_inner_doubt
+from probtrans_cli.trained.inner import inner_doubt, with_inner_doubt, with_inner_wants
 from probtrans_cli.trees import decode
 
 if TYPE_CHECKING:
@@ -98,13 +98,14 @@ def word_batches(
     asked = (predictor or model.predictor).ready()
     asked = asked.with_member_arcs() if member_arcs else asked
     # The doubt inside the network is part of what is said of a sentence.
-    inner = predict and asked.doubt and model.recipe.model.has_latent_labels
-    needed = sorted({*arcs, model.recipe.model.iterations}) if inner else arcs
-    of_pair = len(needed) * model.recipe.model.channels * asked.kept_arcs
+    inner = predict and asked.doubt
+    words = Wants(arcs=arcs, states=latent_labels)
+    words = with_inner_wants(model, asked, words) if inner else words
+    of_pair = len(words.arcs) * model.recipe.model.channels * asked.kept_arcs
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
         given = shown(model.collate(split, indices))
         of_task = predict and not model.task.says_nothing(given)
-        wants = replace(model.task.wants(given) if of_task else Wants(), arcs=needed, states=latent_labels or inner)
+        wants = replace(model.task.wants(given) if of_task else Wants(), arcs=words.arcs, states=words.states)
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
                 outputs = asked(given, wants)
@@ -117,8 +118,9 @@ def word_batches(
             batch.predictions = model.task.predict(outputs, given, top)
             if asked.doubt and not asked.several:
                 batch.predictions = without_members(batch.predictions)
-            if (found_inside := inner_doubt(model, outputs) if inner else None) is not None:
-                batch.predictions = with_inner_doubt(batch.predictions, found_inside, given.tokens_of(own))
+            if inner:
+                inside = inner_doubt(model, asked, outputs)
+                batch.predictions = with_inner_doubt(batch.predictions, inside, given.tokens_of(own))
             if abstention is not None:
                 batch.predictions = [abstention.applied(model.task, one) for one in batch.predictions]
         if split.has("read"):

@@ -13,7 +13,7 @@ OnePass    none: means and variances go through the network once, and draws are 
 
 States and arcs are those of one plain pass, of the first network (of uncertain weights, with their means): the channels
 of two networks have nothing to do with each other. Those of two draws of the same weights are the same channels, so
-there arcs are the mean over draws.
+there arcs are the mean over draws. ``own_states`` and ``own_arcs`` say whether they belong to the answers.
 """
 
 from __future__ import annotations
@@ -52,6 +52,9 @@ class Predictor(ABC):
 
     several: ClassVar[bool]
     doubt: bool
+    own_states: ClassVar[bool] = True
+    own_arcs: ClassVar[bool] = True
+    """Whether states, and arcs, are of the prediction itself and not of a plain pass beside it."""
     member_arcs: bool = False
     """Whether answers have the arcs of each member; only where there are members with the same channels."""
 
@@ -100,6 +103,8 @@ class _Members(Predictor):
     """What averages the probabilities of several members."""
 
     several: ClassVar[bool] = True
+    own_states: ClassVar[bool] = False
+    own_arcs: ClassVar[bool] = False
     sizes: Sizes = MappingProxyType({})
 
     @property
@@ -243,6 +248,7 @@ class Draws(_Members):
     seed: int = field(default=0, kw_only=True)
     sizes: Sizes = field(default_factory=dict, kw_only=True)
     member_arcs: bool = field(default=False, kw_only=True)
+    own_arcs: ClassVar[bool] = True
 
     @property
     def first(self) -> Plain:
@@ -319,6 +325,8 @@ class OnePass(Predictor):
     doubt: bool = False
     sizes: Sizes = field(default_factory=dict, kw_only=True)
     several: ClassVar[bool] = True
+    own_states: ClassVar[bool] = False
+    own_arcs: ClassVar[bool] = False
 
     def ready(self) -> Self:
         self.network.eval()

@@ -8,7 +8,6 @@ loss. The scores themselves are in ``statistics/uncertainty.py``.
 from __future__ import annotations
 
 from collections.abc import Iterable, Mapping
-from dataclasses import replace
 from typing import Any, Self
 
 import numpy as np
@@ -22,14 +21,13 @@ from probtrans_cli.statistics import uncertainty
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.arcs import Reading, divided, read_arcs
 from probtrans_cli.trained.evaluation import answered, columns, evaluate
-from probtrans_cli.trained.inner import InnerDoubt, inner_doubt
+from probtrans_cli.trained.inner import INNER, inner_doubt, with_inner_wants
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.ways import predictor_of, temperature_of
 
 PARTS = ("entropy", "expected_entropy", "mutual_information")
 """Of the doubt; the last two only where there are members."""
-INNER = InnerDoubt._fields
 
 
 class Notes:
@@ -41,7 +39,7 @@ class Notes:
     """
 
     def __init__(self, model: Model, predictor: Predictor, other: float | None = None) -> None:
-        self.model, self.other = model, other
+        self.model, self.predictor, self.other = model, predictor, other
         self.names = (*PARTS, *INNER) if predictor.several else (PARTS[0], *INNER)
         self.rows: dict[str, list[np.ndarray]] = {}
 
@@ -65,8 +63,8 @@ class Notes:
         if self.other is not None:
             others = (scores.float() * self.other).log_softmax(-1)
             found |= {"other_confidence": others.max(-1).values.exp(), "other_nll": -_at(others, gold)}
-        if (inner := inner_doubt(self.model, outputs)) is not None:
-            found |= {name: _of_questions(values, batch, self.model) for name, values in inner._asdict().items()}
+        inner = inner_doubt(self.model, self.predictor, outputs)
+        found |= {name: _of_questions(values, batch, self.model) for name, values in inner.items()}
         for name, values in found.items():
             self.rows.setdefault(name, []).append(values.cpu().numpy())
 
@@ -102,17 +100,17 @@ def _of_questions(values: Tensor, batch: Batch, model: Model) -> Tensor:
 
 
 class _AskedMore(Predictor):
-    """A predictor that is asked for states and arcs of the last iteration, too."""
+    """A predictor that is asked for what the doubt inside the network is of, too."""
 
     def __init__(self, model: Model, predictor: Predictor) -> None:
-        self.predictor, self.iteration = predictor, model.recipe.model.iterations
+        self.model, self.predictor = model, predictor
 
     def ready(self) -> Self:
         self.predictor.ready()
         return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        return self.predictor(inputs, replace(wants, states=True, arcs=(self.iteration,)))
+        return self.predictor(inputs, with_inner_wants(self.model, self.predictor, wants))
 
 
 def uncertainty_scores(
@@ -125,7 +123,8 @@ def uncertainty_scores(
         model: whose task is scored.
         predictor: who is asked; with its doubt.
         split: where.
-        reading: which arcs are also scored, whether their wrong heads are the doubtful ones; None: none.
+        reading: which arcs are also scored, whether their wrong heads are the doubtful ones, where the arcs belong to
+            the predictor's answers; None: none.
         ood: a text that may be unlike the training's.
 
     Raises:
@@ -146,7 +145,7 @@ def uncertainty_scores(
     if other is not None:
         name = "with_temperature" if temperature_of(model) == 1.0 else "without_temperature"
         found |= {"temperature": model.temperature, name: _of_other(notes)}
-    if reading is not None:
+    if reading is not None and predictor.own_arcs:
         found["arc_error_auroc"] = arc_error_auroc(model, split, reading, predictor)
     scores["uncertainty"] = found
     if ood is not None:

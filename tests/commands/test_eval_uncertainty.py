@@ -196,6 +196,8 @@ def test_dropout_samples_and_ensembles_have_members(there: Path, invoke: Invoke)
         assert 0.0 <= told["error_auroc_mi"] <= 1.0
         assert found["loss"] == pytest.approx(told["nll"], rel=1e-4)
         assert "temperature" not in told
+        inside = {"latent_label_entropy", "head_entropy", "error_auroc_latent_labels", "error_auroc_heads"}
+        assert not (inside | {"arc_error_auroc"}) & told.keys()  # those would be of one model without dropout
     assert "trees" not in scores(both)
     assert "runs/one + runs/two: ensemble of 2" in invoke("eval", "runs/one", "runs/two").out
 

@@ -292,6 +292,33 @@ def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invok
     assert "probability_deviations" not in certain
 
 
+@torch.no_grad()
+def test_the_doubt_about_heads_is_of_their_mean_over_draws(there: Path, invoke: Invoke) -> None:
+    """Beside a loop over the draws; that about latent labels would be of the mean weights, and is not told."""
+    Path("text.txt").write_text("The cat sat on the mat .\n", encoding="utf-8")
+    line = json.loads(invoke("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--uncertainty", "--weights", "3").out)
+    assert "latent_label_entropy" not in line
+    model = Model.load("runs/ivon")
+    ids = model.vocabulary.encode_words(line["words"]).ids
+    inputs = Inputs(ids=torch.tensor([ids]), mask=torch.ones(1, len(ids), dtype=torch.bool))
+    every = []
+    for number in range(3):
+        torch.manual_seed(mixed_seed(0, number))
+        with weights.drawn(model.network):
+            every.append(model.network.eval()(inputs, Wants(arcs=(model.recipe.model.iterations,))).arcs[0, 0])
+    mean = torch.stack(every).mean(0)
+    wanted = -torch.xlogy(mean, mean).sum(-1).mean(0)
+    torch.testing.assert_close(torch.tensor(line["head_entropy"]), wanted, rtol=0, atol=2e-4)
+    told = invoke("eval", "runs/ivon", "dev.conllu", "--uncertainty", "--weights", "3", "--json").json
+    found = told["scores"]["dev.conllu"]["uncertainty"]
+    assert {"head_entropy", "error_auroc_heads", "arc_error_auroc"} <= found.keys()
+    assert not {"latent_label_entropy", "error_auroc_latent_labels"} & found.keys()
+    of_means = json.loads(
+        invoke("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--uncertainty", "--weights", "mean").out
+    )
+    assert {"head_entropy", "latent_label_entropy"} <= of_means.keys()
+
+
 def test_analyze_has_the_spread_too(there: Path) -> None:
     (analysis,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]])
     assert analysis.deviations is not None

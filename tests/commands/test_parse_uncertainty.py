@@ -68,17 +68,22 @@ def test_where_it_stands_in_conllu(text: str, invoke: Invoke) -> None:
         for place, tag in enumerate(record["tags"]):
             assert tags[number] == tag
             for name, key in (
-                ("TagProb", "tag_probability"), ("TagEntropy", "tag_entropy"), ("TagMI", "tag_mutual_information"),
-                ("LatentLabelEntropy", "latent_label_entropy"), ("HeadEntropy", "head_entropy"),
-            ):  # fmt: skip
+                ("TagProb", "tag_probability"),
+                ("TagEntropy", "tag_entropy"),
+                ("TagMI", "tag_mutual_information"),
+            ):
                 assert float(entries[number][name]) == pytest.approx(record[key][place], abs=6e-5)
             number += 1
     for comment, record in zip(comments, (first, last), strict=True):
         means = [sum(record[key]) / len(record[key]) for key in ("tag_entropy", "tag_mutual_information")]
         assert [float(value) for value in comment.split("=")[1].split()] == pytest.approx(means, abs=6e-5)
+    assert not {"LatentLabelEntropy", "HeadEntropy"} & entries[0].keys()  # not those of passes with dropout
     plain, _, comments = misc(invoke, text, "--uncertainty")
     assert "TagMI" not in plain[0]
     assert len(comments[0].split("=")[1].split()) == 1
+    record = records(invoke, text, "--uncertainty")[0]
+    for name, key in (("LatentLabelEntropy", "latent_label_entropy"), ("HeadEntropy", "head_entropy")):
+        assert float(plain[0][name]) == pytest.approx(record[key][0], abs=6e-5)
 
 
 def test_pictures_show_the_entropy(text: str, invoke: Invoke) -> None:
