@@ -73,7 +73,7 @@ Ood = Annotated[
         "--ood",
         metavar="FILE",
         help="As --uncertainty, and how well it tells this text (words are enough) from what is scored; extra: the "
-        "recipe's.",
+        "recipe's. Sentences that are too long for the model are left out.",
     ),
 ]
 Doubt = Annotated[

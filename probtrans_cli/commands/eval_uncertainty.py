@@ -3,9 +3,10 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
-from itertools import chain
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
+
+import numpy as np
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.input_stream import look_ahead
@@ -81,9 +82,12 @@ def who_is_asked(model: Model, request: EvalRequest, runs: Sequence[str]) -> tup
 def other_text(model: Model, name: str) -> Split:
     """A text whose words are enough, encoded with the checkpoint's own vocabulary; `extra` is the recipe's.
 
+    Left out, and counted on stderr, are sentences that the recipe's own splits would not have, and those for which the
+    model has no positions.
+
     Raises:
         UsageError: the recipe names no extra file.
-        DataError: there is no sentence in it, or it cannot be read.
+        DataError: there is no sentence in it, none is short enough, or it cannot be read.
     """
     data = model.recipe.data
     names, key = [name], None
@@ -91,14 +95,28 @@ def other_text(model: Model, name: str) -> Split:
         if data.extra is None:
             raise UsageError(f"--ood extra: the recipe of {model.folder} names no extra file", hint="give a file")
         names, key = [data.extra] if isinstance(data.extra, str) else list(data.extra), "data.extra"
-    sentences = (sentence for path in names for sentence in _read(path, key, data))
-    first = next(sentences, None)
-    if first is None:
+    sentences = [sentence for path in names for sentence in _read(path, key, data)]
+    if not sentences:
         raise DataError(f"--ood {name}: there is no sentence in it", hint="check the file")
-    every = Shortened(chain([first], sentences), model.vocabulary, data)
+    most, positions = data.select.words, model.network.longest
+    short = [one for one in sentences if most is None or len(one.words) - one.extra <= most]
+    hint = "split them, or give another text"
+    if not short:
+        raise DataError(f"--ood {name}: every sentence has more than {most} words (data.select.words)", hint=hint)
+    skipping = data.model_copy(update={"too_long": "skip"}) if data.too_long == "error" else data
+    every = Shortened(short, model.vocabulary, skipping)
     split = Split(encode_corpus(data, every, model.vocabulary, model.labels))
-    model.require_positions({name: split})
-    return split
+    fitting = split.lengths <= (np.inf if positions is None else positions)
+    if not fitting.any():
+        raise DataError(f"--ood {name}: every sentence has more tokens than the model positions", hint=hint)
+    reasons = {
+        f"of more than {most} words (data.select.words)": len(sentences) - len(short),
+        f"of more than {data.longest} tokens (data.longest)": every.skipped,
+        f"of more tokens than the model has positions ({positions})": int((~fitting).sum()),
+    }
+    if told := ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number):
+        console.log(f"--ood {name}: sentences left out: {told}")
+    return split if fitting.all() else split.select(np.flatnonzero(fitting))
 
 
 def _read(name: str, key: str | None, data: Data) -> Sequence[Sentence]:

@@ -183,6 +183,32 @@ def test_another_text_is_told_by_its_doubt(there: Path, invoke: Invoke) -> None:
     assert "other text told by the entropy" in invoke("eval", "runs/one", "--ood", "other.txt").out
 
 
+@pytest.mark.parametrize(
+    ("overrides", "told"),
+    [
+        (["data.select.words=30"], "1 of more than 30 words (data.select.words)"),
+        (["data.longest=30"], "1 of more than 30 tokens (data.longest)"),
+        (
+            ["model={kind: transformer, width: 8, heads: 2, inner: 8, positions: {kind: absolute, rows: 40}}"],
+            "1 of more tokens than the model has positions (40)",
+        ),
+    ],
+)
+def test_sentences_of_another_text_that_are_too_long_are_left_out(
+    overrides: list[str], told: str, fresh: Path, invoke: Invoke
+) -> None:
+    """Those that the training's own splits would not have, or for which there are no positions."""
+    base = ["task={kind: tagging, column: xpos}", "train.epochs=1"]
+    ran = invoke("train", "tiny.yaml", *base, *overrides)
+    assert ran.code == 0, ran.err
+    Path("other.txt").write_text(OOD + "word " * 105 + "\n", encoding="utf-8")
+    ran = invoke("eval", "runs/tiny", "--ood", "other.txt", "--json")
+    assert scores(ran)["ood"]["sentences"] == 3
+    assert f"--ood other.txt: sentences left out: {told}\n" in ran.err
+    Path("long.txt").write_text("word " * 105 + "\n", encoding="utf-8")
+    refused(invoke("eval", "runs/tiny", "--ood", "long.txt"), 3, "very sentence has more")
+
+
 def test_dropout_samples_and_ensembles_have_members(there: Path, invoke: Invoke) -> None:
     dropped = [scores(invoke("eval", "runs/one", "--dropout-samples", "4", "--uncertainty", "--json")) for _ in "ab"]
     assert dropped[0] == dropped[1]
