@@ -19,7 +19,7 @@ from probtrans_cli.recipe.base import (
     Section,
 )
 from probtrans_cli.recipe.kinds import Kinds
-from probtrans_cli.recipe.weights import WeightPredict, WeightPrior
+from probtrans_cli.recipe.weights import PositiveKLWeight, WeightPredict, WeightPrior
 
 Messages = Literal["auto", "plain", "banded", "linear"]
 """How messages are computed, see :class:`Runtime`."""
@@ -151,17 +151,17 @@ class Ivon(Section):
     """`optim.kind: ivon` (Shen et al. 2024): every matrix of encoder and output has a Gaussian, whose precision is the
     curvature of the loss. All else, words too, moves as with `adamw`."""
 
-    lr: PositiveFloat = 0.3
+    lr: Annotated[float, Field(gt=0.0, le=1e6)] = 0.3
     """Learning rate of the matrices, relative to `hessian_start`; it follows `optim.schedule`, as `optim.lr` does."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
     """Decay rates of the mean gradient and of the curvature."""
-    hessian_start: PositiveFloat = 0.02
+    hessian_start: Annotated[float, Field(ge=1e-12, le=1e6)] = 0.02
     """The curvature at the start."""
-    kl_weight: PositiveFloat = 0.1
+    kl_weight: PositiveKLWeight = 0.1
     """κ, the weight of the divergence from the prior: 1 is Bayes' rule, less is a cold posterior."""
     prior: WeightPrior = WeightPrior()
     """What the weights are believed to be before anything is learned: fan_in or normal."""
-    clip: PositiveFloat | None = None
+    clip: Annotated[float, Field(gt=0.0, le=1e6)] | None = None
     """Largest size of an element of a step before the rate; null = unlimited. 1e-3 where training is unstable."""
     predict: DrawnPredict = DrawnPredict()
     """How a trained model answers."""

@@ -8,10 +8,16 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.base import PositiveFloat, Section
+from probtrans_cli.recipe.base import Section
 from probtrans_cli.text import printable
 
 MOST_DRAWS = 10_000
+# Standard deviations of weights are kept between e^-12 and e^2, see LEAST and MOST in models/bayesian/weights.py. What
+# a recipe asks for stays between these bounds, for a matrix of any size: beyond them it would count as the bound.
+LEAST_START, MOST_DEVIATION = 0.002, 7.0
+PriorDeviation = Annotated[float, Field(ge=1e-3, le=MOST_DEVIATION)]
+KLWeight = Annotated[float, Field(ge=0.0, le=1e6)]
+PositiveKLWeight = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class WeightPrior(Section):
@@ -20,7 +26,7 @@ class WeightPrior(Section):
     kind: Literal["fan_in", "normal", "start"] = "fan_in"
     """fan_in: N(0, std² / inputs) of a matrix with so many inputs; normal: N(0, std²); start: N(weight, std² / inputs)
     around the weights of `model.init_from`. Norms, where they are uncertain, have N(1, 0.1²) and N(0, 0.1²)."""
-    std: PositiveFloat = 1.0
+    std: PriorDeviation = 1.0
     """std, as `kind` says."""
 
 

@@ -2,12 +2,12 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Literal
+from typing import TYPE_CHECKING, Annotated, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import Inconsistency, NonNegativeFloat, PositiveFloat, Section, Share
-from probtrans_cli.recipe.weights import WeightPredict, WeightPrior
+from probtrans_cli.recipe.base import Inconsistency, Section, Share
+from probtrans_cli.recipe.weights import LEAST_START, MOST_DEVIATION, KLWeight, WeightPredict, WeightPrior
 
 if TYPE_CHECKING:
     from probtrans_cli.recipe.model.transformer import Transformer
@@ -27,13 +27,13 @@ class Bayes(Section):
     """Uncertain gains and shifts of the layer norms, too."""
     words: bool = False
     """Uncertain vectors of words, too; on small data that makes all scores worse."""
-    start: PositiveFloat = 0.1
+    start: Annotated[float, Field(ge=LEAST_START, le=MOST_DEVIATION)] = 0.1
     """Standard deviation of every weight at the start, as a multiple of 1/√inputs (of norms: of 0.1)."""
-    sigma_lr: PositiveFloat = 10.0
+    sigma_lr: Annotated[float, Field(gt=0.0, le=1000.0)] = 10.0
     """Learning rate of the standard deviations, as a multiple of `optim.lr`; they never decay."""
     prior: WeightPrior = WeightPrior()
     """What the weights are believed to be before anything is learned."""
-    kl_weight: NonNegativeFloat = 0.1
+    kl_weight: KLWeight = 0.1
     """κ, the weight of the divergence from the prior: 1 is Bayes' rule, less is a cold posterior."""
     kl_warmup: Share = 0.0
     """Share of the updates in which κ grows linearly from 0."""
