@@ -19,6 +19,7 @@ from probtrans_cli.recipe.source import dump_recipe, load_recipe
 from probtrans_cli.reports.run_page import NAME as REPORT
 from probtrans_cli.reports.run_page import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
+from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
 from probtrans_cli.version import __version__
 
@@ -78,6 +79,10 @@ def train(request: TrainRequest) -> dict[str, Any]:
     """Train one run, or one for each seed, and return the final scores (with mean and s.d. over seeds)."""
     if request.resume and request.overwrite:
         raise UsageError("--resume and --overwrite exclude each other", hint="give one of them")
+    if request.resume and run_folder.has_not_begun(Path(request.recipe)):
+        what = f"{printable(request.recipe, 200)}: the training ended before its recipe was written: nothing to resume"
+        hint = f"start it again with its recipe: probtrans train RECIPE [KEY=VALUE]... --run {request.recipe} --resume"
+        raise UsageError(what, hint=printable(hint, 400))
     recipe = request.load()
     run = request.run
     if run is None:

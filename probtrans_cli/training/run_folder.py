@@ -86,7 +86,7 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
     elsewhere = "move that away, or give another folder with --run DIR"
     if foreign and not (ours or checkpoints.newest(run / "checkpoints")):
         raise UsageError(f"{run} is not a run folder: it holds {first_of(foreign)}", hint=elsewhere)
-    occupied = any(path.name not in BEFORE_A_RECIPE and not _HIDDEN.fullmatch(path.name) for path in run.iterdir())
+    occupied = _is_occupied(run)
     if occupied and not (resume or overwrite):
         afresh = f"probtrans train {source} [KEY=VALUE]... --run {run} --overwrite"
         raise UsageError(
@@ -104,6 +104,20 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
         checkpoints.settle(run / "checkpoints")
     elif occupied:
         _set_aside(run)
+
+
+def _is_occupied(run: Path) -> bool:
+    """Whether a folder holds more than what a training leaves that has not begun."""
+    return any(path.name not in BEFORE_A_RECIPE and not _HIDDEN.fullmatch(path.name) for path in run.iterdir())
+
+
+def has_not_begun(run: Path) -> bool:
+    """Whether a folder is that of a training that ended before its recipe was written: it has a log, or the lock, and
+    nothing that is not ours."""
+    try:
+        return any(run.iterdir()) and not _is_occupied(run) and not list(_foreign(run, begun=False))
+    except OSError:  # no folder, or one that cannot be read
+        return False
 
 
 def to_resume(run: Path) -> bool:

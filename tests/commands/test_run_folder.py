@@ -210,6 +210,26 @@ def test_training_goes_on_where_there_are_no_locks(
     assert not lock.inside(fresh / "runs/tiny").exists()
 
 
+def test_a_training_that_was_killed_before_its_recipe_was_written(fresh: Path, invoke: Invoke) -> None:
+    """With a log and a lock only: the folder alone says what to type, and that starts the training."""
+    run = fresh / "runs/tiny"
+    run.mkdir(parents=True)
+    (run / "log.txt").write_text("preparing\n", encoding="utf-8")
+    (run / lock.NAME).write_text("", encoding="utf-8")
+    refused(
+        invoke("train", "runs/tiny", "--resume"), 2, "the training ended before its recipe was written",
+        "probtrans train RECIPE [KEY=VALUE]... --run runs/tiny --resume",
+    )  # fmt: skip
+    ran = invoke("train", "tiny.yaml", "--run", "runs/tiny", "--resume")
+    assert ran.code == 0, ran.err
+    assert "nothing to resume in runs/tiny: starting" in ran.err
+    assert (run / "log.txt").read_text("utf-8").startswith("preparing\n")
+    (fresh / "other").mkdir()
+    (fresh / "other/log.txt").write_text("", encoding="utf-8")
+    (fresh / "other/thesis.tex").write_text("", encoding="utf-8")
+    refused(invoke("train", "other", "--resume"), 2, "the folder other has no recipe.yaml")
+
+
 def test_a_training_that_failed_at_its_data_can_be_overwritten_or_resumed(fresh: Path, invoke: Invoke) -> None:
     assert invoke("train", "tiny.yaml", "data.dev=nowhere").code == 3
     assert invoke("train", "tiny.yaml", "train.epochs=1").code == 0
