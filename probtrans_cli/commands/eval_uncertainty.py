@@ -17,6 +17,7 @@ from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.reports.reliability import reliability_diagram
@@ -75,8 +76,22 @@ def who_is_asked(model: Model, request: EvalRequest, runs: Sequence[str]) -> tup
     }  # fmt: skip
     if given := next((name for name, value in refused.items() if value), None):
         raise UsageError(f"{given}: not of several runs together", hint="give one run")
+    _require_different([request.checkpoint, *runs])
     members = [model, *(Model.load(name, threads=request.threads) for name in runs)]
     return ensemble_of(members, doubt=doubt), f"ensemble of {len(members)}"
+
+
+def _require_different(names: Sequence[str]) -> None:
+    """Refuse an ensemble with the same checkpoint twice, under whatever names: it would count as two opinions."""
+    known: dict[Path, str] = {}
+    for name in names:
+        folder = locate(name).resolve()
+        if folder in known:
+            raise UsageError(
+                f"{name}: the same checkpoint as {known[folder]}, twice in one ensemble",
+                hint="give different runs, for example those of train --seeds 0,1,2",
+            )
+        known[folder] = name
 
 
 def other_text(model: Model, name: str) -> Split:
