@@ -59,8 +59,7 @@ def with_inner_doubt(
     """Predictions with the entropies of every word, by name; ``tokens [b, n]``: those that stand for words, of a word
     of several tokens its first one."""
     rows = [
-        {name: values[row][of_words].tolist() for name, values in doubt.items()}
-        for row, of_words in enumerate(tokens)
+        {name: values[row][of_words].tolist() for name, values in doubt.items()} for row, of_words in enumerate(tokens)
     ]
     return [{**one, **of_words} for one, of_words in zip(predictions, rows, strict=True)]
 
