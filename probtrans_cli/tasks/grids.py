@@ -28,7 +28,7 @@ from probtrans_cli.tasks.batch import Batch
 
 GRID, FED_BACK = "grid", "fed_back"
 MERGE = 300
-BIASES = (0.0, -0.25, -0.5, -1.0, -1.5, -2.0, 0.5)
+BIASES = (0.0, -0.5, -1.0, -1.5, -2.0, -2.5, -3.0, -4.0, 0.5)
 """What is added to the score of no label, tried on dev."""
 
 
