@@ -153,8 +153,7 @@ def split_before(model: Model, sentences: Sequence[Sentence], asked: Asked) -> d
     """The predictions of sentences that are split before, by their numbers; none where no splitter is asked for."""
     if asked.splitter is None:
         return {}
-    found = split_predictions(model, asked.splitter, sentences)
-    return {index: one for index, one in enumerate(found) if one is not None}
+    return dict(enumerate(split_predictions(model, asked.splitter, sentences)))
 
 
 def _not_read(sentence: Sentence, asked: Asked, task: Task) -> list[Analysis]:

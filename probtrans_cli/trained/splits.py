@@ -73,8 +73,8 @@ class Splitter:
             yield coordinations_to_sentences(sentence.words, splitting(sentence.words, there))
 
 
-def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[Sentence]) -> list[Prediction | None]:
-    """What a model of tuples says of sentences that are split before; None of a sentence without a word.
+def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[Sentence]) -> list[Prediction]:
+    """What a model of tuples says of sentences that are split before.
 
     ``tuples`` as always, each with the number of its ``split``; ``splits``: the words of each simple sentence, empty
     where the sentence stays whole.
@@ -95,12 +95,11 @@ def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[
         numbers[i] += 1
     if splitter.rescore:
         tuples = _rescored(extractor, sentences, tuples)
-    made = [
-        {"splits": [list(places) for places in of], "tuples": found} if sentence.words else None
-        for sentence, of, found in zip(sentences, splits, tuples, strict=True)
-    ]
     reader = Reader.of(extractor, sentences)
-    return [None if one is None else reader.located(one, index) for index, one in enumerate(made)]
+    return [
+        reader.located({"splits": [list(places) for places in of], "tuples": found}, index)
+        for index, (of, found) in enumerate(zip(splits, tuples, strict=True))
+    ]
 
 
 def split_scores(extractor: Model, splitter: Splitter, corpus: Split) -> dict[str, Any]:
@@ -109,8 +108,7 @@ def split_scores(extractor: Model, splitter: Splitter, corpus: Split) -> dict[st
     sentences = [Sentence(task.words_of(corpus, index)) for index in range(len(corpus))]
     counts = Counts()
     for index, found in enumerate(split_predictions(extractor, splitter, sentences)):
-        tuples = [] if found is None else found["tuples"]
-        counts.add(task.told(corpus, index, [_extraction(one) for one in tuples]))
+        counts.add(task.told(corpus, index, [_extraction(one) for one in found["tuples"]]))
     scores: dict[str, Any] = task.scores(counts, final=True)
     del scores["loss"]  # there is none: the rows are those of other sentences
     return scores
