@@ -40,6 +40,7 @@ from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
 from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
@@ -197,6 +198,8 @@ class Model:
         uncertainty: bool = False,
         dropout_samples: int | None = None,
         weights: str | None = None,
+        coordination: Model | None = None,
+        rescore: bool = False,
     ) -> Iterator[Analysis]:
         """What the model says of some sentences, in order, as they are done: the same as `parse -f jsonl`.
 
@@ -214,9 +217,12 @@ class Model:
             dropout_samples: predict by the mean of so many passes with dropout; None: by one without.
             weights: how uncertain weights are used: `moments`, `diagonal`, `mean` or a number of draws; None: as the
                 recipe says.
+            coordination: a model of coordinations, at which sentences are split before tuples are found in them.
+            rescore: whether the confidence of a tuple is then that of its labels in the whole sentence.
 
         Raises:
-            UsageError: a channel, iteration, labels, dropout or uncertainty that the model does not have.
+            UsageError: a channel, iteration, labels, dropout or uncertainty that the model does not have; models that
+                find no coordinations or no tuples.
             DataError: a sentence has more tokens than the encoder has positions.
         """
         named = None if channel is None else str(channel)
@@ -225,7 +231,8 @@ class Model:
             require_labels(self)
         way = None if weights is None else way_of(weights)
         predictor = predictor_of(self, dropout_samples=dropout_samples, weights=way, doubt=uncertainty)
-        asked = Asked(readings, latent_labels, top=top, predictor=predictor)
+        splitter = None if coordination is None else Splitter.of(coordination, self, rescore=rescore)
+        asked = Asked(readings, latent_labels, top=top, predictor=predictor, splitter=splitter)
         given = iter(texts)
         while portion := list(islice(given, ANALYSED_AT_ONCE)):
             sentences = [divided(one) if isinstance(one, str) else Sentence(words=list(one)) for one in portion]
