@@ -17,7 +17,23 @@ OVERRIDES = {
     "cogs": ["data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "task={kind: cogs}", *SHORT],
     "pretrain": ["data={train: doc.txt, dev: doc.txt, format: documents, documents: {max_length: 24}}",
                  "task={kind: pretrain}", *SHORT],
+    "openie": ["data={train: tuples.jsonl, dev: tuples.jsonl, format: extractions}",
+               "task={kind: openie, rows: 2, iterative_steps: 1}", *SHORT],
+    "coordination": ["data={train: cc.txt, dev: cc.txt, format: coordinations}",
+                     "task={kind: coordination, rows: 1, iterative_steps: 1}", *SHORT],
 }  # fmt: skip
+TUPLES = """\
+{"words": ["two", "cheap", "farmers", "fold"], "tuples": [{"arg1": "farmers", "rel": "fold", "arg2": ""}]}
+{"words": ["farmers", "fold", "two"], "tuples": [{"arg1": "farmers", "rel": "fold", "arg2": "two"}]}
+"""
+COORDINATED = """\
+two farmers and goats fold
+CP_START CP CC CP NONE
+
+farmers fold
+NONE NONE
+
+"""
 SENTENCE = {"cogs": "Ann sang .", "mlm": "two cheap [MASK] fold", "pretrain": "two [MASK] farmers"}
 
 

@@ -7,7 +7,7 @@ from collections.abc import Callable
 from pathlib import Path
 
 import pytest
-from run_of_every_task import DOCUMENTS, OVERRIDES, ROWS, SENTENCE
+from run_of_every_task import COORDINATED, DOCUMENTS, OVERRIDES, ROWS, SENTENCE, TUPLES
 from support import COGS, Invoke, workplace
 
 
@@ -47,6 +47,8 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
         Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
         Path("texts.tsv").write_text("two cheap farmers\tgood\nfarmers fold\tbad\n" * 4, "utf-8")
         Path("doc.txt").write_text(DOCUMENTS * 4, "utf-8")
+        Path("tuples.jsonl").write_text(TUPLES * 4, "utf-8")
+        Path("cc.txt").write_text(COORDINATED * 4, "utf-8")
         for task, overrides in OVERRIDES.items():
             train(TrainRequest("tiny.yaml", [f"name={task}", *overrides]))
     return folder
