@@ -179,12 +179,12 @@ def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:
         "latent labels": request.latent_labels,
         "no trees": not request.trees,
     }
-    if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):
-        remedy = "leave them out" if form.shows else "leave out --trees no"
-        raise UsageError("--channel, --iteration and --decode are about trees", hint=remedy)
     for option, refusal in form.refuses.items():
         if asked[option]:
             raise UsageError(refusal.message, hint=refusal.hint)
+    if (form.shows or not request.trees) and (request.channel or request.iteration or request.decoder):
+        remedy = "leave them out" if form.shows else "leave out --trees no"
+        raise UsageError("--channel, --iteration and --decode are about trees", hint=remedy)
 
 
 def _require_what_it_shows(form: Format, model: Model) -> None:
