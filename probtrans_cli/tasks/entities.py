@@ -18,7 +18,7 @@ from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.answers import with_probability
 from probtrans_cli.tasks.base import Counts, Places, Prediction, by_sentence
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.tagging import WordTagging, tag_doubt, tag_probabilities
+from probtrans_cli.tasks.tagging import WordTagging, tag_comments, tag_probabilities
 from probtrans_cli.tasks.valid_tags import Allowed, allowed_by, best_valid
 from probtrans_cli.trees.drawing.drawing import Span
 
@@ -95,7 +95,9 @@ class NamedEntities(WordTagging):
             chance = entity["probability"] if probability else None
             spans.append(Span(start + 1, end, with_probability(entity["type"], chance)))
         return Places(
-            misc={"NE": tags} | tag_probabilities(prediction, probability), comments=tag_doubt(prediction), spans=spans
+            misc={"NE": tags} | tag_probabilities(prediction, probability),
+            comments=tag_comments(prediction, probability, "NE"),
+            spans=spans,
         )
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:

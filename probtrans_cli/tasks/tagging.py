@@ -145,12 +145,13 @@ class WordTagging(Task):
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """The column that was learned, or `Tag` in MISC; below the words."""
         tags, chances = prediction["tags"], prediction["tag_probability"]
-        misc = {} if self.column in COLUMNS_OF_TAGS else {"Tag": tags}
+        of_file = self.column in COLUMNS_OF_TAGS
+        misc = {} if of_file else {"Tag": tags}
         shown = chances if probability else [None] * len(tags)
         return Places(
-            columns={self.column: tags} if self.column in COLUMNS_OF_TAGS else {},
+            columns={self.column: tags} if of_file else {},
             misc=misc | tag_probabilities(prediction, probability),
-            comments=tag_doubt(prediction),
+            comments=tag_comments(prediction, probability, self.column if of_file else "Tag"),
             notes=[
                 [*_lines(tag, chance, self.column), *([] if entropy is None else [doubt_text(entropy)])]
                 for tag, chance, entropy in zip(
@@ -181,8 +182,10 @@ def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, li
     return {name: [f"{value:.4f}" for value in prediction[key]] for name, key in names.items() if key in prediction}
 
 
-def tag_doubt(prediction: Prediction) -> dict[str, str]:
-    """The comment of a sentence with its tags' mean entropy and mutual information, where the doubt is shown."""
+def tag_comments(prediction: Prediction, probability: bool, where: str) -> dict[str, str]:
+    """Comments of a sentence: `predicted`, the column or the entry of MISC that `TagProb` belongs to, where that is
+    shown; and the mean entropy and mutual information of its tags, where the doubt is."""
+    found = {"predicted": where} if tag_probabilities(prediction, probability) else {}
     if "tag_entropy" not in prediction:
-        return {}
-    return doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))
+        return found
+    return found | doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))

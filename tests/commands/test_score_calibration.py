@@ -62,6 +62,31 @@ def test_the_only_column_that_can_be_meant(copied: Path, invoke: Invoke) -> None
     assert scored(invoke, "same.conllu", "--gold", "test.conllu", "--column", "upos")["accuracy"] == 1.0
 
 
+def test_the_file_says_which_column_its_probabilities_are_of(copied: Path, invoke: Invoke) -> None:
+    """Other columns are those of the input, which `parse` copies: they would all be right."""
+    conllu = parsed(invoke, "out.conllu", "--prob")
+    text = Path(conllu).read_text("utf-8")
+    assert text.count("# predicted = xpos\n") == text.count("\n\n")
+    assert "# predicted" not in Path(parsed(invoke, "plain.conllu")).read_text("utf-8")
+    refused(
+        invoke("score", "calibration", conllu, "--gold", "test.conllu", "--column", "upos"), 2,
+        "--column upos: the probabilities of out.conllu are of xpos", "write --column xpos, or leave it out",
+    )  # fmt: skip
+    Path("two.conllu").write_text(text.replace("predicted = xpos", "predicted = upos", 1), encoding="utf-8")
+    refused(
+        invoke("score", "calibration", "two.conllu", "--gold", "test.conllu"), 3, "name different columns: upos, xp"
+    )
+    Path("ne.conllu").write_text(text.replace("predicted = xpos", "predicted = NE"), encoding="utf-8")
+    refused(invoke("score", "calibration", "ne.conllu", "--gold", "test.conllu"), 3, "are of entities")
+    theirs = re.sub(r"# predicted = xpos\n", "", text)
+    Path("theirs.conllu").write_text(theirs, encoding="utf-8")
+    assert scored(invoke, "theirs.conllu", "--gold", "test.conllu", "--column", "upos")["accuracy"] == 1.0
+    same = re.sub(r"\t_\n", "\tTagProb=0.9\n", Path("test.conllu").read_text("utf-8"))
+    same = re.sub(r"(?m)^1\t", "# predicted = xpos\n1\t", same)
+    Path("same.conllu").write_text(same, encoding="utf-8")
+    assert scored(invoke, "same.conllu", "--gold", "test.conllu")["accuracy"] == 1.0
+
+
 def test_tags_of_columns_that_have_no_name(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     record = {"words": ["Ann", "saw", "Oslo"], "tags": ["B-PER", "O", "O"], "tag_probability": [0.9, 0.8, 0.4]}

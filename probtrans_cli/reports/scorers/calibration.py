@@ -1,7 +1,8 @@
 """Probabilities of any system against gold labels: whether they can be relied on, see ``statistics/uncertainty.py``.
 
 Predictions are CoNLL-U, with `TagProb` in MISC beside the tag, or with the comments `label` and `label_probability`; or
-JSON lines as `parse -f jsonl` writes them, with `tags` and `tag_probability`, or `label` and `label_probability`. Where
+JSON lines as `parse -f jsonl` writes them, with `tags` and `tag_probability`, or `label` and `label_probability`. The
+comment `predicted` of CoNLL-U names the column that `TagProb` belongs to; in files of others, `--column` does. Where
 the alternatives hold all of the probability (`--top` of at least as many as there are labels), the Brier score is told.
 """
 
@@ -29,8 +30,8 @@ from probtrans_cli.text import from_json
 
 COLUMNS = ("upos", "xpos", "feats")
 ABSTAINED = "_"
-MISC, MISC_TAG, MISC_PROBABILITY = 9, "Tag", "TagProb"
-_COMMENT = re.compile(r"# *(label|label_probability) *= *(.*)")
+MISC, MISC_TAG, MISC_PROBABILITY, ENTITIES = 9, "Tag", "TagProb", "NE"
+_COMMENT = re.compile(r"# *(label|label_probability|predicted) *= *(.*)")
 _MISSING = 1e-4  # of the whole probability, that rounding may take
 
 Alternatives = Mapping[str, float]
@@ -39,7 +40,8 @@ Alternatives = Mapping[str, float]
 @dataclass(frozen=True)
 class Answers:
     """What a system says of a sentence. ``tags``: its answers by column, as several columns of a file may be the ones
-    that the probabilities are of; ``label``: of the whole sentence, instead of tags."""
+    that the probabilities are of; ``predicted``: the column that they are of, where the file says it; ``label``: of the
+    whole sentence, instead of tags."""
 
     words: Sequence[str]
     where: str
@@ -47,6 +49,7 @@ class Answers:
     probabilities: Sequence[float]
     alternatives: Sequence[Alternatives] | None = None
     label: str | None = None
+    predicted: str | None = None
 
 
 @dataclass(frozen=True)
@@ -115,12 +118,17 @@ def _from_conllu(sentence: Sentence) -> Answers:
     if not all(MISC_PROBABILITY in one for one in entries):
         hint = f"write it with parse --prob: every word needs {MISC_PROBABILITY}= in MISC"
         raise DataError(f"{sentence.where}: has no probability of each tag", hint=hint)
+    predicted = comments.get("predicted")
+    if predicted == ENTITIES:
+        hint = "write them with parse -f jsonl, which has the tags"
+        raise DataError(
+            f"{sentence.where}: the probabilities are of entities, whose tags are not in the file", hint=hint
+        )
     tags = {name: sentence.tags[name] for name in COLUMNS if name in sentence.tags}
-    if all(MISC_TAG in one for one in entries):
+    if predicted not in COLUMNS and all(MISC_TAG in one for one in entries):
         tags = {"tag": [one[MISC_TAG] for one in entries]}
-    return Answers(
-        sentence.words, sentence.where, tags, [_number(one[MISC_PROBABILITY], sentence.where) for one in entries]
-    )
+    chances = [_number(one[MISC_PROBABILITY], sentence.where) for one in entries]
+    return Answers(sentence.words, sentence.where, tags, chances, predicted=predicted if predicted in COLUMNS else None)
 
 
 def _from_json(lines: Sequence[str], name: str) -> Iterator[Answers]:
@@ -206,13 +214,31 @@ def _answered(
         if column is not None:
             raise UsageError(f"--column {column}: labels of sentences have no column", hint="leave it out")
         return [str(one.label) for one, _ in pairs], [str(other.label) for _, other in pairs], chances, alternatives
-    mine, right = _columns(pairs, column, predictions, gold)
+    mine, right = _columns(pairs, _told(pairs, column, predictions), predictions, gold)
     of_all = [
         (given, true)
         for one, other in pairs
         for given, true in zip(_of(one.tags, mine, one.words), _of(other.tags, right, other.words), strict=True)
     ]
     return [given for given, _ in of_all], [true for _, true in of_all], chances, alternatives
+
+
+def _told(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:
+    """The column that the probabilities are of, as the file or the user says it; None: neither does.
+
+    Raises:
+        DataError, UsageError: the file, or the file and the user, name different ones.
+    """
+    named = sorted({one.predicted or "none" for one, _ in pairs if one.words})
+    if named == ["none"] or not named:
+        return column
+    if len(named) > 1:
+        what = f"{predictions}: the comments `# predicted` name different columns: {', '.join(named)}"
+        raise DataError(what, hint="score the sentences of each tagger in a file of their own")
+    if column not in (None, named[0]):
+        what = f"--column {column}: the probabilities of {predictions} are of {named[0]}, as its comments say"
+        raise UsageError(what, hint=f"write --column {named[0]}, or leave it out")
+    return named[0]
 
 
 def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) -> Sequence[str]:
