@@ -24,7 +24,7 @@ from probtrans_cli.models.arithmetic import PLAIN
 from probtrans_cli.models.base import Encoded, Encoder, Features, Inputs, Outputs, Wants, first_tokens
 from probtrans_cli.models.bayesian.moments import State, mean_over_words
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, refusal, start
-from probtrans_cli.models.bayesian.weights import posterior_of
+from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
@@ -320,8 +320,14 @@ class Network(nn.Module):
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 
     def parameter_counts(self) -> dict[str, int]:
-        """Number of parameters of the parts."""
-        counts = {name: sum(p.numel() for p in part.parameters()) for name, part in self.named_children()}
+        """Number of parameters of the parts; ``deviations``: of all standard deviations, where weights are uncertain.
+        These are not counted with the parts, whose numbers are those of the same network with certain weights."""
+        deviations = {id(one.posterior.log_sd): one.posterior.log_sd.numel() for one in uncertain(self)}
+        counts = {
+            name: sum(p.numel() for p in part.parameters() if id(p) not in deviations)
+            for name, part in self.named_children()
+        }
+        counts |= {"deviations": sum(deviations.values())} if deviations else {}
         return counts if self.start is None else counts | {"start": self.start.numel()}
 
 

@@ -377,8 +377,9 @@ class Trainer:
     def _describe(self) -> str:
         counts = self.network.parameter_counts()
         words = int(self.train_split.lengths.sum())
+        deviations = f", {counts['deviations']:,} deviations" if "deviations" in counts else ""
         return (
             f"{self.recipe.name}: {counts['encoder']:,} encoder parameters (+ {counts['unary']:,} word scores, "
-            f"{counts['output']:,} output), {len(self.train_split):,} sentences, {words:,} tokens, "
+            f"{counts['output']:,} output{deviations}), {len(self.train_split):,} sentences, {words:,} tokens, "
             f"{self.model.machine.describe()}"
         )

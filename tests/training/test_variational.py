@@ -93,6 +93,24 @@ def test_which_weights_are_uncertain() -> None:
     assert not any("bias" in name or "positions" in name for name in names("{}"))
 
 
+@pytest.mark.parametrize(
+    "overrides", [("{}",), ("{family: full, words: true, norms: true}",), ("null", "optim.kind=ivon")]
+)
+def test_deviations_are_no_parameters_of_the_parts(overrides: tuple[Any, ...]) -> None:
+    """The parts are as large as those of a plain network; the number of deviations is told beside them."""
+    bayes, *more = overrides
+    one = trainer(*more, bayes=bayes)
+    counts = one.network.parameter_counts()
+    tensors = list(weights.uncertain(one.network))
+    assert counts.pop("deviations") == sum(tensor.posterior.log_sd.numel() for tensor in tensors) > 0
+    plain = trainer(bayes="null").network.parameter_counts()
+    assert counts == plain
+    numbers = f"{plain['encoder']:,} encoder parameters (+ {plain['unary']:,} word scores, {plain['output']:,} output, "
+    assert numbers in one._describe()
+    assert " deviations), " in one._describe()
+    assert "deviations" not in trainer(bayes="null")._describe()
+
+
 def test_where_training_starts_and_what_is_believed() -> None:
     one = trainer(bayes="{start: 0.2, prior: {kind: fan_in, std: 2.0}, norms: true}")
     for tensor in weights.uncertain(one.network):
