@@ -334,3 +334,27 @@ def test_forms_of_the_likelihood() -> None:
     of_draws = torch.distributions.Normal(drawn, math.sqrt(0.2)).log_prob(y.flatten()).sum(1)
     assert expected == pytest.approx(float(of_draws.mean()), abs=5 * float(of_draws.std()) / math.sqrt(400_000))
     assert predictive >= expected
+
+
+@pytest.mark.parametrize("rules", ["corrected", "seed"])
+@pytest.mark.parametrize("rule", ["product", "linear", "softmax_rows", "relu", "gelu", "layer_norm"])
+def test_a_negative_variance_is_refused(rule: str, rules: full.Rules) -> None:
+    """As the scalable rules do it; what rounding leaves of a variance of 0 is none."""
+    mean, cov, ones = normal(4, 3), random_cov(4, 3), torch.ones(4)
+
+    def asked(cov: Tensor, variance: Tensor) -> object:
+        return {
+            "product": lambda: full.product(mean, cov, mean, random_cov(4, 3, seed=1), rules=rules),
+            "linear": lambda: full.linear(normal(4, 4), variance, mean, cov, rules=rules),
+            "softmax_rows": lambda: full.softmax_rows(mean, cov, rules=rules),
+            "relu": lambda: full.relu(mean, cov, rules=rules),
+            "gelu": lambda: full.gelu(mean, cov),
+            "layer_norm": lambda: full.layer_norm(mean, cov, ones, variance, ones, ones, rules=rules),
+        }[rule]()
+
+    wrong, rounded = cov.clone(), cov.clone()
+    wrong[1, 2, 1, 2], rounded[1, 2, 1, 2] = -0.1, -1e-14
+    asked(rounded, ones)
+    for given, variance in ((wrong, ones), *([(cov, -ones)] if rule in ("linear", "layer_norm") else [])):
+        with pytest.raises(ValueError, match=f"{rule}: a variance is negative"):
+            asked(given, variance)

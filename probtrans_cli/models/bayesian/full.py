@@ -81,6 +81,7 @@ def product(
 
     In (9) the trace is that of (Σ^A_kl)ᵀ Σ^B_mo; the derivation lacks the transpose.
     """
+    _require_variances("product", cov_a, cov_b)
     traces = "ikjl,imjo->kmlo" if rules == "corrected" else "ikjl,jmio->kmlo"
     cov = torch.einsum(traces, cov_a, cov_b)
     cov = cov + torch.einsum("ik,imjo,jl->kmlo", mean_a, cov_b, mean_a)
@@ -98,6 +99,7 @@ def linear(
 ) -> tuple[Float[Tensor, "r j"], Float[Tensor, "r j r j"]]:
     """Moments of W X, exact: (8) and (9) with W's covariance δ_uv δ_ik σ_u²; the transpose in (9) changes nothing."""
     del rules
+    _require_variances("linear", row_variance, cov_x)
     return mean_w @ mean_x, through(mean_w, cov_x) + weight_part(row_variance, mean_x, cov_x)
 
 
@@ -125,6 +127,7 @@ def softmax_rows(
     Seed: (10) and Proposition 3 (11), of first order at the mean. Corrected: the mean is a softmax whose logits have
     grown by half their variance d_k against the row's mean logit, damped; and (11) at that mean.
     """
+    _require_variances("softmax_rows", cov)
     expected = mean.softmax(-1)
     if rules == "corrected":
         of_rows = torch.einsum("acae->ace", cov)
@@ -140,6 +143,7 @@ def relu(
 ) -> tuple[Float[Tensor, "i j"], Float[Tensor, "i j i j"]]:
     """Moments of max(0, x). Seed: by first order, (11) of one number. Corrected: mean and variance exact, covariances
     by the first four terms of the series in the correlation (Hermite)."""
+    _require_variances("relu", cov)
     if rules != "corrected":
         return functional.relu(mean), _outer(mean > 0) * cov
     deviation = _deviations(cov)
@@ -157,6 +161,7 @@ def gelu(
     mean: Float[Tensor, "i j"], cov: Float[Tensor, "i j i j"]
 ) -> tuple[Float[Tensor, "i j"], Float[Tensor, "i j i j"]]:
     """Moments of x Φ(x): the mean exact, covariances by the first three terms of the series in the covariance."""
+    _require_variances("gelu", cov)
     variance = _deviations(cov).square()
     t = (1 + variance).sqrt()
     a = mean / t
@@ -185,6 +190,7 @@ def layer_norm(
     Seed: 4.5 and Proposition 4, which hold the column's mean and its variance constant. Corrected: with the derivative
     of both, and the mean to second order.
     """
+    _require_variances("layer_norm", cov, gain_variance, shift_variance)
     features = len(mean)
     centre = torch.eye(features, dtype=mean.dtype) - 1 / features
     a = centre @ mean
@@ -348,6 +354,14 @@ def _swapped(cross: Tensor) -> Tensor:
 
 def _outer(values: Tensor) -> Tensor:
     return values[:, :, None, None] * values
+
+
+def _require_variances(rule: str, *given: Tensor) -> None:
+    """Refuse negative variances, as ``moments.py`` does; those that rounding makes count as 0."""
+    for one in given:
+        variances = one if one.ndim == 1 else torch.einsum("iaia->ia", one)
+        if bool((variances < -1e-9 * one.abs().amax()).any()):
+            raise ValueError(f"{rule}: a variance is negative")
 
 
 def _deviations(cov: Tensor) -> Tensor:
