@@ -19,7 +19,7 @@ there arcs are the mean over draws. ``own_states`` and ``own_arcs`` say whether 
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections import deque
+from collections import Counter, deque
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
@@ -33,7 +33,7 @@ from torch.nn.utils.parametrize import ParametrizationList
 
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian.propagation import Kind
-from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive
+from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive, predictive_probabilities
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
 from probtrans_cli.trained.machine import mixed_seed
@@ -157,13 +157,18 @@ def by_name(members: Iterator[Mapping[tuple[str, int], Tensor]]) -> dict[tuple[s
 
 def _answered(rest: Outputs, found: Mapping[tuple[str, int], Predictive], doubt: bool) -> Outputs:
     """``rest`` with the log-probabilities of distributions as scores, and with their doubt."""
+    scores = _joined({key: one.probabilities for key, one in found.items()})
+    parts = Counter(name for name, _ in found)
+    alone = {name: one for (name, _), one in found.items() if parts[name] == 1}
+    return replace(rest, scores=scores, doubt=alone if doubt else {})
+
+
+def _joined(chances: Mapping[tuple[str, int], Tensor]) -> dict[str, Tensor]:
+    """The log-probabilities of distributions, those of one score side by side."""
     scores: dict[str, list[Tensor]] = {}
-    for (name, _), one in found.items():
-        least = torch.finfo(one.probabilities.dtype).tiny
-        scores.setdefault(name, []).append(one.probabilities.clamp_min(least).log())
-    joined = {name: parts[0] if len(parts) == 1 else torch.cat(parts, -1) for name, parts in scores.items()}
-    alone = {name: one for (name, _), one in found.items() if len(scores[name]) == 1}
-    return replace(rest, scores=joined, doubt=alone if doubt else {})
+    for (name, _), one in chances.items():
+        scores.setdefault(name, []).append(one.clamp_min(torch.finfo(one.dtype).tiny).log())
+    return {name: parts[0] if len(parts) == 1 else torch.cat(parts, -1) for name, parts in scores.items()}
 
 
 @dataclass(frozen=True)
@@ -338,8 +343,11 @@ class OnePass(Predictor):
             return rest
         outputs: Outputs = self.network(inputs, replace(wants, states=False, arcs=(), moments=self.state))
         means, variances = (_apart(one, self.sizes) for one in (outputs.scores, outputs.variances))
-        found = {name: predictive(mean, variances[name]) for name, mean in means.items()}
-        return tempered(_answered(rest, found, self.doubt), self.temperature)
+        if self.doubt:
+            found = {name: predictive(mean, variances[name]) for name, mean in means.items()}
+            return tempered(_answered(rest, found, doubt=True), self.temperature)
+        chances = {name: predictive_probabilities(mean, variances[name]) for name, mean in means.items()}
+        return tempered(replace(rest, scores=_joined(chances)), self.temperature)
 
 
 def tempered(outputs: Outputs, temperature: float) -> Outputs:

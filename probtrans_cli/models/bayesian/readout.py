@@ -17,7 +17,7 @@ A mixture may have any axes in front of k, such as those of rows of labels.
 
 from __future__ import annotations
 
-from collections.abc import Iterable
+from collections.abc import Iterable, Iterator
 from dataclasses import dataclass, fields
 from functools import lru_cache
 
@@ -67,6 +67,27 @@ def predictive(
     Raises:
         ValueError: a variance is negative, or there are no draws.
     """
+    total, expected = torch.zeros_like(_at_least_single(mean)), torch.zeros_like(_at_least_single(mean)[:, 0])
+    for chances in _draws(mean, variance, samples, seed):
+        total, expected = total + chances.sum(0), expected + entropy(chances).sum(0)
+    probabilities, expected = total / samples, expected / samples
+    whole = entropy(probabilities)
+    doubt = (probabilities * variance).sum(-1)
+    return Predictive(probabilities, whole, expected, (whole - expected).clamp_min(0), doubt)
+
+
+def predictive_probabilities(
+    mean: Float[Tensor, "m k"], variance: Float[Tensor, "m k"], *, samples: int = 128, seed: int = 0
+) -> Float[Tensor, "m k"]:
+    """The ``probabilities`` of :func:`predictive` alone, for half of its time: entropies cost as much."""
+    total = torch.zeros_like(_at_least_single(mean))
+    for chances in _draws(mean, variance, samples, seed):
+        total = total + chances.sum(0)
+    return total / samples
+
+
+def _draws(mean: Tensor, variance: Tensor, samples: int, seed: int) -> Iterator[Float[Tensor, "s m k"]]:
+    """The distributions of draws of Gaussian scores, some draws at a time."""
     if samples < 1:
         raise ValueError(f"samples = {samples}: at least one draw is needed")
     if bool((variance < 0).any()):
@@ -74,14 +95,8 @@ def predictive(
     mean, variance = _at_least_single(mean), _at_least_single(variance)
     noise = _normal_points(samples, mean.shape[-1], seed).to(mean)
     deviation, at_once = variance.sqrt(), max(1, _AT_ONCE // max(1, mean.numel()))
-    total, expected = torch.zeros_like(mean), torch.zeros_like(mean[:, 0])
     for first in range(0, samples, at_once):
-        chances = torch.addcmul(mean, noise[first : first + at_once, None], deviation).softmax(-1)
-        total, expected = total + chances.sum(0), expected + entropy(chances).sum(0)
-    probabilities, expected = total / samples, expected / samples
-    whole = entropy(probabilities)
-    doubt = (probabilities * variance).sum(-1)
-    return Predictive(probabilities, whole, expected, (whole - expected).clamp_min(0), doubt)
+        yield torch.addcmul(mean, noise[first : first + at_once, None], deviation).softmax(-1)
 
 
 @lru_cache(maxsize=4)
