@@ -2,8 +2,8 @@
 
 Text is cleaned: blanks are put around Chinese characters, capitals and accents are removed if the options say so, and
 punctuation is separated. Then a word is divided from the left into the longest pieces that the vocabulary has; every
-piece but the first begins with `##`. A word that cannot be divided so is unknown as a whole, and so is a word of more
-than 100 characters. A sentence is `[CLS]`, its pieces, `[SEP]`.
+piece but the first begins with `##`. A word that cannot be divided so, or has more than 100 characters, is unknown as a
+whole. A sentence is `[CLS]`, its pieces, `[SEP]`.
 
     vocab.txt                one piece a line, the id is the number of the line from 0
     tokenizer_config.json    options and the names of the special pieces
@@ -361,6 +361,7 @@ def _of_type(wanted: Any, value: Any) -> Any:
     return value
 
 
+_TAKEN = {str: "text", bool: "true or false"}
 _BERT_TOKENIZER = ("WordPiece", "BertNormalizer", "BertPreTokenizer", "##", LONGEST_WORD, True)
 
 
@@ -370,12 +371,10 @@ def _overlaid(options: Options, given: Any, path: Path) -> Options:
         raise DataError(f"{path}: not the options of a BERT tokenizer", hint="do_basic_tokenize must be true")
     changes: dict[str, Any] = {}
     for key, name in _KEYS.items():
-        value = given.get(key)
-        value = value.get("content") if isinstance(value, dict) else value
+        value = given[key].get("content") if isinstance(given.get(key), dict) else given.get(key)
         wanted = str if key.endswith("_token") else bool
         if value is not None and not isinstance(value, wanted):
-            taken = "text" if wanted is str else "true or false"
-            raise DataError(f"{path}: {key} is {value!r}", hint=f"it takes {taken}")
+            raise DataError(f"{path}: {key} is {value!r}", hint=f"it takes {_TAKEN[wanted]}")
         if value is not None or (key == "strip_accents" and key in given):
             changes[name] = value
     new = replace(options, **changes)
