@@ -116,6 +116,6 @@ def _places(path: str, begins: str) -> list[Path]:
 
 def _where_to_get(path: str) -> str:
     if path.startswith(EMBEDDED):
-        return "embedded are toy/{train,dev,test}.conllu and tuples/{train,dev}.jsonl"
+        return "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
     script = "python data_scripts/ud_english_ewt.py" if path.startswith("ud/en_ewt/") else "the script in data_scripts/"
     return f"run {script} to fetch a public corpus, or set PROBTRANS_DATA to the folder that holds it"

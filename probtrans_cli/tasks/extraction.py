@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import json
 import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
@@ -27,6 +26,7 @@ from probtrans_cli.tasks.base import Counts, Places, Prediction, Term
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.tasks.grids import GridLabelling, Rows
 from probtrans_cli.tasks.penalties import penalties
+from probtrans_cli.text import from_json
 from probtrans_cli.trees.drawing.drawing import Span
 
 CONTENT = "content"
@@ -213,7 +213,7 @@ def _keys(counts: Counts, name: str) -> list[Any]:
 
 def _gold(form: str) -> list[TupleText]:
     """The gold tuples of a sentence."""
-    return [TupleText(relation, tuple(arguments)) for relation, *arguments in json.loads(form or "[]")]
+    return [TupleText(relation, tuple(arguments)) for relation, *arguments in from_json(form or "[]")]
 
 
 def _record(one: Extraction, words: Sequence[str]) -> dict[str, Any]:
