@@ -161,5 +161,6 @@ def read_sentences(name: str, key: str | None, form: str, data: Data) -> Iterato
 
 
 def write_diagram(folder: Path, title: str, found: dict[str, Any]) -> None:
-    """The reliability diagram of a split, beside its scores."""
+    """The reliability diagram of a split, beside its scores; where it is, is said on stderr."""
     atomic.replace_text(folder / DIAGRAM, reliability_diagram(title, found))
+    console.log(f"diagram: {folder / DIAGRAM}")

@@ -136,6 +136,7 @@ def test_the_diagram(there: Path, invoke: Invoke) -> None:
     ran = invoke("eval", "runs/two", "--uncertainty")
     assert "uncertainty of" in ran.out
     assert "with temperature" in ran.out
+    assert "diagram: " in ran.err
     stored = json.loads(Path("runs/two/checkpoints/eval-test.json").read_text("utf-8"))["scores"]["test"]
     picture = Path("runs/two/checkpoints/reliability.svg").read_text("utf-8")
     root = ET.fromstring(picture)
