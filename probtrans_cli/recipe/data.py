@@ -38,8 +38,8 @@ class VocabularySection(KindSection):
 
     @property
     def has_features(self) -> bool:
-        """Whether words have features of their spelling."""
-        return False
+        """Whether words have features of their spelling: a kind that can have them has a field ``features``."""
+        return getattr(self, "features", None) is not None
 
     @property
     def has_extra_words(self) -> bool:
@@ -108,11 +108,6 @@ class WordVocabulary(VocabularySection):
         return not self.punctuation
 
     @property
-    def has_features(self) -> bool:
-        """Whether words have features of their spelling."""
-        return self.features is not None
-
-    @property
     def has_extra_words(self) -> bool:
         """Whether it can have an entry for each extra word."""
         return True
@@ -149,11 +144,6 @@ class WordPieceVocabulary(VocabularySection):
     features: WordFeatures | None = None
     """Features of the word as it is written, added to the scores of each of its pieces: a vocabulary in lower case does
     not tell capitals, its shape does; null = no features."""
-
-    @property
-    def has_features(self) -> bool:
-        """Whether words have features of their spelling."""
-        return self.features is not None
 
     @property
     def has_extra_words(self) -> bool:
