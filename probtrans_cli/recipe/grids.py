@@ -84,6 +84,9 @@ class GridSection(TaskSection):
         faults: list[Inconsistency] = []
         if steps > most:
             faults.append((("task", "iterative_steps"), f"found {steps}, but the model has {most} to repeat"))
+        if 0 < recipe.data.rows < self.rows:
+            reason = f"found {self.rows}, but data.grid.rows keeps {recipe.data.rows} of a sentence: set that, too"
+            faults.append((("task", "rows"), reason))
         return faults
 
 
