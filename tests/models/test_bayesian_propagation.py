@@ -7,13 +7,14 @@ from typing import Any
 
 import pytest
 import torch
+from bench.ways import most_memory
 from random_transformers import agreement, by_draws, one_pass, random_encoder, random_sentences
 from small_models import name, sentences
 from torch import Tensor, nn
 from uncertain_networks import OUTPUTS, VOCABULARY, inputs, network
 
 from probtrans_cli.models.base import Inputs, Outputs, Wants
-from probtrans_cli.models.bayesian import propagation
+from probtrans_cli.models.bayesian import attention, propagation
 from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import predictive
 from probtrans_cli.models.bayesian.weights import Prior, drawn, make_uncertain, posterior_of, uncertain
@@ -203,6 +204,32 @@ def test_padding_and_other_sentences_change_nothing(options: dict[str, Any], kin
         if together.sentence_variance is not None:
             assert alone.sentence_variance is not None
             near(together.sentence_variance[index], alone.sentence_variance[0], 1e-9)
+
+
+@KINDS
+@OPTIONS
+@torch.no_grad()
+def test_sentences_are_attended_a_few_at_a_time(options: dict[str, Any], kind: Kind, monkeypatch: Any) -> None:
+    made = network(**options)
+    unary, mask = sentences([6, 1, 4], labels=8)
+    found = []
+    for at_once in (1, 2 * 6 * 6 * 2, 10**6):  # one sentence, two, all
+        monkeypatch.setattr(attention, "_ATTENTION_AT_ONCE", at_once)
+        found.append(one_pass(made.encoder, unary, mask, kind, arcs=True))  # type: ignore[arg-type]
+    for one in found[:2]:
+        for part in ("states", "variance", "shared", "arcs"):
+            near(getattr(one, part), getattr(found[2], part), 1e-12)
+
+
+@KINDS
+@torch.inference_mode()
+def test_memory_is_at_most_four_times_the_plain_pass_s(kind: Kind) -> None:
+    """32 sentences of 40 words, in single precision, the sizes of the recipe `uncertainty-ewt-bayes`."""
+    encoder = random_encoder(2, 0.3, width=64, inner=128)
+    words, mask = torch.randn(32, 40, 64), torch.ones(32, 40, dtype=torch.bool)
+    plain = most_memory(lambda: encoder(words, mask))
+    assert plain > 32 * 40 * 64 * 4
+    assert most_memory(lambda: one_pass(encoder, words, mask, kind, at=mask)) <= 4 * plain
 
 
 @KINDS

@@ -12,7 +12,8 @@ from torch.nn import functional
 
 from probtrans_cli.models.bayesian.state import LEAST, State, check, growth, of_weights, products, with_weights
 
-_AT_ONCE = 2**22  # numbers, 16 MB
+_AT_ONCE = 2**22  # numbers of what the words of some rows see, 16 MB
+_ATTENTION_AT_ONCE = 2**16  # numbers of an attention [*b, h, n, n], 256 KB; a dozen of that size are needed at a time
 
 
 def attention(
@@ -46,8 +47,33 @@ def attention(
     In the state `diagonal`:
 
         δ = ((q² + v^q) v^kᵀ + v^q (k²)ᵀ) / s, then δ (1 - 2 P) + Σ_c P²_ac δ_ac        v^A = t1 + (P̃² + B) v^u
+
+    Some sentences at a time, so that memory is that of a few of them.
     """
     check(state, "attention", of_weight)
+
+    def of_some(one: State, seen: Tensor | None) -> tuple[State, Tensor]:
+        return _attention(one, weight, of_weight, bias, heads, seen, distances, keeps_shared)
+
+    *sentences, n, _ = state.mean.shape
+    at_once = max(1, _ATTENTION_AT_ONCE // max(1, heads * n * n))
+    if len(sentences) != 1 or sentences[0] <= at_once:
+        return of_some(state, mask)
+    parts = [slice(first, first + at_once) for first in range(0, sentences[0], at_once)]
+    found = [of_some(state.sentences(one), None if mask is None else mask[one]) for one in parts]
+    return State.joined([one for one, _ in found]), torch.cat([one for _, one in found])
+
+
+def _attention(
+    state: State,
+    weight: Tensor,
+    of_weight: Tensor | None,
+    bias: Tensor | None,
+    heads: int,
+    mask: Tensor | None,
+    distances: Distances | None,
+    keeps_shared: bool,
+) -> tuple[State, Tensor]:
     projected = _projected(state, weight, of_weight, bias, heads)
     seen = _seen(projected, mask) if distances is None else _seen_by_distance(projected, distances, mask)
     of_u = projected.variance[..., 2, :, :, :]

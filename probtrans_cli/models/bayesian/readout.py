@@ -25,7 +25,7 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-_AT_ONCE = 2**21  # numbers of the draws that are in memory
+_AT_ONCE = 2**17  # numbers of the draws that are in memory, 512 KB: they stay in the cache
 
 
 @dataclass(frozen=True)

@@ -26,6 +26,17 @@ class State:
     shared: Float[Tensor, "*c n n"] | None = None
     together: Together | None = None
 
+    def sentences(self, some: slice) -> State:
+        """Some sentences of a batch; how features vary together is left out."""
+        return State(self.mean[some], self.variance[some], None if self.shared is None else self.shared[some])
+
+    @classmethod
+    def joined(cls, parts: list[State]) -> State:
+        """A batch of such parts."""
+        shared = [one.shared for one in parts if one.shared is not None]
+        mean, variance = torch.cat([one.mean for one in parts]), torch.cat([one.variance for one in parts])
+        return cls(mean, variance, torch.cat(shared) if shared else None)
+
 
 def certain(mean: Float[Tensor, "*b n d"], *, shared: bool) -> State:
     """What is known: no variance; ``shared``: with a T."""
