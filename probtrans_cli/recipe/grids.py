@@ -69,7 +69,7 @@ class GridSection(TaskSection):
     """Weight of words without a label in the loss; below 1, more words get one."""
     decision_bias: float | Literal["dev"] = "dev"
     """Added to the score of no label when labels are chosen; dev: the one of some that scores best on dev after the
-    training, stored with the weights."""
+    training, stored with the weights; until then -1."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
 
