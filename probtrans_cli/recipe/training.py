@@ -286,6 +286,9 @@ class Runtime(Section):
     """auto: bfloat16 autocast on the GPU, float32 on the CPU."""
     threads: Annotated[int, Field(ge=1, le=MOST_THREADS)] | None = None
     """CPU threads; null = torch's own choice (fix it for results that repeat to the bit)."""
+    allocator: Literal["system", "keep"] = "system"
+    """What becomes of memory that is let go of (CPU, GNU C library): system: large pieces go back at once; keep: they
+    stay for the next batch, which saves their making anew and takes some more memory."""
     compile: bool = False
     """Run the encoder through torch.compile (for the GPU)."""
     messages: Messages = "auto"

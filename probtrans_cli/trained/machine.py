@@ -2,11 +2,16 @@
 
 from __future__ import annotations
 
+import ctypes
+
 import numpy as np
 import torch
 
+from probtrans_cli import console
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.training import Runtime
+
+M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 
 
 class Machine:
@@ -21,6 +26,8 @@ class Machine:
         self.bfloat16 = cuda if wanted == "auto" else wanted == "bfloat16"
         if section.threads is not None:
             torch.set_num_threads(section.threads)
+        if section.allocator == "keep" and not keep_memory():
+            console.log("warning: runtime.allocator: keep needs the GNU C library, which this system does not have")
         # Peaked head distributions are full of denormal numbers, on which a CPU's products run several times slower.
         torch.set_flush_denormal(True)
 
@@ -32,6 +39,16 @@ class Machine:
         """For logs: device, threads, precision."""
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
+
+
+def keep_memory() -> bool:
+    """Let this process keep the memory that it lets go of; whether its C library can. A kernel fills each new page with
+    zeros when it is first touched, a tenth of a step where tensors have tens of megabytes."""
+    set_option = getattr(ctypes.CDLL(None), "mallopt", None)
+    if set_option is None:
+        return False
+    no_maps = set_option(M_MMAP_MAX, 0)  # large pieces are of the heap, too,
+    return bool(no_maps and set_option(M_TRIM_THRESHOLD, 2**31 - 1))  # whose end is not cut off below 2 GB
 
 
 def mixed_seed(seed: int, step: int) -> int:
