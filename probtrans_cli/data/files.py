@@ -3,9 +3,12 @@
 from __future__ import annotations
 
 import gzip
+import io
+import lzma
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
+from contextlib import AbstractContextManager
 from itertools import chain
 from pathlib import Path
 from typing import IO
@@ -14,6 +17,8 @@ from probtrans_cli.errors import DataError, reason
 from probtrans_cli.folders.places import holds, places
 
 EMBEDDED = "embedded:"
+COMPRESSED = (".gz", ".xz", ".zst")
+"""Endings of the names of compressed files."""
 
 
 def display_name(path: str | Path) -> str:
@@ -22,7 +27,8 @@ def display_name(path: str | Path) -> str:
 
 
 def open_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file without their ``\\n``, one at a time; `-` is standard input, `.gz` is unpacked.
+    """Yield the lines of a file without their ``\\n``, one at a time; `-` is standard input, and what is compressed (a
+    name that ends as one of :data:`COMPRESSED`) is unpacked.
 
     A byte-order mark at the start is dropped. Nothing but ``\\n`` ends a line (not U+2028 or a form feed).
 
@@ -33,26 +39,76 @@ def open_lines(path: str | Path) -> Iterator[str]:
     number = 0
     try:
         with _open_bytes(str(path)) as file:
-            for number, raw in enumerate(file, start=1):
-                line = raw.decode("utf-8").removesuffix("\n")
-                yield line.removeprefix("\ufeff") if number == 1 else line
-    except UnicodeDecodeError as error:
-        hint = "corpora are UTF-8: convert it with iconv"
-        hint += "; a compressed file must end in .gz" if number == 1 else ""
-        bad = error.object[error.start]
-        raise DataError(f"{name}:{number}: not UTF-8 (byte 0x{bad:02x} at {error.start + 1})", hint=hint) from None
-    except (gzip.BadGzipFile, EOFError, zlib.error) as error:
-        hint = "the file is damaged or cut off: fetch it again; a file that is not compressed must not end in .gz"
+            for line in decoded(file, name):
+                number += 1
+                yield line
+    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, _DamagedZstandardError) as error:
+        hint = "the file is damaged or cut off: fetch it again; a file that is not compressed must not end in "
+        hint += str(path)[str(path).rindex(".") :]
         raise DataError(f"{name}:{number + 1}: cannot be unpacked: {error}", hint=hint) from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read: {reason(error)}", hint="check the path") from None
 
 
-def _open_bytes(path: str) -> IO[bytes] | gzip.GzipFile:
+def decoded(lines: Iterable[bytes], name: str, *, begins: bool = True) -> Iterator[str]:
+    """Yield lines as text without their ``\\n``; ``begins``: they are the first of their file, which may begin with a
+    byte-order mark.
+
+    Raises:
+        DataError: one is not UTF-8; the message names its number, the first one being 1.
+    """
+    for number, raw in enumerate(lines, start=1):
+        try:
+            line = raw.decode("utf-8").removesuffix("\n")
+        except UnicodeDecodeError as error:
+            hint = "corpora are UTF-8: convert it with iconv"
+            hint += f"; a compressed file must end in {' or '.join(COMPRESSED)}" if number == 1 and begins else ""
+            bad = f"byte 0x{error.object[error.start]:02x} at {error.start + 1}"
+            raise DataError(f"{name}:{number}: not UTF-8 ({bad})", hint=hint) from None
+        yield line.removeprefix("\ufeff") if number == 1 and begins else line
+
+
+def _open_bytes(path: str) -> AbstractContextManager[Iterable[bytes]]:
     if path == "-":
         # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    return gzip.open(path, "rb") if path.endswith(".gz") else Path(path).open("rb")
+    if path.endswith(".gz"):
+        return gzip.open(path, "rb")
+    if path.endswith(".xz"):
+        return lzma.open(path, "rb")
+    return _open_zstandard(path) if path.endswith(".zst") else Path(path).open("rb")
+
+
+class _DamagedZstandardError(Exception):
+    """A file that is no Zstandard archive, or not a whole one."""
+
+
+class _Unpacked(io.RawIOBase):
+    """The content of an Arrow stream for Python's own buffered reader, with an error of our own where it is damaged."""
+
+    def __init__(self, source: IO[bytes]) -> None:
+        self.source = source
+
+    def readable(self) -> bool:
+        return True
+
+    def readinto(self, buffer: object) -> int:
+        try:
+            return int(self.source.readinto(buffer))  # type: ignore[attr-defined]
+        except OSError as error:
+            if error.errno is not None:  # the disk, not the content
+                raise
+            raise _DamagedZstandardError(str(error)) from None
+
+    def close(self) -> None:
+        self.source.close()
+        super().close()
+
+
+def _open_zstandard(path: str) -> io.BufferedReader:
+    import pyarrow as pa  # noqa: PLC0415  (a third of a second; it brings the codec, which Python 3.14 is the first to have)
+
+    return io.BufferedReader(_Unpacked(pa.input_stream(path, compression="zstd")))
 
 
 def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
@@ -69,7 +125,8 @@ def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
 def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
 
-    A name that is not there is also tried with `.gz` appended. `-` (standard input) is returned as it is.
+    A name that is not there is also tried with `.gz`, `.xz` and `.zst` appended. `-` (standard input) is returned
+    as it is.
 
     Args:
         path: how it is named.
@@ -84,7 +141,7 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     begins = f"{key}: " if key else ""
     found = _places(path, begins)
     for place in found:
-        for candidate in (place, Path(f"{place}.gz")):
+        for candidate in (place, *(Path(f"{place}{ending}") for ending in COMPRESSED)):
             if holds(Path.is_file, candidate):
                 return candidate
     for place in found:
@@ -97,7 +154,9 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
             hint = "a corpus is read more than once: write it into a file, or give - for standard input"
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
     tried = ", ".join(str(place) for place in found)
-    raise DataError(f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz)", hint=_where_to_get(path))
+    raise DataError(
+        f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz, .xz or .zst)", hint=_where_to_get(path)
+    )
 
 
 def _places(path: str, begins: str) -> list[Path]:

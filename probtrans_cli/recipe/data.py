@@ -191,7 +191,7 @@ class Format:
     options: str | None = None
     """The section of `data` that says what stands where in its files; None = there is nothing to say."""
     endings: tuple[str, ...] = ()
-    """Endings of file names, in lower case, by which `auto` recognises it."""
+    """Endings of file names, in lower case and without that of a compressed file, by which `auto` recognises it."""
 
 
 _TAGS = ("upos", "xpos", "feats")
@@ -201,7 +201,7 @@ FORMATS: Names[Format] = Names("data format")
 """The formats by name. `auto` stands for the one that a file's name tells; it is text where the name tells none."""
 for _format in (
     Format("auto", _TREEBANK, _TAGS),
-    Format("conllu", _TREEBANK, _TAGS, endings=(".conllu", ".conllu.gz", ".conllup", ".conllup.gz")),
+    Format("conllu", _TREEBANK, _TAGS, endings=(".conllu", ".conllup")),
     Format("text", frozenset({"words"}), _TAGS),  # has none of them; one corpus may be text and CoNLL-U
     Format("columns", frozenset({"words", "tags", "entities"}), ("tag",), options="columns"),
     Format("table", frozenset({"words", "class"}), ("label",), options="table"),
@@ -346,7 +346,7 @@ class Data(Section):
     one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;
     documents: one sentence a line, blank lines between documents; extractions: tuples of open information extraction,
     in any of several forms; coordinations: rows of tags, JSON lines or CoNLL-U.
-    `auto` decides by the file name: `.conllu` and `.conllu.gz` are CoNLL-U, all else is text."""
+    `auto` decides by the file name: `.conllu` is CoNLL-U, also compressed (`.conllu.gz`), all else is text."""
     columns: Columns = Columns()
     """What stands where in a file of `format: columns`."""
     table: Table = Table()

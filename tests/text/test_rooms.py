@@ -21,7 +21,7 @@ ROOMS = {
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
     "weights yaml",
     "recipe.model": ". base bayes probabilistic stacked transformer",
-    "data": ". files sentence tokens",
+    "data": ". blocks files sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs prepared selection sources store",

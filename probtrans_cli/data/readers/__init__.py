@@ -10,7 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
-from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.files import COMPRESSED, display_name, open_lines
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -70,6 +70,8 @@ def format_of(path: str | Path, format: str = "auto") -> str:
     if format != "auto":
         return format
     name = str(path).lower()
+    for ending in COMPRESSED:
+        name = name.removesuffix(ending)
     return next((one.name for one in FORMATS.values() if one.endings and name.endswith(one.endings)), "text")
 
 

@@ -1,0 +1,101 @@
+"""A file cut into blocks has the same sentences as the whole file, wherever it is cut."""
+
+from __future__ import annotations
+
+import gzip
+import lzma
+import subprocess
+from pathlib import Path
+
+import pyarrow as pa
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+
+from probtrans_cli.data.blocks import Block, Ends, cut, in_file, lines_of
+from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.readers import format_of
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.errors import DataError
+
+LINES = st.lists(st.sampled_from(["", "a b", "ä", "c\r", "\r", "\ufeffx", "d" * 20]), max_size=12)
+
+
+@given(lines=LINES, most=st.integers(1, 40), last=st.booleans())
+def test_blocks_of_lines_are_the_file(
+    lines: list[str], most: int, last: bool, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("lines") / "a.txt"
+    path.write_bytes("\n".join(lines).encode() + b"\n" * last)
+    blocks = cut(str(path), path.stat().st_size, most)
+    assert sum(block.size for block in blocks) == path.stat().st_size
+    assert [line for block in blocks for line in lines_of(block, "line")] == list(open_lines(path))
+
+
+SENTENCES = st.lists(
+    st.sampled_from(["1\ta" + "\t_" * 8, "# text = b\n1\tb" + "\t_" * 8, "1\tc" + "\t_" * 8 + "\r"]), max_size=8
+)
+
+
+@given(sentences=SENTENCES, most=st.integers(1, 90), between=st.sampled_from(["\n\n", "\n\r\n", "\n\n\n"]))
+def test_blocks_of_conllu_have_whole_sentences(
+    sentences: list[str], most: int, between: str, tmp_path_factory: pytest.TempPathFactory
+) -> None:
+    path = tmp_path_factory.mktemp("conllu") / "a.conllu"
+    path.write_bytes("".join(sentence + between for sentence in sentences).encode())
+    blocks = cut(str(path), path.stat().st_size, most)
+    found = [one.lines for block in blocks for one in read_conllu(lines_of(block, "empty line"), "a")]
+    assert found == [one.lines for one in read_conllu(open_lines(path), "a")]
+
+
+def test_a_compressed_file_is_one_block(tmp_path: Path) -> None:
+    for ending in (".gz", ".xz", ".zst"):
+        assert cut(f"a{ending}", 1000, 10) == [Block(f"a{ending}", 1000)]
+    assert len(cut("a.txt", 1000, 10)) == 100
+    assert cut("a.txt", 0, 10) == [Block("a.txt", 0)]
+
+
+@pytest.mark.parametrize("ends", ["line", "empty line"])
+def test_a_fault_is_named_by_its_line_in_the_file(tmp_path: Path, ends: Ends) -> None:
+    path = tmp_path / "a.txt"
+    path.write_bytes(b"one\n\n" * 50 + b"f\xfcr\n\n" + b"two\n\n" * 50)
+    told = []
+    for block in cut(str(path), path.stat().st_size, 60):
+        try:
+            assert set(lines_of(block, ends)) <= {"one", "two", ""}
+        except DataError as error:
+            told.append(in_file(block, ends, error.message))
+    assert told == [f"{path}:101: not UTF-8 (byte 0xfc at 2)"]
+
+
+def test_archives_of_all_kinds(tmp_path: Path) -> None:
+    """Also several parts one after the other, as `cat` and parallel compressors make them."""
+    content = "\ufeffdas Haus\n\nzwei\n".encode() * 3000
+    parts = (content[:9000], content[9000:])
+    zstandard = pa.Codec("zstd")
+    (tmp_path / "a.gz").write_bytes(b"".join(map(gzip.compress, parts)))
+    (tmp_path / "a.xz").write_bytes(b"".join(map(lzma.compress, parts)))
+    (tmp_path / "a.zst").write_bytes(b"".join(bytes(zstandard.compress(part)) for part in parts))
+    (tmp_path / "a").write_bytes(content)
+    for ending in ("gz", "xz", "zst"):
+        assert list(open_lines(tmp_path / f"a.{ending}")) == list(open_lines(tmp_path / "a"))
+        assert format_of(f"A.conllu.{ending}") == "conllu"
+        whole = (tmp_path / f"a.{ending}").read_bytes()
+        for number, damaged in enumerate((b"plain text", whole[:-5], whole[:3])):
+            path = tmp_path / f"{number}.{ending}"
+            path.write_bytes(damaged)
+            with pytest.raises(DataError, match=rf"{number}.{ending}:\d+: cannot be unpacked") as caught:
+                list(open_lines(path))
+            assert f"must not end in .{ending}" in (caught.value.hint or "")
+        with pytest.raises(DataError, match="cannot be read"):
+            list(open_lines(tmp_path / f"none.{ending}"))
+
+
+def test_what_the_command_zstd_writes_is_read(tmp_path: Path) -> None:
+    path = tmp_path / "a.txt"
+    path.write_text("two farmers\n" * 999, "utf-8")
+    try:
+        subprocess.run(["zstd", "-q", str(path)], check=True)
+    except FileNotFoundError:
+        pytest.skip("there is no command zstd")
+    assert list(open_lines(f"{path}.zst")) == ["two farmers"] * 999
