@@ -44,11 +44,12 @@ def sync_folder(folder: Path) -> None:
 
 
 @contextmanager
-def replacing(path: Path, *, synced: bool = True) -> Iterator[TextIO]:
+def replacing(path: Path, *, synced: bool = True, shared: bool = False) -> Iterator[TextIO]:
     """Within: a text file that takes the place of ``path`` once it is complete; a failure leaves the old one.
 
     A device or a named pipe is written directly. Without ``synced`` the disk is not waited for: for many small files
-    that can be made again.
+    that can be made again. ``shared``: other processes may write the same file at the same time, and the last one's
+    stays; what a kill leaves is found by :func:`left_of`.
 
     Raises:
         OSError: the file cannot be written; the error names ``path``.
@@ -57,7 +58,7 @@ def replacing(path: Path, *, synced: bool = True) -> Iterator[TextIO]:
         with path.open("w", encoding="utf-8") as file:
             yield file
         return
-    partial = path.with_name(f".{path.name}{PARTIAL}")
+    partial = path.with_name(f".{path.name}{f'-{secrets.token_hex(4)}' * shared}{PARTIAL}")
     try:
         with partial.open("w", encoding="utf-8") as file:
             yield file
@@ -77,6 +78,32 @@ def replace_text(path: Path, text: str, *, synced: bool = True) -> None:
     """Write a text file whole or not at all; see :func:`replacing`."""
     with replacing(path, synced=synced) as file:
         file.write(text)
+
+
+def create_text(path: Path, text: str) -> bool:
+    """Write a text file whole where there is none; False: there is one, by whichever process was the first."""
+    new = path.with_name(f".{path.name}-{secrets.token_hex(4)}{PARTIAL}")
+    try:
+        new.write_text(text, encoding="utf-8")
+        sync(new)
+        try:
+            path.hardlink_to(new)
+        except FileExistsError:
+            return False
+        except OSError:  # a file system without hard links: two processes at the same moment both believe to be first
+            if path.exists():
+                return False
+            new.rename(path)
+        return True
+    finally:
+        with suppress(OSError):  # it was renamed, or never made
+            new.unlink()
+
+
+def left_of(path: Path) -> list[Path]:
+    """What killed processes have left that wrote ``path`` with others at the same time, or still write."""
+    name = re.compile(re.escape(f".{path.name}") + rf"-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
+    return [other for other in path.parent.glob(f".{path.name}-*{PARTIAL}") if name.fullmatch(other.name)]
 
 
 def link(folder: Path, name: str) -> None:

@@ -22,6 +22,7 @@ from probtrans_cli.errors import unwritten
 from probtrans_cli.text import harmless
 
 QUIET, NORMAL, VERBOSE = 0, 1, 2
+EVERY = 15.0  # seconds between the lines of a long work
 
 
 class Console:
@@ -147,6 +148,40 @@ class Progress:
         if self.bar is not None:
             self.bar.close()
             self.bar = None
+
+
+class Work:
+    """How much of a long work is done, and the time that is left: a bar on a terminal, else a line now and then."""
+
+    def __init__(self, size: int, title: str) -> None:
+        """``size``: bytes to be worked through; ``title``: what is done with them."""
+        self.size, self.title, self.done = size, title, 0
+        self.began = self.told = time.monotonic()
+        hidden = True if STATE.level < NORMAL else None
+        self.bar = tqdm(
+            total=size, desc=title, unit="B", unit_scale=True, file=sys.stderr, disable=hidden, leave=False,
+            dynamic_ncols=True,
+        )  # fmt: skip
+
+    def advance(self, size: int) -> None:
+        """So many bytes more are done."""
+        self.done += size
+        self.bar.update(size)
+        now = time.monotonic()
+        if self.bar.disable and now - self.told >= EVERY and self.done:
+            self.told = now
+            left = (now - self.began) * (self.size - self.done) / self.done
+            log(f"{self.title}: {self.done / max(self.size, 1):.0%}, about {duration(left)} left")
+
+    def end(self) -> None:
+        """Remove the bar."""
+        self.bar.close()
+
+
+def duration(seconds: float) -> str:
+    """A time as h:mm:ss."""
+    minutes, rest = divmod(round(seconds), 60)
+    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
 
 
 def result_renderable(value: Any) -> None:

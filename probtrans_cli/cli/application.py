@@ -12,6 +12,7 @@ import typer
 from probtrans_cli import console
 from probtrans_cli.cli.options import (
     Abstain,
+    BlockSize,
     Channel,
     CheckpointArgument,
     Compat,
@@ -24,20 +25,26 @@ from probtrans_cli.cli.options import (
     Iteration,
     Json,
     Longest,
+    Merge,
     Ood,
+    Output,
+    OutputFolder,
     Overrides,
     Prune,
     RecipeArgument,
     Rescore,
     RunsAndFiles,
+    Shard,
     ShowGold,
     ShowProbability,
     SideBySide,
     SingleMatch,
     TagColumn,
     Threads,
+    Top,
     Uncertainty,
     Weights,
+    Workers,
     rows_in_words,
 )
 from probtrans_cli.cli.streams import tell
@@ -276,16 +283,7 @@ def parse(
     latent_labels: Annotated[
         bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
     ] = False,
-    top: Annotated[
-        int | None,
-        typer.Option(
-            "--top",
-            min=1,
-            metavar="N",
-            help="The N most probable tags, labels or hidden words (jsonl; hidden words also in pictures; default 5), "
-            "and with --labels the N most probable latent labels (default 3).",
-        ),
-    ] = None,
+    top: Top = None,
     coordination: Coordination = None,
     rescore: Rescore = False,
     uncertainty: Doubt = False,
@@ -293,19 +291,18 @@ def parse(
     dropout_samples: DropoutSamples = None,
     weights: Weights = None,
     longest: Longest = 2000,
-    output: Annotated[
-        Path | None,
-        typer.Option(
-            "-o",
-            "--output",
-            help="Write to this file; with svg and a name without an ending: into a folder.",
-        ),
-    ] = None,
+    output: Output = None,
+    folder: OutputFolder = None,
+    workers: Workers = 1,
+    shard: Shard = None,
+    merge: Merge = False,
+    block_size: BlockSize = None,
     threads: Threads = None,
 ) -> None:
     """Print what a model says of text or CoNLL-U: the dependency trees that it sees, and the tags, entities, labels,
     logical forms, hidden words, tuples or coordinations that it was trained to predict; in input order, as they are
     done."""
+    from probtrans_cli.commands import bulk  # noqa: PLC0415
     from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
     request = verb.ParseRequest(
@@ -314,7 +311,7 @@ def parse(
         coordination=coordination, rescore=rescore, uncertainty=uncertainty, abstain=abstain,
         dropout_samples=dropout_samples, weights=weights, longest=longest, output=output, threads=threads,
     )  # fmt: skip
-    verb.parse(request)
+    bulk.parse(request, folder, workers=workers, shard=shard, merge=merge, block_bytes=block_size)
 
 
 @app.command(short_help="Score files of any system.")

@@ -86,6 +86,42 @@ Abstain = Annotated[
         "--abstain", min=0.0, max=1.0, metavar="P", help="Write `_` for tags and labels that are less probable than P."
     ),
 ]
+Top = Annotated[
+    int | None,
+    typer.Option(
+        "--top",
+        min=1,
+        metavar="N",
+        help="The N most probable tags, labels or hidden words (jsonl; hidden words also in pictures; default 5), "
+        "and with --labels the N most probable latent labels (default 3).",
+    ),
+]
+Output = Annotated[
+    Path | None,
+    typer.Option("-o", "--output", help="Write to this file; with svg and a name without an ending: into a folder."),
+]
+OutputFolder = Annotated[
+    Path | None,
+    typer.Option(
+        "--output-dir",
+        metavar="OUT",
+        help="In bulk: write the result of every block of the input into this folder, as far as it is not there.",
+    ),
+]
+Workers = Annotated[
+    int, typer.Option("--workers", min=1, max=1024, metavar="N", help="In bulk: N processes of one thread each.")
+]
+Shard = Annotated[
+    str | None,
+    typer.Option("--shard", metavar="I/N", help="In bulk: do this share of the blocks only, I from 1 to N."),
+]
+Merge = Annotated[
+    bool, typer.Option("--merge", help="In bulk: write the whole in input order, once all blocks are done.")
+]
+BlockSize = Annotated[
+    int | None,
+    typer.Option("--block-size", min=1, metavar="BYTES", help="In bulk: bytes of a block, default 4194304."),
+]
 Longest = Annotated[
     int,
     typer.Option(

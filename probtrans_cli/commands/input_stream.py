@@ -31,14 +31,25 @@ def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sen
     Raises:
         DataError: a line of text has more words than ``longest``, whatever its tokens; see also the readers.
     """
+    form, lines = form_of(path, input_form)
+    yield from sentences_of(lines, display_name(path), form, longest)
+
+
+def form_of(path: str, input_form: str) -> tuple[str, Iterator[str]]:
+    """The form of a file, `conllu`, `text` or `tokens`, by its name or its beginning where it is to be found out; and
+    its lines."""
     lines = open_lines(path)
-    if input_form == "auto":
-        is_conllu, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
-        input_form = "conllu" if is_conllu else "text"
-    name = display_name(path)
-    if input_form == "conllu":
+    if input_form != "auto":
+        return input_form, lines
+    is_conllu, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
+    return "conllu" if is_conllu else "text", lines
+
+
+def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None = None) -> Iterator[Sentence]:
+    """The sentences of lines in this form; see :func:`read`."""
+    if form == "conllu":
         yield from read_conllu(lines, name)
-    elif input_form == "tokens":
+    elif form == "tokens":
         yield from read_text(lines, name, keep_empty=True)
     else:
         for number, line in enumerate(lines, start=1):

@@ -79,46 +79,59 @@ class ParseRequest:
     threads: int | None = None
 
 
-def parse(request: ParseRequest) -> None:
-    """Write what the model says of the files' sentences in a format to stdout or to ``output``.
+@dataclass(frozen=True)
+class Parsing:
+    """A request with all that is loaded for it, which can be asked again and again."""
 
-    Raises:
-        UsageError: options that do not go together.
-        DataError, CheckpointError: as their readers do.
-    """
-    form, files, output = FORMATS[request.format], request.files or ["-"], request.output
-    if not request.files and sys.stdin.isatty():
-        console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
-    _refuse_what_it_cannot_show(form, request)
-    model = Model.load(request.checkpoint, threads=request.threads)
-    if form.shows:
-        _require_what_it_shows(form, model)
-        request = replace(request, trees=False)
-    if request.trees and not model.recipe.model.has_arcs:
-        kind = model.recipe.model.kind
-        raise UsageError(f"a model of kind {kind} tells no heads of words: it has no trees", hint="add --trees no")
-    latent_labels = (request.top or LATENT_LABELS_SHOWN) if request.latent_labels else None
-    if latent_labels is not None:
-        require_labels(model)
-    several = request.channel == "all" and not form.every_channel
-    readings = _readings(model, request, several=several) if request.trees else []
-    predictor, abstention = _who_is_asked(model, request)
-    splitter = _splitter_of(model, form, request)
-    asked = Asked(
-        readings, latent_labels, top=request.top, predictor=predictor, abstention=abstention, splitter=splitter
-    )
-    coloured = output is None and sys.stdout.isatty() and console.shows_colours()
-    options = DisplayOptions(
-        probability=request.probability, gold=request.gold, several=several, coloured=coloured and form.colours
-    )
-    given = (sentence for file in files for sentence in read(file, request.input_form, request.longest))
-    sentences = not_too_long(given, request.longest, model.vocabulary)
-    patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
-    portions: Iterator[Sequence[Sentence]] = chunks(sentences, patience)
+    request: ParseRequest
+    form: Format
+    model: Model
+    asked: Asked
+    options: DisplayOptions
 
-    def content(portions: Iterable[Sequence[Sentence]]) -> Content:
+    @classmethod
+    def of(cls, request: ParseRequest, *, coloured: bool = False) -> Parsing:
+        """Load the model, and find out whether it can answer.
+
+        ``coloured``: it is for a terminal that shows colours.
+
+        Raises:
+            UsageError: options that do not go together, or not with the model.
+            CheckpointError: as its reader.
+        """
+        form = FORMATS[request.format]
+        _refuse_what_it_cannot_show(form, request)
+        model = Model.load(request.checkpoint, threads=request.threads)
+        if form.shows:
+            _require_what_it_shows(form, model)
+            request = replace(request, trees=False)
+        if request.trees and not model.recipe.model.has_arcs:
+            kind = model.recipe.model.kind
+            raise UsageError(f"a model of kind {kind} tells no heads of words: it has no trees", hint="add --trees no")
+        latent_labels = (request.top or LATENT_LABELS_SHOWN) if request.latent_labels else None
+        if latent_labels is not None:
+            require_labels(model)
+        several = request.channel == "all" and not form.every_channel
+        readings = _readings(model, request, several=several) if request.trees else []
+        predictor, abstention = _who_is_asked(model, request)
+        splitter = _splitter_of(model, form, request)
+        asked = Asked(
+            readings, latent_labels, top=request.top, predictor=predictor, abstention=abstention, splitter=splitter
+        )
+        options = DisplayOptions(
+            probability=request.probability, gold=request.gold, several=several, coloured=coloured and form.colours
+        )
+        return cls(request, form, model, asked, options)
+
+    def accepted(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """The same sentences, none of which is too long; see :func:`not_too_long`."""
+        return not_too_long(sentences, self.request.longest, self.model.vocabulary)
+
+    def content(self, portions: Iterable[Sequence[Sentence]]) -> Content:
+        """What the model says of sentences, computed while it is read."""
+        model, asked, gold = self.model, self.asked, self.request.gold
         every = (
-            every_tree(model, portion, readings[0], gold=request.gold, strict=True, asked=asked) for portion in portions
+            every_tree(model, portion, asked.readings[0], gold=gold, strict=True, asked=asked) for portion in portions
         )
         return Content(
             analyses=(analysis for portion in portions for analysis in analyses(model, portion, asked)),
@@ -126,19 +139,37 @@ def parse(request: ParseRequest) -> None:
             title=f"Trees of {model.recipe.name}",
         )
 
-    writer = form.writer()
+    def written(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[str]:
+        """What the model says of sentences, in the format, in pieces."""
+        return self.form.writer().write(self.content(portions), self.options)
+
+
+def parse(request: ParseRequest) -> None:
+    """Write what the model says of the files' sentences in a format to stdout or to ``output``.
+
+    Raises:
+        UsageError: options that do not go together.
+        DataError, CheckpointError: as their readers do.
+    """
+    files, output = request.files or ["-"], request.output
+    if not request.files and sys.stdin.isatty():
+        console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
+    parsing = Parsing.of(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    given = (sentence for file in files for sentence in read(file, request.input_form, request.longest))
+    patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
+    portions: Iterator[Sequence[Sentence]] = chunks(parsing.accepted(given), patience)
+    form, options = parsing.form, parsing.options
     with faults_of(output, "-o"):
         if form.folder and output is not None and (output.is_dir() or output.suffix == ""):
-            writer.write_folder(content(portions), output, options)
+            form.writer().write_folder(parsing.content(portions), output, options)
         else:
             with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
-                pieces = writer.write(content(_flushing(portions, file)), options)
-                shown = output is None and file.isatty()  # in a file or a pipe, words keep their bytes
-                if shown:
-                    pieces = (_safe(piece, coloured=options.coloured) for piece in pieces)
+                pieces = parsing.written(_flushing(portions, file))
+                if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
+                    pieces = (safe(piece, coloured=options.coloured) for piece in pieces)
                 file.writelines(pieces)
-    if abstention is not None:
-        console.log(abstention.told())
+    if parsing.asked.abstention is not None:
+        console.log(parsing.asked.abstention.told())
 
 
 def _who_is_asked(model: Model, request: ParseRequest) -> tuple[Predictor, Abstention | None]:
@@ -203,7 +234,7 @@ def _readings(model: Model, request: ParseRequest, *, several: bool) -> list[Rea
     return [model.read(channel, request.iteration, request.decoder) for channel in channels]
 
 
-def _safe(piece: str, *, coloured: bool) -> str:
+def safe(piece: str, *, coloured: bool) -> str:
     """A piece of what is written, as a terminal may get it; ``coloured``: colours stay, as the format is one that shows
     all texts as :func:`probtrans_cli.text.visible` has them."""
     parts = _COLOUR.split(piece.replace("\r\n", "\n")) if coloured else [piece.replace("\r\n", "\n")]

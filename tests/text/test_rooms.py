@@ -17,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Every module's room. `room: modules below it`, a package standing for itself where it is named `.`.
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
-    "folders": ". checkpoints lock places",
+    "folders": ". checkpoints job lock places",
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
     "weights yaml",
     "recipe.model": ". base bayes probabilistic stacked transformer",
@@ -47,7 +47,8 @@ ROOMS = {
     "export": ". hf measure prune safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
-    "commands": ". checks eval eval_uncertainty export input_stream parse prepare score table train",
+    "commands": ". bulk bulk_blocks bulk_workers checks eval eval_uncertainty export input_stream parse prepare score "
+    "table train",
     "cli": ". application options streams",
 }  # fmt: skip
 

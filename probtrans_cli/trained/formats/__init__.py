@@ -44,6 +44,9 @@ class Format:
     """It has colours where it is for a terminal, and shows nothing there that a text could order a terminal to do."""
     folder: bool = False
     """It can also be a folder with a file for each tree."""
+    whole: str | None = None
+    """What it is as a whole, where that cannot be put together from what is written of parts of the input; None: what
+    is written of one sentence stands behind what is written of another."""
     shows: tuple[str, ...] = ()
     """The parts of a prediction that it is about, one of which a model must give; then it shows no trees, and none are
     computed for it. Nothing: it is for every model."""
@@ -104,7 +107,7 @@ _ROWS = (
     ),
     Format("jsonl", "an object a line"),
     Format("tree", "for a terminal", colours=True),
-    Format("svg", "a picture, or a folder of them with -o", folder=True),
+    Format("svg", "a picture, or a folder of them with -o", folder=True, whole="one picture, or a folder of them"),
     Format(
         "html",
         "an offline page to explore every channel and iteration",
@@ -113,8 +116,9 @@ _ROWS = (
             "no trees": Refusal("--trees no: the page is about trees"),
         },
         every_channel=True,
+        whole="one page of all sentences",
     ),
-    Format("latex", "a tikz-dependency document"),
+    Format("latex", "a tikz-dependency document", whole="one document of all sentences"),
     Format("displacy", "a line of spaCy's manual input a sentence"),
     Format(
         "text",

@@ -1,0 +1,230 @@
+"""The verb `parse` in bulk: a job of blocks in a folder, done by processes that know nothing of each other.
+
+There is one loop: do the blocks of a share that have no marker. A process of a job array does it, a rerun does it, and
+so does every one of `--workers N`, to whom the blocks of the share are handed out one at a time. Which blocks there are
+follows from the sizes of the inputs; see :mod:`probtrans_cli.data.blocks` and :mod:`probtrans_cli.folders.job`.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import re
+import sys
+from collections.abc import Iterable, Iterator, Sequence
+from contextlib import nullcontext
+from dataclasses import asdict, replace
+from pathlib import Path
+from typing import Any
+
+from probtrans_cli import atomic, console
+from probtrans_cli.commands import bulk_workers
+from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, BulkRequest, attempt
+from probtrans_cli.commands.checks import faults_of
+from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
+from probtrans_cli.commands.parse import parse as parse_now
+from probtrans_cli.data.blocks import Block, cut, total
+from probtrans_cli.errors import DataError, UsageError, reason
+from probtrans_cli.folders.checkpoints import SUMS, locate
+from probtrans_cli.folders.job import FAILED, Job
+from probtrans_cli.text import first_of
+from probtrans_cli.trained.formats import FORMATS
+from probtrans_cli.version import __version__
+
+FORMAT = 1  # of a job's folder
+_ABOUT_THE_MODEL = ("training/", "eval.json", "README.md")  # what a checkpoint has beside the model
+
+
+def parse(
+    request: ParseRequest,
+    folder: Path | None = None,
+    *,
+    workers: int = 1,
+    shard: str | None = None,
+    merge: bool = False,
+    block_bytes: int | None = None,
+) -> None:
+    """The verb, in bulk where there is a ``folder``; see :class:`BulkRequest`.
+
+    Raises:
+        UsageError: what is for parsing in bulk, without a folder.
+    """
+    if folder is not None:
+        parse_in_bulk(BulkRequest(request, folder, workers, shard, merge, block_bytes or BLOCK_BYTES))
+        return
+    given = {"--workers": workers > 1, "--shard": shard, "--merge": merge, "--block-size": block_bytes}
+    if option := next((name for name, value in given.items() if value), None):
+        raise UsageError(f"{option} is for parsing in bulk", hint="give --output-dir OUT, too")
+    parse_now(request)
+
+
+def parse_in_bulk(request: BulkRequest) -> None:
+    """Do a share of a job, as far as it is not done; or put the results of the whole job together.
+
+    Raises:
+        UsageError: options that do not go together, or a folder that holds something else.
+        DataError: an input is missing; blocks have failed, which are named in the folder; or some are missing where
+            they are to be put together.
+        CheckpointError: as its reader.
+    """
+    _refuse(request)
+    first, of = share_of(request.shard)
+    blocks = [block for name in request.parse.files for block in cut(name, _size(name), request.block_bytes)]
+    # By its own folder: `best` may be another one when a worker starts, or a process of another share.
+    pinned = replace(request.parse, checkpoint=str(locate(request.parse.checkpoint)))
+    if pinned.coordination is not None:
+        pinned = replace(pinned, coordination=str(locate(pinned.coordination)))
+    request = replace(request, parse=replace(pinned, threads=1))
+    if request.merge:
+        with faults_of(request.parse.output, "-o"):
+            _merge(request, Job.of(request.folder, pinned.format, identity(request)), blocks)
+        return
+    with faults_of(request.folder, "--output-dir"):
+        job = Job.begin(request.folder, pinned.format, identity(request))
+        share = range(first, len(blocks) + 1, of)
+        _do(request, job, blocks, share)
+
+
+def share_of(shard: str | None) -> tuple[int, int]:
+    """I and N of ``I/N``; 1 and 1 of None.
+
+    Raises:
+        UsageError: it is something else.
+    """
+    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard or "1/1")
+    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+        raise UsageError(f"--shard {shard}: not a share", hint="I/N, where I is 1 to N; for example --shard 3/64")
+    return int(found[1]), int(found[2])
+
+
+def identity(request: BulkRequest) -> dict[str, Any]:
+    """All that the results of a job depend on, as JSON values."""
+    parse = request.parse
+    elsewhere = {"checkpoint", "coordination", "files", "output", "threads"}
+    return {
+        "format": FORMAT,
+        "version": __version__,
+        "checkpoint": model_sum(Path(parse.checkpoint)),
+        "coordination": None if parse.coordination is None else model_sum(Path(parse.coordination)),
+        "options": {name: value for name, value in asdict(parse).items() if name not in elsewhere},
+        "block_bytes": request.block_bytes,
+        "inputs": [{"name": name, "bytes": _size(name)} for name in parse.files],
+        "named": {"checkpoint": parse.checkpoint, "coordination": parse.coordination},
+    }
+
+
+def model_sum(folder: Path) -> str:
+    """One sha256 of the checksums of what a checkpoint's model is made of."""
+    try:
+        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+    except (OSError, ValueError):
+        return "none"  # the model's reader says what is wrong
+    kept = sorted(line for line in lines if not line.partition("  ")[2].startswith(_ABOUT_THE_MODEL))
+    return hashlib.sha256("\n".join(kept).encode()).hexdigest()
+
+
+def _refuse(request: BulkRequest) -> None:
+    parse, form = request.parse, FORMATS[request.parse.format]
+    if form.whole is not None:
+        others = ", ".join(name for name, row in FORMATS.items() if row.whole is None)
+        what = f"--output-dir does not go with -f {form.name}, which is {form.whole}"
+        raise UsageError(what, hint=f"use one of {others}, or leave out --output-dir")
+    if not parse.files or "-" in parse.files:
+        what = "--output-dir needs files: standard input cannot be read again"
+        raise UsageError(what, hint="write it into a file first")
+    if parse.threads is not None:
+        what = "--threads does not go with --output-dir: every worker has one thread"
+        raise UsageError(what, hint="give --workers N for N processors")
+    if request.merge and (request.workers > 1 or request.shard):
+        raise UsageError("--merge does not go with --workers and --shard", hint="it only puts together what is done")
+    if parse.output is not None and not request.merge:
+        raise UsageError("-o does not go with --output-dir", hint="give it with --merge, once all blocks are done")
+
+
+def _size(name: str) -> int:
+    try:
+        if not Path(name).is_file():
+            what = "is a folder" if Path(name).is_dir() else "there is no such file"
+            raise DataError(f"{name}: {what}", hint="--output-dir reads files; several are named one by one, or by *")
+        return Path(name).stat().st_size
+    except (OSError, ValueError) as error:
+        why = reason(error) if isinstance(error, OSError) else str(error)
+        raise DataError(f"{name}: cannot be read: {why}", hint="check the path") from None
+
+
+# --- the loop ---------------------------------------------------------------------------------------------------------
+
+
+def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int]) -> None:
+    """Do the blocks of a share that have no marker."""
+    done = job.done()
+    missing = [number for number in share if number not in done]
+    failed: list[int] = []
+    if missing:
+        log = f"{job.folder}: {len(missing):,} blocks to do, {len(share) - len(missing):,} of this share are done"
+        console.log(log)
+        work = console.Work(total([blocks[number - 1] for number in missing]), "parsing")
+        for number in _attempted(request, job, blocks, missing):
+            work.advance(blocks[number - 1].size)
+            if not job.is_done(number):
+                failed.append(number)
+                console.log(f"block {number} failed: {blocks[number - 1]}: {job.why(number)}")
+        work.end()
+    if failed:
+        what = f"{len(failed):,} of {len(share):,} blocks failed: {first_of([str(number) for number in failed])}"
+        hint = f"{job.folder / FAILED} says why; the same command tries them again, and only them"
+        raise DataError(what, hint=hint)
+    there = len(job.done() & set(range(1, len(blocks) + 1)))
+    rest = "put them together with --merge" if there == len(blocks) else "the others are of other shares"
+    console.log(f"{job.folder}: {there:,} of {len(blocks):,} blocks are done; {rest}")
+
+
+def _attempted(request: BulkRequest, job: Job, blocks: Sequence[Block], missing: Sequence[int]) -> Iterator[int]:
+    """Try the blocks that are missing; yields each of them once it is done or has failed."""
+    # What another process has done in the meantime is done.
+    if request.workers > 1:
+        yield from bulk_workers.attempted(request, job, blocks, missing)
+        return
+    parsing = Parsing.of(request.parse)
+    for number in missing:
+        attempt(parsing, job, number, blocks[number - 1])
+        yield number
+
+
+# --- the whole --------------------------------------------------------------------------------------------------------
+
+
+def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
+    """Write the results of all blocks, in order, to stdout or to a file.
+
+    Raises:
+        DataError: some are missing, or not what was written.
+    """
+    done = job.done()
+    missing = [number for number in range(1, len(blocks) + 1) if number not in done]
+    if missing:
+        listed = [f"{number} ({blocks[number - 1]}{_because(job, number)})" for number in missing]
+        what = f"{job.folder}: {len(missing):,} of {len(blocks):,} blocks are missing: {'; '.join(listed)}"
+        raise DataError(what, hint="run the same command without --merge: it does them, and only them")
+    pieces = (piece for number in range(1, len(blocks) + 1) for piece in job.content(number))
+    output = request.parse.output
+    if output is None and sys.stdout.isatty():
+        sys.stdout.writelines(_safe_lines(pieces))
+        return
+    with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
+        file.flush()
+        for piece in pieces:
+            file.buffer.write(piece)
+
+
+def _because(job: Job, number: int) -> str:
+    why = job.why(number)
+    return "" if why is None else f": {why}"
+
+
+def _safe_lines(pieces: Iterable[bytes]) -> Iterator[str]:
+    """Results as a terminal may get them."""
+    rest = b""
+    for piece in pieces:
+        *lines, rest = (rest + piece).split(b"\n")
+        yield from (safe(line.decode("utf-8") + "\n", coloured=False) for line in lines)
+    yield safe(rest.decode("utf-8"), coloured=False)

@@ -1,0 +1,184 @@
+"""The folder of a job that is done in blocks, by any number of processes, at any time, in any order.
+
+    OUT/job.json               what the job is; another one is refused in this folder
+    OUT/blocks/000001.conllu   the result of a block ...
+    OUT/blocks/000001.done     ... and its marker, which is written after it and says what the result must be
+    OUT/failed/000007.txt      why a block could not be done; gone once it is
+
+Every file appears whole, by a rename. So two processes that do the same block do each other no harm: they write the
+same.
+"""
+
+from __future__ import annotations
+
+import hashlib
+import json
+import re
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager, suppress
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any, TextIO
+
+from probtrans_cli import atomic
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.text import from_json, printable
+
+JOB, BLOCKS, FAILED = "job.json", "blocks", "failed"
+_MARKER = re.compile(r"([0-9]{6,})\.done")
+_AGAIN = "repeat the job as it is, or choose another folder"
+
+
+@dataclass(frozen=True)
+class Job:
+    """A job in its folder; blocks have the numbers 1, 2, ..."""
+
+    folder: Path
+    ending: str
+    """Of the names of results, such as `conllu`."""
+
+    @classmethod
+    def begin(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:
+        """Make the folder of a job, or go on with the same job there.
+
+        ``identity``: JSON values that say all that its results depend on; of what is below `named`, nothing is
+        compared.
+
+        Raises:
+            UsageError: the folder holds another job, or something else.
+        """
+        try:
+            there = {path.name for path in folder.iterdir()} if folder.exists() else set()
+            strangers = sorted(there - {JOB, BLOCKS, FAILED} - {path.name for path in atomic.left_of(folder / JOB)})
+            if strangers and JOB not in there:
+                what = f"{folder}: holds {printable(strangers[0], 200)}, and no job"
+                raise UsageError(what, hint="give --output-dir a new folder, or an empty one")
+            for name in (BLOCKS, FAILED):
+                (folder / name).mkdir(parents=True, exist_ok=True)
+            if not (folder / JOB).exists():
+                atomic.create_text(folder / JOB, json.dumps(identity, ensure_ascii=False, indent=1) + "\n")
+        except FileExistsError as error:
+            raise UsageError(f"{error.filename}: there is a file of this name", hint="choose another folder") from None
+        return cls.of(folder, ending, identity)
+
+    @classmethod
+    def of(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:
+        """The job that a folder holds.
+
+        Raises:
+            UsageError: there is none, or another one.
+        """
+        try:
+            there = from_json((folder / JOB).read_text(encoding="utf-8"))
+        except FileNotFoundError:
+            raise UsageError(f"{folder}: there is no job in this folder", hint="run it without --merge first") from None
+        except (OSError, ValueError) as error:
+            raise UsageError(f"{folder / JOB}: cannot be read: {error}", hint="choose another folder") from None
+        if different := _difference(there, identity):
+            raise UsageError(f"{folder}: holds another job: {different}", hint=_AGAIN)
+        return cls(folder, ending)
+
+    def result(self, number: int) -> Path:
+        """The result of a block."""
+        return self.folder / BLOCKS / f"{number:06d}.{self.ending}"
+
+    def marker(self, number: int) -> Path:
+        """The marker of a block that is done."""
+        return self.folder / BLOCKS / f"{number:06d}.done"
+
+    def note(self, number: int) -> Path:
+        """Why a block could not be done."""
+        return self.folder / FAILED / f"{number:06d}.txt"
+
+    def is_done(self, number: int) -> bool:
+        """Whether a block has its marker."""
+        return self.marker(number).exists()
+
+    def done(self) -> set[int]:
+        """The blocks that have their marker."""
+        names = (_MARKER.fullmatch(path.name) for path in (self.folder / BLOCKS).iterdir())
+        return {int(name[1]) for name in names if name}
+
+    @contextmanager
+    def writing(self, number: int, about: Mapping[str, Any]) -> Iterator[TextIO]:
+        """Within: the result of a block, which gets its name and then its marker at the end; a failure leaves neither.
+
+        ``about``: what the marker says of it, besides its size and checksum; it is filled while the result is written.
+        """
+        result, marker = self.result(number), self.marker(number)
+        try:
+            with atomic.replacing(result, shared=True) as file:
+                yield file
+            told = {**about, "bytes": result.stat().st_size, "sha256": _sha256(result)}
+            with atomic.replacing(marker, shared=True) as file:
+                file.write(json.dumps(told, ensure_ascii=False) + "\n")
+        except FileNotFoundError:
+            if not self.is_done(number):
+                raise
+        # Another process that did the same block was faster, and has tidied up: what it wrote stands.
+        for path in (self.note(number), *atomic.left_of(result), *atomic.left_of(marker)):
+            with suppress(FileNotFoundError):
+                path.unlink()
+
+    def fail(self, number: int, why: str) -> None:
+        """Write down why a block could not be done."""
+        with atomic.replacing(self.note(number), shared=True) as file:
+            file.write(why if why.endswith("\n") else f"{why}\n")
+
+    def why(self, number: int) -> str | None:
+        """Why a block could not be done, in a line; None: nobody knows."""
+        try:
+            return printable(self.note(number).read_text(encoding="utf-8").partition("\n")[0], 400)
+        except (OSError, ValueError):
+            return None
+
+    def content(self, number: int) -> Iterator[bytes]:
+        """The result of a block that is done, in pieces.
+
+        Raises:
+            DataError: it is not what was written, which is known at its end.
+        """
+        digest = hashlib.sha256()
+        path = self.result(number)
+        try:
+            expected = from_json(self.marker(number).read_text(encoding="utf-8"))["sha256"]
+            with path.open("rb") as file:
+                while piece := file.read(1 << 20):
+                    digest.update(piece)
+                    yield piece
+        except (OSError, ValueError, KeyError, TypeError) as error:
+            raise DataError(f"{path}: cannot be read: {error}", hint=self._remedy(number)) from None
+        if digest.hexdigest() != expected:
+            raise DataError(f"{path}: damaged: it is not what was written", hint=self._remedy(number))
+
+    def _remedy(self, number: int) -> str:
+        return f"remove {self.marker(number)}, and run the job again without --merge"
+
+
+def _sha256(path: Path) -> str:
+    with path.open("rb") as file:
+        return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _difference(there: Any, here: Mapping[str, Any]) -> str:
+    """What is different in two jobs, in words; nothing where they are the same."""
+    if not isinstance(there, dict):
+        return "its job.json is damaged"
+    for key in here:
+        old, new = there.get(key), here[key]
+        if key == "named" or old == new:
+            continue
+        if isinstance(old, dict) and isinstance(new, dict):
+            name = next(name for name in {**old, **new} if old.get(name) != new.get(name))
+            return f"{name} is {_shown(old.get(name))} there and {_shown(new.get(name))} here"
+        if isinstance(old, list) and isinstance(new, list):
+            both = zip(old, new, strict=False)
+            number = next((i for i, (one, other) in enumerate(both) if one != other), min(len(old), len(new)))
+            one, other = (_shown(values[number]) if number < len(values) else "none" for values in (old, new))
+            return f"number {number + 1} of {key} is {one} there and {other} here"
+        return f"{key} is {_shown(old)} there and {_shown(new)} here"
+    return ""
+
+
+def _shown(value: Any) -> str:
+    return printable(json.dumps(value, ensure_ascii=False), 200)

@@ -1,0 +1,265 @@
+"""Parsing in bulk: blocks, shares, reruns and merges, and that no kill changes a byte of the result."""
+
+from __future__ import annotations
+
+import gzip
+import json
+import os
+import random
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import pytest
+from support import COMMAND, Forks, Invoke, environment, refused, sentences
+
+PLAIN = "two cheap farmers fold\n\nthe bakers sell pies\nfarmers fold a dark shirt\n"
+OPTIONS = ["--output-dir", "out", "--block-size", "300"]
+
+
+@pytest.fixture
+def place(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """In a new folder, five inputs of several kinds; returns how the command begins."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(PLAIN * 20, "utf-8")
+    Path("b.conllu").write_text(sentences("dev", 8), "utf-8")
+    Path("c").write_text(sentences("test", 3), "utf-8")  # CoNLL-U by what is in it, in its first block alone
+    Path("d.txt.gz").write_bytes(gzip.compress(PLAIN.encode()))
+    Path("e.txt").write_text("", "utf-8")
+    return ["parse", str(trained / "runs/tiny"), "a.txt", "b.conllu", "c", "d.txt.gz", "e.txt"]
+
+
+def blocks(folder: str = "out") -> dict[str, tuple[int, int, bytes]]:
+    """The files of blocks that have their marker: when each was made, as which file, and its content."""
+    found = sorted(Path(folder, "blocks").glob("*.done"))
+    files = [file for marker in found for file in (marker, *marker.parent.glob(f"{marker.stem}.[!d]*"))]
+    return {file.name: (file.stat().st_mtime_ns, file.stat().st_ino, file.read_bytes()) for file in files}
+
+
+@pytest.mark.parametrize("form", ["conllu", "jsonl", "tree", "displacy"])
+@pytest.mark.usefixtures("quick")
+def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invoke: Invoke) -> None:
+    """In shares of any number, done in any order, some of them twice."""
+    whole = invoke(*place, "-f", form, "--prob", "--threads", "1")
+    assert whole.code == 0, whole.err
+    for share in ("3/3", "1/3", "3/3", "1/2"):
+        assert invoke(*place, "-f", form, "--prob", *OPTIONS, "--shard", share).code == 0
+    before = blocks()
+    assert invoke(*place, "-f", form, "--prob", *OPTIONS).code == 0
+    after = blocks()
+    assert before.items() < after.items()  # nothing was done again
+    assert len(after) > 20
+    merged = invoke(*place, "-f", form, "--prob", *OPTIONS, "--merge")
+    assert (merged.code, merged.out) == (0, whole.out)
+    assert invoke(*place, "-f", form, "--prob", *OPTIONS, "--merge", "-o", "all").code == 0
+    assert Path("all").read_text("utf-8") == whole.out
+    assert blocks() == after
+
+
+def test_two_workers_write_the_same(place: list[str], invoke: Invoke) -> None:
+    whole = invoke(*place, "--threads", "1")
+    content = Path("a.txt").read_bytes()
+    Path("a.txt").write_bytes(content[:-3] + b"\xff\xff\n")  # of the same size
+    ran = invoke(*place, *OPTIONS, "--workers", "2")
+    refused(ran, 3, "1 of ", "blocks failed", "a.txt:80: not UTF-8")
+    Path("a.txt").write_bytes(content)
+    before = blocks()
+    assert len(before) > 20
+    assert invoke(*place, *OPTIONS).code == 0
+    assert before.items() < blocks().items()
+    assert invoke(*place, *OPTIONS, "--merge").out == whole.out
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_block_that_fails_is_named_and_the_others_go_on(place: list[str], invoke: Invoke) -> None:
+    content = Path("a.txt").read_bytes()
+    Path("a.txt").write_bytes(content[:700] + b"\xff" + content[701:])
+    number = content[:700].count(b"\n") + 1
+    ran = invoke(*place, *OPTIONS)
+    refused(ran, 3, "1 of ", " blocks failed: 3", f"a.txt:{number}: not UTF-8")
+    (note,) = Path("out/failed").iterdir()
+    assert note.name == "000003.txt"
+    assert note.read_text("utf-8").startswith(f"a.txt:{number}: not UTF-8 (byte 0xff")
+    assert "iconv" in note.read_text("utf-8")
+    done = blocks()
+    merge = invoke(*place, *OPTIONS, "--merge")
+    refused(merge, 3, "1 of ", "blocks are missing: 3 (a.txt, bytes 600 to 900", "not UTF-8", "without --merge")
+    Path("a.txt").write_bytes(content)
+    assert invoke(*place, *OPTIONS).code == 0
+    assert not list(Path("out/failed").iterdir())
+    assert done.items() < blocks().items()
+    assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_fault_of_the_program_is_one_of_its_block(
+    place: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("probtrans_cli.commands.bulk_blocks.form_of", lambda *given: 1 / 0)
+    ran = invoke(*place, *OPTIONS)
+    assert ran.code == 3
+    notes = sorted(Path("out/failed").iterdir())
+    assert len(notes) > 20
+    assert "ZeroDivisionError" in notes[0].read_text("utf-8")
+
+
+@pytest.mark.usefixtures("quick")
+def test_another_job_is_refused_in_the_folder(place: list[str], trained: Path, invoke: Invoke) -> None:
+    assert invoke(*place, *OPTIONS).code == 0
+    before = blocks()
+    other = str(trained / "runs/tagger")
+    for changed, said in (
+        ([*place, *OPTIONS, "--prob"], "probability is false there and true here"),
+        ([*place, *OPTIONS, "--longest", "7"], "longest is 2000 there and 7 here"),
+        ([*place, *OPTIONS, "-f", "jsonl"], 'format is "conllu" there'),
+        ([*place[:-1], *OPTIONS], "number 5 of inputs is"),
+        ([*place, "a.txt", *OPTIONS], "number 6 of inputs is none there"),
+        ([place[0], other, *place[2:], *OPTIONS], "checkpoint is"),
+        ([*place, "--output-dir", "out"], "block_bytes is 300 there and 4194304 here"),
+    ):
+        for merge in ([], ["--merge"]):
+            refused(invoke(*changed, *merge), 2, "holds another job", said, "another folder")
+    Path("a.txt").write_text(PLAIN, "utf-8")
+    refused(invoke(*place, *OPTIONS), 2, "number 1 of inputs is")
+    assert blocks() == before
+
+
+def test_what_cannot_be_done_in_bulk(place: list[str], invoke: Invoke) -> None:
+    for form, what in (("svg", "one picture"), ("html", "one page"), ("latex", "one document")):
+        refused(invoke(*place, *OPTIONS, "-f", form), 2, f"-f {form}, which is {what}", "conllu, jsonl")
+    refused(invoke(*place[:2], *OPTIONS), 2, "needs files")
+    refused(invoke(*place[:2], "-", *OPTIONS), 2, "needs files")
+    refused(invoke(*place, *OPTIONS, "--threads", "2"), 2, "--threads", "--workers")
+    refused(invoke(*place, *OPTIONS, "--merge", "--workers", "2"), 2, "--merge does not go with")
+    refused(invoke(*place, *OPTIONS, "-o", "x"), 2, "-o does not go with", "--merge")
+    refused(invoke(*place, *OPTIONS, "--merge"), 2, "no job in this folder")
+    for share in ("0/2", "3/2", "1", "a/b", "1/0", "-1/2"):
+        refused(invoke(*place, *OPTIONS, f"--shard={share}"), 2, "not a share", "3/64")
+    for option in (["--merge"], ["--workers", "2"], ["--shard", "1/1"], ["--block-size", "9"]):
+        refused(invoke(*place, *option), 2, option[0], "--output-dir")
+    refused(invoke(*place, "none.txt", *OPTIONS), 3, "none.txt: there is no such file")
+    refused(invoke(*place, ".", *OPTIONS), 3, ".: is a folder")
+    assert not Path("out").exists()
+
+
+def test_nothing_of_others_is_touched(place: list[str], invoke: Invoke) -> None:
+    Path("out").mkdir()
+    Path("out/mine.txt").write_text("mine", "utf-8")
+    refused(invoke(*place, *OPTIONS), 2, "holds mine.txt, and no job", "new folder")
+    Path("file").write_text("mine", "utf-8")
+    refused(invoke(*place, "--output-dir", "file"), 2, "file")
+    assert [path.name for path in Path("out").iterdir()] == ["mine.txt"]
+    Path("out/mine.txt").rename("out.txt")
+    assert invoke(*place, *OPTIONS).code == 0
+    for name in ("mine.txt", "blocks/mine.txt", "blocks/.000001.conllu-mine.partial", "failed/mine.txt"):
+        Path("out", name).write_text("mine", "utf-8")
+    for marker in Path("out/blocks").glob("*.done"):
+        marker.unlink()
+    assert invoke(*place, *OPTIONS).code == 0
+    assert invoke(*place, *OPTIONS, "--merge").code == 0
+    for name in ("mine.txt", "blocks/mine.txt", "blocks/.000001.conllu-mine.partial", "failed/mine.txt"):
+        assert Path("out", name).read_text("utf-8") == "mine"
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_result_that_was_altered_is_not_merged(place: list[str], invoke: Invoke) -> None:
+    assert invoke(*place, *OPTIONS).code == 0
+    path = Path("out/blocks/000002.conllu")
+    path.write_text(path.read_text("utf-8").replace("farmers", "Farmers"), "utf-8")
+    ran = invoke(*place, *OPTIONS, "--merge", "-o", "all")
+    refused(ran, 3, "000002.conllu: damaged", "remove out/blocks/000002.done")
+    assert not Path("all").exists()
+    Path("out/blocks/000002.done").unlink()
+    assert invoke(*place, *OPTIONS).code == 0
+    assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out
+
+
+@pytest.fixture(scope="module")
+def forks() -> Iterator[Forks]:
+    server = Forks()
+    yield server
+    server.close()
+
+
+def test_three_kills_change_nothing(place: list[str], invoke: Invoke, forks: Forks, tmp_path: Path) -> None:
+    """Before the job has a name, before a result has its own, and before a marker has: all that can be half done."""
+    whole = invoke(*place, "--threads", "1").out
+    options = ["--output-dir", "runs-out", "--block-size", "600"]
+    seen: dict[str, tuple[int, int, bytes]] = {}
+    ended = forks.run([*place, *options], tmp_path, die_at=9)  # among the first operations on files
+    assert ended.code == -signal.SIGKILL
+    for die_at in (1, 4):  # the first is of a result, the fourth of a marker
+        ended = forks.run([*place, *options], tmp_path, die_at=die_at, die_on=".partial")
+        assert ended.code == -signal.SIGKILL
+        refused(invoke(*place, *options, "--merge"), 3, "blocks are missing")
+        assert seen.items() <= blocks("runs-out").items()
+        seen = blocks("runs-out")
+    assert len(seen) == 2  # one block
+    assert list(Path("runs-out/blocks").glob(".*.partial"))
+    ended = forks.run([*place, *options], tmp_path)
+    assert ended.code == 0, ended.stderr
+    assert seen.items() <= blocks("runs-out").items()
+    assert invoke(*place, *options, "--merge").out == whole
+    assert not list(Path("runs-out/blocks").glob(".*.partial"))
+
+
+@pytest.mark.slow
+def test_twenty_kills_of_64_shares(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """SIGKILL at random moments of random ones of the processes, of which one in four has two workers."""
+    monkeypatch.chdir(tmp_path)
+    Path("a.txt").write_text(PLAIN * 900, "utf-8")
+    Path("b.conllu").write_text(sentences("train", 120), "utf-8")
+    command = [*COMMAND, "parse", str(trained / "runs/tiny"), "a.txt", "b.conllu"]
+    options = ["--output-dir", "out", "--block-size", "700"]
+    whole = run([*command, "--threads", "1"])
+    chance = random.Random(20)
+    todo = list(range(1, 65))
+    chance.shuffle(todo)
+    killed, seen = 0, {}
+    running: dict[int, tuple[subprocess.Popen[bytes], float]] = {}
+    while todo or running:
+        while todo and len(running) < 2:
+            share = todo.pop()
+            workers = ["--workers", "2"] * (share % 4 == 0)
+            process = subprocess.Popen(
+                [*command, *options, "--shard", f"{share}/64", *workers],
+                env=environment(), stderr=subprocess.DEVNULL, start_new_session=True,
+            )  # fmt: skip
+            dies = time.monotonic() + chance.uniform(1, 9) if killed + len(running) < 20 else float("inf")
+            running[share] = process, dies
+        time.sleep(0.05)
+        for share, (process, dies) in list(running.items()):
+            if process.poll() is None and time.monotonic() > dies:
+                victims = [process.pid, *children(process.pid)]
+                os.kill(chance.choice(victims), signal.SIGKILL)
+                killed += 1
+                running[share] = process, float("inf")
+            if process.poll() is not None:
+                del running[share]
+                if process.returncode:
+                    todo.insert(chance.randint(0, len(todo)), share)
+                now = blocks()
+                assert seen.items() <= now.items()  # a block with its marker is never done again
+                seen = now
+    assert killed == 20
+    assert run([*command, *options, "--merge"]) == whole
+    markers = list(Path("out/blocks").glob("*.done"))
+    assert len(markers) >= 64
+    assert sum(json.loads(marker.read_text())["sentences"] for marker in markers) == 4 * 900 + 120
+
+
+def run(command: Sequence[str]) -> bytes:
+    ran = subprocess.run(command, env=environment(), capture_output=True)
+    assert ran.returncode == 0, ran.stderr
+    return ran.stdout
+
+
+def children(process: int) -> list[int]:
+    """The workers of a process."""
+    if sys.platform != "linux":
+        return []
+    found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
+    return [int(one) for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
