@@ -41,13 +41,14 @@ class Inputs:
     """What a network reads: the tokens ``ids [b, n]`` of padded sentences, ``mask`` True where there is one.
 
     ``first [b, w]``: the position of each word's first token, n or more behind the last word; None = a token is a word.
-    ``features``: of the words' spelling. ``segments [b, n]``: of each token, for an encoder that reads such.
+    ``features``: of the words' spelling; or, for graphs, those of each token ``[b, n, k]``, -1 where it has fewer.
+    ``segments [b, n]``: of each token, for an encoder that reads such.
     """
 
     ids: Int[Tensor, "b n"]
     mask: Bool[Tensor, "b n"]
     first: Int[Tensor, "b w"] | None = None
-    features: Features | None = None
+    features: Features | Int[Tensor, "b n k"] | None = None
     segments: Int[Tensor, "b n"] | None = None
 
     def tokens_of(self, words: Bool[Tensor, "b w"]) -> Bool[Tensor, "b n"]:
@@ -62,7 +63,7 @@ class Inputs:
 
 def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
     """Where words begin among n tokens; ``first``: see :class:`Inputs`."""
-    found = torch.zeros(len(first), n + 1, dtype=torch.bool, device=first.device)
+    found = torch.zeros(first.shape[0], n + 1, dtype=torch.bool, device=first.device)
     return found.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
@@ -71,16 +72,19 @@ class Wants:
     """What is asked of a network; nothing else is computed.
 
     ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
-    token. ``sentence``: output scores of every sentence. ``states``: the representations of all tokens, and of the
-    sentence where there is one. ``arcs``: head marginals after these iterations, counted from 1, ascending.
-    ``fed_back [b, r, w]``: of an output layer that fills row after row: labels that are told to the next row instead of
-    those that it predicts; -1 = predicted ones. ``ends``: such a layer may leave out rows once all sentences ended.
-    ``moments``: of everything mean and variance, where weights are uncertain (``models/bayesian/moments.py``);
-    `kronecker`: with the covariances of words, which the variance of a mean over words needs; `diagonal`: without.
+    token. ``places [b, k]``: instead, for graphs, whose shapes must not depend on values: output scores of these
+    positions of each sentence, or of `all`, as they stand: ``[b, k, o]``. ``sentence``: output scores of every
+    sentence. ``states``: the representations of all tokens, and of the sentence where there is one. ``arcs``: head
+    marginals after these iterations, counted from 1, ascending. ``fed_back [b, r, w]``: of an output layer that fills
+    row after row: labels that are told to the next row instead of those that it predicts; -1 = predicted ones.
+    ``ends``: such a layer may leave out rows once all sentences ended. ``moments``: of everything mean and variance,
+    where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of words, which the
+    variance of a mean over words needs; `diagonal`: without.
     """
 
     words: Bool[Tensor, "b w"] | None = None
     tokens: Bool[Tensor, "b n"] | None = None
+    places: Int[Tensor, "b k"] | Literal["all"] | None = None
     sentence: bool = False
     states: bool = False
     arcs: Collection[int] = ()
@@ -91,7 +95,7 @@ class Wants:
     @property
     def scores(self) -> bool:
         """Whether the output layer is asked."""
-        return self.words is not None or self.tokens is not None or self.sentence
+        return self.words is not None or self.tokens is not None or self.places is not None or self.sentence
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -213,6 +217,12 @@ class Encoder(nn.Module, ABC):
     def reads_first(self) -> bool:
         """Whether ``forward`` and ``arcs_alone`` take ``first [b, w]``, where words begin, see :class:`Inputs`."""
         return False
+
+    @property
+    def untraceable(self) -> tuple[str, str] | None:
+        """The option, as it is called below `model`, whose computation no graph for others can have, and what to write
+        instead; None: there is none."""
+        return None
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         """What the recipe's ``optim`` section adds to the loss of every update, whatever its batch; by name."""

@@ -131,8 +131,10 @@ def _word_of_token(inputs: Inputs, words: Bool[Tensor, "b w"]) -> tuple[Int[Tens
     last one, nor padding."""
     assert inputs.first is not None, "words have tokens"
     b, n = inputs.ids.shape
-    place = torch.arange(n, device=inputs.ids.device).expand(b, n).contiguous()
-    word = torch.searchsorted(inputs.first, place, right=True) - 1
+    place = torch.arange(n, device=inputs.ids.device).expand(b, n)
+    first = inputs.first.clamp(max=n)
+    begin = first.new_zeros(b, n + 1).scatter_add(1, first, torch.ones_like(first))  # words, at every token
+    word = begin[:, :n].cumsum(1) - 1
     # Where a special stands in front of a sentence, one stands behind it as well.
     end = inputs.mask.sum(1, keepdim=True) - (inputs.first[:, :1] > 0).long() if inputs.first.shape[1] else 0
     inside = (word >= 0) & (place < end)

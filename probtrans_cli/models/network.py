@@ -38,8 +38,11 @@ class FeatureScores(nn.Module):
         super().__init__()
         self.weight = nn.Parameter(torch.zeros(rows, width))
 
-    def forward(self, features: Features) -> Float[Tensor, "p d"]:
+    def forward(self, features: Features | Int[Tensor, "b n k"]) -> Float[Tensor, "*p d"]:
         """``Σ_f R[f, a]`` for every position; zero for one without features."""
+        if isinstance(features, Tensor):
+            scores = functional.embedding(features.clamp(min=0), self.weight)
+            return (scores * (features >= 0)[..., None]).sum(2)
         return functional.embedding_bag(features.rows, self.weight, features.offsets, mode="sum")
 
 
@@ -93,7 +96,9 @@ class Network(nn.Module):
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
             self.register_buffer(f"entry_{name}", values, persistent=False)  # follow from the vocabulary
 
-    def potentials(self, ids: Int[Tensor, "b n"], features: Features | None) -> Float[Tensor, "b n d"]:
+    def potentials(
+        self, ids: Int[Tensor, "b n"], features: Features | Int[Tensor, "b n k"] | None
+    ) -> Float[Tensor, "b n d"]:
         """Unary scores of words. A hidden word shows no features, whatever is given.
 
         Raises:
@@ -123,10 +128,12 @@ class Network(nn.Module):
         if wants.scores and self.output.steps is not None:
             return self._read_again(inputs, wants)
         with _exactly(wants.moments, inputs.ids.device):
-            tokens = wants.tokens if wants.words is None else inputs.tokens_of(wants.words)
+            tokens = wants.tokens
+            if wants.words is not None and wants.places is None:
+                tokens = inputs.tokens_of(wants.words)
             encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
             by = PLAIN if wants.moments is None else MOMENTS
-            view = View(encoded, tokens, wants.words, self._table, inputs, by)
+            view = View(encoded, tokens, wants.words, self._table, inputs, by, places=wants.places)
             scores = self.output.read(view) if wants.scores else {}
         variances = {}
         if wants.moments is not None:
@@ -171,7 +178,7 @@ class Network(nn.Module):
 
     def _needed(self, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Bool[Tensor, "b n"] | None:
         """The only tokens whose states are needed; None = all."""
-        if wants.states or (wants.sentence and self.sentence == "mean"):
+        if wants.states or wants.places is not None or (wants.sentence and self.sentence == "mean"):
             return None
         needed = torch.zeros_like(inputs.mask) if tokens is None else tokens
         if self.sentence == "cls" and self.start is None:
@@ -257,8 +264,8 @@ class Network(nn.Module):
     def _with_start(self, unary: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
         """Unary scores and mask with `<cls>` in front."""
         assert self.start is not None, "asked where there is one"
-        first = self.start.expand(len(mask), 1, -1).to(unary.dtype)
-        return torch.cat([first, unary], dim=1), torch.cat([mask.new_ones(len(mask), 1), mask], dim=1)
+        first = self.start.expand(mask.shape[0], 1, -1).to(unary.dtype)
+        return torch.cat([first, unary], dim=1), torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
 
     def _from_words(self, arcs: Tensor) -> Tensor:
         """Arcs of the words alone; attention to `<cls>` is an arc to the root, beside those to a root node."""

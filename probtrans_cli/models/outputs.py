@@ -16,7 +16,7 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any, ClassVar
+from typing import Any, ClassVar, Literal
 
 import torch
 from jaxtyping import Bool, Float, Int
@@ -38,10 +38,11 @@ class View:
     """What an output layer may read of a batch.
 
     ``tokens [b, n]``: where scores are wanted; ``words [b, w]``: the words that these stand for, where words were asked
-    for. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with; representations
-    are tensors, or each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``: reads the
-    sentences once more, given what is added to what is known of each token, for layers with ``steps``, which have no
-    ``encoded``. ``fed_back``, ``ends``: see :class:`Wants`.
+    for. ``places``: see :class:`Wants`; representations are then not rows ``[m, d]`` but ``[b, k, d]``. ``table``:
+    gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with; representations are tensors, or
+    each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``: reads the sentences once more,
+    given what is added to what is known of each token, for layers with ``steps``, which have no ``encoded``.
+    ``fed_back``, ``ends``: see :class:`Wants`.
     """
 
     encoded: Encoded | None
@@ -53,11 +54,16 @@ class View:
     again: Callable[[Tensor | None], Float[Tensor, "b n d"]] | None = None
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
+    places: Int[Tensor, "b k"] | Literal["all"] | None = None
 
     @property
     def states(self) -> Values:
         """The representations ``[m, d]`` where scores are wanted, in row-major order."""
         assert self.encoded is not None, "the layer does not have sentences read again"
+        if self.places is not None:
+            assert self.by is PLAIN, "moments have no graph"
+            states = self.encoded.states
+            return states if isinstance(self.places, str) else _at(states, self.places)
         assert self.tokens is not None, "the task wants scores of words"
         return self.by.take(
             self._values(self.encoded.states, self.encoded.variance, self.encoded.together), self.tokens
@@ -71,11 +77,29 @@ class View:
         assert encoded.sentence is not None, "the task says what represents a sentence"
         return self._values(encoded.sentence, encoded.sentence_variance, encoded.sentence_together)
 
+    def in_sentences(self, rows: Float[Tensor, "*m d"]) -> Float[Tensor, "b w d"]:
+        """What is known of all words that were asked for, sentence by sentence; zero where there is no word."""
+        if self.places is not None:
+            return rows
+        assert self.words is not None, "the task asks for words"
+        return rows.new_zeros(*self.words.shape, rows.shape[-1]).masked_scatter(self.words[..., None], rows)
+
+    def in_rows(self, values: Float[Tensor, "b w d"]) -> Float[Tensor, "*m d"]:
+        """The way back."""
+        return values if self.places is not None else values[self.words]
+
     def _values(self, mean: Tensor, variance: Tensor | None, together: Together | None) -> Values:
         if self.by is PLAIN:
             return mean
         assert variance is not None, "so has the encoder answered"
         return State(mean, variance, None, together)
+
+
+def _at(states: Float[Tensor, "b n d"], places: Int[Tensor, "b k"]) -> Float[Tensor, "b k d"]:
+    """The states of some positions of each sentence, by one look-up of rows."""
+    b, n, d = states.shape
+    row = (torch.arange(b, device=states.device) * n)[:, None] + places
+    return states.flatten(0, 1).index_select(0, row.flatten()).view(*row.shape, d)
 
 
 class OutputLayer(ABC):
@@ -133,7 +157,7 @@ class WordOutput(OutputLayer, nn.Linear):
         super().__init__(width, words)
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
 
-    def forward(self, states: Float[Tensor, "m d"]) -> Float[Tensor, "m v"]:
+    def forward(self, states: Float[Tensor, "*m d"]) -> Float[Tensor, "*m v"]:
         """Scores of all words."""
         return functional.linear(states, self.weight, self.bias + self.impossible)
 
@@ -169,7 +193,7 @@ class TiedOutput(OutputLayer, nn.Module):
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
         self.probabilities = probabilities
 
-    def forward(self, states: Float[Tensor, "m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "m v"]:
+    def forward(self, states: Float[Tensor, "*m d"], table: Float[Tensor, "v d"]) -> Float[Tensor, "*m v"]:
         """Scores of all words; one product of exponentials, in float32 or better whatever the autocast says."""
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:
@@ -179,7 +203,7 @@ class TiedOutput(OutputLayer, nn.Module):
             # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
             highest = table.detach().amax(0)
             reached = states + highest
-            best = reached.detach().amax(1, keepdim=True)
+            best = reached.detach().amax(-1, keepdim=True)
             shares = (reached - best).exp() @ (table - highest).exp().T
             return (shares + _LEAST).log() + best + (self.bias + self.impossible)
 

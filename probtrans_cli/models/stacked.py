@@ -88,6 +88,14 @@ class StackedEncoder(Encoder):
     def reads_first(self) -> bool:
         return True
 
+    @property
+    def untraceable(self) -> tuple[str, str] | None:
+        for name, part in (("lower", self.lower), ("upper", self.upper)):
+            if found := part.untraceable:
+                option, instead = found
+                return f"{name}.{option}", f"{name}.{instead}"
+        return None
+
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         parts = {"lower": self.lower, "upper": self.upper}
         return {
@@ -206,10 +214,15 @@ class _Words(NamedTuple):
     @classmethod
     def of(cls, first: Int[Tensor, "b w"], mask: Bool[Tensor, "b n"]) -> _Words:
         """Words that begin where another does have no token of their own, and are not there."""
-        starts = first_tokens(first, mask.shape[1]) & mask
-        token = (~starts).to(torch.uint8).argsort(dim=1, stable=True)[:, : max(first.shape[1], 1)]
-        there = torch.arange(token.shape[1], device=mask.device) < starts.sum(1, keepdim=True)
-        return cls(there, token, starts, (starts.cumsum(1) - 1).masked_fill(~mask, -1))
+        b, n = mask.shape
+        starts = first_tokens(first, n) & mask
+        number = starts.cumsum(1) - 1
+        words = max(first.shape[1], 1)
+        token = first.new_zeros(b, words + 1)
+        place = torch.arange(n, device=mask.device).expand(b, n)
+        token = token.scatter(1, number.masked_fill(~starts, words), place)[:, :words]
+        there = torch.arange(words, device=mask.device) < starts.sum(1, keepdim=True)
+        return cls(there, token, starts, number.masked_fill(~mask, -1))
 
     def taken(self, values: Float[Tensor, "b n d"]) -> Float[Tensor, "b w d"]:
         """The values of the words' first tokens."""

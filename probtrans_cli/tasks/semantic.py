@@ -53,8 +53,7 @@ class SemanticOutput(OutputLayer, nn.Module):
         scores: dict[str, Values] = {"words": view.by.linear(self.labels, states)}
         if self.child is not None:
             assert words is not None, "the task asks for words"
-            padded = states.new_zeros(*words.shape, states.shape[-1]).masked_scatter(words[..., None], states)
-            scores["parents"] = self.parents(padded, words)[words]
+            scores["parents"] = view.in_rows(self.parents(view.in_sentences(states), words))
         return scores
 
     def parents(self, states: Tensor, mask: Tensor) -> Tensor:

@@ -61,6 +61,11 @@ class ProbabilisticEncoder(Encoder):
     def reads_commonness(self) -> bool:
         return self.section.head_bias is not None
 
+    @property
+    def untraceable(self) -> tuple[str, str] | None:
+        """Sums over trees are eliminated word by word."""
+        return ("heads: tree", "heads=independent") if self.inference.tree else None
+
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         penalty = section.ternary_penalty
         return {"ternary_penalty": penalty.weight * self.penalty(penalty.squared)} if penalty.weight > 0.0 else {}
