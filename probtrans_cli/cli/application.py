@@ -12,6 +12,7 @@ import typer
 from probtrans_cli import console
 from probtrans_cli.cli.options import (
     Abstain,
+    Arcs,
     BlockSize,
     Channel,
     CheckpointArgument,
@@ -339,22 +340,20 @@ def export(
     context: typer.Context,
     checkpoint: CheckpointArgument,
     out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.")],
-    form: Annotated[
-        ExportName,
-        typer.Option("--format", help=f"{rows_in_words(EXPORTS.values())}."),
-    ] = "safetensors",
+    form: Annotated[ExportName, typer.Option("--format", help=f"{rows_in_words(EXPORTS.values())}.")] = "safetensors",
     dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     expand_shared: Annotated[
         bool,
         typer.Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
     ] = False,
+    arcs: Arcs = False,
     prune: Prune = None,
     as_json: Json = False,
 ) -> None:
-    """Write a model as a folder of its own that parse and eval accept, without anything needed only for training."""
+    """Write a model as a folder of its own: one that parse and eval accept, or one that runs without probtrans."""
     from probtrans_cli.commands import export as verb  # noqa: PLC0415
 
-    request = verb.ExportRequest(checkpoint, out, format=form, dtype=dtype, expand_shared=expand_shared, prune=prune)
+    request = verb.ExportRequest(checkpoint, out, form, dtype, expand_shared, arcs, prune)
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
 
 

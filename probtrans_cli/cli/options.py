@@ -185,6 +185,9 @@ Prune = Annotated[
         "deviations; what is written has certain weights.",
     ),
 ]
+Arcs = Annotated[
+    bool, typer.Option("--arcs", help="With --format pt2 or onnx: also the probabilities of arcs, as a further output.")
+]
 Json = Annotated[bool, typer.Option("--json", help="Print the result as JSON on stdout.")]
 Channel = Annotated[
     str | None,

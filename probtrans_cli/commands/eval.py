@@ -140,7 +140,7 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     types = Types.of(model) if request.latent_labels else None
     of_words: list[str] | None = [] if request.relations else None
     kept: list[Sentence] | None = None if request.predictions is None else []
-    title, corpus = _corpus(model, request, types, of_words, kept)
+    title, corpus = corpus_of(model, request, types, of_words, kept)
     if request.predictions is not None and kept is not None:
         with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions) as file:
             file.writelines(side_by_side(model, kept, asked))
@@ -281,8 +281,12 @@ def _unmet(
     return None
 
 
-def _corpus(
-    model: Model, request: EvalRequest, types: Types | None, relations: list[str] | None, kept: list[Sentence] | None
+def corpus_of(
+    model: Model,
+    request: EvalRequest,
+    types: Types | None = None,
+    relations: list[str] | None = None,
+    kept: list[Sentence] | None = None,
 ) -> tuple[str, Split]:
     """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
 

@@ -6,7 +6,10 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
-from probtrans_cli.errors import UsageError
+from probtrans_cli import console
+from probtrans_cli.commands.eval import EvalRequest, corpus_of
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName, ExportOptions
 from probtrans_cli.export.measure import representations
 from probtrans_cli.export.prune import prune
@@ -27,6 +30,8 @@ class ExportRequest:
     """Precision of the weights."""
     expand_shared: bool = False
     """Write tensors that layers share once for each layer."""
+    arcs: bool = False
+    """With the probabilities of arcs, in a format that leaves the choice."""
     prune: float | None = None
     """Share of the uncertain weights that is set to zero, those with the smallest mean in standard deviations."""
 
@@ -43,9 +48,15 @@ def export(request: ExportRequest) -> dict[str, Any]:
         CheckpointError: as its reader does.
     """
     form, out = EXPORTS[request.format], request.out
-    if request.expand_shared and not form.expands_shared:
-        names = " or ".join(name for name, row in EXPORTS.items() if row.expands_shared)
-        raise UsageError(f"--expand-shared is for --format {names}", hint="leave it out")
+    options = {
+        "--expand-shared": (request.expand_shared, "expands_shared"),
+        "--arcs": (request.arcs, "has_arcs"),
+        "--dtype int8": (request.dtype == "int8", "has_int8"),
+    }
+    for option, (asked, ability) in options.items():
+        if asked and not getattr(form, ability):
+            names = " or ".join(name for name, row in EXPORTS.items() if getattr(row, ability))
+            raise UsageError(f"{option} is for --format {names}", hint="leave it out")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already", hint="choose another folder, or remove it")
     model = Model.load(request.checkpoint)
@@ -54,12 +65,28 @@ def export(request: ExportRequest) -> dict[str, Any]:
         before = representations(model)
         about = {"weights": "posterior means", "pruned": prune(model, request.prune)}
         about["largest_difference"] = float((representations(model) - before).abs().max())
-    return form.writer().write(model, out, ExportOptions(request.dtype, request.expand_shared, about))
+    dev = None if request.dtype == "float32" else _dev(model, request)
+    return form.writer().write(
+        model, out, ExportOptions(request.dtype, request.expand_shared, request.arcs, dev, about)
+    )
+
+
+def _dev(model: Model, request: ExportRequest) -> Split | None:
+    """The recipe's dev corpus, to score what is written; None, said on stderr, where it cannot be read."""
+    try:
+        return corpus_of(model, EvalRequest(request.checkpoint, split="dev"))[1]
+    except (UsageError, DataError) as error:
+        console.log(f"the score on dev was not measured: {error.message}")
+        return None
 
 
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:
     """The report for people."""
     largest = report["largest_difference"]
     measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
+    score = report.get("score")
+    changed = (
+        "" if score is None else f"; {score['metric']} on dev {score['dev']:.4g}, written {score['dev_exported']:.4g}"
+    )
     pruned = f"; {report['pruned']:,} weights are zero, and all are certain" if "pruned" in report else ""
-    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{pruned}"
+    return f"{request.out}: {report['bytes']:,} bytes; {measured or request.format}{changed}{pruned}"

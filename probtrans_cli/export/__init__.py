@@ -13,9 +13,10 @@ from pathlib import Path
 from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
 
 if TYPE_CHECKING:
+    from probtrans_cli.data.corpus.store import Split
     from probtrans_cli.trained.model import Model
 
-Dtype = Literal["float32", "bfloat16", "float16"]
+Dtype = Literal["float32", "bfloat16", "float16", "int8"]
 
 
 @dataclass(frozen=True)
@@ -27,6 +28,10 @@ class ExportFormat:
     """Whom it is for."""
     expands_shared: bool = False
     """It can write tensors that layers share once for each layer."""
+    has_arcs: bool = False
+    """It can have the probabilities of arcs or not."""
+    has_int8: bool = False
+    """Its products can be those of 8-bit integers."""
 
     def writer(self) -> Writer:
         """The module that writes it."""
@@ -41,6 +46,10 @@ class ExportOptions:
     """Precision of the weights."""
     expand_shared: bool = False
     """Write tensors that layers share once for each layer."""
+    arcs: bool = False
+    """With the probabilities of arcs, in a format that leaves the choice."""
+    dev: Split | None = None
+    """What the scores before and after a change of precision are of; None: it cannot be had."""
     about: Mapping[str, Any] = field(default_factory=dict)
     """What the report says beside what every writer does."""
 
@@ -55,6 +64,8 @@ class Writer(Protocol):
 _ROWS = (
     ExportFormat("safetensors", "for parse and eval"),
     ExportFormat("hf", "for Hugging Face's transformers", expands_shared=True),
+    ExportFormat("pt2", "a graph that torch runs without this package", has_arcs=True),
+    ExportFormat("onnx", "a graph for onnxruntime", has_arcs=True, has_int8=True),
 )
 EXPORTS: Mapping[str, ExportFormat] = {row.name: row for row in _ROWS}
 

@@ -44,7 +44,7 @@ ROOMS = {
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "
     "uncompiled",
-    "export": ". hf measure prune safetensors",
+    "export": ". bundle difference example graph hf measure onnx prune pt2 safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
     "commands": ". bulk bulk_blocks bulk_workers checks eval eval_uncertainty export input_stream parse prepare score "

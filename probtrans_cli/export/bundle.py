@@ -1,0 +1,154 @@
+"""The folder of a graph: the graph, vocabulary and labels, an example that runs it, and what was measured."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable
+from dataclasses import dataclass
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import torch
+from torch.export import ExportedProgram
+
+from probtrans_cli import atomic
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import UsageError
+from probtrans_cli.export import ExportOptions
+from probtrans_cli.export.difference import DRAWS, SENTENCES, WORDS, Run, largest_difference, words_per_second
+from probtrans_cli.export.example import example_files
+from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, example_of, traced
+from probtrans_cli.export.measure import source_of
+from probtrans_cli.tasks.batch import collate
+from probtrans_cli.trained.card import as_json
+from probtrans_cli.trained.evaluation import evaluate
+from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictions import Reader
+from probtrans_cli.trained.predictor import Plain, Predictor
+
+PAIR = "pair"
+INT8 = "int8"
+
+
+@dataclass(frozen=True)
+class GraphFormat:
+    """A format of graphs: its ``name`` and ``file``; ``save`` writes a traced graph, ``opened`` gives what runs it;
+    ``runner``: what that is called; ``quantise`` makes the products of a written file those of 8-bit integers."""
+
+    name: str
+    file: str
+    runner: str
+    save: Callable[[Graph, ExportedProgram, Path], None]
+    opened: Callable[[Path], Run]
+    quantise: Callable[[Path], None] | None = None
+
+
+def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
+    """Write the folder of a graph, and return the report.
+
+    Raises:
+        UsageError: the model has no graph, has no arcs, or the folder cannot be written.
+    """
+    graph = Graph(model.network, plan_of(model, arcs=options.arcs))
+    if options.dtype not in ("float32", INT8):
+        graph.weights_as(getattr(torch, options.dtype))
+    program = traced(graph, form.name)
+    network = model.network.cpu()
+    try:
+        with atomic.adding_folder(out.absolute()) as folder:
+            form.save(graph, program, folder / form.file)
+            if options.dtype == INT8:
+                assert form.quantise is not None, "the table of formats says which have it"
+                form.quantise(folder / form.file)
+            run = form.opened(folder / form.file)
+            report = _described(model, graph, options, form) | {
+                "largest_difference": largest_difference(network, graph.plan, run),
+                "measured_over": f"random sentences of 1 to {min(WORDS, network.longest or WORDS)} tokens, "
+                f"in batches of 1 to {SENTENCES}: the 4 corners and {DRAWS} more batches",
+                "words_per_second": words_per_second(network, graph.plan, {form.runner: run}),
+                "threads": torch.get_num_threads(),
+            }
+            if options.dtype != "float32":
+                report["score"] = _change_of_score(model, Asked(graph.plan, run), options.dev)
+            of_pruning = options.about.get("largest_difference", 0.0)
+            report |= {**options.about, "largest_difference": max(of_pruning, report["largest_difference"])}
+            report["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
+            files = {
+                **model.vocabulary_files,
+                **example_files(model, graph.plan, form.name),
+                "labels.json": _labels(model),
+            }
+            for name, content in (files | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}).items():
+                (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+    except OSError as error:
+        raise UsageError(
+            f"{out}: cannot be written: {error.strerror or error}", hint="choose another OUT folder"
+        ) from None
+    return report
+
+
+def plan_of(model: Model, *, arcs: bool) -> Plan:
+    """What the graph of a model takes and gives.
+
+    Raises:
+        UsageError: arcs are asked for, and the model has none.
+    """
+    if arcs and not model.recipe.model.has_arcs:
+        raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
+    last, read = model.recipe.model.iterations, model.reading.iteration
+    iteration = (last if read == -1 else read) if arcs else None
+    split = Reader.of(model, [Sentence(["a"])]).split
+    batch = collate(split, np.zeros(1, np.int64), padding=model.vocabulary.PAD, device=model.machine.device)
+    return Plan.of(model.network, model.task.wants(batch), divides=model.vocabulary.divides, iteration=iteration)
+
+
+def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
+    """What is known of a graph before it is measured."""
+    plan = graph.plan
+    with torch.no_grad():
+        given = example_of(graph)
+        found = graph(**given)
+    known = {size: axis for name, value in given.items() for axis, size in zip(SHAPES[name], value.shape, strict=True)}
+    described: dict[str, Any] = source_of(model, form.name, options.dtype) | {
+        "task": model.recipe.task.kind,
+        "inputs": {name: list(SHAPES[name]) for name in plan.inputs},
+        "outputs": {name: [known.get(size, size) for size in value.shape] for name, value in found.items()},
+        "longest": model.network.longest,
+    }
+    if sizes := model.task.sizes.get(plan.main):
+        described["sizes"] = {MAIN: list(sizes)}
+    if plan.iteration is not None:
+        described["arcs"] = {
+            "iteration": plan.iteration,
+            "channel": model.reading.channel,
+            "root": model.has_root_column,
+        }
+    if model.recipe.uncertain_weights is not None:
+        described["weights"] = "posterior means"
+    if model.temperature is not None:
+        described["temperature"] = model.temperature
+    return described
+
+
+def _labels(model: Model) -> str:
+    """The names of what the scores are of, by the name of the output."""
+    found: dict[str, list[str]] = {}
+    for part, rows in model.task.output_rows(model.network).items():
+        if rows.names is not None:
+            found[PAIR if part.endswith(PAIR) else MAIN] = list(rows.names)
+    if MAIN not in found and model.task.answers == "words":
+        found[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
+    return as_json(found)
+
+
+def _change_of_score(model: Model, asked: Predictor, dev: Split | None) -> dict[str, Any] | None:
+    """The task's score on dev of the model, one plain pass with its weights as they are, and of what is written."""
+    if dev is None:
+        return None
+    metric = model.task.metric
+    before, after = (
+        evaluate(model.task, one, dev, model.evaluation(), final=False)[metric] for one in (Plain(model.network), asked)
+    )
+    return {"metric": metric, "dev": before, "dev_exported": after, "change": after - before}

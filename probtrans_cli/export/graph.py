@@ -1,0 +1,260 @@
+"""A trained network as a graph: one module for every encoder and task, whose shapes follow from those of its inputs.
+
+It takes what a network reads, and gives what the output layer says, as padded arrays:
+
+input       shape      what
+ids         [b, n]     tokens of padded sentences
+mask        [b, n]     True where there is a token
+first       [b, w]     position of each word's first token, n behind the last word; where a word is more than a token
+at          [b, k]     positions of the tokens whose scores are wanted; of models of hidden words
+features    [b, n, f]  rows of the features of each token's word, -1 behind the last; where words have features
+segments    [b, n]     0 or 1, the text that a token is of; of encoders that read pairs of texts
+
+output      shape      what
+scores      [b, w, o]  of each word, or position of ``at``; ``[b, o]`` of the sentence, or ``[b, r, w, o]`` of rows
+parents     [b, w, m]  of a word's parents, none first (logical forms by attention)
+pair        [b, p]     of what two texts are to each other
+sentence    [b, s]     what represents the sentence, where something does
+arcs        [b,c,n,m]  on request: probabilities of heads in every channel, after the iteration that is read
+
+Everything that an ordinary pass picks out by a mask is picked out by positions here, and nothing is left out early.
+"""
+
+from __future__ import annotations
+
+import copy
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any
+
+import torch
+from torch import Tensor, nn
+from torch.export import Dim, ExportedProgram
+from torch.nn.utils import parametrize
+
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models.base import Features, Inputs, Outputs, Wants
+from probtrans_cli.models.bayesian.weights import parametrized
+from probtrans_cli.models.network import Network
+from probtrans_cli.trained.predictor import Predictor
+
+MAIN = "scores"
+SHAPES = {
+    "ids": ("batch", "tokens"), "mask": ("batch", "tokens"), "first": ("batch", "words"), "at": ("batch", "places"),
+    "features": ("batch", "tokens", "features"), "segments": ("batch", "tokens"),
+}  # fmt: skip
+"""The axes of the inputs."""
+_EXAMPLE = {"batch": 3, "tokens": 7, "words": 4, "places": 2, "features": 5}
+"""Sizes that a graph is traced with: no two are equal, and none is 0 or 1, of which a tracer makes constants."""
+Arrays = Mapping[str, Tensor]
+
+
+@dataclass(frozen=True)
+class Plan:
+    """What a graph takes and gives.
+
+    ``inputs``: names of the inputs. ``words``, ``sentence``: whether scores of words, and the sentence's
+    representation, are asked for. ``main``: the network's name of what is called ``scores``. ``iteration``: after which
+    heads are given; None = never.
+    """
+
+    inputs: tuple[str, ...]
+    words: bool
+    sentence: bool
+    main: str
+    iteration: int | None = None
+
+    @classmethod
+    def of(cls, network: Network, wants: Wants, *, divides: bool, iteration: int | None = None) -> Plan:
+        """Of what a task asks a network; ``divides``: whether a word may have several tokens, or none."""
+        grid = network.output.steps is not None
+        words = wants.words is not None
+        inputs = ["ids", "mask"]
+        if divides and (words or network.encoder.reads_first):
+            inputs.append("first")
+        if wants.tokens is not None:
+            inputs.append("at")
+        if network.features is not None:
+            inputs.append("features")
+        if network.encoder.reads_segments and wants.tokens is not None and wants.sentence:
+            inputs.append("segments")
+        has_sentence = network.sentence is not None or network.encoder.has_root or network.encoder.has_pooler
+        main = "rows" if grid else "words" if words or wants.tokens is not None else "sentence"
+        return cls(tuple(inputs), words, has_sentence and not grid, main, iteration)
+
+    def named(self, outputs: Outputs) -> dict[str, Tensor]:
+        """What a network answers, by the names of the graph's outputs."""
+        found = {MAIN if name == self.main else name: value for name, value in outputs.scores.items()}
+        if self.sentence and outputs.sentence is not None:
+            found["sentence"] = outputs.sentence
+        if outputs.arcs is not None:
+            found["arcs"] = outputs.arcs[:, 0]
+        return found
+
+    @property
+    def arcs(self) -> tuple[int, ...]:
+        """The iterations whose heads are given."""
+        return () if self.iteration is None else (self.iteration,)
+
+
+class Graph(nn.Module):
+    """The module that is exported."""
+
+    def __init__(self, network: Network, plan: Plan) -> None:
+        """``network`` stays as it is: the graph has a copy of it, whose uncertain weights are their means."""
+        super().__init__()
+        self.network = copy.deepcopy(network).cpu().float().eval()
+        self.plan = plan
+        for module, name in parametrized(self.network):
+            parametrize.remove_parametrizations(module, name, leave_parametrized=False)
+        self.requires_grad_(False)
+
+    def forward(
+        self,
+        ids: Tensor,
+        mask: Tensor,
+        first: Tensor | None = None,
+        at: Tensor | None = None,
+        features: Tensor | None = None,
+        segments: Tensor | None = None,
+    ) -> dict[str, Tensor]:
+        """See the module."""
+        n = ids.shape[1]
+        words = mask if first is None else first < n
+        if at is None and first is not None:
+            at = first.clamp(max=n - 1)
+        wants = Wants(
+            words=words if self.plan.words else None,
+            places=None if self.plan.main == "sentence" else "all" if at is None else at,
+            sentence=self.plan.sentence,
+            arcs=self.plan.arcs,
+        )
+        given = Inputs(ids=ids, mask=mask, first=first, features=features, segments=segments)
+        return self.plan.named(self.network(given, wants))
+
+    def weights_as(self, dtype: torch.dtype) -> None:
+        """Keep the weights in another precision; they are computed with in float32."""
+        for module in list(self.network.modules()):
+            for name, parameter in list(module.named_parameters(recurse=False)):
+                if parameter.is_floating_point():
+                    setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
+                    parametrize.register_parametrization(module, name, _InFloat32(), unsafe=True)
+
+
+class _InFloat32(nn.Module):
+    """A weight as it is computed with."""
+
+    def forward(self, kept: Tensor) -> Tensor:
+        return kept.float()
+
+
+def refused(network: Network, form: str) -> UsageError | None:
+    """Why a network has no graph."""
+    if (found := network.encoder.untraceable) is None:
+        return None
+    option, instead = found
+    hint = f"train with model.{instead}, or choose --format safetensors"
+    return UsageError(f"--format {form}: model.{option} has no form in a graph", hint=hint)
+
+
+# --- from what an ordinary pass takes to what a graph takes ---------------------------------------------------------
+
+
+def arrays(plan: Plan, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
+    """The inputs of a graph, for what a network is asked."""
+    given: dict[str, Tensor | None] = {"ids": inputs.ids, "mask": inputs.mask, "first": inputs.first}
+    given["segments"] = torch.zeros_like(inputs.ids) if inputs.segments is None else inputs.segments
+    if wants.tokens is not None:
+        given["at"] = places_of(wants.tokens)
+    if isinstance(inputs.features, Features):
+        given["features"] = padded_features(inputs.features, inputs.ids)
+    found = {name: given.get(name) for name in plan.inputs}
+    assert not (missing := [name for name, value in found.items() if value is None]), f"nothing for {missing}"
+    return {name: value.cpu().contiguous() for name, value in found.items() if value is not None}
+
+
+def places_of(tokens: Tensor) -> Tensor:
+    """The positions ``[b, k]`` of some tokens of each sentence, in order; 0 behind the last."""
+    number = tokens.sum(1, keepdim=True)
+    order = (~tokens).to(torch.uint8).argsort(dim=1, stable=True)[:, : max(int(number.max()), 1)]
+    return order.masked_fill(torch.arange(order.shape[1], device=order.device) >= number, 0)
+
+
+def padded_features(features: Features, ids: Tensor) -> Tensor:
+    """The features of each token ``[b, n, k]``, -1 behind the last."""
+    ends = torch.cat([features.offsets[1:], features.offsets.new_tensor([len(features.rows)])])
+    number = ends - features.offsets
+    there = torch.arange(max(int(number.max()), 1), device=ids.device) < number[:, None]
+    found = torch.full(there.shape, -1, device=ids.device)
+    found[there] = features.rows
+    return found.view(*ids.shape, -1)
+
+
+@dataclass(frozen=True)
+class Asked(Predictor):
+    """What is written, asked as a network is; ``run``: computes a graph."""
+
+    plan: Plan
+    run: Any
+    several = False
+    doubt: bool = False
+
+    def ready(self) -> Asked:
+        return self
+
+    def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
+        found: dict[str, Tensor] = dict(self.run(arrays(self.plan, inputs, wants)))
+        arcs, sentence = found.pop("arcs", None), found.pop("sentence", None)
+        scores = {self.plan.main if name == MAIN else name: value for name, value in found.items()}
+        if wants.tokens is not None:
+            there = torch.arange(scores["words"].shape[1]) < wants.tokens.sum(1, keepdim=True).cpu()
+            scores["words"] = scores["words"][there]
+        elif self.plan.main == "words":
+            assert wants.words is not None, "the task asks for words"
+            scores |= {name: scores[name][wants.words.cpu()] for name in ("words", "parents") if name in scores}
+        device = inputs.ids.device
+        return Outputs(
+            scores={name: value.to(device) for name, value in scores.items()},
+            sentence=sentence,
+            arcs=None if arcs is None else arcs[:, None],
+        )
+
+
+# --- tracing --------------------------------------------------------------------------------------------------------
+
+
+def example_of(graph: Graph) -> dict[str, Tensor]:
+    """Inputs to trace a graph with."""
+    longest = graph.network.longest
+    sizes = {**_EXAMPLE, "tokens": min(_EXAMPLE["tokens"], longest or _EXAMPLE["tokens"])}
+    found = {name: torch.zeros([sizes[axis] for axis in SHAPES[name]], dtype=torch.int64) for name in graph.plan.inputs}
+    if "first" in found:
+        found["first"] += torch.arange(sizes["words"])
+    found["mask"] = torch.ones(found["mask"].shape, dtype=torch.bool)
+    return found
+
+
+def traced(graph: Graph, form: str) -> ExportedProgram:
+    """The program of a graph, for every number of sentences, tokens, words and features.
+
+    Raises:
+        UsageError: the network cannot be traced.
+    """
+    if error := refused(graph.network, form):
+        raise error
+    longest = graph.network.longest
+    axes = {name: Dim(name, max=longest) if name == "tokens" and longest else Dim(name) for name in _EXAMPLE}
+    shapes = {name: {i: axes[axis] for i, axis in enumerate(SHAPES[name])} for name in graph.plan.inputs}
+    try:
+        with torch.no_grad():
+            program = torch.export.export(graph, (), example_of(graph), dynamic_shapes=shapes)
+    except Exception as error:
+        section: Any = graph.network.encoder.section
+        what = str(error).strip().split("\n", maxsplit=1)[0]
+        raise UsageError(
+            f"--format {form}: model.kind: {section.kind} cannot be traced: {what}", hint="choose --format safetensors"
+        ) from error
+    for node in program.graph.nodes:  # they name files of this machine
+        for key in ("stack_trace", "nn_module_stack", "source_fn_stack"):
+            node.meta.pop(key, None)
+    return program

@@ -1,0 +1,41 @@
+"""A model as a program of `torch.export`, which torch runs without this package, on a CPU or a GPU."""
+
+from __future__ import annotations
+
+from pathlib import Path
+from typing import Any
+
+import torch
+from torch.export import ExportedProgram
+
+from probtrans_cli.export import ExportOptions
+from probtrans_cli.export.bundle import GraphFormat, write_graph
+from probtrans_cli.export.difference import Run
+from probtrans_cli.export.graph import Graph
+from probtrans_cli.trained.model import Model
+
+
+def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
+    """Write the folder; ``largest_difference`` is that of all outputs for random sentences.
+
+    Raises:
+        UsageError: the model has no graph, or the folder cannot be written.
+    """
+    return write_graph(model, out, options, GraphFormat("pt2", "model.pt2", "torch.export", save, opened))
+
+
+def save(graph: Graph, program: ExportedProgram, path: Path) -> None:
+    """Write a traced graph."""
+    del graph
+    torch.export.save(program, path)
+
+
+def opened(path: Path) -> Run:
+    """What runs a written program."""
+    module = torch.export.load(path).module()
+
+    def run(given: Any) -> Any:
+        with torch.no_grad():
+            return module(**given)
+
+    return run

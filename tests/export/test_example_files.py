@@ -1,0 +1,1 @@
+"""The example beside a graph: features of words as the model has them."""

@@ -1,0 +1,199 @@
+"""Exported graphs against the ordinary forward pass: every encoder, decomposition and task, as pt2 and as ONNX.
+
+The ordinary pass picks out words and hidden tokens by masks, packs sentences, and writes gradients by hand; it is the
+oracle. Of the graphs nothing is cut: the sizes are those of :mod:`probtrans_cli.export.difference`.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from export_graphs import graph_of
+from made_tasks import CASES_OF, TRANSFORMER, Made
+
+from probtrans_cli import models, tasks
+from probtrans_cli.errors import UsageError
+from probtrans_cli.export import difference, pt2
+from probtrans_cli.export.graph import Graph, Plan, traced
+from probtrans_cli.models.base import Wants
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import LinearOutput
+from probtrans_cli.tasks.semantic import SemanticOutput
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+MOST = 1e-4
+"""The largest difference in float32."""
+FIELD = {"kind": "probabilistic", "labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0, "distance": 1}
+LAYERS: dict[str, Any] = {**TRANSFORMER, "positions": {"kind": "absolute", "rows": 256}}
+DECOMPOSITIONS: dict[str, dict[str, Any]] = {
+    "none": {"decomposition": {"kind": "none"}},
+    "uv": {"decomposition": {"kind": "uv", "rank": 4}, "distance": 3},
+    "uv-everywhere": {"decomposition": {"kind": "uv", "rank": 4}, "distance": None},
+    "uvw": {"decomposition": {"kind": "uvw", "rank": 4}},
+    "shared": {"decomposition": {"kind": "shared", "rank": 4}, "symmetric": True},
+    "rotary": {"decomposition": {"kind": "rotary", "rank": 4}, "distance": None},
+}
+OPTIONS: dict[str, dict[str, Any]] = {
+    "root": {"root": {"labels": 4}},
+    "root-by-factors": {"root": {"labels": 4, "decomposition": {"kind": "uv", "rank": 2}}, "output": "probabilities"},
+    "all-dep": {"root": {"labels": 3}, "globals": {"kind": "all-dep", "features": 3}, "schedule": "synchronous"},
+    "neural": {"globals": {"kind": "all-dep", "features": 3, "parameterization": "neural"}},
+    "dep-split": {"globals": {"kind": "dep-split", "features": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
+    "single-split": {"globals": {"kind": "single-split", "features": 3}},
+    "steps": {"step_size": {"labels": 0.8, "heads": 0.7}, "root": {"labels": 4}},
+    "head-bias": {"head_bias": {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5}, "root": {"labels": 4}},
+}
+TRANSFORMERS: dict[str, dict[str, Any]] = {
+    "absolute": {},
+    "relative": {"positions": {"kind": "relative", "clip": 2, "terms": "qkv"}, "norm": "pre", "share_layers": True},
+    "per-head": {"positions": {"kind": "relative", "clip": 2, "terms": "k", "per_head": True}},
+    "sinusoidal": {"positions": {"kind": "sinusoidal"}, "tie_kv": True, "tie_qo": True},
+    "bert": {"preset": "bert", "pooler": True},
+}
+STACKS: dict[str, dict[str, Any]] = {
+    "field-upon-layers": {"lower": LAYERS, "upper": {**FIELD, "root": {"labels": 4}}},
+    "layers-upon-field": {"lower": FIELD, "upper": LAYERS},
+}
+ENCODERS = {
+    **{name: {**FIELD, **one} for name, one in (DECOMPOSITIONS | OPTIONS).items()},
+    **{name: {**LAYERS, **one} for name, one in TRANSFORMERS.items()},
+    **{name: {"kind": "stacked", "dropout": 0.0, **one} for name, one in STACKS.items()},
+}
+TASKS = [(kind, number) for kind in tasks.TASKS for number in range(len(CASES_OF.get(kind, ())))]
+
+
+def weaker(network: Network) -> Network:
+    """Strong random potentials decide between heads by rounding; these are of the size of trained ones."""
+    with torch.no_grad():
+        for parameter in network.parameters():
+            parameter.mul_(0.5)
+    return network
+
+
+def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, arcs: bool = True) -> Graph:
+    """The graph of a tagger with an encoder; ``divides``: words have several tokens."""
+    torch.manual_seed(0)
+    encoder = models.build(section)
+    made: Any = encoder.section
+    common = torch.arange(40.0) if made.counts_words else None
+    network = Network(
+        40, encoder, lambda one: LinearOutput(one.width, 5), feature_rows=features, begins=encoder.reads_segments,
+        common=common,
+    ).eval()  # fmt: skip
+    with torch.no_grad():
+        for parameter in network.parameters():
+            torch.nn.init.normal_(parameter, std=0.25)
+    wants = Wants(words=torch.ones(1, 1, dtype=torch.bool))
+    return Graph(network, Plan.of(network, wants, divides=divides, iteration=made.iterations if arcs else None))
+
+
+def largest(graph: Graph, folder: Path) -> float:
+    """The largest difference in both formats; traced once, as that takes most of the time."""
+    pytest.importorskip("onnxruntime")
+    from probtrans_cli.export import onnx
+
+    found, program = [], traced(graph, "pt2")
+    for form, name in ((pt2, "model.pt2"), (onnx, "model.onnx")):
+        form.save(graph, program, folder / name)
+        run = form.opened(folder / name)
+        found.append(difference.largest_difference(graph.network, graph.plan, run))
+    print(found)  # with -s
+    return max(found)
+
+
+@pytest.fixture
+def few(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Small batches, as what is tested has been traced nowhere."""
+    monkeypatch.setattr(difference, "SENTENCES", 7)
+    monkeypatch.setattr(difference, "WORDS", 30)
+
+
+# --- without tracing --------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("kind", "number"), TASKS, ids=str)
+def test_positions_pick_out_what_masks_do(kind: str, number: int, few: None) -> None:
+    made = Made(kind, number)
+    graph = graph_of(made)
+    assert difference.largest_difference(made.network, graph.plan, lambda given: graph(**given)) < 2e-4
+
+
+@pytest.mark.parametrize("name", ENCODERS)
+@pytest.mark.parametrize("divides", [False, True], ids=["words", "pieces"])
+def test_every_encoder_has_a_module(name: str, divides: bool, few: None) -> None:
+    """Words of several tokens, and features of their spelling."""
+    graph = encoder_graph(ENCODERS[name], divides=divides, features=12)
+    assert set(graph.plan.inputs) == {"ids", "mask", "features", *(["first"] if divides else [])}
+    assert difference.largest_difference(graph.network, graph.plan, lambda given: graph(**given)) < MOST
+
+
+def test_a_graph_that_is_wrong_is_noticed(few: None) -> None:
+    """Whatever output it is that differs, at a word of any sentence; what stands at padding is nobody's."""
+    made = Made("cogs", 1)
+    graph = graph_of(made)
+
+    def spoiled(name: str, at: Any) -> Callable[[Any], Any]:
+        def run(given: Any) -> Any:
+            found = graph(**given)
+            found[name][at(given["mask"].sum(1) - 1)] += 0.5
+            return found
+
+        return run
+
+    for name in ("scores", "parents"):
+        wrong = spoiled(name, lambda last: (-1, last[-1], 0))
+        assert difference.largest_difference(made.network, graph.plan, wrong) == pytest.approx(0.5, abs=1e-3)
+        padding = spoiled(name, lambda last: (torch.arange(len(last))[last < last[0]], last[last < last[0]] + 1))
+        assert difference.largest_difference(made.network, graph.plan, padding) < MOST
+    assert isinstance(made.network.output, SemanticOutput)
+
+
+def test_tree_shaped_heads_are_refused() -> None:
+    field = {**FIELD, "heads": "tree"}
+    for section, option in ((field, "heads"), ({"kind": "stacked", "lower": LAYERS, "upper": field}, "upper.heads")):
+        with pytest.raises(UsageError) as refused:
+            traced(encoder_graph(section, divides=False, arcs=False), "onnx")
+        assert f"--format onnx: model.{option}: tree has no form in a graph" in refused.value.message
+        assert f"train with model.{option}=independent" in str(refused.value.hint)
+
+
+def test_what_a_tracer_cannot_follow_is_refused(monkeypatch: pytest.MonkeyPatch) -> None:
+    graph = encoder_graph(FIELD, divides=False)
+    monkeypatch.setattr(graph.network.encoder, "forward", lambda *_, **__: torch.zeros(3)[torch.rand(3) > 0].nonzero())
+    with pytest.raises(UsageError, match=r"--format pt2: model.kind: probabilistic cannot be traced"):
+        traced(graph, "pt2")
+
+
+# --- traced -----------------------------------------------------------------------------------------------------------
+
+
+def test_a_field(tmp_path: Path) -> None:
+    """With a root and near heads."""
+    section = {**FIELD, "iterations": 1, "root": {"labels": 3}}
+    assert largest(encoder_graph(section, divides=False), tmp_path) <= MOST
+
+
+def test_words_of_several_tokens(tmp_path: Path) -> None:
+    """And features of their spelling."""
+    assert largest(encoder_graph({**LAYERS, "layers": 1}, divides=True, features=12), tmp_path) <= MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_encoder(name: str, tmp_path: Path) -> None:
+    graph = encoder_graph(ENCODERS[name], divides=name in STACKS, features=12 * (name in STACKS))
+    assert largest(graph, tmp_path) <= MOST
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("kind", "number"), TASKS, ids=str)
+def test_every_task(kind: str, number: int, tmp_path: Path) -> None:
+    """Tuples and coordinations among them, whose rows are unrolled."""
+    made = Made(kind, number)
+    weaker(made.network)
+    assert largest(graph_of(made), tmp_path) <= MOST
