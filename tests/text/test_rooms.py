@@ -49,6 +49,7 @@ ROOMS = {
     "reports.scorers": ". calibration carb coordination entities trees wire57",
     "commands": ". bulk bulk_blocks bulk_workers checks eval eval_uncertainty export input_stream parse prepare score "
     "table train",
+    "adapters": ". spacy",
     "cli": ". application options streams",
 }  # fmt: skip
 
@@ -61,7 +62,7 @@ FLOORS = (
     {"trained"},
     {"hf"},
     {"training", "export", "reports"},
-    {"commands"},
+    {"commands", "adapters"},
     {"cli"},
     {"roof"},
 )
