@@ -24,6 +24,7 @@ from probtrans_cli.cli.options import (
     DropoutSamples,
     Files,
     Iteration,
+    Jobs,
     Json,
     Longest,
     Merge,
@@ -127,12 +128,13 @@ def prepare(
     overrides: Overrides = None,
     check: Annotated[bool, typer.Option("--check", help="Read and count everything, write nothing.")] = False,
     force: Annotated[bool, typer.Option("--force", help="Encode again even if up to date.")] = False,
+    jobs: Jobs = 1,
     as_json: Json = False,
 ) -> None:
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
     from probtrans_cli.commands import prepare as verb  # noqa: PLC0415
 
-    result = verb.prepare(verb.PrepareRequest(recipe, overrides or (), check=check, force=force))
+    result = verb.prepare(verb.PrepareRequest(recipe, overrides or (), check=check, force=force, jobs=jobs))
     if as_json or context.obj:
         console.result_json(result.record())
     else:

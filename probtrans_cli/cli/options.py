@@ -122,6 +122,12 @@ BlockSize = Annotated[
     int | None,
     typer.Option("--block-size", min=1, metavar="BYTES", help="In bulk: bytes of a block, default 4194304."),
 ]
+Jobs = Annotated[
+    int,
+    typer.Option(
+        "--jobs", min=1, max=1024, metavar="N", help="Count and encode in N processes; the result is the same."
+    ),
+]
 Longest = Annotated[
     int,
     typer.Option(

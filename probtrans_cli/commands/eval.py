@@ -27,7 +27,7 @@ from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.files import find
+from probtrans_cli.data.files import find, find_all
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.folders import lock
@@ -249,7 +249,7 @@ def _same_files(files: Sequence[str], others: Sequence[str] | str | None) -> boo
     known = set()
     for name in [others] if isinstance(others, str) else others or []:
         with suppress(DataError):  # it is no longer there
-            known.add(find(name).resolve())
+            known |= {path.resolve() for path in find_all(name)}
     return any(find(name, once=True).resolve() in known for name in files if name != "-")
 
 
@@ -306,7 +306,8 @@ def corpus_of(
         named = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]
         if named is None:
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
-        paths, key = [named] if isinstance(named, str) else list(named), f"data.{title}"
+        key = f"data.{title}"
+        paths = [str(path) for name in ([named] if isinstance(named, str) else named) for path in find_all(name, key)]
     form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
     sentences = (sentence for path in paths for sentence in read_sentences(path, key, form, data))
     first = next(sentences, None)

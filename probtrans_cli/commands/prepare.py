@@ -26,6 +26,8 @@ class PrepareRequest:
     """Read and count everything, write nothing."""
     force: bool = False
     """Encode again even if up to date."""
+    jobs: int = 1
+    """So many processes count and encode."""
 
 
 @dataclass(frozen=True)
@@ -51,6 +53,6 @@ def prepare(request: PrepareRequest) -> PrepareResult:
         RecipeError, DataError, UsageError: as their readers and :func:`probtrans_cli.data.corpus.prepared.prepare` do.
     """
     recipe = load_recipe(request.recipe, request.overrides)
-    prepared = corpus.prepare(recipe, force=request.force, check=request.check)
+    prepared = corpus.prepare(recipe, force=request.force, check=request.check, jobs=request.jobs)
     state = "checked" if request.check else "prepared" if prepared.fresh else "up to date"
     return PrepareResult(state, prepared)

@@ -9,7 +9,7 @@ import sys
 import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from itertools import chain
+from itertools import chain, takewhile
 from pathlib import Path
 from typing import IO
 
@@ -157,6 +157,43 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     raise DataError(
         f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz, .xz or .zst)", hint=_where_to_get(path)
     )
+
+
+def find_all(path: str, key: str | None = None) -> list[Path]:
+    """Find corpora: as :func:`find`, and all files below a folder, or that a name with `*`, `?` or `[` fits, in
+    alphabetical order. Names that begin with `.` or `_` are left out there: they are of tools.
+
+    Raises:
+        DataError: there is none; the message begins with the key.
+    """
+    if path == "-" or path.startswith(EMBEDDED) or not path.strip("/"):
+        return [find(path, key)]
+    given = places(path.rstrip("/"))
+    if any(holds(Path.is_file, Path(f"{place}{ending}")) for place in given for ending in ("", *COMPRESSED)):
+        return [find(path, key)]
+    found: list[Path] = []
+    what = "no file"
+    for place in given:
+        if holds(Path.is_dir, place):
+            found = [one for one in sorted(place.rglob("*")) if _is_data(one.relative_to(place)) and one.is_file()]
+            what = "a folder without a file"
+        elif any(mark in path for mark in "*?["):
+            # The part in front of the first pattern is a folder, which is taken as it stands.
+            fixed = list(takewhile(lambda part: not any(mark in part for mark in "*?["), place.parts))
+            root, pattern = Path(*fixed), str(Path(*place.parts[len(fixed) :]))
+            found = sorted(one for one in root.glob(pattern) if _is_data(one.relative_to(root)) and one.is_file())
+            what = "no file fits"
+        if found:
+            return found
+    if what == "no file":
+        return [find(path, key)]
+    begins = f"{key}: " if key else ""
+    tried = ", ".join(str(place) for place in given)
+    raise DataError(f"{begins}{path!r}: {what} (tried {tried})", hint="name a file, a folder of files, or a pattern")
+
+
+def _is_data(path: Path) -> bool:
+    return not any(part.startswith((".", "_")) for part in path.parts)
 
 
 def _places(path: str, begins: str) -> list[Path]:

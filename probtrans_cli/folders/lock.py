@@ -46,8 +46,8 @@ def of_checkpoint(folder: Path) -> Path:
 
 
 @contextmanager
-def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None) -> Iterator[None]:
-    """Within: no other process has the same lock.
+def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None) -> Iterator[bool]:
+    """Within: no other process has the same lock; or, where there are no locks, what is yielded is False.
 
     Where there are no locks (Windows, some network file systems) it goes on with a warning. A missing parent folder is
     made; it is removed again if it stays empty.
@@ -64,7 +64,7 @@ def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None
     new = [parent for parent in file.parents if not parent.exists()]
     handle = _acquired(file, what, wait, hint)
     try:
-        yield
+        yield handle is not None
     finally:
         if handle is not None:
             with suppress(OSError):

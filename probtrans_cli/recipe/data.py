@@ -332,8 +332,10 @@ class Data(Section):
     """Where the sentences come from and what counts as a word."""
 
     train: Files
-    """Training file or files. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
-    `data/`); `embedded:toy/train.conllu` names a corpus inside the package."""
+    """Training file or files; a folder stands for all files below it, and a name with `*`, `?` or `[` for all files
+    that it fits, in alphabetical order. A relative path is looked up in the current folder, then in $PROBTRANS_DATA
+    (default `data/`); `embedded:toy/train.conllu` names a corpus inside the package. Names that end in `.gz`, `.xz` or
+    `.zst` are compressed files."""
     dev: Files | None = None
     """Development file or files: model selection and early stopping."""
     test: Files | None = None
@@ -367,6 +369,8 @@ class Data(Section):
     """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
     read in portions, each a sentence of its own; skip: it is left out, which is counted. A divided sentence has no gold
     tree. No entity is divided, unless it is longer than that itself."""
+    shard_sentences: PositiveInt = 262144
+    """Largest number of sentences in a file (shard) of the encoded corpus: what `prepare` holds in memory."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
 

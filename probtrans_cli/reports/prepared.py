@@ -6,8 +6,8 @@ from rich.console import Group
 from rich.table import Table
 from rich.text import Text
 
-from probtrans_cli.data.corpus.encode import QUANTILES
 from probtrans_cli.data.corpus.prepared import Prepared
+from probtrans_cli.data.corpus.whole import QUANTILES
 from probtrans_cli.text import harmless, visible
 
 

@@ -89,7 +89,7 @@ class Counts(dict[Hashable, float]):
 class Evaluation(NamedTuple):
     """How an evaluation runs: the plan of its batches, the device, and the context of the forward pass."""
 
-    batches: Callable[[Split], list[np.ndarray]]
+    batches: Callable[[Split], Sequence[np.ndarray]]
     device: torch.device
     autocast: Callable[[], torch.autocast]
 

@@ -101,7 +101,7 @@ class Masks:
         whole = section.whole_word and batch.first is not None and not self.vocabulary.omits
         return chosen(
             ~torch.isin(batch.ids, self.never.to(batch.ids.device)),
-            tensor(batch.split.lengths[batch.indices], batch.ids.device),
+            tensor(batch.split.lengths[batch.indices].astype(np.int64), batch.ids.device),
             draw[0],
             rate=section.rate,
             count=section.count,

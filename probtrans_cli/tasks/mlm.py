@@ -181,7 +181,9 @@ def start_at_frequencies(output: nn.Module, split: Split, vocabulary: Vocabulary
     """Let tied scores begin at the frequencies of the words that can be hidden, see :meth:`WordPrediction.start`."""
     if not isinstance(output, TiedOutput):
         return
-    counts = np.bincount(split.column("ids"), minlength=vocabulary.size).astype(np.float64)
+    counts = np.zeros(vocabulary.size)
+    for ids in split.columns("ids"):
+        counts += np.bincount(ids, minlength=vocabulary.size)
     counts[list(vocabulary.specials)] = 0.0
     output.bias.copy_(torch.from_numpy(np.log((counts + 1.0) / (counts + 1.0).sum())))
 

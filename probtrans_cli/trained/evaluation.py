@@ -132,7 +132,7 @@ def _fitted(model: Model, dev: Split) -> uncertainty.Fitted | None:
 
 def has_trees(split: Split) -> bool:
     """Whether every sentence of the split has gold heads."""
-    return split.has("heads") and bool((split.column("heads") >= 0).all())
+    return split.has("heads") and all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 
 def scores_trees(model: Model, split: Split) -> bool:

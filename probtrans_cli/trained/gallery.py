@@ -13,7 +13,7 @@ from pathlib import Path
 
 from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.lengths import Shortened
-from probtrans_cli.data.files import find
+from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence, without_extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
@@ -55,8 +55,9 @@ def _draw(model: Model, chosen: Sequence[Sentence], folder: Path) -> None:
 
 def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
     """Some sentences of dev of a length that can be drawn, evenly spread over its beginning; always the same ones."""
-    paths = [data.dev] if isinstance(data.dev, str) else data.dev or []
-    every = (one for path in paths if path != "-" for one in read_corpus(find(path), data.format, data=data))
+    names = [data.dev] if isinstance(data.dev, str) else data.dev or []
+    paths = (path for name in names if name != "-" for path in find_all(name))
+    every = (one for path in paths for one in read_corpus(path, data.format, data=data))
     searched = map(without_extra_words, islice(Shortened(every, vocabulary, data), SEARCHED))
     fitting = [one for one in searched if SHORTEST <= len(one.words) <= LONGEST]
     step = max(1, len(fitting) // SENTENCES)

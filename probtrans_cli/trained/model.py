@@ -280,7 +280,7 @@ class Model:
         """How this model's evaluations run."""
         words = self.recipe.eval.batch_words
         return Evaluation(
-            batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False),
+            batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False, bounds=split.bounds),
             device=self.machine.device,
             autocast=self.machine.autocast,
         )

@@ -7,11 +7,12 @@ holds weights, optimizer moments and a handful of numbers, and resuming repeats 
 
 from __future__ import annotations
 
+import heapq
 import json
 import math
 import signal
 import time
-from collections.abc import Iterator
+from collections.abc import Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import asdict
 from pathlib import Path
@@ -72,7 +73,7 @@ class Trainer:
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)
             take_as_prior(self.network)
-        self.plan = Plan(recipe, self.train_split.lengths)
+        self.plan = Plan(recipe, self.train_split.lengths, self.train_split.bounds)
         self.divergence = Divergence(self.model, self.train_split)
         variational, units = recipe.model.variational, self.divergence.units
         stages = self.network.stages(features=False)
@@ -129,7 +130,8 @@ class Trainer:
     def rehearse(self) -> float:
         """Estimated seconds of an epoch, from three updates on the batches with most tokens; nothing is saved."""
         batches = self.plan.batches(0)
-        widest = sorted(batches, key=lambda indices: -len(indices) * int(self.train_split.lengths[indices].max()))[:3]
+        lengths = self.train_split.lengths
+        widest = heapq.nlargest(3, batches, key=lambda indices: len(indices) * int(lengths[indices].max()))
         self._update(widest)
         before = self.state.seconds
         for _ in range(2):
@@ -140,7 +142,7 @@ class Trainer:
         console.log(f"dry run: one update works; about {seconds:,.0f} s an epoch on {self.model.machine.describe()}")
         return seconds
 
-    def _update(self, batches: list[np.ndarray]) -> None:
+    def _update(self, batches: Sequence[np.ndarray]) -> None:
         """One update of the weights from ``accumulate`` batches; the gradient is that of their union."""
         began = time.perf_counter()
         state, section = self.state, self.recipe.optim

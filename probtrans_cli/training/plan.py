@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import math
+from collections.abc import Sequence
 
 import numpy as np
 
@@ -12,17 +13,18 @@ from probtrans_cli.training.state import State
 
 
 class Plan:
-    """The plan of a training on sentences of these ``lengths``."""
+    """The plan of a training on sentences of these ``lengths``, which lie in shards; see
+    :func:`probtrans_cli.data.corpus.batches.plan`."""
 
-    def __init__(self, recipe: Recipe, lengths: np.ndarray) -> None:
-        self.recipe, self.section, self.lengths = recipe, recipe.train, lengths
+    def __init__(self, recipe: Recipe, lengths: np.ndarray, bounds: np.ndarray | None = None) -> None:
+        self.recipe, self.section, self.lengths, self.bounds = recipe, recipe.train, lengths, bounds
 
-    def batches(self, epoch: int) -> list[np.ndarray]:
+    def batches(self, epoch: int) -> Sequence[np.ndarray]:
         """The batches of an epoch, each the numbers of its sentences."""
         section = self.section
         return plan(
             self.lengths, section.batch_words, self.recipe.seed, epoch, sentences=section.batch_sentences,
-            by_length=section.by_length,
+            by_length=section.by_length, bounds=self.bounds,
         )  # fmt: skip
 
     def updates(self, batches: int) -> int:

@@ -17,6 +17,7 @@ from small_treebank import TRAIN, names, recipe, treebank
 from support import ROOT
 
 from probtrans_cli import atomic
+from probtrans_cli.data.corpus import parts
 from probtrans_cli.data.corpus import prepared as module
 from probtrans_cli.data.corpus.prepared import open_prepared, prepare
 from probtrans_cli.errors import DataError, UsageError
@@ -49,7 +50,7 @@ def test_a_full_disk_leaves_the_old_folder_and_nothing_else(
         raise OSError(28, "No space left on device")
 
     with monkeypatch.context() as patch:
-        patch.setattr(module if step == "write_split" else atomic, step, full)
+        patch.setattr(parts if step == "write_split" else atomic, step, full)
         with pytest.raises(DataError, match="No space left"):
             prepare(recipe(prepared="here"))
     assert names(corpus) == ["dev.conllu.gz", "here", "train.conllu"]
@@ -76,15 +77,16 @@ def test_a_failed_rename_brings_the_old_folder_back(corpus: Path, monkeypatch: p
 KILLED = """
 import os, signal, sys
 from pathlib import Path
-from probtrans_cli.data.corpus import prepared as module
+from probtrans_cli.data.corpus import parts, prepared as module
 from probtrans_cli.recipe.schema import Recipe
 step = sys.argv[1]
-before = getattr(module, step)
+place = parts if step == "write_split" else module
+before = getattr(place, step)
 def kill(*arguments):
     if step != "write_split":
         before(*arguments)
     os.kill(os.getpid(), signal.SIGKILL)
-setattr(module, step, kill)
+setattr(place, step, kill)
 data = {"train": "train.conllu", "dev": "dev.conllu", "prepared": "here"}
 module.prepare(Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}}))
 """

@@ -21,10 +21,11 @@ ROOMS = {
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
     "weights yaml",
     "recipe.model": ". base bayes probabilistic stacked transformer",
-    "data": ". blocks files sentence tokens",
+    "data": ". blocks files processes sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57",
-    "data.corpus": ". batches documents encode gold identity kept lengths pairs prepared selection sources store",
+    "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "
+    "sources store units whole",
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
     "labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
@@ -38,8 +39,8 @@ ROOMS = {
     "statistics": ". intervals uncertainty",
     "tasks": ". answers base batch classification confusions coordination entities extraction grids masking mlm "
     "penalties pretraining semantic tagging valid_tags",
-    "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses parts_of_speech "
-    "predictions predictor side_by_side splits uncertainty ways",
+    "trained": ". abstention arcs card evaluation gallery inner latent_labels machine model parses "
+    "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own write",
     "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "

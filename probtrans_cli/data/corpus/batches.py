@@ -1,13 +1,22 @@
 """Which sentences form a batch: a plan that is a pure function of the lengths, the seed and the epoch.
 
 Nothing about batches is ever stored: a resumed training computes the same plan again and skips what it has done.
+
+A plan of very many sentences would take more memory than the sentences' lengths. So it is made window by window: a
+window is some of the shards that the sentences lie in, drawn at random; its sentences are shuffled among themselves.
 """
 
 from __future__ import annotations
 
+from bisect import bisect_right
+from collections.abc import Callable, Sequence
+from typing import overload
+
 import numpy as np
 from numpy.typing import NDArray
 
+WINDOW = 1 << 21
+"""Sentences of a window, at most (a larger shard is a window of its own); of so many, the whole corpus is one."""
 _LENGTH_NOISE = 0.1  # a shuffled plan sorts by lengths up to 10 % (and one word) off, so that batch mates change
 
 
@@ -20,7 +29,8 @@ def plan(
     sentences: int | None = None,
     shuffle: bool = True,
     by_length: bool = True,
-) -> list[NDArray[np.int64]]:
+    bounds: NDArray[np.integer] | None = None,
+) -> Sequence[NDArray[np.int64]]:
     """Cut the sentences into batches; each sentence that is not empty occurs exactly once.
 
     A batch of ``m`` sentences whose longest has ``n`` words satisfies ``m * n <= words`` (a single longer sentence
@@ -34,6 +44,7 @@ def plan(
         sentences: largest number of sentences in a batch; None = unlimited.
         shuffle: False sorts by length (then by position) and uses no randomness.
         by_length: sentences of similar length go together; False mixes all lengths, at the price of padding.
+        bounds: the first sentence of every shard, and behind them the number of sentences; None = a single shard.
 
     Returns:
         Arrays of sentence indices, in the order in which the batches are to be used.
@@ -43,16 +54,84 @@ def plan(
     """
     if words < 1 or (sentences is not None and sentences < 1):
         raise ValueError(f"a batch holds at least one word and one sentence, not {words} and {sentences}")
-    indices = np.flatnonzero(lengths > 0).astype(np.int64)
+    if len(lengths) <= WINDOW or bounds is None or len(bounds) <= 2:
+        return _of_window(np.arange(len(lengths)), lengths, words, sentences, [seed, epoch], shuffle, by_length)
+    drawn = np.random.default_rng([seed, epoch]).permutation(len(bounds) - 1) if shuffle else np.arange(len(bounds) - 1)
+    windows = _windows(drawn.tolist(), bounds)
+
+    def batches(number: int) -> list[NDArray[np.int64]]:
+        there = np.concatenate([np.arange(bounds[shard], bounds[shard + 1]) for shard in windows[number]])
+        return _of_window(there, lengths[there], words, sentences, [seed, epoch, number], shuffle, by_length)
+
+    return Windows(len(windows), batches)
+
+
+class Windows(Sequence[NDArray[np.int64]]):
+    """The batches of a plan in windows, of which one at a time is in memory."""
+
+    def __init__(self, number: int, batches: Callable[[int], list[NDArray[np.int64]]]) -> None:
+        """``batches`` makes those of a window, of which there are so many."""
+        self._make = batches
+        self._latest: tuple[int, list[NDArray[np.int64]]] = -1, []
+        self._ends: list[int] = []  # batches up to the end of every window
+        for window in range(number):
+            self._ends.append((self._ends[-1] if self._ends else 0) + len(self._of(window)))
+
+    def __len__(self) -> int:
+        return self._ends[-1]
+
+    @overload
+    def __getitem__(self, index: int) -> NDArray[np.int64]: ...
+    @overload
+    def __getitem__(self, index: slice) -> list[NDArray[np.int64]]: ...
+    def __getitem__(self, index: int | slice) -> NDArray[np.int64] | list[NDArray[np.int64]]:
+        if isinstance(index, slice):
+            return [self[one] for one in range(*index.indices(len(self)))]
+        place = range(len(self))[index]
+        window = bisect_right(self._ends, place)
+        return self._of(window)[place - (self._ends[window - 1] if window else 0)]
+
+    def _of(self, window: int) -> list[NDArray[np.int64]]:
+        if self._latest[0] != window:
+            self._latest = -1, []  # two at a time would be one too many
+            self._latest = window, self._make(window)
+        return self._latest[1]
+
+
+def _windows(shards: Sequence[int], bounds: NDArray[np.integer]) -> list[list[int]]:
+    """Shards one after the other, as many together as a window may have sentences."""
+    windows: list[list[int]] = []
+    room = 0
+    for shard in shards:
+        size = int(bounds[shard + 1] - bounds[shard])
+        if not windows or size > room:
+            windows.append([])
+            room = WINDOW
+        windows[-1].append(shard)
+        room -= size
+    return windows
+
+
+def _of_window(
+    numbers: NDArray[np.int64],
+    lengths: NDArray[np.integer],
+    words: int,
+    sentences: int | None,
+    seed: Sequence[int],
+    shuffle: bool,
+    by_length: bool,
+) -> list[NDArray[np.int64]]:
+    """The batches of sentences with these ``numbers`` and ``lengths``."""
+    indices = np.flatnonzero(lengths > 0)
     size = lengths[indices].astype(np.int64)
     if not shuffle:
         order = np.argsort(size, kind="stable")
-        return _cut(indices[order], size[order], words, sentences)
-    generator = np.random.default_rng([seed, epoch])
+        return _cut(numbers[indices[order]], size[order], words, sentences)
+    generator = np.random.default_rng(seed)
     noise = generator.random((2, len(indices)))
     near = size * (1.0 + _LENGTH_NOISE * noise[0]) if by_length else 0.0
     order = np.argsort(near + noise[1], kind="stable")
-    batches = _cut(indices[order], size[order], words, sentences)
+    batches = _cut(numbers[indices[order]], size[order], words, sentences)
     return [batches[position] for position in generator.permutation(len(batches))]
 
 

@@ -67,12 +67,12 @@ def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapp
         new: its labels that train lacks with their counts, by column.
     """
     for column in task.learned:
-        missed = int((split.column(column) < 0).sum()) if split.has(column) else 0
+        missed = sum(int((ids < 0).sum()) for ids in split.columns(column)) if split.has(column) else 0
         if missed:
             counts = Counter(new.get(column, {}))
             names = [f"{label} ({count:,})" for label, count in counts.most_common()]
             names += [f"none ({missed - counts.total():,})"] if missed > counts.total() else []
-            what = f"{missed:,} of {split.column(column).size:,} labels in column {column}"
+            what = f"{missed:,} of {sum(ids.size for ids in split.columns(column)):,} labels in column {column}"
             verb = "is" if missed == 1 else "are"
             yield (
                 f"warning: {name}: {what} {verb} not in train: counted as wrong, left out of the loss: "

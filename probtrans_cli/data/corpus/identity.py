@@ -66,6 +66,7 @@ class _Manifest(_Part):
     labels: dict[str, dict[str, NonNegative]]
     splits: dict[SplitName, _Statistics]
     files: dict[FileName, NonNegative]
+    shards: dict[SplitName, list[FileName]] | None = None
     sha256: dict[FileName, str] = {}
     new_labels: dict[SplitName, dict[str, dict[str, NonNegative]]] | None = None
     notes: list[str] = []
@@ -74,7 +75,7 @@ class _Manifest(_Part):
     @model_validator(mode="after")
     def _is_of_one_corpus(self) -> _Manifest:
         parts: list[Mapping[SplitName, Any]] = [self.sources]
-        parts += [] if self.new_labels is None else [self.new_labels]
+        parts += [one for one in (self.new_labels, self.shards) if one is not None]
         if any(part.keys() != self.splits.keys() for part in parts) or "train" not in self.splits:
             raise ValueError("parts of several corpora")
         if not self.sha256.keys() <= self.files.keys():
@@ -100,7 +101,7 @@ def _options() -> set[str]:
 
 def _not_given(data: Data) -> dict[str, Any]:
     """Keys that are younger than the format of the folder: left out where they ask for nothing."""
-    names = (*_options(), "longest", "too_long", "extra", "select")
+    names = (*_options(), "longest", "too_long", "extra", "select", "shard_sentences")
     without: dict[str, Any] = {name: _later_keys(getattr(data, name)) for name in ("vocabulary", *_options())}
     return without | {name: True for name in names if getattr(data, name) == Data.model_fields[name].default}
 
@@ -117,7 +118,7 @@ def fingerprint(data: Data, sources: Sequence[Source]) -> str:
         "format": FORMAT,
         "vocabulary": described["vocabulary"],
         "sources": [(source.split, format_of(source.path, data.format), source.sha256) for source in sources],
-        **{name: section for name, section in described.items() if name in {*options, "select"}},
+        **{name: section for name, section in described.items() if name in {*options, "select", "shard_sentences"}},
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
 
@@ -135,6 +136,11 @@ def made_before(recipe: Recipe) -> list[Path]:
     if recipe.data.prepared is not None:
         return [folder_of(recipe)]
     return sorted(PREPARED.glob(f"{recipe.name}-????????"))
+
+
+def shards_of(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
+    """The files of every split, in order; a folder of an earlier version has one each."""
+    return manifest.get("shards") or {name: [f"{name}.arrow"] for name in manifest["splits"]}
 
 
 def read_manifest(folder: Path) -> dict[str, Any] | None:

@@ -22,13 +22,17 @@ class Shortened:
     portion is a sentence of its own; with `skip` it is left out. Portions have no gold tree, because a part of a tree
     is no tree. An entity is not divided, unless it is longer than a portion may be.
 
+    ``part``: they are but a part of a corpus, of which nothing may be left; see :meth:`require_some`.
+
     Raises:
         DataError: while it is read: a sentence or, when it may be divided, one word of it is too long; or all are, and
             left out.
     """
 
-    def __init__(self, sentences: Iterable[Sentence], vocabulary: Vocabulary, data: Data) -> None:
-        self.sentences, self.vocabulary, self.data = sentences, vocabulary, data
+    def __init__(
+        self, sentences: Iterable[Sentence], vocabulary: Vocabulary, data: Data, *, part: bool = False
+    ) -> None:
+        self.sentences, self.vocabulary, self.data, self.part = sentences, vocabulary, data, part
         self.divided = self.left_out = self.skipped = 0
         """Sentences that were divided; words that are in no portion of them; sentences that were left out."""
 
@@ -66,8 +70,16 @@ class Shortened:
                 yield _portion(sentence, start, end)
                 start = end
             self.left_out += len(sizes) - start
+        if not self.part:
+            self.require_some(left)
+
+    def require_some(self, left: bool) -> None:
+        """
+        Raises:
+            DataError: no sentence is ``left``, as all are too long.
+        """
         if self.skipped and not left:
-            raise DataError(f"every sentence has more than {longest} tokens", hint="raise data.longest")
+            raise DataError(f"every sentence has more than {self.data.longest} tokens", hint="raise data.longest")
 
     def report(self, name: str) -> str | None:
         """A line that says how many sentences of a file were divided or left out; None if none was."""

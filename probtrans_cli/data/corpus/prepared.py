@@ -4,36 +4,43 @@
       manifest.json                 sources with sha256, counts, the data section: what the folder was made from
       vocabulary.json [spm.model]   from the training file only
       labels.json                   from the training file only
-      train.arrow [dev.arrow test.arrow extra.arrow]
+      train.arrow [dev.arrow test.arrow extra.arrow], or shards train-00000-000.arrow, ...
 
-The folder is written under another name, synced and renamed: it is whole or not there.
+The folder is written under another name, synced and renamed: it is whole or not there. That of a corpus in several
+parts keeps the other name after a kill, and the next process goes on with it.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable, Mapping, Sequence
+import re
+import shutil
+import weakref
+from collections.abc import Callable, Iterator, Sequence
+from contextlib import contextmanager
 from dataclasses import dataclass
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, NoReturn
-
-from pydantic import TypeAdapter
+from tempfile import mkdtemp
+from typing import Any, NoReturn
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.corpus.encode import encode_all
 from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.data.corpus.identity import (
     LABELS,
     MANIFEST,
+    fingerprint,
     folder_of,
     is_whole,
     made_before,
     of_these,
     read_manifest,
+    shards_of,
     up_to_date,
 )
+from probtrans_cli.data.corpus.parts import load_labels
 from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources, sha256
-from probtrans_cli.data.corpus.store import Split, write_split
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.corpus.whole import COUNTED, encode_all, parts_of
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import files as vocabulary_files
@@ -41,16 +48,18 @@ from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders import lock
+from probtrans_cli.folders.checkpoints import json_object
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.text import from_json
+from probtrans_cli.version import __version__
 
-if TYPE_CHECKING:
-    import pyarrow as pa
+BEGUN = "begun.json"
+"""What the corpus is that an unfinished folder holds a part of."""
+_OURS = re.compile(rf"({'|'.join(SPLITS)})(-\d{{5,}}-\d{{3,}})?\.arrow|part-({'|'.join(SPLITS)})-\d{{5,}}\.json")
 
 
-@dataclass(slots=True)
+@dataclass(slots=True, weakref_slot=True)
 class Prepared:
     """An encoded corpus: what training, evaluation and parsing need to know about the data."""
 
@@ -68,7 +77,9 @@ class Prepared:
     """True if it was made now, False if it was up to date."""
 
 
-def prepare(recipe: Recipe, *, force: bool = False, check: bool = False, again: str | None = None) -> Prepared:
+def prepare(
+    recipe: Recipe, *, force: bool = False, check: bool = False, again: str | None = None, jobs: int = 1
+) -> Prepared:
     """Encode the corpora of a recipe, unless the prepared folder is up to date. One process at a time encodes into a
     folder; another one waits, and takes what the first has made.
 
@@ -78,6 +89,7 @@ def prepare(recipe: Recipe, *, force: bool = False, check: bool = False, again: 
         check: read and count everything, but write nothing.
         again: the fingerprint of a corpus that was prepared before, and is taken if the folder that its vocabulary was
             read from is gone.
+        jobs: so many processes count and encode; the result is the same.
 
     Raises:
         DataError: a corpus is missing, malformed, empty, or lacks the column that the task predicts.
@@ -96,22 +108,32 @@ def prepare(recipe: Recipe, *, force: bool = False, check: bool = False, again: 
     }
     sources = find_sources(recipe.data, {} if check or force else known)
     if check:
-        return _encoded(folder, recipe, sources)[0]
+        return _checked(folder, recipe, sources, jobs)
     if not force and (current := _current(folder, recipe, sources)) is not None:
         return current
-    with lock.locked(lock.beside(folder), str(folder), wait=True):
+    with lock.locked(lock.beside(folder), str(folder), wait=True) as alone:
         if not force and (current := _current(folder, recipe, sources)) is not None:
             return current  # another process was faster
-        prepared, tables = _encoded(folder, recipe, sources)
-        return _write_folder(prepared, tables, lambda: not force and up_to_date(folder, recipe.data, sources))
+        stale = force or not alone
+        return _make(
+            folder, recipe, sources, jobs, stale, lambda: not force and up_to_date(folder, recipe.data, sources)
+        )
 
 
-def _encoded(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> tuple[Prepared, Mapping[str, pa.Table]]:
-    """The corpora, encoded and checked, in memory."""
-    made = encode_all(recipe.data, sources)
-    prepared = Prepared(folder, made.vocabulary, made.labels, made.splits, made.manifest, fresh=True)
-    _check_task(recipe, prepared, sources)
-    return prepared, made.tables
+def _checked(folder: Path, recipe: Recipe, sources: Sequence[Source], jobs: int) -> Prepared:
+    """The corpora, encoded and checked, in a folder that is gone with what is returned."""
+    new = Path(mkdtemp(prefix="probtrans-"))
+    try:
+        manifest = encode_all(recipe.data, sources, new, jobs)
+        prepared = _opened(new, manifest)
+        prepared.folder, prepared.fresh = folder, True
+        del manifest["shards"], manifest["sha256"]
+        _check_task(recipe, prepared, sources)
+    except BaseException:
+        shutil.rmtree(new, ignore_errors=True)
+        raise
+    weakref.finalize(prepared, shutil.rmtree, new, ignore_errors=True)
+    return prepared
 
 
 def _current(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Prepared | None:
@@ -153,14 +175,12 @@ def open_prepared(folder: Path) -> Prepared:
     if manifest is None:
         hint = "run `probtrans prepare RECIPE`"
         raise DataError(f"{folder}: no prepared corpus of this version of probtrans there", hint=hint)
-    try:
-        labels = TypeAdapter(dict[str, list[str]]).validate_python(
-            from_json((folder / LABELS).read_text(encoding="utf-8")), strict=True
-        )
-    except (OSError, ValueError) as error:
-        raise DataError(f"{folder / LABELS}: {error}", hint="run `probtrans prepare --force`") from None
-    splits = {name: Split.open(folder / f"{name}.arrow") for name in manifest["splits"]}
-    return Prepared(folder, load_vocabulary(folder), labels, splits, manifest, fresh=False)
+    return _opened(folder, manifest)
+
+
+def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
+    splits = {name: Split.open(*(folder / file for file in files)) for name, files in shards_of(manifest).items()}
+    return Prepared(folder, load_vocabulary(folder), load_labels(folder), splits, manifest, fresh=False)
 
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -> None:
@@ -196,9 +216,8 @@ def _refuse(column: str, prepared: Prepared, split: Split, files: Sequence[Path]
 
 def _check_target(folder: Path) -> None:
     """Refuse to replace what is not a prepared corpus: ``data.prepared: .`` must not cost the user a folder."""
-    ours = {MANIFEST, LABELS, *vocabulary_files(), *(f"{split}.arrow" for split in SPLITS)}
     try:  # one look: another process may replace the folder at any moment
-        strangers = [path for path in folder.iterdir() if path.name not in ours]
+        strangers = [path for path in folder.iterdir() if not _is_ours(path.name)]
     except FileNotFoundError:
         return
     except NotADirectoryError:
@@ -208,13 +227,34 @@ def _check_target(folder: Path) -> None:
         raise UsageError(f"{folder} is not a prepared corpus: it holds {strangers[0].name}", hint=hint)
 
 
-def _write_folder(prepared: Prepared, tables: Mapping[str, pa.Table], already_there: Callable[[], bool]) -> Prepared:
-    """Write the folder and return it as training will read it: mapped into memory instead of held in it."""
-    folder = prepared.folder
+def _is_ours(name: str) -> bool:
+    """Whether `prepare` writes files of this name."""
+    return name in {MANIFEST, LABELS, COUNTED, BEGUN, *vocabulary_files()} or _OURS.fullmatch(name) is not None
+
+
+def _make(
+    folder: Path,
+    recipe: Recipe,
+    sources: Sequence[Source],
+    jobs: int,
+    afresh: bool,
+    already_there: Callable[[], bool],
+) -> Prepared:
+    """Write the folder and return it as training will read it: mapped into memory instead of held in it.
+
+    ``afresh``: what a kill has left is not taken.
+    """
+    in_parts = len(parts_of(recipe.data, sources)) > len({source.split for source in sources})
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with atomic.folder_beside(folder) as new:
-            _fill(new, prepared, tables)
+        with (
+            _unfinished(folder, recipe, sources, afresh)
+            if in_parts and not afresh
+            else atomic.folder_beside(folder) as new
+        ):
+            manifest = encode_all(recipe.data, sources, new, jobs)
+            _check_task(recipe, _opened(new, manifest), sources)
+            _fill(new, manifest)
             atomic.sync_folder(new)
             with lock.held_for_a_moment(folder.parent):
                 if not already_there():  # where there are no locks, another process may have been faster
@@ -229,13 +269,39 @@ def _write_folder(prepared: Prepared, tables: Mapping[str, pa.Table], already_th
         ) from None
 
 
-def _fill(new: Path, prepared: Prepared, tables: Mapping[str, pa.Table]) -> None:
-    prepared.vocabulary.save(new)
-    (new / LABELS).write_text(json.dumps(prepared.labels, ensure_ascii=False, indent=1) + "\n", encoding="utf-8")
-    for name, table in tables.items():
-        write_split(new / f"{name}.arrow", table)
+@contextmanager
+def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source], afresh: bool) -> Iterator[Path]:
+    """Within: the folder in which a corpus of several parts is encoded, with what a kill or an error has left of the
+    same corpus. It stays unless it was renamed. One process at a time is here.
+
+    Raises:
+        UsageError: something else has its name.
+    """
+    new = folder.with_name(f".{folder.name}.unfinished")
+    what = {"version": __version__, "fingerprint": fingerprint(recipe.data, sources)}
+    if new.exists():
+        if strangers := [path.name for path in new.iterdir() if not _is_ours(path.name)]:
+            raise UsageError(f"{new}: holds {strangers[0]}, which is not of a corpus", hint="move it away")
+        if afresh or json_object(new / BEGUN) != what:
+            atomic.remove_folder(new)
+    new.mkdir(parents=True, exist_ok=True)
+    atomic.replace_text(new / BEGUN, json.dumps(what))
+    yield new
+
+
+def _fill(new: Path, manifest: dict[str, Any]) -> None:
+    """Give the files their last names, and write the manifest."""
+    for split, names in manifest["shards"].items():
+        if len(names) == 1:  # as earlier versions call it
+            (new / names[0]).rename(new / f"{split}.arrow")
+            manifest["sha256"][f"{split}.arrow"] = manifest["sha256"].pop(names[0])
+            names[:] = [f"{split}.arrow"]
+    for path in new.iterdir():
+        if path.name in {COUNTED, BEGUN} or path.name.startswith("part-"):
+            path.unlink()
     written = sorted(new.iterdir())
-    prepared.manifest["files"] = {path.name: path.stat().st_size for path in written}
-    prepared.manifest["sha256"] = {path.name: sha256(path) for path in written}
-    text = json.dumps(prepared.manifest, ensure_ascii=False, indent=1)
+    known = manifest["sha256"]
+    manifest["files"] = {path.name: path.stat().st_size for path in written}
+    manifest["sha256"] = {path.name: known.get(path.name) or sha256(path) for path in written}
+    text = json.dumps(manifest, ensure_ascii=False, indent=1)
     (new / MANIFEST).write_text(text + "\n", encoding="utf-8")

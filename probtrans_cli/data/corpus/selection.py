@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import random
+from array import array
 from collections.abc import Callable, Iterable, Iterator
 from itertools import compress
 
@@ -15,13 +16,16 @@ class Selected:
     """The sentences that `data.select` leaves of a split, and how many are left out.
 
     ``read`` begins to read the split; it is called twice where training sentences are drawn, first to count them.
+    ``part``: it is but a part of the split, of which nothing may be left; see :meth:`require_some`.
 
     Raises:
         DataError: while it is read: all sentences are too long.
     """
 
-    def __init__(self, read: Callable[[], Iterable[Sentence]], section: Select, split: str) -> None:
-        self.read, self.section, self.split = read, section, split
+    def __init__(
+        self, read: Callable[[], Iterable[Sentence]], section: Select, split: str, *, part: bool = False
+    ) -> None:
+        self.read, self.section, self.split, self.part = read, section, split, part
         self.number = section.sentences if split == "train" else None
         self.too_long = self.not_drawn = self.missing = 0
 
@@ -32,9 +36,9 @@ class Selected:
             return
         there = sum(1 for _ in self._short(self.read()))
         self.too_long = 0
-        drawn = list(range(there))
+        drawn = array("q", range(there))
         random.Random(self.section.seed).shuffle(drawn)  # noqa: S311
-        wanted = [False] * there
+        wanted = bytearray(there)
         for index in drawn[: self.number]:
             wanted[index] = True
         self.not_drawn, self.missing = max(there - self.number, 0), max(self.number - there, 0)
@@ -49,8 +53,16 @@ class Selected:
                 yield sentence
             else:
                 self.too_long += 1
+        if not self.part:
+            self.require_some(left)
+
+    def require_some(self, left: bool) -> None:
+        """
+        Raises:
+            DataError: no sentence is ``left``, as all are too long.
+        """
         if self.too_long and not left:
-            what = f"data.select: every sentence of data.{self.split} has more than {most} words"
+            what = f"data.select: every sentence of data.{self.split} has more than {self.section.words} words"
             raise DataError(what, hint="raise data.select.words")
 
     def report(self) -> str | None:

@@ -7,7 +7,7 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
 
-from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.files import display_name, find_all, open_lines
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
@@ -55,28 +55,31 @@ QUICKLY_READ = 1 << 30
 def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[Source]:
     """Find and fingerprint the files of all splits; standard input is read to its end.
 
-    ``known`` gives sha256 by (path, bytes, mtime_ns): a large file that has not been touched is not read again. A small
-    one is: a copy may have size and time of another file.
+    ``known`` gives sha256 by (path, bytes, mtime_ns): of a large corpus, a file that has not been touched is not read
+    again. Of a small one it is: a copy may have size and time of another file.
 
     Raises:
         DataError: a file is missing or cannot be read, or standard input is named twice.
     """
-    sources: list[Source] = []
+    found: list[tuple[str, Path]] = []
     for split in SPLITS:
         paths = getattr(data, split)
         if isinstance(paths, list) and not paths:
             raise DataError(f"data.{split} is an empty list", hint="name at least one file")
         for name in [paths] if isinstance(paths, str) else paths or []:
-            path = find(name, f"data.{split}")
-            if str(path) != "-":
-                status = path.stat()
-                key = (str(path), status.st_size, status.st_mtime_ns)
-                believed = known.get(key) if status.st_size > QUICKLY_READ else None
-                sources.append(Source(split, path, status.st_size, status.st_mtime_ns, believed or sha256(path)))
-            elif any(source.lines is not None for source in sources):
-                raise DataError("standard input is named twice in data", hint="it can be read only once")
-            else:
-                sources.append(_standard_input(split))
+            found += [(split, path) for path in find_all(name, f"data.{split}")]
+    total = sum(path.stat().st_size for _, path in found if str(path) != "-")
+    sources: list[Source] = []
+    for split, path in found:
+        if str(path) != "-":
+            status = path.stat()
+            key = (str(path), status.st_size, status.st_mtime_ns)
+            believed = known.get(key) if total > QUICKLY_READ else None
+            sources.append(Source(split, path, status.st_size, status.st_mtime_ns, believed or sha256(path)))
+        elif any(source.lines is not None for source in sources):
+            raise DataError("standard input is named twice in data", hint="it can be read only once")
+        else:
+            sources.append(_standard_input(split))
     return sources
 
 

@@ -1,4 +1,4 @@
-"""Encoded sentences as Arrow IPC files: one file a split, one list column a quantity, memory-mapped.
+"""Encoded sentences as Arrow IPC files, memory-mapped: one file a split or several (shards), a list column a quantity.
 
 column     one value per  type   content
 ids        token          int32  vocabulary ids
@@ -18,14 +18,16 @@ form       byte           uint8  the sentence's logical form, or the tags of its
 any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
            a sentence            -1 = no label, or one that the training file does not have
 
-A column that the source does not have is not there.
+A column that the source does not have is not there. A split is never put together in memory: what is held of all of it
+is the lengths of its sentences, and of the files what was read of the latest ones.
 """
 
 from __future__ import annotations
 
 from array import array
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from functools import cached_property
+from itertools import chain, pairwise
 from pathlib import Path
 from typing import Any
 
@@ -34,6 +36,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probtrans_cli.data.codecs.grids import pack_rows
+from probtrans_cli.data.corpus.shards import BYTES, MISSING, Shard, Shards
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
@@ -56,9 +59,7 @@ _TYPES: dict[str, tuple[str, Any]] = {
     "spelling": ("B", pa.uint8()),
     "form": ("B", pa.uint8()),
 }
-_BYTES = ("spelling", "form")
 _OF_LABELS = ("h", pa.int16())
-_MISSING = {"punct": 0, "parents": -2, "grid": 0}  # -1 in all other columns
 _PUNCTUATION = ("PUNCT", "SYM")
 _LARGE = 2**31 - 1  # values that 32-bit offsets can address
 
@@ -134,7 +135,7 @@ def table_of_rows(rows: Iterable[Row]) -> pa.Table:
                 values[name] = array(_TYPES.get(name, _OF_LABELS)[0])
                 lengths[name] = array("q")
             if given is None:
-                given = [] if name in _BYTES else [_MISSING.get(name, -1)] * words  # noqa: PLW2901
+                given = [] if name in BYTES else [MISSING.get(name, -1)] * words  # noqa: PLW2901
             else:
                 present.add(name)
             values[name].extend(given)
@@ -169,15 +170,20 @@ def is_punctuation(upos: str) -> bool:
 class Split:
     """The encoded sentences of one split; ``len()`` is their number."""
 
-    def __init__(self, table: pa.Table) -> None:
-        """``table`` has at least the columns ``ids`` and ``frequency``."""
-        self._table = table
-        self._columns = {name: _arrays(table[name]) for name in table.column_names}
-        self._count: int = table.num_rows
-        self.lengths: NDArray[np.int64] = np.diff(self._columns["ids"][0])
+    def __init__(self, *shards: pa.Table) -> None:
+        """``shards``: in order; each has at least the columns ``ids`` and ``frequency``."""
+        self._set_up(Shards([Shard(table) for table in shards]))
+
+    def _set_up(self, shards: Shards) -> None:
+        self._shards = shards
+        self.lengths: NDArray[np.int32] = shards.lengths
         """Number of ids of every sentence."""
-        self.words: NDArray[np.int64] = np.diff(self._columns["frequency"][0])
+
+    @cached_property
+    def words(self) -> NDArray[np.int32]:
         """Number of words of every sentence."""
+        found = [np.diff(shard.offsets("frequency")).astype(np.int32) for shard in self._shards]
+        return np.concatenate([np.zeros(0, dtype=np.int32), *found])
 
     @classmethod
     def encode(cls, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> Split:
@@ -185,45 +191,66 @@ class Split:
         return cls(encode_table(sentences, vocabulary, labels))
 
     @classmethod
-    def open(cls, path: Path) -> Split:
-        """Map a file into memory.
+    def open(cls, *paths: Path) -> Split:
+        """Map files into memory, the shards of the split in order.
 
         Raises:
-            DataError: the file is missing or damaged.
+            DataError: a file is missing or damaged.
         """
-        try:
-            with pa.memory_map(str(path)) as file:
-                return cls(pa.ipc.open_file(file).read_all())
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            hint = "run `probtrans prepare --force`"
-            raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
+        split = cls.__new__(cls)
+        split._set_up(Shards(paths))
+        return split
 
     def __len__(self) -> int:
-        return self._count
+        return len(self.lengths)
+
+    @property
+    def bounds(self) -> NDArray[np.int64]:
+        """The numbers of the first sentences of all shards, and behind them the number of sentences."""
+        return self._shards.bounds
 
     def select(self, indices: NDArray[np.integer]) -> Split:
         """Some of the sentences, in the order of ``indices``, as a split of their own in memory."""
-        return Split(self._table.take(indices))
+        if len(self._shards) == 1:
+            return Split(self._shards[0].table.take(indices))
+        owners = self._shards.place(indices)
+        order = np.argsort(owners, kind="stable")
+        parts = [
+            self._shards[number].whole(self._shards).take(indices[owners == number] - self.bounds[number])
+            for number in np.unique(owners).tolist()
+        ]
+        return Split(pa.concat_tables(parts).take(np.argsort(order)))
 
     def with_column(self, name: str, values: Sequence[Sequence[int]]) -> Split:
         """The same sentences with one more column of small numbers, those of each word."""
-        flat = pa.array(list(chain.from_iterable(values)), pa.int8())
-        offsets = np.cumsum([0, *map(len, values)])
-        return Split(self._table.append_column(name, pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat)))
+
+        def column(some: Sequence[Sequence[int]]) -> Any:
+            flat = pa.array(list(chain.from_iterable(some)), pa.int8())
+            return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *map(len, some)]), pa.int32()), flat)
+
+        shards = zip(self._shards, pairwise(self.bounds), strict=True)
+        return Split(*(shard.table.append_column(name, column(values[begin:end])) for shard, (begin, end) in shards))
 
     def has(self, name: str) -> bool:
         """Whether the split has this column."""
-        return name in self._columns
+        return name in self._shards.columns.names
+
+    def columns(self, name: str) -> Iterator[NDArray[Any]]:
+        """Yield the values of all sentences, one after the other, a shard at a time."""
+        if not self.has(name):
+            raise KeyError(name)
+        return (shard.values(name) for shard in self._shards)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the values of all sentences, one after the other."""
-        offsets, values = self._columns[name]
-        return values[offsets[0] : offsets[-1]]
+        """Return the values of all sentences, one after the other; those of several shards are copied."""
+        found = list(self.columns(name))
+        return found[0] if len(found) == 1 else np.concatenate(found)
 
     def row(self, name: str, index: int) -> NDArray[Any]:
         """Return the values of one sentence, in the column's own type."""
-        offsets, values = self._columns[name]
-        return values[offsets[index] : offsets[index + 1]]
+        shard, place = self._shards.of(index)
+        offsets, values = shard[name]
+        return values[offsets[place] : offsets[place + 1]]
 
     def text(self, name: str, index: int) -> str:
         """Return a sentence's ``spelling`` or ``form``."""
@@ -240,7 +267,23 @@ class Split:
         Returns:
             [b, n] with n the longest of these sentences; int64, or bool for ``punct``.
         """
-        return _padded(*self._columns[name], indices, fill)
+        if not self.has(name):
+            raise KeyError(name)
+        if len(self._shards) == 1:
+            offsets, values = self._shards[0][name]
+            return _padded(offsets, values, indices, fill)
+        owners = self._shards.place(indices)
+        parts = {}
+        for number in np.unique(owners).tolist():
+            offsets, values = self._shards[number][name]
+            parts[number] = _padded(offsets, values, indices[owners == number] - self.bounds[number], fill)
+        result = np.full(
+            (len(indices), max((part.shape[1] for part in parts.values()), default=0)), fill,
+            dtype=next((part.dtype for part in parts.values()), np.dtype(np.int64)),
+        )  # fmt: skip
+        for number, part in parts.items():
+            result[owners == number, : part.shape[1]] = part
+        return result
 
     def features(self, indices: NDArray[np.integer]) -> tuple[NDArray[np.int64], NDArray[np.int64]]:
         """Gather the features of sentences.
@@ -254,26 +297,21 @@ class Split:
 
     def padded_values(self, values: NDArray[Any], indices: NDArray[np.integer], fill: float) -> NDArray[Any]:
         """Gather ``values``, one for each id of the whole split, like :meth:`padded`; the result has their type."""
-        offsets = self._columns["ids"][0]
-        return _padded(offsets - offsets[0], values, indices, fill, values.dtype)
+        return _padded(self._starts, values, indices, fill, values.dtype)
+
+    @cached_property
+    def _starts(self) -> NDArray[np.int64]:
+        """Where the ids of every sentence begin among those of all, and where the last ones end."""
+        return np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
 
 
 def _padded(
-    offsets: NDArray[np.int64], values: NDArray[Any], indices: NDArray[np.integer], fill: float, dtype: Any = None
+    offsets: NDArray[np.integer], values: NDArray[Any], indices: NDArray[np.integer], fill: float, dtype: Any = None
 ) -> NDArray[Any]:
-    starts = offsets[indices]
+    starts = offsets[indices].astype(np.int64)
     lengths = offsets[np.asarray(indices) + 1] - starts
     positions = np.arange(int(lengths.max(initial=0)))
     inside = positions < lengths[:, None]
     result = np.full(inside.shape, fill, dtype=dtype or (np.bool_ if values.dtype == np.bool_ else np.int64))
     result[inside] = values[(starts[:, None] + positions)[inside]]
     return result
-
-
-def _arrays(column: Any) -> tuple[NDArray[np.int64], NDArray[Any]]:
-    """Return offsets and values of a list column; the values are a view of the mapped file (booleans are copied)."""
-    chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    if chunk.null_count:
-        raise ValueError("a list column with nulls")
-    values = chunk.values.to_numpy(zero_copy_only=False)
-    return chunk.offsets.to_numpy(zero_copy_only=False).astype(np.int64), values

@@ -10,6 +10,7 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from probtrans_cli.data.blocks import Ends
 from probtrans_cli.data.files import COMPRESSED, display_name, open_lines
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
@@ -36,6 +37,8 @@ class Reader:
     read: Read
     """Yields the sentences of ``(lines, name, data)``: the lines of a file without their ends, how messages call the
     file, and the section with the format's options. It raises a DataError that begins with ``name:line:``."""
+    ends: Ends | None = None
+    """What ends a sentence, so that a file can be cut there, and its parts read alone; None = it is read as a whole."""
 
 
 READERS: Table[Reader] = Table("reader")
@@ -54,8 +57,8 @@ def register(reader: Reader) -> Reader:
     return reader
 
 
-register(Reader(FORMATS["conllu"], lambda lines, name, _: read_conllu(lines, name)))
-register(Reader(FORMATS["text"], lambda lines, name, _: read_text(lines, name)))
+register(Reader(FORMATS["conllu"], lambda lines, name, _: read_conllu(lines, name), "empty line"))
+register(Reader(FORMATS["text"], lambda lines, name, _: read_text(lines, name), "line"))
 register(Reader(FORMATS["columns"], lambda lines, name, data: read_tagged(lines, name, data.columns)))
 register(Reader(FORMATS["table"], lambda lines, name, data: read_table(lines, name, data.table)))
 register(Reader(FORMATS["jsonl"], lambda lines, name, data: read_jsonl(lines, name, data.jsonl)))

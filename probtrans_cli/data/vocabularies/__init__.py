@@ -6,12 +6,12 @@ may name it.
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Mapping, Sequence
+from collections.abc import Callable, Mapping
 from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from probtrans_cli.data.vocabularies.base import WORDS_FILE, Saved, Vocabulary, read_saved, reading
+from probtrans_cli.data.vocabularies.base import WORDS_FILE, Saved, Sentences, Vocabulary, read_saved, reading
 from probtrans_cli.data.vocabularies.characters import build_characters, load_characters
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
 from probtrans_cli.data.vocabularies.sentencepiece import SUBWORDS_FILE, build_subwords, load_subwords
@@ -46,6 +46,9 @@ class VocabularyKind(Generic[S]):
     """Reads a vocabulary from the folder where ``save`` wrote it, with the content of its ``vocabulary.json``."""
     files: tuple[str, ...] = ()
     """The files that ``save`` writes beside ``vocabulary.json``."""
+    from_counts: bool = False
+    """Whether ``build`` needs no more of the training sentences than how often each word occurs,
+    which several processes can count."""
     identity: Callable[[S], Mapping[str, Any]] = lambda _: {}
     """What stands for keys of a section in the description of a prepared folder, where their own values do not tell
     what the vocabulary is made of: for the name of a folder, its content."""
@@ -65,10 +68,14 @@ def register(kind: VocabularyKind[S]) -> VocabularyKind[S]:
     return kind
 
 
-register(VocabularyKind(WordVocabulary, build_words, load_words))
+register(VocabularyKind(WordVocabulary, build_words, load_words, from_counts=True))
 register(VocabularyKind(SubwordVocabulary, build_subwords, load_subwords, (SUBWORDS_FILE,)))
-register(VocabularyKind(WordPieceVocabulary, build_wordpieces, load_wordpieces, WORDPIECE_FILES, identity_of))
-register(VocabularyKind(CharacterVocabulary, build_characters, load_characters))
+register(
+    VocabularyKind(
+        WordPieceVocabulary, build_wordpieces, load_wordpieces, WORDPIECE_FILES, from_counts=True, identity=identity_of
+    )
+)
+register(VocabularyKind(CharacterVocabulary, build_characters, load_characters, from_counts=True))
 
 
 def files() -> set[str]:
@@ -76,8 +83,9 @@ def files() -> set[str]:
     return {WORDS_FILE}.union(*(kind.files for kind in VOCABULARIES.values()))
 
 
-def build_vocabulary(section: VocabularySection, sentences: Iterable[Sequence[str]], extra: int = 0) -> Vocabulary:
-    """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary.
+def build_vocabulary(section: VocabularySection, sentences: Sentences, extra: int = 0) -> Vocabulary:
+    """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary, and so
+    do their counts where the kind needs no more.
 
     ``extra``: so many of the last words of every sentence are the extra words.
 

@@ -30,6 +30,8 @@ SPECIALS = ("<pad>", "<unk>", "<mask>")
 WORDS_FILE = "vocabulary.json"
 _DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 _AGAIN = "run `probtrans prepare --force`"
+Sentences = Iterable[Sequence[str]] | Counter[str]
+"""The words of the training sentences; or, where these have been counted already, how often each of them occurs."""
 T = TypeVar("T")
 Form = TypeVar("Form", bound="SavedOptions")
 
@@ -183,11 +185,16 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
     return _DIGITS.sub("N", word) if digits else word
 
 
-def count_words(sentences: Iterable[Sequence[str]], *, lowercase: bool = False, digits: bool = False) -> Counter[str]:
+def count_words(sentences: Sentences, *, lowercase: bool = False, digits: bool = False) -> Counter[str]:
     """How often each word occurs, after the options of a vocabulary; the sentences are read once."""
     raw: Counter[str] = Counter()
-    for words in sentences:
-        raw.update(words)
+    if isinstance(sentences, Counter):
+        raw = sentences
+    else:
+        for words in sentences:
+            raw.update(words)
+    if not lowercase and not digits:
+        return Counter(raw)
     counts: Counter[str] = Counter()
     for word, count in raw.items():
         counts[normalise(word, lowercase=lowercase, digits=digits)] += count

@@ -10,7 +10,7 @@ A character is a code point as the corpus has it: `é` may be one code point or,
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Iterable, Mapping
 from itertools import repeat
 from pathlib import Path
 
@@ -19,6 +19,7 @@ from probtrans_cli.data.vocabularies.base import (
     UNKNOWN,
     Saved,
     SavedOptions,
+    Sentences,
     count_words,
     ordered,
     write_saved,
@@ -75,7 +76,7 @@ class _Options(SavedOptions):
     characters: str
 
 
-def build_characters(section: CharacterVocabulary, sentences: Iterable[Sequence[str]]) -> Characters:
+def build_characters(section: CharacterVocabulary, sentences: Sentences) -> Characters:
     """The characters of the training sentences (read once) that are frequent enough.
 
     Raises:

@@ -4,13 +4,13 @@ from __future__ import annotations
 
 import hashlib
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from pathlib import Path
 
 from probtrans_cli import console
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.base import count_words
+from probtrans_cli.data.vocabularies.base import Sentences, count_words
 from probtrans_cli.data.vocabularies.wordpiece import (
     LONGEST_WORD,
     OLD_SPECIALS_FILE,
@@ -30,7 +30,7 @@ _MODEL_FILE = "config.json"
 _LINE_WORDS = 10_000  # of one line of what is trained on
 
 
-def build_wordpieces(section: WordPieceVocabulary, sentences: Iterable[Sequence[str]], extra: int = 0) -> WordPieces:
+def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: int = 0) -> WordPieces:
     """The vocabulary of a recipe's section: of its folder, with the counts of these sentences, or trained on them.
 
     ``extra``: so many of the last words of every sentence are the extra words, see :class:`Vocabulary`.
@@ -102,7 +102,7 @@ def _whole_words(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, in
 
 
 def train_wordpieces(
-    sentences: Iterable[Sequence[str]],
+    sentences: Sentences,
     size: int,
     options: Options | None = None,
     features: WordFeatures | None = None,

@@ -17,6 +17,7 @@ from probtrans_cli.data.vocabularies.base import (
     EncodedWords,
     Saved,
     SavedOptions,
+    Sentences,
     Vocabulary,
     count_words,
     no_extra_word,
@@ -139,7 +140,7 @@ def is_word(token: str) -> bool:
     return any(character.isalnum() for character in token)
 
 
-def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]], extra: int = 0) -> Words:
+def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -> Words:
     """The words of the training sentences (read once) that are frequent enough, then the ``extra`` last words of every
     sentence, however many there are.
 
@@ -148,13 +149,15 @@ def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]], ext
     """
     number = 0
 
-    def texts() -> Iterator[Sequence[str]]:
+    def texts(given: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         nonlocal number
-        for words in sentences:
+        for words in given:
             number += 1
             yield words[: len(words) - extra]
 
-    counts = count_words(texts(), lowercase=section.lowercase, digits=section.digits)
+    assert not (extra and isinstance(sentences, Counter)), "of words alone, nobody knows which are the extra ones"
+    given = sentences if isinstance(sentences, Counter) else texts(sentences)
+    counts = count_words(given, lowercase=section.lowercase, digits=section.digits)
     names = extra_words(extra)
     for name in names:  # what is spelled so and is none of them is unknown
         counts.pop(name, None)
@@ -166,9 +169,9 @@ def build_words(section: WordVocabulary, sentences: Iterable[Sequence[str]], ext
     if not kept:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
-    words, kept_counts = zip(*kept, strict=True)
+    kept_words, kept_counts = zip(*kept, strict=True)
     return Words(
-        [*words, *names],
+        [*kept_words, *names],
         [*kept_counts, *[number] * extra],
         lowercase=section.lowercase,
         digits=section.digits,
