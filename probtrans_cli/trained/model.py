@@ -12,6 +12,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
+import pyarrow as pa
 import torch
 from torch import nn
 
@@ -35,6 +36,7 @@ from probtrans_cli.tasks.base import Evaluation, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.arrow import record_batches
 from probtrans_cli.trained.card import Config
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
@@ -237,6 +239,14 @@ class Model:
         while portion := list(islice(given, ANALYSED_AT_ONCE)):
             sentences = [divided(one) if isinstance(one, str) else Sentence(words=list(one)) for one in portion]
             yield from analyses(self, sentences, asked)
+
+    def analyze_arrow(
+        self, texts: Iterable[str | Sequence[str]], *, rows: int = ANALYSED_AT_ONCE, **options: Any
+    ) -> Iterator[pa.RecordBatch]:
+        """What :meth:`analyze` says, as Arrow: batches of ``rows`` analyses, in the columns of
+        :data:`probtrans_cli.trained.arrow.SCHEMA`, which are the same for all models. ``options``: those of `analyze`.
+        """
+        return record_batches(self.analyze(texts, **options), rows)
 
     def require_positions(self, splits: Mapping[str, Split | None]) -> None:
         """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch
