@@ -2,6 +2,7 @@
 
     python -m tests.bench.parse RUN                    decoders alone; the command on 4,000 sentences; loading
     python -m tests.bench.parse RUN --stream 1000000   so many sentences through a pipe, and the memory of the command
+    python -m tests.bench.parse RUN --bulk 40000       so many sentences in bulk, by one worker and by two, in turns
 
 The text: words of the checkpoint's vocabulary in sentences of the lengths of the English Web Treebank. *One at a time*
 is the way of the paper's code: every sentence goes through the encoder alone, and an Eisner decoder that loops over
@@ -44,12 +45,16 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser.add_argument("--rounds", type=int, default=5, help="of the decoders (default 5)")
     parser.add_argument("--threads", type=int, default=2, help="CPU threads (default 2)")
     parser.add_argument("--stream", type=int, metavar="N", help="only: N sentences through a pipe")
+    parser.add_argument("--bulk", type=int, metavar="N", help="only: N sentences in bulk")
     options = parser.parse_args(arguments)
     from probtrans_cli.trained.model import Model
 
     model = Model.load(options.run, threads=options.threads)
     if options.stream:
         stream(options.run, text(model, options.stream), options.threads)
+        return 0
+    if options.bulk:
+        bulk(options.run, list(text(model, options.bulk)), options.rounds)
         return 0
     for name, rate in decoders(options.rounds).items():
         print(f"{name:7} {rate:9,.0f} sentences/s of {WORDS} words, decoding alone")
@@ -103,6 +108,36 @@ def command(run: str, path: Path, threads: int) -> float:
     """Seconds of `probtrans parse RUN PATH -f conllu --decode eisner`."""
     arguments = [*COMMAND, run, str(path), "--input", "tokens", "--decode", "eisner", "--threads", str(threads)]
     return seconds_of(lambda: subprocess.run(arguments, check=True, stdout=subprocess.DEVNULL))
+
+
+def bulk(run: str, lines: Sequence[str], rounds: int) -> None:
+    """Parse lines in bulk, by one worker and by two, in turns, and print how many times as fast two are: with the start
+    of the command, and without the time that it needs for a single sentence."""
+    ratios: dict[str, list[float]] = {"with the start": [], "without it": []}
+    with tempfile.TemporaryDirectory() as folder:
+        whole, first = Path(folder, "whole.txt"), Path(folder, "first.txt")
+        whole.write_text("".join(lines), encoding="utf-8")
+        first.write_text(lines[0], encoding="utf-8")
+        size = max(1, whole.stat().st_size // 40)
+
+        def seconds(path: Path, workers: int) -> float:
+            with tempfile.TemporaryDirectory(dir=folder) as out:
+                arguments = [run, str(path), "--input", "tokens", "--output-dir", out, "--workers", str(workers)]
+                command = [*COMMAND, *arguments, "--block-size", str(size)]
+                return seconds_of(lambda: subprocess.run(command, check=True, stderr=subprocess.DEVNULL))
+
+        for number in range(1, rounds + 1):
+            taken = {workers: seconds(whole, workers) for workers in (1, 2)}
+            start = {workers: seconds(first, workers) for workers in (1, 2)}
+            work = {workers: taken[workers] - start[workers] for workers in (1, 2)}
+            ratios["with the start"].append(taken[1] / taken[2])
+            ratios["without it"].append(work[1] / work[2])
+            rates = ", ".join(f"{workers}: {len(lines) / work[workers]:,.0f}" for workers in (1, 2))
+            print(f"round {number}: sentences/s by workers {rates}; load {os.getloadavg()[0]:.1f}", flush=True)
+    for name, found in ratios.items():
+        print(
+            f"two workers are {median(found):.2f} times as fast as one, {name} ({min(found):.2f} to {max(found):.2f})"
+        )
 
 
 def one_at_a_time(model: Model, lines: Sequence[str]) -> float:

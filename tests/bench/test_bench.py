@@ -13,7 +13,7 @@ import pytest
 import torch
 from support import ROOT, environment
 
-from bench import baseline, encoder, parse, parts
+from bench import baseline, corpus, encoder, parse, parts
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
@@ -226,3 +226,29 @@ def test_the_parts_are_measured_both_ways(
     assert len(lines) == len(short)
     for line in lines:  # both compute the same
         assert line.endswith("the same bits") or float(line.rsplit("apart by ", 1)[1]) < 1e-5, line
+
+
+def test_bulk_parsing_is_measured(
+    trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    commands: list[list[str]] = []
+    monkeypatch.setattr(parse.subprocess, "run", lambda command, **_: commands.append(command))
+    assert parse.main([str(trained / "runs/tiny"), "--bulk", "20", "--rounds", "2", "--threads", "1"]) == 0
+    assert "two workers are" in capsys.readouterr().out
+    assert [command[command.index("--workers") + 1] for command in commands] == ["1", "2"] * 4
+
+
+def test_large_corpora_are_measured(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    monkeypatch.setattr(corpus, "WORDS", 300)
+    lines = list(corpus.sentences(70))
+    assert lines == list(corpus.sentences(70))
+    assert len(lines) == 70
+    monkeypatch.setattr(corpus, "COMMAND", (sys.executable, "-c", "pass"))
+    assert corpus.main(["30", "--folder", str(tmp_path)]) == 0
+    rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
+    assert [row[1] for row in rows] == ["step", "written", "prepare", "train", "stored"]
+    assert not any(tmp_path.iterdir())

@@ -1,0 +1,133 @@
+"""Large corpora: time and peak memory of preparing and training, over corpora of several sizes.
+
+    python -m tests.bench.corpus 1000000 3000000 10000000 --jobs 1 --folder FOLDER
+
+For every size, sentences are drawn, written into a text file bit by bit, prepared, and trained on for some updates; all
+of it lies in a new folder below FOLDER and is removed at the end. A sentence has a length of the English Web Treebank,
+and its words are Zipfian: the word of rank r has a share of 1 / (r + 2.7) among a million. Memory is that of the
+largest process: its peak as the kernel counts it, which includes what is mapped of files, and its own (anonymous) part.
+"""
+
+from __future__ import annotations
+
+import argparse
+import json
+import os
+import subprocess
+import sys
+import tempfile
+import time
+from collections.abc import Iterator, Sequence
+from pathlib import Path
+
+import numpy as np
+
+from .settings import sentence_lengths
+
+WORDS, PORTION = 1_000_000, 50_000
+COMMAND = (sys.executable, "-m", "probtrans_cli")
+
+
+def main(arguments: Sequence[str] | None = None) -> int:
+    """Run the benchmark; returns the exit status."""
+    parser = argparse.ArgumentParser(
+        prog="python -m tests.bench.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
+    )
+    parser.add_argument("sizes", metavar="N", type=int, nargs="+", help="sentences")
+    parser.add_argument("--jobs", type=int, default=1, help="processes of prepare (default 1)")
+    parser.add_argument("--steps", type=int, default=200, help="updates of the training (default 200)")
+    parser.add_argument("--folder", help="where the corpora are for as long as they are wanted")
+    options = parser.parse_args(arguments)
+    print("sentences | step | seconds | peak of a process, MB | of it not of files, MB | all processes, MB")
+    for size in options.sizes:
+        with tempfile.TemporaryDirectory(dir=options.folder) as name:
+            folder = Path(name)
+            began = time.perf_counter()
+            with (folder / "text.txt").open("w", encoding="utf-8") as file:
+                file.writelines(sentences(size))
+            told = f"{(folder / 'text.txt').stat().st_size / 1e6:,.0f} MB of text"
+            print(f"{size:,} | written | {time.perf_counter() - began:.0f} | {told}", flush=True)
+            (folder / "recipe.yaml").write_text(json.dumps(recipe(options.steps)), encoding="utf-8")
+            for verb in (["prepare", "recipe.yaml", "--jobs", str(options.jobs)], ["train", "recipe.yaml"]):
+                show(size, verb[0], *measured(verb, folder))
+            stored = sum(path.stat().st_size for path in (folder / "prepared").rglob("*.arrow"))
+            print(f"{size:,} | stored | | {stored / 1e6:,.0f} MB in shards", flush=True)
+    return 0
+
+
+def recipe(steps: int) -> dict[str, object]:
+    """A small model: what is measured is not its memory."""
+    return {
+        "version": 1,
+        "name": "large",
+        "data": {"train": "text.txt", "vocabulary": {"kind": "words", "max_size": 20000}},
+        "task": {"kind": "mlm"},
+        "model": {"labels": 32, "channels": 2, "iterations": 2, "decomposition": {"kind": "uv", "rank": 8}},
+        "optim": {"lr": 0.001},
+        "train": {"epochs": 1, "steps": steps, "batch_words": 4096},
+        "runtime": {"device": "cpu", "threads": 1},
+    }
+
+
+def sentences(count: int) -> Iterator[str]:
+    """Lines of words, always the same ones."""
+    random = np.random.default_rng(22)
+    lengths = np.array(sentence_lengths()[0])
+    shares = np.cumsum(1 / (np.arange(WORDS) + 2.7))
+    names = np.array([f"w{number:x}" for number in range(WORDS)], dtype=object)
+    for begin in range(0, count, PORTION):
+        drawn = random.choice(lengths, min(PORTION, count - begin))
+        ends = np.cumsum(drawn)
+        words = names[np.searchsorted(shares, random.random(ends[-1]) * shares[-1])].tolist()
+        yield from (" ".join(words[end - n : end]) + "\n" for n, end in zip(drawn, ends, strict=True))
+
+
+def measured(arguments: Sequence[str], folder: Path) -> tuple[float, int, int, int]:
+    """Seconds of a command; the largest peak of one of its processes, and of that without files, and of all at once, in
+    bytes."""
+    began = time.perf_counter()
+    peak = own = together = 0
+    environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
+    with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+        while process.poll() is None:
+            found = [memory(one) for one in (process.pid, *children(process.pid))]
+            peak = max(peak, *(one[0] for one in found))
+            own = max(own, *(one[1] for one in found))
+            together = max(together, sum(one[1] for one in found))
+            time.sleep(0.05)
+    if process.returncode:
+        raise SystemExit(f"{arguments} ended with {process.returncode}")
+    return time.perf_counter() - began, peak, own, together
+
+
+def memory(process: int) -> tuple[int, int]:
+    """Peak of a process, and what it has now that is of no file, in bytes."""
+    try:
+        lines = Path(f"/proc/{process}/status").read_text(encoding="utf-8").splitlines()
+    except OSError:  # it has just ended
+        return 0, 0
+    values = {
+        name: 1024 * int(value.split()[0])
+        for name, _, value in (line.partition(":") for line in lines)
+        if name in ("VmHWM", "RssAnon")
+    }
+    return values.get("VmHWM", 0), values.get("RssAnon", 0)
+
+
+def children(process: int) -> list[int]:
+    """The processes that a process has started."""
+    try:
+        return [int(one) for one in Path(f"/proc/{process}/task/{process}/children").read_text().split()]
+    except OSError:
+        return []
+
+
+def show(size: int, what: str, seconds: float, peak: int, own: int, together: int) -> None:
+    """A row of the table."""
+    print(
+        f"{size:,} | {what} | {seconds:.0f} | {peak / 1e6:,.0f} | {own / 1e6:,.0f} | {together / 1e6:,.0f}", flush=True
+    )
+
+
+if __name__ == "__main__":
+    sys.exit(main())
