@@ -7,7 +7,14 @@ import sys
 import traceback
 
 from probtrans_cli.cli import streams
-from probtrans_cli.errors import OutOfMemoryError, OutputError, ProbtransError, UsageError, of_the_system
+from probtrans_cli.errors import (
+    OutOfMemoryError,
+    OutputError,
+    ProbtransError,
+    ToldElsewhereError,
+    UsageError,
+    of_the_system,
+)
 from probtrans_cli.text import harmless, printable
 
 BUG, INTERRUPTED, READER_GONE = 1, 130, 141
@@ -40,6 +47,8 @@ def _run(arguments: list[str]) -> int:
         from probtrans_cli.cli.application import application  # noqa: PLC0415
 
         return application(arguments)
+    except ToldElsewhereError as error:
+        return error.exit_code
     except ProbtransError as error:
         report(error)
         return error.exit_code

@@ -14,7 +14,7 @@ from __future__ import annotations
 import hashlib
 import re
 import shutil
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -35,6 +35,8 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
+Placed = Callable[[Tensor, Tensor], Tensor]
+"""Makes of a whole tensor what stands beside a parameter like the other one."""
 FORMAT = 1
 _OTHER = "use another checkpoint, e.g. RUN@last"
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
@@ -78,8 +80,8 @@ class Verified:
                 raise CheckpointError(f"{self.folder / name}: {key} has numbers of kind {kind}", hint=_OTHER)
         return tensors
 
-    def load_into(self, module: nn.Module, name: str) -> None:
-        """Give a module the tensors of a file.
+    def load_into(self, module: nn.Module, name: str, placed: Placed | None = None) -> None:
+        """Give a module the tensors of a file; ``placed``: each as its process has the module's own.
 
         Raises:
             CheckpointError: the file cannot be read, has values that are not finite, or does not fit the module.
@@ -88,6 +90,9 @@ class Verified:
         for key, value in tensors.items():
             if not bool(value.isfinite().all()):
                 raise CheckpointError(f"{self.folder / name}: {key} has values that are not finite", hint=_OTHER)
+        if placed is not None:
+            own = module.state_dict()
+            tensors = {key: placed(value, own[key]) if key in own else value for key, value in tensors.items()}
         try:
             module.load_state_dict(tensors)
         except RuntimeError as error:
@@ -223,11 +228,27 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{number}.{name}": value.clone() for number, values in state.items() for name, value in values.items()}
 
 
+def gathered(value: Tensor) -> Tensor:
+    """A tensor of which each process may have a share, as a whole."""
+    whole: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value
+    return whole
+
+
+def as_it_is(value: Tensor, like: Tensor) -> Tensor:
+    """The value, which is as a parameter like this one needs it."""
+    del like
+    return value
+
+
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer, verified: Verified, name: str, quantities: Sequence[str]
+    optimizer: torch.optim.Optimizer,
+    verified: Verified,
+    name: str,
+    quantities: Sequence[str],
+    placed: Placed = as_it_is,
 ) -> None:
     """Give an optimizer the state that :func:`optimizer_tensors` took, of a file; ``quantities``: what it keeps of each
-    parameter, `step` and tensors of the parameter's shape.
+    parameter, `step` and tensors of the parameter's shape, each to be ``placed`` as its parameter is.
 
     Raises:
         CheckpointError: the file cannot be read, or is not of this optimizer.
@@ -242,5 +263,5 @@ def restore_optimizer(
         shape = parameters[number].shape if fits and found and found[2] != "step" else torch.Size()
         if not (fits and found and found[2] in quantities and value.shape == shape and value.is_floating_point()):
             raise CheckpointError(f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_OTHER)
-        state.setdefault(number, {})[found[2]] = value
+        state.setdefault(number, {})[found[2]] = value if found[2] == "step" else placed(value, parameters[number])
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

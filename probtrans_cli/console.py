@@ -21,7 +21,7 @@ from tqdm import tqdm
 from probtrans_cli.errors import unwritten
 from probtrans_cli.text import harmless
 
-QUIET, NORMAL, VERBOSE = 0, 1, 2
+SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
 EVERY = 15.0  # seconds between the lines of a long work
 
 
@@ -78,7 +78,9 @@ def detail(message: str) -> None:
 
 
 def result(text: str) -> None:
-    """The result of a command: text for people on stdout."""
+    """The result of a command: text for people on stdout; of several processes that have it, one is not silent."""
+    if STATE.level == SILENT:
+        return
     text = harmless(text)
     sys.stdout.write(text if text.endswith("\n") else text + "\n")
     sys.stdout.flush()

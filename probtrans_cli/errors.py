@@ -72,6 +72,20 @@ class RequirementNotMetError(ProbtransError):
     exit_code = 7
 
 
+class LostError(ProbtransError):
+    """Of several processes that train together, one died or does not come."""
+
+    exit_code = 8
+
+
+class ToldElsewhereError(ProbtransError):
+    """Another one of several processes tells what went wrong; this one ends in silence with the same exit code."""
+
+    def __init__(self, exit_code: int) -> None:
+        super().__init__("told by another process")
+        self.exit_code = exit_code
+
+
 class StoppedError(ProbtransError):
     """Training was stopped by a signal other than Ctrl-C after its state was saved."""
 

@@ -23,11 +23,13 @@ from probtrans_cli.cli.options import (
     Doubt,
     DropoutSamples,
     Files,
+    InitFrom,
     Iteration,
     Jobs,
     Json,
     Longest,
     Merge,
+    Nproc,
     Ood,
     Output,
     OutputFolder,
@@ -156,15 +158,8 @@ def train(
     seeds: Annotated[
         str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")
     ] = None,
-    init_from: Annotated[
-        str | None,
-        typer.Option(
-            "--init-from",
-            metavar="CKPT",
-            help="Start with the weights of a checkpoint, or of a BERT folder of Hugging Face's (model.init_from): "
-            "encoder, words, and an output layer for the same; model.init_strict=false leaves unknown tensors there.",
-        ),
-    ] = None,
+    init_from: InitFrom = None,
+    nproc: Nproc = None,
     dry_run: Annotated[
         bool, typer.Option("--dry-run", help="Prepare, build, do a few updates on the widest batches, write no run.")
     ] = False,
@@ -176,7 +171,7 @@ def train(
 
     request = verb.TrainRequest(
         recipe, overrides or (), init_from=init_from, run=run, resume=resume, overwrite=overwrite, dry_run=dry_run,
-        seeds=None if print_recipe else verb.seeds_of(seeds),
+        nproc=nproc, seeds=None if print_recipe else verb.seeds_of(seeds),
     )  # fmt: skip
     if print_recipe:
         console.result(verb.resolved(request))

@@ -26,6 +26,26 @@ CheckpointArgument = Annotated[
     ),
 ]
 Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
+InitFrom = Annotated[
+    str | None,
+    typer.Option(
+        "--init-from",
+        metavar="CKPT",
+        help="Start with the weights of a checkpoint, or of a BERT folder of Hugging Face's (model.init_from): "
+        "encoder, words, and an output layer for the same; model.init_strict=false leaves unknown tensors there.",
+    ),
+]
+Nproc = Annotated[
+    int | None,
+    typer.Option(
+        "--nproc",
+        min=1,
+        max=1024,
+        metavar="N",
+        help="Train in N processes on this machine, one for each GPU; they share the train.accumulate batches of an "
+        "update.",
+    ),
+]
 RunsAndFiles = Annotated[
     list[str] | None,
     typer.Argument(

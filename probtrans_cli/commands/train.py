@@ -3,16 +3,19 @@
 from __future__ import annotations
 
 import json
+import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from probtrans_cli import console
-from probtrans_cli.errors import CheckpointError, DataError, UsageError, of_the_system
+from probtrans_cli.commands.launch import is_one_of_several, launch, was_restarted
+from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_recipe
@@ -22,9 +25,6 @@ from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
 from probtrans_cli.version import __version__
-
-if TYPE_CHECKING:
-    from probtrans_cli.data.corpus.prepared import Prepared
 
 __all__ = ["TrainRequest", "resolved", "seeds_of", "train", "training_report"]
 
@@ -47,6 +47,12 @@ class TrainRequest:
     """One run each, in folders that end in ``-seedN``."""
     dry_run: bool = False
     """Prepare, build, do a few updates, write no run."""
+    nproc: int | None = None
+    """How many processes to start for it on this machine; None: this one, which may be one of several already."""
+
+    def again(self) -> TrainRequest:
+        """The same after a launcher has started all processes anew: what is there is resumed."""
+        return replace(self, resume=True, overwrite=False)
 
     def load(self) -> Recipe:
         """The resolved recipe with all changes."""
@@ -77,50 +83,93 @@ def seeds_of(text: str | None) -> list[int] | None:
 
 def train(request: TrainRequest) -> dict[str, Any]:
     """Train one run, or one for each seed, and return the final scores (with mean and s.d. over seeds)."""
+    if request.nproc is not None:
+        recipe, _ = _asked(request, request.nproc)
+        return launch(request, recipe.runtime)
+    if not is_one_of_several():
+        return _train(request, ALONE)
+    # Read once, by the import of torch: each process would warn that DDP looks for parameters that no batch reads.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from probtrans_cli.training.group import joined  # noqa: PLC0415
+
+    with joined() as ranks:
+        if not ranks.first:
+            console.STATE.level = console.SILENT
+        return _train(request.again() if was_restarted() else request, ranks)
+
+
+def _asked(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
+    """The recipe and the run folders that are asked for; ``world``: the number of processes.
+
+    Raises:
+        UsageError: options exclude each other, there is nothing to resume, or there are more processes than batches.
+    """
     if request.resume and request.overwrite:
         raise UsageError("--resume and --overwrite exclude each other", hint="give one of them")
     if request.resume and run_folder.has_not_begun(Path(request.recipe)):
         what = f"{printable(request.recipe, 200)}: the training ended before its recipe was written: nothing to resume"
         hint = f"start it again with its recipe: probtrans train RECIPE [KEY=VALUE]... --run {request.recipe} --resume"
         raise UsageError(what, hint=printable(hint, 400))
+    if request.recipe == "-" and world > 1:
+        raise UsageError("several processes cannot read one recipe from stdin", hint="give a file")
     recipe = request.load()
+    _require_batches(recipe, world)
     run = request.run
     if run is None:
         given = Path(request.recipe)
         run = given if given.is_dir() and (given / "recipe.yaml").exists() else Path("runs") / recipe.name
     if request.seeds is None:
-        return _train_one(request, recipe, run)
-    names = ",".join(map(str, request.seeds))
+        return recipe, [run]
     if len(set(request.seeds)) != len(request.seeds):
-        raise UsageError(f"--seeds names a seed twice: {names}")
+        raise UsageError(f"--seeds names a seed twice: {','.join(map(str, request.seeds))}")
+    return recipe, [run.with_name(f"{run.name}-seed{seed}") for seed in request.seeds]
+
+
+def _require_batches(recipe: Recipe, world: int) -> None:
+    """Refuse processes that would never have a batch: what an update is made of is the recipe's matter alone."""
+    section = recipe.train
+    if section.accumulate < world:
+        words = max(1, section.batch_words * section.accumulate // world)
+        raise UsageError(
+            f"{world} processes share the batches of an update, and train.accumulate is {section.accumulate}",
+            hint=f"train.accumulate={world} train.batch_words={words} makes updates as large as they are now, in "
+            f"{world} batches; or start {section.accumulate} or fewer",
+        )
+
+
+def _train(request: TrainRequest, ranks: Ranks) -> dict[str, Any]:
+    """The same in this process, which may be one of several."""
+    recipe, folders = _asked(request, ranks.world)
+    if request.seeds is None:
+        return _train_one(request, recipe, folders[0], ranks)
     runs = []
-    for seed in request.seeds:
-        console.log(f"seed {seed} of {names}")
-        with_seed = recipe.model_copy(update={"seed": seed})
-        runs.append(_train_one(request, with_seed, run.with_name(f"{run.name}-seed{seed}")))
+    for seed, folder in zip(request.seeds, folders, strict=True):
+        console.log(f"seed {seed} of {','.join(map(str, request.seeds))}")
+        runs.append(_train_one(request, recipe.model_copy(update={"seed": seed}), folder, ranks))
     over = {} if request.dry_run else over_seeds(runs)
     return {"name": recipe.name, "seeds": list(request.seeds), **over, "runs": runs}
 
 
-def _train_one(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any]:
+def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
     """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
-    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
-
     if request.dry_run or not request.resume:
         _require_origin(recipe)
     if request.dry_run:
-        return _dry_run(recipe, run, prepare(recipe))
+        return _dry_run(recipe, run, ranks)
+    if not ranks.first:
+        return _follow(recipe, run, ranks)
     with run_folder.claimed(recipe, run, request.recipe, resume=request.resume, overwrite=request.overwrite):
-        return _train_in(request, recipe, run)
+        return _train_in(request, recipe, run, ranks)
 
 
-def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any]:
+def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
     """Train in a run folder that is ours; returns as :func:`_train_one` does."""
     from probtrans_cli.data.corpus.gold import label_warnings  # noqa: PLC0415
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     console.STATE.open_log(run / "log.txt")
     began = False
+    ranks.of_run(str(run), lambda error: _end_of_run(run, recipe, error))
     try:
         resume = request.resume and run_folder.to_resume(run)
         prepared = prepare(recipe, again=run_folder.corpus_of(run) if resume else None)
@@ -129,7 +178,9 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
             console.log(note)
         from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
-        trainer = Trainer(recipe, prepared, run, resume=resume)
+        ranks.done(f"{run} ready", "resume" if resume else "")
+        ranks.start(recipe.runtime)
+        trainer = Trainer(recipe, prepared, run, resume=resume, ranks=ranks)
         if not resume:
             run_folder.begin(recipe, run, prepared.manifest)
         run_folder.forget_replaced(run)
@@ -139,12 +190,14 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
         for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
             console.log(warning)
     except OSError as error:
+        ranks.claim()
         fault = of_the_system(error)
         _note_failure(run, fault or error)
         if fault is None:
             raise
         raise fault from None
     except BaseException as error:
+        ranks.claim()
         _note_failure(run, error)
         raise
     else:
@@ -157,6 +210,28 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path) -> dict[str, Any
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
         "seconds": round(trainer.state.seconds, 1), **scores,
     }  # fmt: skip
+
+
+def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
+    """Train with the first process, which has the run folder, prepares the corpora and writes."""
+    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
+    from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
+
+    ranks.of_run(str(run), lambda _: None)
+    resume = ranks.wait_for_first(f"{run} ready") == "resume"
+    prepared = prepare(recipe, again=run_folder.corpus_of(run) if resume else None)
+    ranks.start(recipe.runtime)
+    trainer = Trainer(recipe, prepared, run, resume=resume, ranks=ranks)
+    return {"name": recipe.name, "run": str(run), "seed": recipe.seed, **trainer.train()}
+
+
+def _end_of_run(run: Path, recipe: Recipe, error: ProbtransError) -> None:
+    """Note that another process has ended the training."""
+    with suppress(OSError, DataError):
+        console.STATE.repeat(f"error: {error.message}")
+    _note_failure(run, error)
+    if (run / "recipe.yaml").exists():
+        _report(run, recipe)
 
 
 def _note_failure(run: Path, error: BaseException) -> None:
@@ -184,12 +259,16 @@ def _require_origin(recipe: Recipe) -> None:
         raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
 
 
-def _dry_run(recipe: Recipe, run: Path, prepared: Prepared) -> dict[str, Any]:
+def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
     """Build the model and do a few updates on the widest batches, without writing a run."""
+    from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
+
+    prepared = prepare(recipe)
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
+    ranks.start(recipe.runtime)
     with TemporaryDirectory() as folder:
-        seconds = Trainer(recipe, prepared, Path(folder), resume=False).rehearse()
+        seconds = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks).rehearse()
     return {
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
         "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * recipe.train.epochs, 1),

@@ -31,6 +31,7 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
         _probe(recipe),
         _layers(recipe),
         _posterior(recipe),
+        _shards(recipe),
     )
     by_kind = (recipe.task.inconsistencies_with(recipe), of_model, recipe.model.inconsistencies_with(recipe))
     return [*chain(*checks), *chain(*by_kind)]
@@ -177,3 +178,11 @@ def _posterior(recipe: Recipe) -> Iterator[Inconsistency]:
             (("optim", "ivon", "predict", "kind"), f"there is no rule for the moments of {one}: choose samples")
             for one in recipe.model.without_moments(recipe)
         )
+
+
+def _shards(recipe: Recipe) -> Iterator[Inconsistency]:
+    """What processes cannot do that have a share of the weights each."""
+    if recipe.runtime.parallel == "fsdp" and recipe.uncertain_weights is not None:
+        yield ("runtime", "parallel"), "weights with a distribution are not divided: choose ddp"
+    if recipe.runtime.parallel == "fsdp" and recipe.runtime.compile:
+        yield ("runtime", "parallel"), "a compiled encoder is not divided: choose ddp, or set runtime.compile to false"

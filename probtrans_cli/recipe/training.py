@@ -217,7 +217,8 @@ class Train(Section):
     batch_sentences: PositiveInt | None = None
     """Largest number of sentences in a batch; null = as many as fit."""
     accumulate: PositiveInt = 1
-    """Batches per update; the gradient is that of their union."""
+    """Batches per update; the gradient is that of their union. Several processes share them, so there must be as many
+    as processes, or more; `batch_words` is the size of one of them, and not cut."""
     patience: PositiveInt | None = None
     """Stop after this many evaluations without a better dev score; null = never."""
     freeze: Literal["embeddings"] | PositiveInt | None = None
@@ -291,6 +292,11 @@ class Runtime(Section):
     stay for the next batch, which saves their making anew and takes some more memory."""
     compile: bool = False
     """Run the encoder through torch.compile (for the GPU)."""
+    parallel: Literal["ddp", "fsdp"] = "ddp"
+    """Of several processes, ddp: each has the whole model; fsdp: each has a share of weights, gradients and optimizer
+    state, for what does not fit."""
+    timeout: PositiveInt = 1800
+    """Seconds after which processes that wait for one that does not come end, and say which."""
     messages: Messages = "auto"
     """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
     product), linear (banded, in blocks of rows: memory linear in the sentence's length), auto (by length). Tree-shaped

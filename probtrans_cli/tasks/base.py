@@ -71,7 +71,8 @@ class Term:
 
 
 class Counts(dict[Hashable, float]):
-    """Numbers that add up: over batches, files and processes. One that was never counted is 0."""
+    """Numbers that add up: over batches, files and processes. One that was never counted is 0. Keys are texts, numbers,
+    None, or tuples of such: processes tell them to each other as JSON."""
 
     def __missing__(self, key: Hashable) -> float:
         return 0.0

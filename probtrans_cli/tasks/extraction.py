@@ -113,8 +113,8 @@ class ExtractedTuples(GridLabelling):
         words = self.words_of(split, index)
         counts: dict[Any, float] = {("gold", index, split.text("form", index)): 1.0}
         for number, one in enumerate(found):
-            places = frozenset(one.arg1 + one.relation + one.second)
-            counts["found", index, number, one.texts(words), places] = one.confidence
+            places = tuple(sorted({*one.arg1, *one.relation, *one.second}))
+            counts["found", index, number, tuple(one.texts(words)), places] = one.confidence
         return counts
 
     def words_of(self, split: Split, index: int) -> list[str]:
@@ -142,9 +142,9 @@ class ExtractedTuples(GridLabelling):
         predicted: dict[str, list[TupleText]] = {name: [] for name in gold}
         places: dict[str, list[frozenset[int]]] = {name: [] for name in gold}
         for key in sorted(_keys(counts, "found"), key=lambda key: key[1:3]):
-            _, index, _, texts, of_words = key
-            predicted[str(index)].append(TupleText(texts.relation, (texts.arg1, texts.arg2), counts[key]))
-            places[str(index)].append(of_words)
+            _, index, _, (arg1, relation, arg2), of_words = key
+            predicted[str(index)].append(TupleText(relation, (arg1, arg2), counts[key]))
+            places[str(index)].append(frozenset(of_words))
         carb = carb_scores(gold, predicted)
         scores: dict[str, Any] = {name: getattr(carb, name) for name in ("f1", "precision", "recall", "auc")}
         scores["loss"] = counts.mean("loss", "words")

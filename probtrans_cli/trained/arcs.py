@@ -18,6 +18,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.models.base import Outputs, Wants
 from probtrans_cli.tasks.answers import without_members
 from probtrans_cli.tasks.base import Prediction
@@ -87,13 +88,14 @@ def word_batches(
     predictor: Predictor | None = None,
     member_arcs: bool = False,
     abstention: Abstention | None = None,
+    ranks: Ranks = ALONE,
 ) -> Iterator[WordBatch]:
     """What a model says of a split's words, batch by batch, in one pass; only what is asked for.
 
     ``arcs``: the iterations whose arcs are wanted, ascending, from 1. ``predict``: what its task says, with ``top``
     alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden. ``predictor``: who is
     asked, also for its doubt; None: the model as its recipe says. ``member_arcs``: also the arcs of each draw of
-    uncertain weights. ``abstention``: which predictions are left out.
+    uncertain weights. ``abstention``: which predictions are left out. ``ranks``: the processes that share the batches.
     """
     asked = (predictor or model.predictor).ready()
     asked = asked.with_member_arcs() if member_arcs else asked
@@ -102,7 +104,8 @@ def word_batches(
     words = Wants(arcs=arcs, states=latent_labels)
     words = with_inner_wants(model, asked, words) if inner else words
     of_pair = len(words.arcs) * model.recipe.model.channels * asked.kept_arcs
-    for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in model.evaluation().batches(split)):
+    batches = ranks.share(model.evaluation().batches(split))
+    for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
         given = shown(model.collate(split, indices))
         of_task = predict and not model.task.says_nothing(given)
         wants = replace(model.task.wants(given) if of_task else Wants(), arcs=words.arcs, states=words.states)
@@ -226,14 +229,24 @@ def read_arcs(
 
 
 def trees_of(
-    model: Model, split: Split, readings: Sequence[Reading], predictor: Predictor | None = None
+    model: Model,
+    split: Split,
+    readings: Sequence[Reading],
+    predictor: Predictor | None = None,
+    ranks: Ranks = ALONE,
 ) -> list[list[np.ndarray]]:
-    """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings; ``predictor``: who is asked."""
+    """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings; ``predictor``: who is asked;
+    ``ranks``: the processes that share the work, each of which gets all of the trees."""
     result = [[chain_of(int(words)) for words in split.words] for _ in readings]
-    for batch, found in read_arcs(model, split, readings, predictor=predictor):
-        for heads, one in zip(result, found, strict=True):
+    read: dict[str, np.ndarray] = {}
+    for batch, found in read_arcs(model, split, readings, predictor=predictor, ranks=ranks):
+        for number, one in enumerate(found):
             for index, row, real in zip(batch.indices, one.heads, batch.mask, strict=True):
-                heads[index] = row[real]
+                read[f"{number} {index}"] = row[real]
+    for part in ranks.together(read, "the trees of an evaluation"):
+        for key, heads in part.items():
+            number, index = map(int, key.split())
+            result[number][index] = heads
     return result
 
 

@@ -12,6 +12,7 @@ import torch
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.training import Eval
@@ -32,7 +33,14 @@ CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is
 
 @torch.inference_mode()
 def evaluate(
-    task: Task, asked: Network | Predictor, split: Split, how: Evaluation, *, final: bool, watch: Watch | None = None
+    task: Task,
+    asked: Network | Predictor,
+    split: Split,
+    how: Evaluation,
+    *,
+    final: bool,
+    watch: Watch | None = None,
+    ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
     """The scores of a task on a split: the one loop of all evaluations.
 
@@ -42,27 +50,35 @@ def evaluate(
         split: where.
         how: in which batches.
         final: for figures that are reported, as against one that only chooses between checkpoints.
-        watch: sees every batch with its answers.
+        watch: sees every batch of this process with its answers.
+        ranks: the processes that share the batches; all of them get the scores of the whole.
 
     Raises:
         NothingToScoreError: the split has nothing that the task is scored by.
     """
     counts = Counts()
-    for outputs, batch in answered(task, asked, split, how, passes=task.passes(final=final)):
+    for outputs, batch in answered(task, asked, split, how, passes=task.passes(final=final), ranks=ranks):
         counts.add(task.measure(outputs, batch))
         if watch is not None:
             watch(outputs, batch)
-    return task.scores(counts, final=final)
+    return task.scores(Counts(ranks.summed(counts, "the counts of an evaluation")), final=final)
 
 
 @torch.inference_mode()
 def answered(
-    task: Task, asked: Network | Predictor, split: Split, how: Evaluation, *, passes: int = 1
+    task: Task,
+    asked: Network | Predictor,
+    split: Split,
+    how: Evaluation,
+    *,
+    passes: int = 1,
+    ranks: Ranks = ALONE,
 ) -> Iterator[tuple[Outputs, Batch]]:
-    """The batches of the passes of an evaluation, with what a network or a predictor answers."""
+    """The batches of the passes of an evaluation, with what a network or a predictor answers; of several processes,
+    each has its share of them."""
     predictor = (asked if isinstance(asked, Predictor) else Plain(asked)).ready()
     for number in range(passes):
-        for indices in how.batches(split):
+        for indices in ranks.share(how.batches(split)):
             batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
             batch = task.evaluation(batch, number)
             with how.autocast():
@@ -74,7 +90,7 @@ def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
     """The scores of a model's own task, see :func:`evaluate`: finally predicted as its recipe says, and before, where
     scores only choose between checkpoints, in one plain pass."""
     asked = model.predictor if final else plain(model)
-    return evaluate(model.task, asked, split, model.evaluation(), final=final)
+    return evaluate(model.task, asked, split, model.evaluation(), final=final, ranks=model.ranks)
 
 
 def choose_on_dev(model: Model, dev: Split | None) -> dict[str, Any]:
@@ -123,11 +139,11 @@ def _choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
 def _fitted(model: Model, dev: Split) -> uncertainty.Fitted | None:
     """The temperature of least loss, by one pass over dev."""
     parts, asked = [], predictor_of(model, at_temperature=False)
-    for outputs, batch in answered(model.task, asked, dev, model.evaluation()):
+    for outputs, batch in answered(model.task, asked, dev, model.evaluation(), ranks=model.ranks):
         if (questions := model.task.questions(batch)) is not None:
             scores = outputs.scores[questions.scores].float()
             parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))
-    return uncertainty.fitted(parts)
+    return uncertainty.fitted([(scores, gold) for scores, gold in model.ranks.dealt_back(parts, "the answers of dev")])
 
 
 def has_trees(split: Split) -> bool:
@@ -164,7 +180,7 @@ def tree_scores(
     channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
-    trees, *of_channels = trees_of(model, split, readings, predictor)
+    trees, *of_channels = trees_of(model, split, readings, predictor, model.ranks)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:
         scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))
@@ -208,6 +224,7 @@ def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> 
     gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
     kind = "no_punct" if punct is not None else "with_punct"
     found = [
-        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0 for heads in trees_of(model, sample, readings)
+        score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0
+        for heads in trees_of(model, sample, readings, ranks=model.ranks)
     ]
     return readings[int(np.argmax(found))]

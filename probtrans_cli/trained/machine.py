@@ -17,11 +17,22 @@ M_TRIM_THRESHOLD, M_MMAP_MAX = -1, -4  # of malloc.h
 class Machine:
     """Where the arithmetic is done: ``device``, and ``autocast()`` for the precision."""
 
-    def __init__(self, section: Runtime) -> None:
+    def __init__(self, section: Runtime, local: int | None = None) -> None:
+        """``local``: of several processes on this machine the number of this one, which is that of its GPU.
+
+        Raises:
+            UsageError: there is no such GPU.
+        """
         if section.device == "cuda" and not torch.cuda.is_available():
             raise UsageError("runtime.device is cuda, but there is no usable GPU", hint="use runtime.device=cpu")
         cuda = section.device == "cuda" or (section.device == "auto" and torch.cuda.is_available())
         self.device = torch.device("cuda" if cuda else "cpu")
+        if cuda and local is not None:
+            if local >= (number := torch.cuda.device_count()):
+                what = f"process {local + 1} of this machine has no GPU of its own: there are {number}"
+                raise UsageError(what, hint=f"start {number} processes a machine, or use runtime.device=cpu")
+            torch.cuda.set_device(local)
+            self.device = torch.device("cuda", local)
         wanted = section.precision
         self.bfloat16 = cuda if wanted == "auto" else wanted == "bfloat16"
         if section.threads is not None:
@@ -51,6 +62,6 @@ def keep_memory() -> bool:
     return bool(no_maps and set_option(M_TRIM_THRESHOLD, 2**31 - 1))  # whose end is not cut off below 2 GB
 
 
-def mixed_seed(seed: int, step: int) -> int:
-    """Seed of one update: well apart for neighbouring seeds and steps."""
-    return int(np.random.SeedSequence([seed, step]).generate_state(1, np.uint64)[0] >> np.uint64(1))
+def mixed_seed(seed: int, *numbers: int) -> int:
+    """Seed of one update, or of a part of it: well apart for neighbouring seeds and numbers."""
+    return int(np.random.SeedSequence([seed, *numbers]).generate_state(1, np.uint64)[0] >> np.uint64(1))

@@ -19,6 +19,7 @@ from torch import nn
 from probtrans_cli import checkpoint, console, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies import load_vocabulary
@@ -67,6 +68,8 @@ class Model:
     """The config.json of the BERT that training started from, whose keys an export keeps."""
     temperature: float | None = None
     """By which its scores have the least loss on dev; used where the recipe says `predict.temperature: true`."""
+    ranks: Ranks = ALONE
+    """The processes that train it together, and share its scores."""
 
     @classmethod
     def new(
@@ -303,5 +306,5 @@ def _commonness(vocabulary: Vocabulary) -> torch.Tensor:
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
-    """A network's weights on the CPU."""
-    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
+    """A network's whole weights on the CPU."""
+    return {name: checkpoint.gathered(value.detach()).cpu().clone() for name, value in network.state_dict().items()}

@@ -9,6 +9,7 @@ Bayes' rule.
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from contextlib import AbstractContextManager, nullcontext
 from dataclasses import replace
 
@@ -28,7 +29,9 @@ class Divergence:
         NothingToScoreError: the split has nothing to learn from.
     """
 
-    def __init__(self, model: Model, split: Split) -> None:
+    def __init__(self, model: Model, split: Split, asked: Callable[[Inputs, Wants], Outputs]) -> None:
+        """``asked``: the network as a training asks it."""
+        self.asked = asked
         self.network, self.section = model.network, model.recipe.model.variational
         uncertain = model.recipe.uncertain_weights is not None
         self.units = model.task.units(split, model.evaluation()) if uncertain else 1
@@ -41,9 +44,8 @@ class Divergence:
     def ask(self, inputs: Inputs, wants: Wants) -> Outputs:
         """What the loss is made of: the network's scores, or such as have the expected loss."""
         if self.section is None or self.section.objective == "samples":
-            found: Outputs = self.network(inputs, wants)
-            return found
-        found = self.network(inputs, replace(wants, moments=self.section.predict.state))
+            return self.asked(inputs, wants)
+        found = self.asked(inputs, replace(wants, moments=self.section.predict.state))
         scores = {name: with_expected_loss(mean, found.variances[name]) for name, mean in found.scores.items()}
         return replace(found, scores=scores)
 

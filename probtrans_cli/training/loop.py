@@ -12,9 +12,10 @@ import json
 import math
 import signal
 import time
-from collections.abc import Iterator, Sequence
-from contextlib import contextmanager
+from collections.abc import Sequence
+from contextlib import AbstractContextManager
 from dataclasses import asdict
+from functools import partial
 from pathlib import Path
 from typing import Any
 
@@ -24,26 +25,30 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.prepared import Prepared
+from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.errors import (
     CheckpointError,
     DataError,
     InterruptedTrainingError,
     NotFiniteError,
-    OutOfMemoryError,
     StoppedError,
 )
 from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
-from probtrans_cli.trained.evaluation import choose_on_dev, choose_reading, scores_trees, task_scores, tree_scores
+from probtrans_cli.trained.evaluation import task_scores
 from probtrans_cli.trained.gallery import write_gallery
-from probtrans_cli.trained.machine import Machine, mixed_seed
+from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.training import optim
 from probtrans_cli.training.divergence import Divergence
-from probtrans_cli.training.loss import counts_of, loss_of
+from probtrans_cli.training.draws import Draws
+from probtrans_cli.training.final import final_scores
+from probtrans_cli.training.loss import loss_of
+from probtrans_cli.training.microbatches import Microbatch, counts_over, dealt, fits
+from probtrans_cli.training.parallel import spread
 from probtrans_cli.training.plan import Plan
 from probtrans_cli.training.start_from import start_from
 from probtrans_cli.training.state import State
@@ -54,13 +59,15 @@ from probtrans_cli.training.tracking import Metrics
 class Trainer:
     """One training in one run folder. ``train()`` runs it to its end and returns the final scores."""
 
-    def __init__(self, recipe: Recipe, prepared: Prepared, run: Path, *, resume: bool) -> None:
+    def __init__(self, recipe: Recipe, prepared: Prepared, run: Path, *, resume: bool, ranks: Ranks = ALONE) -> None:
         self.recipe = recipe
         self.run = run
+        self.ranks = ranks
         self.checkpoints = run / "checkpoints"
-        machine = Machine(recipe.runtime)
+        machine = Machine(recipe.runtime, ranks.local)
         torch.manual_seed(recipe.seed)
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
+        self.model.ranks = ranks
         self.network = self.model.network
         splits = with_content_words(self.model, prepared.splits, required=True)
         self.train_split, self.dev = splits["train"], splits.get("dev")
@@ -74,17 +81,23 @@ class Trainer:
             start_from(self.model, recipe.model.init_from)
             take_as_prior(self.network)
         self.plan = Plan(recipe, self.train_split.lengths, self.train_split.bounds)
-        self.divergence = Divergence(self.model, self.train_split)
+        self.average = optim.average(recipe.optim, self.network)
+        self.state = State(data=prepared.manifest["fingerprint"])
+        verified = self._restored(checkpoint.locate(f"{run}@last", training=True)) if resume else None
+        if recipe.runtime.compile:
+            self.network.encoder.compile(dynamic=True)
+        others = [] if self.average is None else [self.average.module]
+        self.parallel = spread(recipe.runtime, self.network, machine.device, ranks, *others)
+        self.divergence = Divergence(self.model, self.train_split, self.parallel.asked)
         variational, units = recipe.model.variational, self.divergence.units
         stages = self.network.stages(features=False)
         self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units, stages=stages)
-        self.average = optim.average(recipe.optim, self.network)
-        self.state = State(data=prepared.manifest["fingerprint"])
-        if resume:
-            self._restore(checkpoint.locate(f"{run}@last", training=True))
-        if recipe.runtime.compile:
-            self.network.encoder.compile(dynamic=True)
-        self.metrics = Metrics(run, self.state.step, self.state.evaluated, tensorboard=recipe.log.tensorboard)
+        if verified is not None:
+            self.optimizer.restore(verified, self.parallel.placed)
+        tensorboard = recipe.log.tensorboard
+        self.metrics = Metrics(
+            run if ranks.first else None, self.state.step, self.state.evaluated, tensorboard=tensorboard
+        )
         self.progress = console.Progress(every=recipe.log.every_steps)
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
@@ -102,7 +115,7 @@ class Trainer:
             OutOfMemoryError: a batch did not fit.
         """
         console.log(self._describe())
-        with stop_signals() as stop:
+        with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
             self._train(stop)
             return self._finish(stop)
 
@@ -115,17 +128,22 @@ class Trainer:
                 self._update(batches)
                 if self.state.batch < len(batches):
                     self._after_update(last_of_epoch=False)
-                if stop.asked:
+                if self._stops(stop):
                     self._save()
                     self._leave_if(stop)
             if self.state.batch >= len(batches):
                 self.state.epoch, self.state.batch = self.state.epoch + 1, 0
             self.state.finished |= self.state.epoch >= self.recipe.train.epochs or self.plan.enough_steps(self.state)
             self._after_update(last_of_epoch=True)
-            if stop.asked and not self.state.finished:
+            if self._stops(stop) and not self.state.finished:
                 self._save()
                 self._leave_if(stop)
         self.progress.end()
+
+    def _stops(self, stop: StopRequest) -> bool:
+        """Whether a signal has asked any process to stop; all of them then stop after the same update."""
+        stop.asked = self.ranks.largest(stop.asked, f"the end of update {self.state.step}")
+        return bool(stop.asked)
 
     def rehearse(self) -> float:
         """Estimated seconds of an epoch, from three updates on the batches with most tokens; nothing is saved."""
@@ -143,31 +161,23 @@ class Trainer:
         return seconds
 
     def _update(self, batches: Sequence[np.ndarray]) -> None:
-        """One update of the weights from ``accumulate`` batches; the gradient is that of their union."""
+        """One update of the weights from ``accumulate`` batches; the gradient is that of their union. The k-th of them
+        is that of the process ``k mod world``."""
         began = time.perf_counter()
-        state, section = self.state, self.recipe.optim
+        state, section, ranks = self.state, self.recipe.optim, self.ranks
         group = batches[state.batch : state.batch + self.recipe.train.accumulate]
-        torch.manual_seed(mixed_seed(self.recipe.seed, state.step))
+        here = f"update {state.step + 1}"
+        ranks.at(f"the batches of {here}")
         self.network.train(not self.recipe.train.probe)  # the output layer drops nothing
         self.optimizer.zero_grad()
         done = self.plan.share_done(state, len(batches))
         self.model.task.advance(done, state.epoch)
-        given = [self._batch(indices) for indices in group]
-        counts = counts_of(self.model.task, given)
-        main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
-        with self.optimizer.draw():
-            for batch in given:
-                with self._memory_guard(batch.indices):
-                    with self.model.machine.autocast(), self.divergence.draw():
-                        loss = loss_of(self.model.task, self.divergence.ask, batch, counts)
-                    loss.backward()  # type: ignore[no-untyped-call]
-                total = total + loss.detach()
-            for parameter in self.optimizer.parameters:
-                if parameter.grad is not None:
-                    parameter.grad /= counts[main]
-            self.divergence.add_gradient(done)
-            for value in self.network.encoder.regularizer(section).values():
-                value.backward()  # type: ignore[no-untyped-call]
+        draws = Draws(self.recipe.seed, state.step, self.model.machine.device)
+        given = dealt(group, ranks, draws, self._batch)
+        counts = counts_over(self.model.task, given, ranks, f"the counts of {here}")
+        main = next(iter(counts))
+        total = self._gradients(given, counts, draws, done)
+        total = ranks.total(total, f"the loss of {here}")
         norm = self.optimizer.clip()
         rate = optim.learning_rate(section, done, state.drops)
         self.optimizer.set_rate(rate)
@@ -186,6 +196,30 @@ class Trainer:
             self._report(figures | self.divergence.metrics(done), began)
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
+
+    def _gradients(self, given: list[Microbatch], counts: dict[str, Tensor], draws: Draws, done: float) -> Tensor:
+        """Let the parameters have the gradients of an update; the part of this process in ``N_1 L``."""
+        main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
+        section, ranks, here = self.recipe.optim, self.ranks, f"update {self.state.step + 1}"
+        with self.optimizer.draw(draws.of_weights(ranks)):
+            for number, one in enumerate(given, start=1):
+                ranks.at(f"batch {number} of {len(given)} of {here}")
+                draws.go_on(one.k)
+                last = number == len(given)
+                with self._memory_guard(one.batch.indices), self.parallel.round(last=last):
+                    with self.model.machine.autocast(), self.divergence.draw():
+                        loss = loss_of(self.model.task, self.divergence.ask, one.batch, counts)
+                        loss = loss if one.counted else 0.0 * loss
+                    with ranks.waiting(f"the gradients of {here}", really=last):
+                        loss.backward()  # type: ignore[no-untyped-call]
+                total = total + loss.detach()
+            for parameter in self.optimizer.parameters:
+                if parameter.grad is not None:
+                    parameter.grad /= counts[main]
+            self.divergence.add_gradient(done)
+            if section.ternary_penalty.weight > 0.0:
+                self.parallel.add_gradient(lambda: self.network.encoder.regularizer(section))
+        return total
 
     def _batch(self, indices: np.ndarray) -> Batch:
         """The batch of some training sentences, as training shows it."""
@@ -213,7 +247,8 @@ class Trainer:
         if self.dev is None:
             state.best_step = state.step
             return
-        with self._averaged():
+        self.ranks.at(f"the evaluation after update {state.step}")
+        with optim.averaged(self.network, self.average), self.parallel.whole():
             scores = task_scores(self.model, self.dev, final=False)
         loss = scores["loss"] or 0.0  # None: dev has no label of train
         if not math.isfinite(loss):
@@ -246,47 +281,44 @@ class Trainer:
         """
         best = checkpoint.locate(f"{self.run}@best")
         verified = checkpoint.verify(best, training=True)
-        verified.load_into(self.network, "model.safetensors")
+        verified.load_into(self.network, "model.safetensors", self.parallel.placed)
         self.model.step = self.state.best_step
-        if self.dev is not None and scores_trees(self.model, self.dev):
-            self.model.reading = choose_reading(self.model, self.dev, self.recipe.eval)
-        scores = choose_on_dev(self.model, self.dev)
-        if self.dev is None and not self.tests and self.loss is not None:
-            scores["train"] = {"loss": float(self.loss)}
-        self._leave_if(stop)
-        for name, split in (("dev", self.dev), *self.tests.items()):
-            if split is not None:
-                scores[name] = dict(task_scores(self.model, split, final=True)) | self.model.task.floors(split)
-                if scores_trees(self.model, split):
-                    scores[name] |= tree_scores(self.model, split, self.model.reading, baselines=True)
-                self._leave_if(stop)
-        replaced = ("model.safetensors", checkpoint.SUMS)
-        rest: dict[str, str | bytes] = {name: file for name, file in verified.files.items() if name not in replaced}
-        checkpoint.write(best, rest | texts_of(self.model, scores), {"model.safetensors": weights_of(self.network)})
-        write_gallery(self.model, self.run / "trees")
+        with self.parallel.whole():
+            pause = partial(self._leave_if, stop)
+            scores = final_scores(self.model, self.dev, self.tests, self.loss, pause)
+        weights = weights_of(self.network)
+        with self.parallel.whole():
+            if self.ranks.first:
+                replaced = ("model.safetensors", checkpoint.SUMS)
+                rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
+                checkpoint.write(best, rest | texts_of(self.model, scores), {"model.safetensors": weights})
+                write_gallery(self.model, self.run / "trees")
         return scores
 
     # --- saving and resuming ----------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Write a checkpoint of this moment and let `last` (and `best`) point at it."""
+        """Write a checkpoint of this moment and let `last` (and `best`) point at it; the first process does."""
         self._finite_guard()
         folder = self.checkpoints / checkpoint.name_of(self.state.step)
+        self.ranks.at(f"the checkpoint {folder.name}")
         self.model.step = self.state.step
-        with self._averaged():
-            tensors = {"model.safetensors": weights_of(self.network)}
-        tensors |= self.optimizer.tensors()
+        tensors = self.optimizer.tensors()
+        with optim.averaged(self.network, self.average):
+            tensors["model.safetensors"] = weights_of(self.network)
         if self.average is not None:
             tensors["training/weights.safetensors"] = weights_of(self.network)
             tensors["training/average.safetensors"] = weights_of(self.average)
-        scores = {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
-        texts = texts_of(self.model, scores)
-        texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
-        checkpoint.write(folder, texts, tensors)
-        checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
+        if self.ranks.first:
+            scores = {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
+            texts = texts_of(self.model, scores)
+            texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
+            checkpoint.write(folder, texts, tensors)
+            checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
+        self.ranks.meet(f"the checkpoint {folder.name}")
 
-    def _restore(self, folder: Path) -> None:
-        """Continue from a checkpoint."""
+    def _restored(self, folder: Path) -> checkpoint.Verified:
+        """Take state and weights of a checkpoint, whose optimizer is still to be restored."""
         verified = checkpoint.verify(folder, training=True)
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
@@ -301,29 +333,17 @@ class Trainer:
         verified.load_into(self.network, weights)
         if self.average is not None:
             verified.load_into(self.average, "training/average.safetensors")
-        self.optimizer.restore(verified)
-        # A kill may have come between the links, or before older checkpoints were removed.
-        checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
+        if self.ranks.first:
+            # A kill may have come between the links, or before older checkpoints were removed.
+            checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
         console.log(f"resuming {self.run} after step {self.state.step}")
         if self.state.best_step and not (self.checkpoints / checkpoint.name_of(self.state.best_step)).is_dir():
             console.log(f"warning: {self.run}: the best checkpoint so far, of step {self.state.best_step}, is gone")
-
-    @contextmanager
-    def _averaged(self) -> Iterator[None]:
-        """Within: the network has the averaged weights, if there are any."""
-        if self.average is None or int(self.average.n_averaged) == 0:
-            yield
-            return
-        own = {name: value.clone() for name, value in self.network.state_dict().items()}
-        self.network.load_state_dict(self.average.module.state_dict())
-        try:
-            yield
-        finally:
-            self.network.load_state_dict(own)
+        return verified
 
     def _leave_if(self, stop: StopRequest) -> None:
         """Leave, all being saved, if a signal has asked for it."""
-        if not stop.asked:
+        if not self._stops(stop):
             return
         self.progress.end()
         hint = f"continue with: probtrans train {self.run} --resume"
@@ -348,20 +368,9 @@ class Trainer:
         good = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
         return good[-1] if good else "none"
 
-    @contextmanager
-    def _memory_guard(self, indices: np.ndarray) -> Iterator[None]:
+    def _memory_guard(self, indices: np.ndarray) -> AbstractContextManager[None]:
         """Turn running out of memory into advice."""
-        try:
-            yield
-        except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
-            other = isinstance(error, RuntimeError) and not isinstance(error, torch.OutOfMemoryError)
-            if other and "memory" not in str(error):
-                raise
-            longest = int(self.train_split.lengths[indices].max())
-            raise OutOfMemoryError(
-                f"out of memory with a batch of {len(indices)} sentences, the longest of {longest} words",
-                hint=f"lower train.batch_words (now {self.recipe.train.batch_words}); train.accumulate makes up for it",
-            ) from None
+        return fits(self.train_split.lengths[indices], self.recipe.train.batch_words, self.ranks)
 
     def _report(self, figures: dict[str, float], began: float) -> None:
         """A line of metrics; the speed is that since the line before, evaluations left out."""

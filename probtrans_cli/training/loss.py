@@ -22,12 +22,12 @@ Ask = Callable[[Batch, Wants], Outputs]
 
 
 def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
-    """``N_t`` of the batches of an update, at least 1, by term."""
+    """How many things of each term there are in some batches, by its name."""
     counts: dict[str, Tensor] = {}
     for batch in batches:
         for name, number in task.counts(batch).items():
             counts[name] = counts.get(name, torch.zeros((), device=number.device)) + number
-    return {name: number.clamp(min=1) for name, number in counts.items()}
+    return counts
 
 
 def loss_of(task: Task, ask: Ask, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Iterator, Mapping, Sequence
-from contextlib import contextmanager
+from contextlib import AbstractContextManager, contextmanager
 from typing import Any
 
 import torch
@@ -58,12 +58,13 @@ class Optimizers:
             parameter.grad = None
 
     @contextmanager
-    def draw(self) -> Iterator[None]:
-        """Around forward and backward of an update: with IVON, the weights are a draw."""
+    def draw(self, stream: AbstractContextManager[None]) -> Iterator[None]:
+        """Around forward and backward of an update: with IVON, the weights are a draw, made within ``stream``."""
         if self.ivon is None:
             yield
             return
-        self.ivon.sample()
+        with stream:
+            self.ivon.sample()
         try:
             yield
         finally:
@@ -73,6 +74,7 @@ class Optimizers:
         """Clip the gradients; the norm that they had. What IVON reads is not clipped: it would bend the curvature."""
         limit = self.section.clip or math.inf
         norm: Tensor = nn.utils.clip_grad_norm_(self.moved_by_adam, limit)
+        norm = checkpoint.gathered(norm)
         if self.ivon is None:
             return norm
         others = [one.mean.grad for one in self.posteriors if one.mean.grad is not None]
@@ -109,17 +111,21 @@ class Optimizers:
     def tensors(self) -> dict[str, dict[str, Tensor]]:
         """The state as files of a checkpoint."""
         found = {ADAM_FILE: checkpoint.optimizer_tensors(self.adam)}
-        return found if self.ivon is None else found | {IVON_FILE: checkpoint.optimizer_tensors(self.ivon)}
+        if self.ivon is not None:
+            found[IVON_FILE] = checkpoint.optimizer_tensors(self.ivon)
+        return {
+            file: {key: checkpoint.gathered(value) for key, value in tensors.items()} for file, tensors in found.items()
+        }
 
-    def restore(self, verified: checkpoint.Verified) -> None:
-        """Take the state of a checkpoint.
+    def restore(self, verified: checkpoint.Verified, placed: checkpoint.Placed = checkpoint.as_it_is) -> None:
+        """Take the state of a checkpoint; ``placed``: a whole tensor as this process has its parameter.
 
         Raises:
             CheckpointError: a file cannot be read, or is not of this optimizer.
         """
-        checkpoint.restore_optimizer(self.adam, verified, ADAM_FILE, ("step", "exp_avg", "exp_avg_sq"))
+        checkpoint.restore_optimizer(self.adam, verified, ADAM_FILE, ("step", "exp_avg", "exp_avg_sq"), placed)
         if self.ivon is not None:
-            checkpoint.restore_optimizer(self.ivon, verified, IVON_FILE, ("step", "momentum", "hessian"))
+            checkpoint.restore_optimizer(self.ivon, verified, IVON_FILE, ("step", "momentum", "hessian"), placed)
             self._keep_deviations()
 
 
@@ -209,3 +215,17 @@ def average(section: Optim, network: nn.Module) -> AveragedModel | None:
     if section.ema is None:
         return None
     return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(section.ema))  # type: ignore[no-untyped-call]
+
+
+@contextmanager
+def averaged(network: nn.Module, mean: AveragedModel | None) -> Iterator[None]:
+    """Within: the network has the averaged weights, if there are any."""
+    if mean is None or int(mean.n_averaged) == 0:
+        yield
+        return
+    own = {name: value.clone() for name, value in network.state_dict().items()}
+    network.load_state_dict(mean.module.state_dict())
+    try:
+        yield
+    finally:
+        network.load_state_dict(own)

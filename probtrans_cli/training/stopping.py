@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import signal
-from collections.abc import Iterator
+from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from types import FrameType
 
@@ -11,25 +11,34 @@ NUMBERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal
 
 
 class StopRequest:
-    """Which signal asked to stop; 0 = none. A second one is not caught."""
+    """Which signal asked to stop; 0 = none. A second one is not caught.
 
-    def __init__(self) -> None:
+    ``several``: of several processes it is, and nothing comes of it: a scheduler and a launcher may both send one.
+    """
+
+    def __init__(self, heard: Callable[[], None], *, several: bool) -> None:
         self.asked = 0
+        self.heard, self.several = heard, several
 
     def handle(self, number: int, frame: FrameType | None) -> None:
         """Remember the signal, and let the next one act as usual."""
         del frame
         self.asked = number
+        self.heard()
+        if self.several:
+            return
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
 
 
 @contextmanager
-def stop_signals() -> Iterator[StopRequest]:
+def stop_signals(heard: Callable[[], None] = lambda: None, *, several: bool = False) -> Iterator[StopRequest]:
     """Within: the signals ask the loop to save and stop after the current update.
+
+    ``heard`` is called with each; ``several``: see :class:`StopRequest`.
 
     A signal that was ignored stays so: `nohup` ignores SIGHUP, and a shell Ctrl-C for what it runs in the background.
     """
-    request = StopRequest()
+    request = StopRequest(heard, several=several)
     heeded = [number for number in NUMBERS if signal.getsignal(number) is not signal.SIG_IGN]
     before = [signal.signal(number, request.handle) for number in heeded]
     try:

@@ -20,17 +20,23 @@ class Metrics:
     name.
 
     A run that is resumed repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are
-    dropped when the file is opened.
+    dropped when the file is opened. Without a folder nothing is written: of several processes one writes.
 
     Raises:
         UsageError: the package for TensorBoard is not installed.
     """
 
-    def __init__(self, run: Path, step: int, evaluated: int, *, tensorboard: bool = False) -> None:
-        self.path = run / "metrics.jsonl"
+    def __init__(self, run: Path | None, step: int, evaluated: int, *, tensorboard: bool = False) -> None:
+        self.path: Path | None = None
+        self.board: Any = None
+        if run is not None:
+            self._open(run, step, evaluated, tensorboard)
+
+    def _open(self, run: Path, step: int, evaluated: int, tensorboard: bool) -> None:
+        self.path = path = run / "metrics.jsonl"
         kept = []
-        if self.path.exists():
-            for line in self.path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if path.exists():
+            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
                 try:
                     values = from_json(line)
                     if values["step"] <= (step if values["split"] == "train" else evaluated):
@@ -38,7 +44,7 @@ class Metrics:
                 except (ValueError, KeyError, TypeError):  # half a line, of the moment of a kill, or none of ours
                     continue
         self.board = _writer(run / TENSORBOARD, step + 1 if step else None) if tensorboard else None
-        atomic.replace_text(self.path, "".join(line + "\n" for line in kept))
+        atomic.replace_text(path, "".join(line + "\n" for line in kept))
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line.
@@ -46,6 +52,8 @@ class Metrics:
         Raises:
             DataError: the disk is full, for example.
         """
+        if self.path is None:
+            return
         try:
             with self.path.open("a", encoding="utf-8") as file:
                 file.write(json.dumps(values) + "\n")

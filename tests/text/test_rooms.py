@@ -21,7 +21,7 @@ ROOMS = {
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
     "weights yaml",
     "recipe.model": ". base bayes probabilistic stacked transformer",
-    "data": ". blocks files processes sentence tokens",
+    "data": ". blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "
@@ -43,13 +43,13 @@ ROOMS = {
     "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own write",
-    "training": ". divergence ivon loop loss optim output_rows plan run_folder start_from state stopping tracking "
-    "uncompiled",
+    "training": ". divergence draws final group ivon loop loss microbatches optim output_rows parallel plan run_folder "
+    "start_from state stopping tracking uncompiled watch",
     "export": ". bundle difference example graph hf measure onnx prune pt2 safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
-    "commands": ". bulk bulk_blocks bulk_workers checks eval eval_uncertainty export input_stream parse prepare score "
-    "table train",
+    "commands": ". bulk bulk_blocks bulk_workers checks eval eval_uncertainty export input_stream launch parse prepare "
+    "score table train",
     "adapters": ". datatrove spacy",
     "cli": ". application options streams",
 }  # fmt: skip

@@ -90,7 +90,7 @@ def test_the_weight_average_is_that_of_a_plain_loop() -> None:
     for found, wanted in zip(one.average.module.parameters(), plain, strict=True):
         torch.testing.assert_close(found, wanted, rtol=1e-5, atol=1e-7)
     own = [p.detach().clone() for p in one.optimizer.parameters]
-    with one._averaged():
+    with optim.averaged(one.network, one.average):
         torch.testing.assert_close(one.optimizer.parameters[0].detach(), plain[0], rtol=1e-5, atol=1e-7)
     assert all(torch.equal(a, b) for a, b in zip(own, one.optimizer.parameters, strict=True))
 

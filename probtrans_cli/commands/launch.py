@@ -1,0 +1,137 @@
+"""`train --nproc N`: start N processes of this command on this machine, and speak for them. Imports torch only then.
+
+The processes are started and watched by `torch.distributed.run`, whose own messages are left out: of what goes wrong,
+one process tells (:mod:`probtrans_cli.training.watch`), or, where none of them can, the launcher.
+"""
+
+from __future__ import annotations
+
+import json
+import logging
+import os
+import signal
+from collections.abc import Iterator, Mapping
+from contextlib import contextmanager
+from pathlib import Path
+from tempfile import TemporaryDirectory
+from typing import TYPE_CHECKING, Any
+
+from probtrans_cli import console
+from probtrans_cli.errors import LostError, ToldElsewhereError, UsageError
+from probtrans_cli.recipe.training import Runtime
+
+if TYPE_CHECKING:
+    from probtrans_cli.commands.train import TrainRequest
+
+SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+TOLD = "PROBTRANS_TOLD"
+"""The environment variable with the file into which a process writes that it has told what went wrong."""
+
+
+def is_one_of_several() -> bool:
+    """Whether a launcher has started this process as one of several."""
+    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ
+
+
+def was_restarted() -> bool:
+    """Whether `torchrun --max-restarts` has started all processes anew, after one of them had died."""
+    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
+
+
+def arguments_of(request: TrainRequest) -> list[str]:
+    """The command line of one process."""
+    levels = {console.QUIET: ["-q"], console.VERBOSE: ["-v"]}
+    found = [*levels.get(console.STATE.level, []), "train", request.recipe, *request.overrides, "--json"]
+    for name, value in (("--run", request.run), ("--init-from", request.init_from)):
+        found += [] if value is None else [name, str(value)]
+    if request.seeds is not None:
+        found += ["--seeds", ",".join(map(str, request.seeds))]
+    flags = {"--resume": request.resume, "--overwrite": request.overwrite, "--dry-run": request.dry_run}
+    return [*found, *(name for name, given in flags.items() if given)]
+
+
+def launch(request: TrainRequest, section: Runtime) -> dict[str, Any]:
+    """Train in ``request.nproc`` processes on this machine; the result is that of the first.
+
+    Raises:
+        UsageError: this process is itself one of several.
+        ToldElsewhereError: the training failed or was stopped; one of the processes has told how.
+        LostError: a process died, and no other one could tell.
+    """
+    if is_one_of_several():
+        raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
+    assert request.nproc is not None, "the number of processes"
+    with TemporaryDirectory(prefix="probtrans-") as folder:
+        told = Path(folder) / "told.json"
+        given = {TOLD: str(told), **_threads(section, request.nproc)}
+        logging.disable(logging.CRITICAL)  # the launcher's own messages
+        try:
+            with _environment(given):
+                output = _started(request, section, request.nproc, folder)
+        except LostError as error:
+            if told.exists():
+                raise ToldElsewhereError(json.loads(told.read_text("utf-8"))["code"]) from None
+            raise error from None
+        finally:
+            logging.disable(logging.NOTSET)
+        found: dict[str, Any] = json.loads(output.read_text("utf-8"))
+        return found
+
+
+def _started(request: TrainRequest, section: Runtime, nproc: int, folder: str) -> Path:
+    """Run the processes to their end; the file with what the first one has printed."""
+    from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415
+    from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
+    from torch.distributed.launcher.api import elastic_launch  # noqa: PLC0415
+    from torch.distributed.run import config_from_args, parse_args  # noqa: PLC0415
+
+    # As its --standalone: a free port, and nobody else is asked.
+    options = [
+        "--rdzv-backend",
+        "c10d",
+        "--rdzv-endpoint",
+        "localhost:0",
+        "--nproc-per-node",
+        str(nproc),
+        "--log-dir",
+        folder,
+        "--redirects",
+        "1",
+    ]
+    options += ["--signals-to-handle", SIGNALS, "-m", "probtrans_cli"]
+    config, command, arguments = config_from_args(parse_args(options))  # type: ignore[no-untyped-call]
+    config.shutdown_timeout = section.timeout  # saving takes its time
+    try:
+        elastic_launch(config, command)(*arguments, *arguments_of(request))
+    except SignalException as error:
+        name = signal.Signals(error.sigval).name
+        lost = LostError(f"stopped by {name} before there was anything to save")
+        lost.exit_code = 128 + error.sigval
+        raise lost from None
+    except ChildFailedError as error:
+        rank, failure = error.get_first_failure()
+        code = failure.exitcode
+        how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
+        hint = "continue with the same command and --resume"
+        raise LostError(f"rank {rank} of {nproc} (process {failure.pid}) {how}", hint=hint) from None
+    return next(Path(folder).glob("**/0/stdout.log"))
+
+
+def _threads(section: Runtime, nproc: int) -> dict[str, str]:
+    """Let each process have its share of the cores, unless somebody has said how many."""
+    if section.threads is not None or "OMP_NUM_THREADS" in os.environ:
+        return {}
+    cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
+    return {"OMP_NUM_THREADS": str(max(1, cores // nproc))}
+
+
+@contextmanager
+def _environment(more: Mapping[str, str]) -> Iterator[None]:
+    """Within: the environment has these variables, too."""
+    before = dict(os.environ)
+    os.environ.update(more)
+    try:
+        yield
+    finally:
+        os.environ.clear()
+        os.environ.update(before)

@@ -1,0 +1,187 @@
+"""Several processes that train one model: what they tell each other.
+
+They are started by anything that gives each of them `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT` in its
+environment: ``probtrans train --nproc N``, `torchrun`, or a shell with `srun`. They find each other through a store at
+that address, and exchange tensors by gloo (CPU) and nccl (GPU).
+"""
+
+from __future__ import annotations
+
+import os
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from datetime import timedelta
+from typing import Any
+
+import torch
+import torch.distributed as dist
+from torch import Tensor
+from torch.distributed import PrefixStore, TCPStore, rendezvous  # type: ignore[attr-defined]
+
+from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.errors import ProbtransError, ToldElsewhereError
+from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.training.watch import Fault, Watch
+
+SPARE = 300.0
+"""Seconds after `runtime.timeout` in which the watch says who is missing, before the library gives up by itself."""
+MEETING = timedelta(minutes=30)
+"""How long processes wait for each other at the start."""
+
+
+class Group(Ranks):
+    """This process among several. Start it with :func:`joined`."""
+
+    def __init__(self) -> None:
+        environment = os.environ
+        self.rank, self.world = int(environment["RANK"]), int(environment["WORLD_SIZE"])
+        self.local = int(environment.get("LOCAL_RANK", 0))
+        store, rank, world = next(rendezvous("env://", self.rank, self.world, timeout=MEETING))
+        assert (rank, world) == (self.rank, self.world), "the environment says so"
+        self.store = PrefixStore("probtrans", store)
+        self.watch = Watch(_own_connection(), self.rank, self.world)
+
+    def start(self, section: Runtime) -> None:
+        """Be ready to exchange tensors; once a process, and the recipe of the first run says how."""
+        if dist.is_initialized():
+            return
+        self.watch.timeout = section.timeout
+        wait = timedelta(seconds=section.timeout + SPARE)
+        cuda = section.device == "cuda" or (section.device == "auto" and torch.cuda.is_available())
+        backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
+        with self.waiting("the others at the start"):
+            dist.init_process_group(backend, store=self.store, rank=self.rank, world_size=self.world, timeout=wait)
+
+    def of_run(self, run: str, note: Callable[[ProbtransError], None]) -> None:
+        self.watch.on_fault = note
+        self.watch.hint = f"continue with the same command and --resume (the run is {run})"
+
+    # --- what the processes tell each other ---------------------------------------------------------------------------
+
+    @contextmanager
+    def waiting(self, what: str, *, really: bool = True) -> Iterator[None]:
+        if not really:
+            yield
+            return
+        self.watch.note(what, waits=True)
+        try:
+            yield
+        except RuntimeError as error:
+            if not _is_of_the_others(error):
+                raise
+            self.watch.lost(f"{what}: {error}")
+        finally:
+            self.watch.note(f"after {what}")
+
+    def signalled(self) -> None:
+        self.watch.signalled = self.watch.signalled or time.monotonic()
+
+    def at(self, what: str) -> None:
+        self.watch.note(what)
+
+    def total(self, value: Tensor, what: str) -> Tensor:
+        with self.waiting(what):
+            dist.all_reduce(value)
+        return value
+
+    def largest(self, number: int, what: str) -> int:
+        found = torch.tensor(number)
+        with self.waiting(what):
+            dist.all_reduce(found, dist.ReduceOp.MAX)
+        return int(found)
+
+    def exchanged(self, content: bytes, what: str) -> list[bytes]:
+        sizes = [torch.zeros((), dtype=torch.int64) for _ in range(self.world)]
+        with self.waiting(what):
+            dist.all_gather(sizes, torch.tensor(len(content)))
+            longest = max(1, *map(int, sizes))
+            given = torch.frombuffer(bytearray(content.ljust(longest, b"\0")), dtype=torch.uint8)
+            found = [torch.empty_like(given) for _ in range(self.world)]
+            dist.all_gather(found, given)
+        return [bytes(one.numpy()[: int(size)]) for one, size in zip(found, sizes, strict=True)]
+
+    def of_first(self, content: bytes, what: str) -> bytes:
+        size = torch.tensor(len(content) if self.first else 0)
+        with self.waiting(what):
+            dist.broadcast(size, 0)
+            given = content if self.first else bytes(int(size))
+            tensor = torch.frombuffer(bytearray(given or b"\0"), dtype=torch.uint8)
+            dist.broadcast(tensor, 0)
+        return bytes(tensor.numpy()[: int(size)])
+
+    def meet(self, what: str) -> None:
+        self.largest(0, what)
+
+    # --- what the first process does alone, however long it takes -----------------------------------------------------
+
+    def done(self, name: str, answer: str = "") -> None:
+        """Let the others go on, who wait for this by its name."""
+        self.store.set(f"done/{name}", answer)
+
+    def wait_for_first(self, name: str) -> str:
+        """Wait until the first process has done something, and return what it answers."""
+        self.watch.note(f"until rank 0 has done this: {name}")
+        while not self.store.check([f"done/{name}"]):
+            time.sleep(0.1)
+        return self.store.get(f"done/{name}").decode()
+
+    # --- the end ------------------------------------------------------------------------------------------------------
+
+    def claim(self) -> None:
+        self.watch.claim()
+
+    def _told(self, error: BaseException) -> BaseException:
+        """What this process is to end with after an error: the error, or, where another one tells of it, silence."""
+        code = error.exit_code if isinstance(error, ProbtransError) else 130 if _is_interrupt(error) else 1
+        if isinstance(error, ProbtransError) and not (self.first or self.name in error.message):
+            error.message = f"{self.name}: {error.message}"
+        message = error.message if isinstance(error, ProbtransError) else str(error) or type(error).__name__
+        elsewhere = self.watch.tell(Fault(code, message))
+        return error if elsewhere is None else ToldElsewhereError(elsewhere)
+
+    def end(self, error: BaseException | None) -> BaseException | None:
+        """Part from the others, after an error or without one; what is then to be raised."""
+        told = None if error is None else self._told(error)
+        if error is None:
+            self.meet("the others at the end")
+        self.watch.end()
+        if dist.is_initialized() and (error is None or dist.get_backend() == "gloo"):  # nccl would wait for the others
+            dist.destroy_process_group()
+        return told
+
+
+@contextmanager
+def joined() -> Iterator[Group]:
+    """Within: this process is one of several. An error in one ends all of them, and is told once."""
+    group = Group()
+    try:
+        yield group
+    except BaseException as error:
+        told = group.end(error)
+        if told is error:
+            raise
+        assert told is not None, "an error stays one"
+        raise told from None
+    else:
+        group.end(None)
+
+
+def _own_connection() -> Any:
+    """A second connection to the store, for the thread that watches."""
+    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
+    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
+    store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60))
+    return PrefixStore(f"probtrans/watch/{attempt}", store)
+
+
+def _is_interrupt(error: BaseException) -> bool:
+    return isinstance(error, KeyboardInterrupt)
+
+
+def _is_of_the_others(error: RuntimeError) -> bool:
+    """Whether an error is one of the connection, and not of this process itself."""
+    if isinstance(error, dist.DistError):
+        return True
+    text = str(error)
+    return any(sign in text for sign in ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Socket Timeout"))

@@ -1,0 +1,228 @@
+"""A thread in each of several processes that notices when one of them is lost, and says which.
+
+A process that dies or hangs leaves the others waiting. Whoever waits too long, or loses a connection, calls the roll
+through the store. The threads of all processes answer within a second and say what theirs is doing, also where it
+hangs; so who does not answer is dead or stopped, and who does not wait is the one that the others wait for. One of
+them tells of it, and all of them end.
+
+There is one voice in the same way: who ends with an error says so in the store first, and only the first one speaks.
+"""
+
+from __future__ import annotations
+
+import json
+import os
+import socket
+import sys
+import time
+from collections.abc import Callable
+from dataclasses import asdict, dataclass
+from pathlib import Path
+from threading import Event, Thread
+from typing import Any, NoReturn
+
+import torch.distributed as dist
+
+from probtrans_cli.errors import LostError, ProbtransError
+from probtrans_cli.text import harmless
+
+PERIOD = 0.3
+"""Seconds between two looks."""
+ANSWER = 4.0
+"""Seconds in which every process that runs answers a roll-call."""
+PATIENCE = 6.0
+"""Seconds after a signal to stop before the roll is called: a launcher sends the signal, too, when a process dies."""
+LEISURELY = 9.0
+"""Seconds for answers then: nobody may be taken for dead who is only busy with saving."""
+HEARING = 3.0
+"""Seconds for the others to hear of an error, before the process that holds the store goes."""
+AT_THE_SAME_TIME, HEARD_AT_LAST = 1.5, 60.0
+"""Seconds that another process waits for the first one to speak of the same error, and until it has spoken."""
+TOLD = "PROBTRANS_TOLD"
+"""The environment variable with the file into which the one voice writes what it has told, for `train --nproc`."""
+
+
+@dataclass(frozen=True)
+class Fault:
+    """How all of it ends: the exit code, and what was told."""
+
+    code: int
+    message: str
+
+
+@dataclass(frozen=True)
+class Place:
+    """What a process is doing since when; ``waits``: for the others."""
+
+    what: str
+    waits: bool
+    since: float
+
+
+class Watch:
+    """The thread of one process."""
+
+    def __init__(self, store: Any, rank: int, world: int) -> None:
+        self.store, self.rank, self.world = store, rank, world
+        self.timeout = float("inf")
+        self.signalled: float | None = None
+        """When a signal asked this process to stop."""
+        self.on_fault: Callable[[ProbtransError], None] = lambda _: None
+        """What the first process notes in the run folder when all ends from here."""
+        self.hint: str | None = None
+        """What a user can do after a loss."""
+        self._place = Place("at the start", waits=False, since=time.monotonic())
+        self._lost: str | None = None
+        self._answered = 0
+        self._spoken = False
+        self._ended = Event()
+        self.store.set(f"who/{rank}", f"process {os.getpid()} on {socket.gethostname()}".encode())
+        self.thread = Thread(target=self._run, name="watch", daemon=True)
+        self.thread.start()
+
+    # --- called by the process ----------------------------------------------------------------------------------------
+
+    def note(self, what: str, *, waits: bool = False) -> None:
+        """What the process does from now on."""
+        self._place = Place(what, waits, time.monotonic())
+
+    def lost(self, why: str) -> NoReturn:
+        """The connection to another process broke: let the watch find out whose, and wait for the end."""
+        self._lost = why
+        while True:
+            time.sleep(1.0)
+
+    def claim(self) -> bool:
+        """Whether this process is the one that speaks of what has gone wrong: the first one that asks is."""
+        if not self._spoken:
+            self._spoken = int(self.store.add("voices", 1)) == 1
+        return self._spoken
+
+    def tell(self, fault: Fault) -> int | None:
+        """End all processes with an error; None: this one is to tell of it. Else the exit code of the one that does.
+
+        What all of them find at the same time, the first one tells.
+        """
+        if self.rank:
+            self._heard_within(AT_THE_SAME_TIME)
+        if not self.claim():
+            heard = self._heard_within(HEARD_AT_LAST)
+            return Fault(**json.loads(self.store.get("fault"))).code if heard else fault.code
+        self._told(fault, self.world - 1)
+        return None
+
+    def end(self) -> None:
+        """Watch no more."""
+        self._ended.set()
+        self.thread.join()
+
+    # --- the thread ---------------------------------------------------------------------------------------------------
+
+    def _run(self) -> None:
+        while not self._ended.wait(PERIOD):
+            try:
+                self._look()
+            except dist.DistError as error:
+                if self._ended.wait(1.0):
+                    return
+                self._without_store(error)
+
+    def _look(self) -> None:
+        if not self._spoken and self.store.check(["fault"]):
+            self.store.add("heard", 1)
+            fault = Fault(**json.loads(self.store.get("fault")))
+            error = LostError(fault.message)
+            error.exit_code = fault.code
+            self._leave(error)
+        self._answer()
+        waited = time.monotonic() - self._place.since
+        if self._lost is not None:
+            self._call(ANSWER, self._lost)
+        elif self._place.waits and waited > self.timeout:
+            self._call(ANSWER, None)
+        elif self.signalled is not None and time.monotonic() - self.signalled > PATIENCE:
+            self.signalled = float("inf")
+            self._call(LEISURELY, None, only_dead=True)
+
+    def _answer(self) -> None:
+        """Answer every call since the last look."""
+        calls = int(self.store.add("calls", 0))
+        while self._answered < calls:
+            self._answered += 1
+            self.store.set(f"answer/{self._answered}/{self.rank}", json.dumps(asdict(self._place)).encode())
+
+    def _call(self, patience: float, why: str | None, *, only_dead: bool = False) -> None:
+        """Call the roll, and end all if somebody is missing; ``only_dead``: and not if all answer."""
+        number = int(self.store.add("calls", 1))
+        until = time.monotonic() + patience
+        answers: dict[int, Place] = {}
+        while len(answers) < self.world and time.monotonic() < until:
+            time.sleep(PERIOD)
+            self._answer()
+            for rank in range(self.world):
+                key = f"answer/{number}/{rank}"
+                if rank not in answers and self.store.check([key]):
+                    answers[rank] = Place(**json.loads(self.store.get(key)))
+        if self.store.check(["fault"]) or (only_dead and len(answers) == self.world):
+            return
+        message = self._verdict(answers, why)
+        if self.claim():
+            error = LostError(message, hint=self.hint)
+            sys.stderr.write(harmless(f"error: {message}" + (f"\n  -> {self.hint}" if self.hint else "")) + "\n")
+            self._told(Fault(error.exit_code, message), listeners=len(answers) - 1)
+            self._leave(error)
+
+    def _verdict(self, answers: dict[int, Place], why: str | None) -> str:
+        """Who is missing, in words."""
+        gone = [rank for rank in range(self.world) if rank not in answers]
+        if gone:
+            who = ", ".join(map(self._named, gone))
+            return f"{who} {'does' if len(gone) == 1 else 'do'} not answer: killed, stopped, or its machine is gone"
+        late = {rank: place for rank, place in answers.items() if not place.waits}
+        if late and why is None:
+            who = ", ".join(f"{self._named(rank)}, which is at: {place.what}" for rank, place in late.items())
+            seconds = time.monotonic() - self._place.since
+            return f"{self._place.what}: the others have waited {seconds:,.0f} s for {who}"
+        told = f"{self._place.what}: waited {self.timeout:,.0f} s (runtime.timeout)" if why is None else why
+        return f"the processes have lost each other: {told}"
+
+    def _named(self, rank: int) -> str:
+        key = f"who/{rank}"
+        who = self.store.get(key).decode() if self.store.check([key]) else "never seen"
+        return f"rank {rank} of {self.world} ({who})"
+
+    def _without_store(self, error: Exception) -> None:
+        """The store is gone, and with it the process, or the launcher, that held it."""
+        if self._spoken:
+            return
+        if self.rank == min(1, self.world - 1):
+            what = "rank 0, or the launcher beside it, is gone"
+            sys.stderr.write(harmless(f"error: {what} ({error})" + (f"\n  -> {self.hint}" if self.hint else "")) + "\n")
+        self._leave(LostError("the store of the processes is gone"))
+
+    # --- one voice ----------------------------------------------------------------------------------------------------
+
+    def _told(self, fault: Fault, listeners: int) -> None:
+        """Let the others know, and wait a little until they do."""
+        if path := os.environ.get(TOLD):
+            Path(path).write_text(json.dumps(asdict(fault)), encoding="utf-8")
+        self.store.set("fault", json.dumps(asdict(fault)).encode())
+        until = time.monotonic() + HEARING
+        while time.monotonic() < until and int(self.store.add("heard", 0)) < listeners:
+            time.sleep(0.05)
+
+    def _heard_within(self, seconds: float) -> bool:
+        until = time.monotonic() + seconds
+        while time.monotonic() < until:
+            if self.store.check(["fault"]):
+                return True
+            time.sleep(0.05)
+        return False
+
+    def _leave(self, error: ProbtransError) -> NoReturn:
+        """End the process at once: what else runs in it waits for others in vain."""
+        if self.rank == 0:
+            self.on_fault(error)
+        for stream in (sys.stdout, sys.stderr):
+            stream.flush()
+        os._exit(error.exit_code)

@@ -1,0 +1,126 @@
+"""Training in several processes: their number changes nothing but rounding, for every task and both encoders."""
+
+from __future__ import annotations
+
+from collections.abc import Iterator, Mapping, Sequence
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+from safetensors.numpy import load_file
+from several_processes import EVERY, SHARDED, WEIGHTS, finish, place, start, train_all
+from test_resume import assert_same, metrics
+
+from probtrans_cli import console
+
+VARIANTS = {**EVERY, **WEIGHTS, **SHARDED}
+STEPS = 9
+EXACT = ("mlm-probabilistic", "tagging-transformer", "bayes", "ivon", "tied")
+"""Variants that are stopped and resumed."""
+SCORED = ("tagging-probabilistic", "classification-transformer", "mlm-transformer", "openie-probabilistic")
+Finals = dict[str, dict[str, Any]]
+
+
+def job(world: int | str, name: str, steps: int = STEPS, **more: Any) -> dict[str, Any]:
+    """The training of a variant, in a run that begins with the number of processes."""
+    saves = ["save.every_steps=2", "save.keep=9"] if name in (*EXACT, "fsdp-tied") else []
+    changes = [*VARIANTS[name], *saves, f"train.steps={steps}", f"name={name}"]
+    return {"run": f"{world}-{name}", "changes": changes, **more}
+
+
+def numbers(value: Any, path: str = "") -> Iterator[tuple[str, float]]:
+    """Every number in a report but for the time it took, by where it stands."""
+    parts = value.items() if isinstance(value, Mapping) else enumerate(value) if isinstance(value, list) else ()
+    for key, part in parts:
+        yield from numbers(part, f"{path}.{key}")
+    if isinstance(value, int | float) and path != ".seconds":
+        yield path, value
+
+
+def losses(run: Path) -> list[float]:
+    return [line["loss"] for line in metrics(run) if line["split"] == "train"]
+
+
+def weights(run: Path) -> dict[str, np.ndarray]:
+    return dict(load_file(run / "checkpoints/last/model.safetensors"))
+
+
+def compare(folder: Path, name: str, worlds: Sequence[int | str], steps: int = STEPS) -> None:
+    """Runs of different numbers of processes: the same losses, and the same files."""
+    one, several = (folder / "runs" / f"{world}-{name}" for world in worlds)
+    assert len(losses(one)) == steps
+    assert losses(one)[0] != losses(one)[-1]
+    np.testing.assert_allclose(losses(several), losses(one), rtol=0, atol=1e-6)
+    for mine, theirs in zip(metrics(several), metrics(one), strict=True):
+        assert dict(numbers(mine)) == pytest.approx(dict(numbers(theirs)), rel=1e-3)
+    files = [sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()) for run in (one, several)]
+    assert files[0] == files[1]
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return place(tmp_path_factory.mktemp("several"))
+
+
+@pytest.fixture(scope="module")
+def trained(folder: Path) -> list[Finals]:
+    """Every variant, trained in this process and in two others, and what is done with the runs then; what each of these
+    three processes returned, by run."""
+    alone = [job(1, name) for name in VARIANTS]
+    shared = [job(2, name) for name in VARIANTS]
+    shared += [job("2-2", name, copy_of=f"2-{name}", kept=2) for name in EXACT]
+    shared += [job("1-2", name, copy_of=f"1-{name}", kept=2) for name in EXACT]
+    shared += [job("scored", name, copy_of=f"1-{name}") for name in SCORED]
+    last = [job("2-1", name, copy_of=f"2-{name}", kept=2) for name in (*EXACT, "fsdp-tied")]
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        of_one = train_all(alone)
+        of_two = finish(start(folder, 2, shared))
+        train_all(last)
+    runs = [[one["run"] for one in done] for done in (alone, shared, shared)]
+    return [dict(zip(names, found, strict=True)) for names, found in zip(runs, (of_one, *of_two), strict=True)]
+
+
+@pytest.mark.parametrize("name", VARIANTS)
+def test_two_processes_compute_what_one_does(name: str, folder: Path, trained: list[Finals]) -> None:
+    compare(folder, name, (1, 2))
+    one = dict(numbers(trained[0][f"1-{name}"]))
+    first, second = (dict(numbers(of_process[f"2-{name}"])) for of_process in trained[1:])
+    assert second == {key: first[key] for key in second}, "all processes know the same scores"
+    assert first == pytest.approx(one, rel=1e-2, abs=1e-6)
+
+
+@pytest.mark.parametrize("name", EXACT)
+def test_resumed_on_as_many_it_is_the_same_to_the_bit(name: str, folder: Path, trained: list[Finals]) -> None:
+    assert_same(folder / f"runs/2-2-{name}", folder / f"runs/2-{name}")
+
+
+@pytest.mark.parametrize("name", EXACT)
+@pytest.mark.parametrize("worlds", ["1-2", "2-1"])
+def test_resumed_on_another_number_it_is_the_same_but_for_rounding(
+    worlds: str, name: str, folder: Path, trained: list[Finals]
+) -> None:
+    whole = weights(folder / f"runs/1-{name}")
+    for key, value in weights(folder / f"runs/{worlds}-{name}").items():
+        np.testing.assert_allclose(value, whole[key], rtol=0, atol=1e-5)
+    compare(folder, name, (1, worlds))
+
+
+def test_what_shards_have_saved_one_process_resumes(folder: Path, trained: list[Finals]) -> None:
+    whole = weights(folder / "runs/1-tied")
+    for key, value in weights(folder / "runs/2-1-fsdp-tied").items():
+        np.testing.assert_allclose(value, whole[key], rtol=0, atol=1e-5)
+
+
+@pytest.mark.parametrize("name", SCORED)
+def test_scores_are_those_of_one_process(name: str, folder: Path, trained: list[Finals]) -> None:
+    """The same weights: counts and their ratios to the last digit, losses to 1e-9."""
+    one, two = (dict(numbers(of[run])) for of, run in zip(trained, (f"1-{name}", f"scored-{name}"), strict=False))
+    assert two.keys() == one.keys()
+    inexact = {key for key in one if one[key] != two[key]}
+    assert all("loss" in key or "nll" in key or "perplexity" in key or key.endswith("auc") for key in inexact), inexact
+    assert two == pytest.approx(one, rel=1e-9, abs=1e-9)
