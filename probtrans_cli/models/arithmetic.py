@@ -10,11 +10,19 @@ from __future__ import annotations
 from abc import ABC, abstractmethod
 from typing import Any
 
-from jaxtyping import Bool
+import torch
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor, nn
 
 Values = Any
 """Representations ``[b, n, d]`` or ``[m, d]``: a tensor, or a State."""
+At = Bool[Tensor, "b n"] | Int[Tensor, " m"]
+"""Some words of a padded batch, in row-major order: True where they stand, or their positions."""
+
+
+def taken(values: Shaped[Tensor, "b n ..."], at: At) -> Shaped[Tensor, "m ..."]:
+    """Those of some words. Where their positions are given, no computer waits for its GPU to count them."""
+    return values[at] if at.dtype == torch.bool else values.flatten(0, 1).index_select(0, at)
 
 
 class Arithmetic(ABC):
@@ -56,7 +64,7 @@ class Arithmetic(ABC):
         """0 where there is no word."""
 
     @abstractmethod
-    def take(self, values: Values, at: Bool[Tensor, "b n"]) -> Values:
+    def take(self, values: Values, at: At) -> Values:
         """Those of some words ``[m, d]``."""
 
     @abstractmethod
@@ -104,8 +112,8 @@ class Plain(Arithmetic):
     def masked(self, values: Tensor, mask: Tensor) -> Tensor:
         return values * mask[:, :, None]
 
-    def take(self, values: Tensor, at: Tensor) -> Tensor:
-        return values[at]
+    def take(self, values: Tensor, at: At) -> Tensor:
+        return taken(values, at)
 
     def put(self, values: Tensor, at: Tensor) -> Tensor:
         return values.new_zeros(*at.shape, values.shape[-1]).masked_scatter(at[:, :, None], values)

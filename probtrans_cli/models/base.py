@@ -55,10 +55,8 @@ class Inputs:
         """The first tokens of some words."""
         if self.first is None:
             return words
-        sentences, _ = words.nonzero(as_tuple=True)
-        tokens = self.mask.new_zeros(self.ids.shape)
-        tokens[sentences, self.first[words]] = True
-        return tokens
+        n = self.ids.shape[1]
+        return first_tokens(self.first.masked_fill(~words, n), n)
 
 
 def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
@@ -72,18 +70,20 @@ class Wants:
     """What is asked of a network; nothing else is computed.
 
     ``words [b, w]`` or ``tokens [b, n]``: output scores of these, in row-major order; a word is read at its first
-    token. ``places [b, k]``: instead, for graphs, whose shapes must not depend on values: output scores of these
-    positions of each sentence, or of `all`, as they stand: ``[b, k, o]``. ``sentence``: output scores of every
-    sentence. ``states``: the representations of all tokens, and of the sentence where there is one. ``arcs``: head
-    marginals after these iterations, counted from 1, ascending. ``fed_back [b, r, w]``: of an output layer that fills
-    row after row: labels that are told to the next row instead of those that it predicts; -1 = predicted ones.
-    ``ends``: such a layer may leave out rows once all sentences ended. ``moments``: of everything mean and variance,
-    where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of words, which the
-    variance of a mean over words needs; `diagonal`: without.
+    token. ``positions [m]``: of these words or tokens, counted through the padded batch, where they are known: to find
+    them, a computer waits for its GPU. ``places [b, k]``: instead, for graphs, whose shapes must not depend on values:
+    output scores of these positions of each sentence, or of `all`, as they stand: ``[b, k, o]``. ``sentence``: output
+    scores of every sentence. ``states``: the representations of all tokens, and of the sentence where there is one.
+    ``arcs``: head marginals after these iterations, counted from 1, ascending. ``fed_back [b, r, w]``: of an output
+    layer that fills row after row: labels that are told to the next row instead of those that it predicts; -1 =
+    predicted ones. ``ends``: such a layer may leave out rows once all sentences ended. ``moments``: of everything mean
+    and variance, where weights are uncertain (``models/bayesian/moments.py``); `kronecker`: with the covariances of
+    words, which the variance of a mean over words needs; `diagonal`: without.
     """
 
     words: Bool[Tensor, "b w"] | None = None
     tokens: Bool[Tensor, "b n"] | None = None
+    positions: Int[Tensor, " m"] | None = None
     places: Int[Tensor, "b k"] | Literal["all"] | None = None
     sentence: bool = False
     states: bool = False

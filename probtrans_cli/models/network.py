@@ -26,6 +26,7 @@ from probtrans_cli.models.bayesian.moments import State, mean_over_words
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, refusal, start
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
+from probtrans_cli.models.shapes import may_depend_on
 
 PADDING, HIDDEN = 0, 2  # ids of `<pad>` and `<mask>` where a vocabulary does not say otherwise
 Sentence = Literal["root", "cls", "mean"]
@@ -105,7 +106,7 @@ class Network(nn.Module):
             ValueError: an id is not in the vocabulary (checked on the CPU alone, where a check costs nothing).
         """
         rows = self.unary.num_embeddings
-        if ids.device.type == "cpu" and ids.numel() and not torch.compiler.is_compiling():
+        if may_depend_on(ids) and ids.numel():
             least, most = (int(one) for one in ids.aminmax())
             if not 0 <= least <= most < rows:
                 raise ValueError(f"the id {most if most >= rows else least} is not in the vocabulary of {rows} entries")
@@ -133,7 +134,9 @@ class Network(nn.Module):
                 tokens = inputs.tokens_of(wants.words)
             encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
             by = PLAIN if wants.moments is None else MOMENTS
-            view = View(encoded, tokens, wants.words, self._table, inputs, by, places=wants.places)
+            view = View(
+                encoded, tokens, wants.words, self._table, inputs, by, positions=wants.positions, places=wants.places
+            )
             scores = self.output.read(view) if wants.scores else {}
         variances = {}
         if wants.moments is not None:

@@ -38,11 +38,11 @@ class View:
     """What an output layer may read of a batch.
 
     ``tokens [b, n]``: where scores are wanted; ``words [b, w]``: the words that these stand for, where words were asked
-    for. ``places``: see :class:`Wants`; representations are then not rows ``[m, d]`` but ``[b, k, d]``. ``table``:
-    gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with; representations are tensors, or
-    each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``: reads the sentences once more,
-    given what is added to what is known of each token, for layers with ``steps``, which have no ``encoded``.
-    ``fed_back``, ``ends``: see :class:`Wants`.
+    for; ``positions``: see :class:`Wants`. ``places``: see there; representations are then not rows ``[m, d]`` but
+    ``[b, k, d]``. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with;
+    representations are tensors, or each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``:
+    reads the sentences once more, given what is added to what is known of each token, for layers with ``steps``, which
+    have no ``encoded``. ``fed_back``, ``ends``: see :class:`Wants`.
     """
 
     encoded: Encoded | None
@@ -52,6 +52,7 @@ class View:
     inputs: Inputs
     by: Arithmetic = PLAIN
     again: Callable[[Tensor | None], Float[Tensor, "b n d"]] | None = None
+    positions: Int[Tensor, " m"] | None = None
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
     places: Int[Tensor, "b k"] | Literal["all"] | None = None
@@ -65,9 +66,22 @@ class View:
             states = self.encoded.states
             return states if isinstance(self.places, str) else _at(states, self.places)
         assert self.tokens is not None, "the task wants scores of words"
-        return self.by.take(
-            self._values(self.encoded.states, self.encoded.variance, self.encoded.together), self.tokens
-        )
+        encoded = self.encoded
+        values = self._values(encoded.states, encoded.variance, encoded.together)
+        return self.by.take(values, self.tokens if self.positions is None else self._token_positions(self.positions))
+
+    def _token_positions(self, positions: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
+        """The positions of the tokens where scores are wanted, from those of what was asked for."""
+        first = self.inputs.first
+        if self.words is None or first is None:
+            return positions
+        return positions // first.shape[1] * self.inputs.ids.shape[1] + first.flatten().index_select(0, positions)
+
+    @property
+    def _word_positions(self) -> Int[Tensor, " m"]:
+        """The positions of the words that were asked for, counted through the padded batch."""
+        assert self.words is not None, "the task asks for words"
+        return self.words.flatten().nonzero()[:, 0] if self.positions is None else self.positions
 
     @property
     def sentence(self) -> Values:
@@ -82,11 +96,12 @@ class View:
         if self.places is not None:
             return rows
         assert self.words is not None, "the task asks for words"
-        return rows.new_zeros(*self.words.shape, rows.shape[-1]).masked_scatter(self.words[..., None], rows)
+        empty = rows.new_zeros(self.words.numel(), rows.shape[-1])
+        return empty.index_copy(0, self._word_positions, rows).view(*self.words.shape, -1)
 
     def in_rows(self, values: Float[Tensor, "b w d"]) -> Float[Tensor, "*m d"]:
         """The way back."""
-        return values if self.places is not None else values[self.words]
+        return values if self.places is not None else values.flatten(0, 1).index_select(0, self._word_positions)
 
     def _values(self, mean: Tensor, variance: Tensor | None, together: Together | None) -> Values:
         if self.by is PLAIN:

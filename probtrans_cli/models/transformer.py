@@ -35,6 +35,7 @@ from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
 from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, chosen_iterations
 from probtrans_cli.models.bayesian.moments import State
 from probtrans_cli.models.bayesian.propagation import MOMENTS, refusal
+from probtrans_cli.models.shapes import may_depend_on
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
 
@@ -138,8 +139,8 @@ class TransformerEncoder(Encoder):
         attentions: list[Tensor] = []
         seen = chosen_iterations(arcs, self.section.layers)
         number = self.section.layers
-        if at is not None and (torch.compiler.is_compiling() or self.pooler is not None):
-            at = None  # a graph's shapes must not depend on values; the first word's state is always wanted
+        if at is not None and (not may_depend_on(mask) or self.pooler is not None):
+            at = None  # the first word's state is always wanted by a pooler
         for index in range(number):
             of_words = mask & at if at is not None and index == number - 1 else None
             states, attention = self._layer(index)(states, allowed, of_words, index + 1 in seen, by)
@@ -231,14 +232,14 @@ class TransformerEncoder(Encoder):
     def _check(self, segments: Tensor) -> None:
         """Refuse segment types that there are not; a check on a GPU is a wait, and its own look-up refuses them."""
         number = self.section.segments
-        if segments.device.type == "cpu" and segments.numel() and not torch.compiler.is_compiling():
+        if may_depend_on(segments) and segments.numel():
             for type_ in (int(segments.min()), int(segments.max())):
                 if not 0 <= type_ < number:
                     raise ValueError(f"segment type {type_}, but the model has {number}, from 0")
 
     def _allowed(self, mask: Tensor) -> Bool[Tensor, "b 1 1 n"] | None:
         """Which words may be looked at; None where all may, which lets faster kernels serve."""
-        if mask.device.type == "cpu" and not torch.compiler.is_compiling() and bool(mask.all()):
+        if may_depend_on(mask) and bool(mask.all()):
             return None
         # A sentence of no words looks at its padding: finite numbers that nobody reads, instead of 0 / 0.
         return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]

@@ -361,7 +361,7 @@ def without_some_words(batch: Batch, alpha: float, vocabulary: Vocabulary) -> Ba
         pieces = torch.arange(ids.shape[1], device=ids.device).expand(len(ids), -1).contiguous()
         # What stands before the first word belongs to none, and like all specials it is never dropped.
         drop = drop.gather(1, (torch.searchsorted(batch.first, pieces, right=True) - 1).clamp(min=0))
-    special = torch.isin(ids, torch.tensor(vocabulary.specials, device=ids.device))
+    special = torch.isin(ids, torch.tensor(vocabulary.specials).to(ids.device, non_blocking=True))
     return replace(batch, ids=ids.masked_fill(drop & ~special, vocabulary.UNKNOWN))
 
 

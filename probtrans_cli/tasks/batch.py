@@ -3,14 +3,16 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from dataclasses import dataclass, field
+from dataclasses import dataclass, field, fields, replace
+from typing import Any
 
 import numpy as np
 import torch
-from jaxtyping import Bool, Int
+from jaxtyping import Bool, Int, Shaped
 from torch import Tensor
 
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.models.arithmetic import taken
 from probtrans_cli.models.base import Features, Inputs
 
 PADDING = -2  # in place of a label where there is no word
@@ -24,7 +26,8 @@ class Batch(Inputs):
     ``split``, ``indices [b]``: where they come from. ``words [b, w]``: True where there is a word. ``frequency
     [b, w]``: of each word in the training file, -1 where there is none. ``gold``: the columns that the task asked for,
     as far as the split has them, by name, ``[b, w]`` or ``[b, 1]``. ``scored``: of words or tokens, those that the task
-    has something to say of; None = all words. ``number``: of the pass of an evaluation, from 0.
+    has something to say of; None = all words. ``positions [m]``: of these, or of all words, counted through the padded
+    batch, where they are known. ``number``: of the pass of an evaluation, from 0.
     """
 
     split: Split
@@ -33,10 +36,30 @@ class Batch(Inputs):
     frequency: Int[Tensor, "b w"]
     gold: Mapping[str, Int[Tensor, "b k"]] = field(default_factory=dict)
     scored: Bool[Tensor, "b s"] | None = None
+    positions: Int[Tensor, " m"] | None = None
     number: int = 0
 
     def __len__(self) -> int:
         return len(self.indices)
+
+    @property
+    def sentences(self) -> Int[Tensor, ""]:
+        """The number of sentences. Made where it is wanted: to copy a number to a GPU is to wait for it."""
+        return torch.full((), len(self), device=self.ids.device)
+
+    def picked(self, values: Shaped[Tensor, "b s"]) -> Shaped[Tensor, " m"]:
+        """Those of the words or tokens that are scored, in row-major order."""
+        where = self.words if self.scored is None else self.scored
+        return taken(values, where if self.positions is None else self.positions)
+
+    def located(self) -> Batch:
+        """With the positions of what is scored; to be asked for where the batch was made, before it goes to a GPU."""
+        where = self.words if self.scored is None else self.scored
+        return replace(self, positions=where.flatten().nonzero()[:, 0])
+
+    def to(self, device: torch.device) -> Batch:
+        """On a device. Nobody waits for the copies; those to a GPU begin in memory that the system never moves."""
+        return self if device == self.ids.device else _moved(self, device)
 
 
 def collate(
@@ -78,6 +101,18 @@ def collate(
 def tensor(array: np.ndarray, device: torch.device) -> Tensor:
     """A numpy array on the device."""
     return torch.from_numpy(np.ascontiguousarray(array)).to(device, non_blocking=True)
+
+
+def _moved(value: Any, device: torch.device) -> Any:
+    """What a batch is made of, on a device."""
+    if isinstance(value, Tensor):
+        value = value.pin_memory() if device.type == "cuda" else value
+        return value.to(device, non_blocking=True)
+    if isinstance(value, Batch):
+        return replace(value, **{one.name: _moved(getattr(value, one.name), device) for one in fields(value)})
+    if isinstance(value, Features):
+        return Features(*(_moved(one, device) for one in value))
+    return {name: _moved(one, device) for name, one in value.items()} if isinstance(value, dict) else value
 
 
 def _features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:

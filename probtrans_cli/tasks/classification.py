@@ -76,7 +76,7 @@ class SentenceClassification(Task):
         return Wants(sentence=True)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        return {"loss": torch.tensor(len(batch), device=batch.ids.device)}
+        return {"loss": batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropy, summed over sentences."""

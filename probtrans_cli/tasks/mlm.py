@@ -160,7 +160,7 @@ class MaskedLanguageModelling(WordPrediction):
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropy at the tokens that are scored."""
-        gold = batch.gold[IDS][batch.scored]
+        gold = batch.picked(batch.gold[IDS])
         total = functional.cross_entropy(outputs.scores["words"].float(), gold, reduction="sum")
         return {"loss": Term(total, self.counts(batch)["loss"])}
 

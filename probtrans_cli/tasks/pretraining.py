@@ -6,7 +6,6 @@ from collections.abc import Mapping, Sequence
 from dataclasses import replace
 from typing import Any
 
-import torch
 from torch import Tensor
 from torch.nn import functional
 
@@ -60,13 +59,13 @@ class Pretraining(WordPrediction):
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Tokens that are scored, and pairs."""
         assert batch.scored is not None, "masks were drawn"
-        pairs = {"pairs": torch.tensor(len(batch), device=batch.ids.device)} if self.names else {}
+        pairs = {"pairs": batch.sentences} if self.names else {}
         return {"words": batch.scored.sum(), **pairs}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropies at the tokens that are scored, and of the pairs."""
         counts = self.counts(batch)
-        words = _cross_entropy(outputs.scores["words"], batch.gold[IDS][batch.scored])
+        words = _cross_entropy(outputs.scores["words"], batch.picked(batch.gold[IDS]))
         found = {"words": Term(words, counts["words"])}
         if self.names:
             pairs = _cross_entropy(outputs.scores["pair"], batch.gold[PAIR][:, 0])

@@ -107,13 +107,12 @@ class SemanticLabels(Task):
 
     def _gold(self, batch: Batch) -> dict[str, Tensor]:
         """Label ids ``[m]`` of every column; of ``parents`` 0 = none, 1 + the position."""
-        gold = {name: batch.gold[name][batch.words] for name in self.names}
-        return gold | ({"parents": batch.gold["parents"][batch.words] + 1} if self.attention else {})
+        gold = {name: batch.picked(batch.gold[name]) for name in self.names}
+        return gold | ({"parents": batch.picked(batch.gold["parents"]) + 1} if self.attention else {})
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Words, or sentences."""
-        number = int(batch.words.sum()) if self.section.loss == "words" else len(batch)
-        return {"loss": torch.tensor(number, device=batch.ids.device)}
+        return {"loss": batch.words.sum() if self.section.loss == "words" else batch.sentences}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropies, summed over columns, and over words or over sentences of means over words."""
@@ -121,7 +120,7 @@ class SemanticLabels(Task):
         losses = [functional.cross_entropy(scores[name], gold[name], reduction="none") for name in gold]
         of_words = torch.stack(losses).sum(0)
         if self.section.loss == "sentences":
-            of_words = of_words / batch.words.sum(1, keepdim=True).expand_as(batch.words)[batch.words]
+            of_words = of_words / batch.picked(batch.words.sum(1, keepdim=True).expand_as(batch.words))
         return {"loss": Term(of_words.sum(), self.counts(batch)["loss"])}
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:

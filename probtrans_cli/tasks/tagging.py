@@ -74,11 +74,11 @@ class WordTagging(Task):
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
         """The cross entropy, summed over words, or over sentences of means over words."""
         gold, at = batch.gold[self.column], batch.gold[self.column] >= 0
-        losses = functional.cross_entropy(outputs.scores["words"].float(), gold[at], reduction="none")
+        losses = functional.cross_entropy(outputs.scores["words"].float(), batch.picked(gold), reduction="none")
         if self.section.loss == "words":
             total = losses.sum()
         else:
-            total = (losses / at.sum(1, keepdim=True).expand_as(at)[at]).sum()
+            total = (losses / batch.picked(at.sum(1, keepdim=True).expand_as(at))).sum()
         return {"loss": Term(total, self.counts(batch)["loss"])}
 
     def questions(self, batch: Batch) -> Questions:

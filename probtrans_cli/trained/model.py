@@ -153,10 +153,10 @@ class Model:
         """Whether arcs have a column for the root: the model has a root node, or `<cls>` in front of its words."""
         return self.network.has_root_column
 
-    def collate(self, split: Split, indices: np.ndarray) -> Batch:
-        """The batch of some sentences of a split."""
-        columns, device = self.task.columns, self.machine.device
-        return collate(split, indices, columns, padding=self.vocabulary.PAD, device=device)
+    def collate(self, split: Split, indices: np.ndarray, device: torch.device | None = None) -> Batch:
+        """The batch of some sentences of a split; ``device``: where, if not where the model is."""
+        device = device or self.machine.device
+        return collate(split, indices, self.task.columns, padding=self.vocabulary.PAD, device=device)
 
     @cached_property
     def vocabulary_files(self) -> dict[str, str | bytes]:

@@ -222,9 +222,11 @@ class Trainer:
         return total
 
     def _batch(self, indices: np.ndarray) -> Batch:
-        """The batch of some training sentences, as training shows it."""
+        """The batch of some training sentences, as training shows it. All of it is made on the CPU, the positions of
+        what is scored among it, so that nobody waits for a GPU."""
         with self._memory_guard(indices):
-            return self.model.task.training(self.model.collate(self.train_split, indices))
+            shown = self.model.task.training(self.model.collate(self.train_split, indices, torch.device("cpu")))
+            return shown.located().to(self.model.machine.device)
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""

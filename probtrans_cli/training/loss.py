@@ -10,6 +10,7 @@ by ``N_1``.
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping, Sequence
+from dataclasses import replace
 
 import torch
 from torch import Tensor
@@ -32,7 +33,7 @@ def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
 
 def loss_of(task: Task, ask: Ask, batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
     """The part of a batch in ``N_1 L``; ``ask``: a network; ``counts``: of all batches of the update."""
-    terms = task.terms(ask(batch, task.wants(batch)), batch)
+    terms = task.terms(ask(batch, replace(task.wants(batch), positions=batch.positions)), batch)
     assert terms.keys() == counts.keys(), f"the task counts {[*counts]}, and has the terms {[*terms]}"
     (main, number), *others = counts.items()
     loss = terms[main].weight * terms[main].sum

@@ -9,7 +9,7 @@ from typing import Any
 
 import torch
 from torch import Tensor, nn
-from torch.optim.swa_utils import AveragedModel, get_ema_multi_avg_fn
+from torch.optim.swa_utils import AveragedModel
 
 from probtrans_cli import checkpoint
 from probtrans_cli.models.bayesian.weights import Uncertain, uncertain
@@ -210,15 +210,36 @@ def learning_rate(section: Optim, progress: float, drops: int) -> float:
     return section.schedule.rate(section.lr, progress, drops)
 
 
-def average(section: Optim, network: nn.Module) -> AveragedModel | None:
+class Average(AveragedModel):
+    """Exponential moving average of the weights. Torch's own copies its count to the device in every update, which
+    waits for a GPU."""
+
+    def __init__(self, network: nn.Module, decay: float) -> None:
+        super().__init__(network)
+        self.decay = decay
+
+    @torch.no_grad()
+    def update_parameters(self, model: nn.Module) -> None:
+        """Take the weights of an update; those of the first one as they are."""
+        own: list[Tensor] = [*self.module.parameters()]
+        given: list[Tensor] = [*model.parameters()]
+        if int(self.n_averaged):
+            torch._foreach_lerp_(own, given, 1 - self.decay)
+        else:
+            for kept, value in zip(own, given, strict=True):
+                kept.copy_(value)
+        for kept, buffer in zip(self.module.buffers(), model.buffers(), strict=True):
+            kept.copy_(buffer)
+        self.n_averaged += 1
+
+
+def average(section: Optim, network: nn.Module) -> Average | None:
     """Exponential moving average of the weights, or None."""
-    if section.ema is None:
-        return None
-    return AveragedModel(network, multi_avg_fn=get_ema_multi_avg_fn(section.ema))  # type: ignore[no-untyped-call]
+    return None if section.ema is None else Average(network, section.ema)
 
 
 @contextmanager
-def averaged(network: nn.Module, mean: AveragedModel | None) -> Iterator[None]:
+def averaged(network: nn.Module, mean: Average | None) -> Iterator[None]:
     """Within: the network has the averaged weights, if there are any."""
     if mean is None or int(mean.n_averaged) == 0:
         yield

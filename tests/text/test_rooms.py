@@ -29,7 +29,7 @@ ROOMS = {
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
     "labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
-    "models": ". arithmetic base grids network outputs stacked transformer",
+    "models": ". arithmetic base grids network outputs shapes stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
     "matrix_tree meanfield messages potentials projections",

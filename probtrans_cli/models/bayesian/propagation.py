@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.arithmetic import Arithmetic
+from probtrans_cli.models.arithmetic import Arithmetic, At, taken
 from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import Distances, State
 from probtrans_cli.models.bayesian.together import Together
@@ -123,8 +123,8 @@ class Moments(Arithmetic):
         shared = None if values.shared is None else values.shared * of_words * mask[:, None]
         return State(values.mean * of_words, values.variance * of_words, shared, values.together)
 
-    def take(self, values: State, at: Tensor) -> State:
-        return _each(values, lambda one: one[at])
+    def take(self, values: State, at: At) -> State:
+        return _each(values, lambda one: taken(one, at))
 
     def put(self, values: State, at: Tensor) -> State:
         return _each(values, lambda one: one.new_zeros(*at.shape, one.shape[-1]).masked_scatter(at[:, :, None], one))

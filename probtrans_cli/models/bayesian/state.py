@@ -10,6 +10,7 @@ from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.models.bayesian.together import Together
+from probtrans_cli.models.shapes import may_depend_on
 
 LEAST = 1e-20  # what is least is certain
 
@@ -106,8 +107,9 @@ def add(one: State, other: State | Tensor) -> State:
 
 
 def check(state: State, rule: str, *others: Tensor | None) -> None:
+    """Refuse negative variances, where the check does not wait for a GPU."""
     for given in (state.variance, *others):
-        if given is not None and given.numel() and bool(given.amin() < 0):
+        if given is not None and given.numel() and may_depend_on(given) and bool(given.amin() < 0):
             raise ValueError(f"{rule}: a variance is negative")
 
 

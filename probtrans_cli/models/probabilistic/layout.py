@@ -87,7 +87,7 @@ class Layout:
         """Whether word ``i`` has a head at the distance ``x``, for every near bucket: ``x`` from -γ to γ without 0."""
         m = self.sentence.shape[1]
         word = torch.arange(m, device=self.sentence.device)
-        head = word[:, None] - torch.tensor(offsets(distance), device=word.device, dtype=word.dtype)
+        head = word[:, None] - offset_tensor(distance, word.device)
         inside = (head >= 0) & (head < m)
         same = self.sentence[:, head.clamp(0, m - 1)] == self.sentence[:, :, None]
         return same & inside & (self.sentence >= 0)[:, :, None]
@@ -96,3 +96,9 @@ class Layout:
 def offsets(distance: int) -> list[int]:
     """The distances ``x = i - j`` of the near buckets, in the order of Eq. 10."""
     return [x for x in range(-distance, distance + 1) if x != 0]
+
+
+def offset_tensor(distance: int, device: torch.device) -> Int[Tensor, " k"]:
+    """The same, made where they are wanted: to copy them to a GPU is to wait for it."""
+    k = torch.arange(2 * distance, device=device)
+    return k - distance + (k >= distance)

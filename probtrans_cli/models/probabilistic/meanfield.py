@@ -40,6 +40,7 @@ from probtrans_cli.models.probabilistic.forms import Chosen
 from probtrans_cli.models.probabilistic.head_variables import StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
+from probtrans_cli.models.shapes import may_depend_on
 
 
 class State(NamedTuple):
@@ -126,8 +127,8 @@ class MeanField:
         """All iterations. ``at``: the only positions whose states are asked for, for which alone the last
         iteration's labels are computed; ``history``: the iterations whose distributions are kept (by forms that keep
         all pairs), of all positions whatever ``at``; 0 is the start."""
-        if history or torch.compiler.is_compiling():
-            at = None  # a graph's shapes must not depend on values
+        if history or not may_depend_on(self.mask):
+            at = None
         only = None if at is None else self.layout.rows(at & self.mask).nonzero()[:, 0]
         words = self.unary.shape[0]
         kept = [self._state()] if 0 in history else []

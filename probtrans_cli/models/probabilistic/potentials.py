@@ -201,7 +201,7 @@ class Rotary(Ternary):
 
     def at(self, distances: Sequence[int]) -> Float[Tensor, "k c a e"]:
         """``T`` at the given distances ``x = i - j``, one after the other."""
-        angle = torch.tensor(list(distances), device=self.U.device)[:, None] * self.frequency
+        angle = torch.stack([x * self.frequency for x in distances])
         turned = [self._turned(cos, sin) for cos, sin in zip(angle.cos(), angle.sin(), strict=True)]
         return torch.stack([torch.einsum("cra,cre->cae", self.U, V) for V in turned])
 

@@ -18,7 +18,7 @@ from torch import Tensor
 
 from probtrans_cli.models.probabilistic.fast.bands import Band, band
 from probtrans_cli.models.probabilistic.fast.pairs import messages_of, scores_of
-from probtrans_cli.models.probabilistic.layout import Layout, offsets
+from probtrans_cli.models.probabilistic.layout import Layout, offset_tensor, offsets
 from probtrans_cli.models.probabilistic.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Matrix, MatrixOf, Sides
@@ -203,7 +203,7 @@ class BandedMessages(Messages[BandedSides]):
         gamma = self.gamma or 0
         word = torch.arange(self.words, device=self.position.device)
         x = word[:, None] - word
-        head = word[:, None] - torch.tensor(self.offsets, device=word.device)
+        head = word[:, None] - offset_tensor(gamma, word.device)
         bucket = torch.where(x < 0, x + gamma, x + gamma - 1).clamp(0, 2 * gamma - 1)
         return head.clamp(0, self.words - 1), bucket
 

@@ -7,6 +7,7 @@ from jaxtyping import Bool
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.layout import Layout
+from probtrans_cli.models.shapes import may_depend_on
 
 WORTH_PACKING = 0.05  # share of padding above which picking the real words out pays
 
@@ -14,13 +15,7 @@ WORTH_PACKING = 0.05  # share of padding above which picking the real words out 
 def worth_packing(mask: Bool[Tensor, "b n"]) -> bool:
     """Whether rows are to be the real words only: not on a GPU nor in a graph, whose shapes must not depend on values,
     nor where padding stands between the words of a sentence, as the next row must be the next word."""
-    return (
-        mask.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and not isinstance(mask, torch._subclasses.FakeTensor)
-        and float(mask.float().mean()) < 1.0 - WORTH_PACKING
-        and not _interrupted(mask)
-    )
+    return may_depend_on(mask) and float(mask.float().mean()) < 1.0 - WORTH_PACKING and not _interrupted(mask)
 
 
 def packed(mask: Bool[Tensor, "b n"]) -> Layout:
