@@ -23,9 +23,9 @@ from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
 from probtrans_cli.commands.parse import parse as parse_now
 from probtrans_cli.data.blocks import Block, cut, total
-from probtrans_cli.errors import DataError, UsageError, reason
+from probtrans_cli.errors import CheckpointError, DataError, UsageError, reason
 from probtrans_cli.folders.checkpoints import SUMS, locate
-from probtrans_cli.folders.job import FAILED, Job
+from probtrans_cli.folders.job import FAILED, JOB, Job
 from probtrans_cli.text import first_of
 from probtrans_cli.trained.formats import FORMATS
 from probtrans_cli.version import __version__
@@ -78,6 +78,8 @@ def parse_in_bulk(request: BulkRequest) -> None:
         with faults_of(request.parse.output, "-o"):
             _merge(request, Job.of(request.folder, pinned.format, identity(request)), blocks)
         return
+    if not (request.folder / JOB).exists():
+        Parsing.of(request.parse)  # what the model refuses is no job
     with faults_of(request.folder, "--output-dir"):
         job = Job.begin(request.folder, pinned.format, identity(request))
         share = range(first, len(blocks) + 1, of)
@@ -113,11 +115,15 @@ def identity(request: BulkRequest) -> dict[str, Any]:
 
 
 def model_sum(folder: Path) -> str:
-    """One sha256 of the checksums of what a checkpoint's model is made of."""
+    """One sha256 of the checksums of what a checkpoint's model is made of.
+
+    Raises:
+        CheckpointError: there are none.
+    """
     try:
         lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
     except (OSError, ValueError):
-        return "none"  # the model's reader says what is wrong
+        raise CheckpointError(f"{folder / SUMS}: missing or unreadable: not a checkpoint, or a damaged one") from None
     kept = sorted(line for line in lines if not line.partition("  ")[2].startswith(_ABOUT_THE_MODEL))
     return hashlib.sha256("\n".join(kept).encode()).hexdigest()
 

@@ -169,7 +169,9 @@ def _difference(there: Any, here: Mapping[str, Any]) -> str:
         if key == "named" or old == new:
             continue
         if isinstance(old, dict) and isinstance(new, dict):
-            name = next(name for name in {**old, **new} if old.get(name) != new.get(name))
+            name = next((name for name in {**old, **new} if old.get(name) != new.get(name)), None)
+            if name is None:  # what is not there is null
+                continue
             return f"{name} is {_shown(old.get(name))} there and {_shown(new.get(name))} here"
         if isinstance(old, list) and isinstance(new, list):
             both = zip(old, new, strict=False)

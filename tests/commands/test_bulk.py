@@ -142,6 +142,9 @@ def test_what_cannot_be_done_in_bulk(place: list[str], invoke: Invoke) -> None:
         refused(invoke(*place, *option), 2, option[0], "--output-dir")
     refused(invoke(*place, "none.txt", *OPTIONS), 3, "none.txt: there is no such file")
     refused(invoke(*place, ".", *OPTIONS), 3, ".: is a folder")
+    refused(invoke(*place, *OPTIONS, "--channel", "99"), 2, "channel '99'")
+    refused(invoke(*place, *OPTIONS, "-f", "text"), 2, "-f text")
+    refused(invoke("parse", "nowhere", "a.txt", *OPTIONS), 4, "nowhere")
     assert not Path("out").exists()
 
 

@@ -100,9 +100,10 @@ def test_datatrove(executor: str, place: Path) -> None:
     tools = place / "tools"
     tools.mkdir()
     # Slurm's commands, as far as they are needed: an array's tasks are done here, one after the other.
-    task = 'SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=2 SLURM_JOB_ID=1 SLURM_NODEID=0 bash "$last" >&2 || exit 1'
+    task = 'SLURM_ARRAY_TASK_ID=$task SLURM_ARRAY_TASK_COUNT=2 SLURM_NODELIST=here bash "$last" >&2 || exit 1'
     array = f"for last; do :; done\nfor task in 0 1; do {task}; done\necho Submitted batch job 1\n"
     (tools / "sbatch").write_text(f"#!/bin/bash\n{array}")
+    (tools / "scontrol").write_text("#!/bin/bash\necho here\n")
     (tools / "srun").write_text('#!/bin/bash\nwhile [[ $1 != launch_* ]]; do shift; done\nexec "$@"\n')
     for tool in tools.iterdir():
         tool.chmod(0o755)
