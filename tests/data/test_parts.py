@@ -170,6 +170,7 @@ def test_a_kill_costs_a_part(large: Path, monkeypatch: pytest.MonkeyPatch, capsy
         assert known.items() <= found.items()
         known = found
     assert len(known) > 3
+    (large / ".here.unfinished/.part-train-00001.json.partial").write_text("half")
     shards = {path.name: path.stat().st_ino for path in (large / ".here.unfinished").glob("*.arrow")}
     again = prepare(made)
     assert f"going on with the corpus, {len(known)} of" in capsys.readouterr().err

@@ -28,6 +28,7 @@ from probtrans_cli.data.corpus.gold import label_warnings
 from probtrans_cli.data.corpus.identity import (
     LABELS,
     MANIFEST,
+    canonical,
     fingerprint,
     folder_of,
     is_whole,
@@ -114,9 +115,9 @@ def prepare(
     with lock.locked(lock.beside(folder), str(folder), wait=True) as alone:
         if not force and (current := _current(folder, recipe, sources)) is not None:
             return current  # another process was faster
-        stale = force or not alone
+        resumed = alone and not force
         return _make(
-            folder, recipe, sources, jobs, stale, lambda: not force and up_to_date(folder, recipe.data, sources)
+            folder, recipe, sources, jobs, resumed, lambda: not force and up_to_date(folder, recipe.data, sources)
         )
 
 
@@ -228,7 +229,9 @@ def _check_target(folder: Path) -> None:
 
 
 def _is_ours(name: str) -> bool:
-    """Whether `prepare` writes files of this name."""
+    """Whether `prepare` writes files of this name, or has left half of one."""
+    if name.startswith(".") and name.endswith(atomic.PARTIAL):
+        return _is_ours(name[1 : -len(atomic.PARTIAL)])
     return name in {MANIFEST, LABELS, COUNTED, BEGUN, *vocabulary_files()} or _OURS.fullmatch(name) is not None
 
 
@@ -237,21 +240,18 @@ def _make(
     recipe: Recipe,
     sources: Sequence[Source],
     jobs: int,
-    afresh: bool,
+    resumed: bool,
     already_there: Callable[[], bool],
 ) -> Prepared:
     """Write the folder and return it as training will read it: mapped into memory instead of held in it.
 
-    ``afresh``: what a kill has left is not taken.
+    ``resumed``: what a kill has left of a corpus in several parts is taken, and left by a kill.
     """
     in_parts = len(parts_of(recipe.data, sources)) > len({source.split for source in sources})
+    place = _unfinished(folder, recipe, sources) if in_parts and resumed else atomic.folder_beside(folder)
     try:
         folder.parent.mkdir(parents=True, exist_ok=True)
-        with (
-            _unfinished(folder, recipe, sources, afresh)
-            if in_parts and not afresh
-            else atomic.folder_beside(folder) as new
-        ):
+        with place as new:
             manifest = encode_all(recipe.data, sources, new, jobs)
             _check_task(recipe, _opened(new, manifest), sources)
             _fill(new, manifest)
@@ -270,7 +270,7 @@ def _make(
 
 
 @contextmanager
-def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source], afresh: bool) -> Iterator[Path]:
+def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Iterator[Path]:
     """Within: the folder in which a corpus of several parts is encoded, with what a kill or an error has left of the
     same corpus. It stays unless it was renamed. One process at a time is here.
 
@@ -278,11 +278,12 @@ def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source], afresh:
         UsageError: something else has its name.
     """
     new = folder.with_name(f".{folder.name}.unfinished")
-    what = {"version": __version__, "fingerprint": fingerprint(recipe.data, sources)}
+    made_of = {"data": canonical(recipe.data), "fingerprint": fingerprint(recipe.data, sources)}
+    what = {"version": __version__, **made_of}
     if new.exists():
         if strangers := [path.name for path in new.iterdir() if not _is_ours(path.name)]:
             raise UsageError(f"{new}: holds {strangers[0]}, which is not of a corpus", hint="move it away")
-        if afresh or json_object(new / BEGUN) != what:
+        if json_object(new / BEGUN) != what:
             atomic.remove_folder(new)
     new.mkdir(parents=True, exist_ok=True)
     atomic.replace_text(new / BEGUN, json.dumps(what))
@@ -291,13 +292,14 @@ def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source], afresh:
 
 def _fill(new: Path, manifest: dict[str, Any]) -> None:
     """Give the files their last names, and write the manifest."""
+    (new / BEGUN).unlink(missing_ok=True)  # at first: from now on, what is there is not what the parts have said
     for split, names in manifest["shards"].items():
         if len(names) == 1:  # as earlier versions call it
             (new / names[0]).rename(new / f"{split}.arrow")
             manifest["sha256"][f"{split}.arrow"] = manifest["sha256"].pop(names[0])
             names[:] = [f"{split}.arrow"]
     for path in new.iterdir():
-        if path.name in {COUNTED, BEGUN} or path.name.startswith("part-"):
+        if path.name == COUNTED or path.name.startswith("part-") or path.name.endswith(atomic.PARTIAL):
             path.unlink()
     written = sorted(new.iterdir())
     known = manifest["sha256"]
