@@ -13,20 +13,17 @@ import torch
 from torch.export import ExportedProgram
 
 from probtrans_cli import atomic
-from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.difference import DRAWS, SENTENCES, WORDS, Run, largest_difference, words_per_second
 from probtrans_cli.export.example import example_files
-from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, example_of, traced
-from probtrans_cli.export.measure import source_of
+from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, axes_of, traced
+from probtrans_cli.export.measure import change_of_score, source_of
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.card import as_json
-from probtrans_cli.trained.evaluation import evaluate
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import Reader
-from probtrans_cli.trained.predictor import Plain, Predictor
 
 PAIR = "pair"
 INT8 = "int8"
@@ -70,8 +67,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 "words_per_second": words_per_second(network, graph.plan, {form.runner: run}),
                 "threads": torch.get_num_threads(),
             }
-            if options.dtype != "float32":
-                report["score"] = _change_of_score(model, Asked(graph.plan, run), options.dev)
+            report |= change_of_score(model, Asked(graph.plan, run), options)
             of_pruning = options.about.get("largest_difference", 0.0)
             report |= {**options.about, "largest_difference": max(of_pruning, report["largest_difference"])}
             report["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
@@ -107,14 +103,10 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
 def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
     """What is known of a graph before it is measured."""
     plan = graph.plan
-    with torch.no_grad():
-        given = example_of(graph)
-        found = graph(**given)
-    known = {size: axis for name, value in given.items() for axis, size in zip(SHAPES[name], value.shape, strict=True)}
     described: dict[str, Any] = source_of(model, form.name, options.dtype) | {
         "task": model.recipe.task.kind,
         "inputs": {name: list(SHAPES[name]) for name in plan.inputs},
-        "outputs": {name: [known.get(size, size) for size in value.shape] for name, value in found.items()},
+        "outputs": axes_of(graph),
         "longest": model.network.longest,
     }
     if sizes := model.task.sizes.get(plan.main):
@@ -141,14 +133,3 @@ def _labels(model: Model) -> str:
     if MAIN not in found and model.task.answers == "words":
         found[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
     return as_json(found)
-
-
-def _change_of_score(model: Model, asked: Predictor, dev: Split | None) -> dict[str, Any] | None:
-    """The task's score on dev of the model, one plain pass with its weights as they are, and of what is written."""
-    if dev is None:
-        return None
-    metric = model.task.metric
-    before, after = (
-        evaluate(model.task, one, dev, model.evaluation(), final=False)[metric] for one in (Plain(model.network), asked)
-    )
-    return {"metric": metric, "dev": before, "dev_exported": after, "change": after - before}

@@ -46,6 +46,8 @@ SHAPES = {
 """The axes of the inputs."""
 _EXAMPLE = {"batch": 3, "tokens": 7, "words": 4, "places": 2, "features": 5}
 """Sizes that a graph is traced with: no two are equal, and none is 0 or 1, of which a tracer makes constants."""
+_OTHER = {"batch": 4, "tokens": 5, "words": 7, "places": 6, "features": 10}
+"""Others: no two differ as much from the first ones."""
 Arrays = Mapping[str, Tensor]
 
 
@@ -223,15 +225,30 @@ class Asked(Predictor):
 # --- tracing --------------------------------------------------------------------------------------------------------
 
 
-def example_of(graph: Graph) -> dict[str, Tensor]:
-    """Inputs to trace a graph with."""
-    longest = graph.network.longest
-    sizes = {**_EXAMPLE, "tokens": min(_EXAMPLE["tokens"], longest or _EXAMPLE["tokens"])}
+def example_of(graph: Graph, sizes: Mapping[str, int] = _EXAMPLE) -> dict[str, Tensor]:
+    """Inputs of these sizes, by default those that a graph is traced with."""
+    sizes = {**sizes, "tokens": min(sizes["tokens"], graph.network.longest or sizes["tokens"])}
     found = {name: torch.zeros([sizes[axis] for axis in SHAPES[name]], dtype=torch.int64) for name in graph.plan.inputs}
     if "first" in found:
         found["first"] += torch.arange(sizes["words"])
     found["mask"] = torch.ones(found["mask"].shape, dtype=torch.bool)
     return found
+
+
+@torch.no_grad()
+def axes_of(graph: Graph) -> dict[str, list[int | str]]:
+    """The axes of the outputs, by name: sizes, and names of those that follow from the inputs'."""
+    before, after = (graph(**example_of(graph, sizes)) for sizes in (_EXAMPLE, _OTHER))
+    axis_of = {_OTHER[name] - size: name for name, size in _EXAMPLE.items()}
+
+    def named(size: int, other: int) -> int | str:
+        name = axis_of.get(other - size)
+        return size if name is None else f"{name} + {size - _EXAMPLE[name]}".removesuffix(" + 0")
+
+    return {
+        name: [named(*pair) for pair in zip(value.shape, after[name].shape, strict=True)]
+        for name, value in before.items()
+    }
 
 
 def traced(graph: Graph, form: str) -> ExportedProgram:

@@ -11,7 +11,7 @@ import torch
 
 from probtrans_cli import atomic, console
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import random_sentences, source_of
+from probtrans_cli.export.measure import change_of_score, random_sentences, rounded, source_of
 from probtrans_cli.hf.export import difference_there, write_model
 from probtrans_cli.trained.model import Model
 
@@ -36,6 +36,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "notes": written.notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
+        **change_of_score(model, rounded(model.network, options.dtype), options),
         **({} if model.recipe.uncertain_weights is None else {"weights": "posterior means"}),
         **options.about,
     }

@@ -2,14 +2,19 @@
 
 from __future__ import annotations
 
+import copy
 import hashlib
 from typing import Any
 
 import numpy as np
 import torch
 
+from probtrans_cli.export import ExportOptions
 from probtrans_cli.models.base import Features, Inputs, Wants
+from probtrans_cli.models.network import Network
+from probtrans_cli.trained.evaluation import evaluate
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.version import __version__
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
@@ -25,6 +30,31 @@ def source_of(model: Model, form: str, dtype: str) -> dict[str, Any]:
         "format": form,
         "dtype": dtype,
     }
+
+
+def rounded(network: Network, dtype: str) -> Network:
+    """A copy whose weights are those of another precision."""
+    found = copy.deepcopy(network)
+    weights = network.state_dict()
+    found.load_state_dict(
+        {
+            key: value.to(getattr(torch, dtype)).to(value.dtype) if value.is_floating_point() else value
+            for key, value in weights.items()
+        }
+    )
+    return found
+
+
+def change_of_score(model: Model, written: Network | Predictor, options: ExportOptions) -> dict[str, Any]:
+    """``score``, where precision changes: the task's on dev of the model, by one plain pass, and of what is written;
+    None where there is no dev to score."""
+    if options.dtype == "float32":
+        return {}
+    if options.dev is None:
+        return {"score": None}
+    task, how, dev = model.task, model.evaluation(), options.dev
+    before, after = (evaluate(task, one, dev, how, final=False)[task.metric] for one in (model.network, written))
+    return {"score": {"metric": task.metric, "dev": before, "dev_exported": after, "change": after - before}}
 
 
 def random_sentences(model: Model, random: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:

@@ -56,21 +56,45 @@ def save(graph: Graph, program: ExportedProgram, path: Path) -> None:
 def quantise(path: Path) -> None:
     """Replace a graph by one whose products with constant matrices are of 8-bit integers: those of a matrix scaled by
     column, those of what it is multiplied with by a scale of each call."""
-    from onnxruntime.quantization import QuantType, quant_pre_process, quantize_dynamic  # noqa: PLC0415  (an extra)
+    import onnx  # noqa: PLC0415  (an extra)
+    from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415
 
+    model = onnx.load(path)
     with _quietly():
-        quant_pre_process(path, path, skip_symbolic_shape=True)  # constants become what a product sees as such
-        quantize_dynamic(path, path, weight_type=QuantType.QInt8, per_channel=True)
+        _compute_constants(model)
+        quantize_dynamic(model, path, weight_type=QuantType.QInt8, per_channel=True)
+
+
+def _compute_constants(model: Any) -> None:
+    """Compute once what depends on the weights alone: products with the results are products with constants."""
+    import onnx  # noqa: PLC0415  (an extra)
+
+    graph = model.graph
+    known = {one.name for one in graph.initializer} | {""}
+    fixed: list[Any] = []
+    others: list[Any] = []
+    for node in graph.node:
+        constant = known.issuperset(node.input)
+        (fixed if constant else others).append(node)
+        known |= set(node.output) if constant else set()
+    made = {name for node in fixed for name in node.output}
+    used = {name for node in others for name in node.input} | {one.name for one in graph.output}
+    wanted = sorted(made & used)
+    alone = onnx.helper.make_graph(
+        fixed, "weights", [], [onnx.ValueInfoProto(name=name) for name in wanted], graph.initializer
+    )
+    alone = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
+    values = zip(wanted, _session(alone.SerializeToString()).run(wanted, {}) if wanted else [], strict=True)
+    kept = [one for one in graph.initializer if one.name in used]
+    kept += [onnx.numpy_helper.from_array(value, name) for name, value in values]
+    for field, content in ((graph.node, others), (graph.initializer, kept)):
+        del field[:]
+        field.extend(content)
 
 
 def opened(path: Path) -> Run:
-    """What runs a written graph, with as many threads as torch has here."""
-    import onnxruntime  # noqa: PLC0415  (an extra)
-
-    options = onnxruntime.SessionOptions()
-    options.intra_op_num_threads = torch.get_num_threads()
-    options.log_severity_level = 3
-    session = onnxruntime.InferenceSession(str(path), options, providers=["CPUExecutionProvider"])
+    """What runs a written graph."""
+    session = _session(str(path))
     names = [one.name for one in session.get_outputs()]
 
     def run(given: Any) -> Any:
@@ -78,6 +102,16 @@ def opened(path: Path) -> Run:
         return {name: torch.from_numpy(value) for name, value in zip(names, found, strict=True)}
 
     return run
+
+
+def _session(graph: str | bytes) -> Any:
+    """onnxruntime's, of a file or its content, with as many threads as torch has here."""
+    import onnxruntime  # noqa: PLC0415  (an extra)
+
+    options = onnxruntime.SessionOptions()
+    options.intra_op_num_threads = torch.get_num_threads()
+    options.log_severity_level = 3  # errors alone
+    return onnxruntime.InferenceSession(graph, options, providers=["CPUExecutionProvider"])
 
 
 @contextmanager

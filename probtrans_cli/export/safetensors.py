@@ -11,7 +11,7 @@ import torch
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import representations, source_of
+from probtrans_cli.export.measure import change_of_score, representations, rounded, source_of
 from probtrans_cli.trained.card import texts_of
 from probtrans_cli.trained.model import Model, weights_of
 
@@ -26,11 +26,12 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     # What is pruned predicts other things than what was scored.
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     weights = {key: value.to(getattr(torch, options.dtype)) for key, value in weights_of(model.network).items()}
+    score = change_of_score(model, rounded(model.network, options.dtype), options)
     before = representations(model)
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})
     difference = float((representations(model) - before).abs().max())
     report = source_of(model, "safetensors", options.dtype) | {"largest_difference": difference}
-    report |= options.about
+    report |= {**score, **options.about}
     report["bytes"] = sum(value.numel() * value.element_size() for value in weights.values())
     texts = texts_of(model, scores) | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}
     try:

@@ -14,11 +14,12 @@ import pytest
 import torch
 from export_graphs import graph_of
 from made_tasks import CASES_OF, TRANSFORMER, Made
+from torch.export.passes import move_to_device_pass
 
 from probtrans_cli import models, tasks
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import difference, pt2
-from probtrans_cli.export.graph import Graph, Plan, traced
+from probtrans_cli.export.graph import Graph, Plan, axes_of, example_of, traced
 from probtrans_cli.models.base import Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput
@@ -132,6 +133,17 @@ def test_every_encoder_has_a_module(name: str, divides: bool, few: None) -> None
     assert difference.largest_difference(graph.network, graph.plan, lambda given: graph(**given)) < MOST
 
 
+def test_axes_have_the_names_of_the_inputs() -> None:
+    """Sizes that are those of a batch by chance are sizes; columns behind those of tokens are told."""
+    graph = encoder_graph({**FIELD, "labels": 7, "channels": 3, "root": {"labels": 3}}, divides=True)
+    assert axes_of(graph) == {
+        "scores": ["batch", "words", 5], "sentence": ["batch", 3], "arcs": ["batch", 3, "tokens", "tokens + 1"],
+    }  # fmt: skip
+    pretrained = axes_of(graph_of(Made("pretrain", 0)))
+    assert pretrained["scores"][:2] == ["batch", "places"]
+    assert pretrained["pair"] == ["batch", 2]
+
+
 def test_a_graph_that_is_wrong_is_noticed(few: None) -> None:
     """Whatever output it is that differs, at a word of any sentence; what stands at padding is nobody's."""
     made = Made("cogs", 1)
@@ -173,14 +185,48 @@ def test_what_a_tracer_cannot_follow_is_refused(monkeypatch: pytest.MonkeyPatch)
 
 
 def test_a_field(tmp_path: Path) -> None:
-    """With a root and near heads."""
-    section = {**FIELD, "iterations": 1, "root": {"labels": 3}}
-    assert largest(encoder_graph(section, divides=False), tmp_path) <= MOST
+    """With a root and near heads; then in 8 bits, of which a difference is left."""
+    section = {**FIELD, "iterations": 1, "labels": 32, "root": {"labels": 3}}
+    graph = encoder_graph(section, divides=False)
+    assert largest(graph, tmp_path) <= MOST
+    path = tmp_path / "model.onnx"
+    before = path.stat().st_size
+    from probtrans_cli.export import onnx
+
+    onnx.quantise(path)
+    assert b"MatMulInteger" in path.read_bytes()
+    assert path.stat().st_size < before
+    assert MOST < difference.largest_difference(graph.network, graph.plan, onnx.opened(path)) < 0.5
 
 
 def test_words_of_several_tokens(tmp_path: Path) -> None:
     """And features of their spelling."""
     assert largest(encoder_graph({**LAYERS, "layers": 1}, divides=True, features=12), tmp_path) <= MOST
+
+
+def moved(graph: Graph, folder: Path, device: str) -> Callable[[Any], Any]:
+    """What runs a written program on another device."""
+    pt2.save(graph, traced(graph, "pt2"), folder / "model.pt2")
+    module = move_to_device_pass(torch.export.load(folder / "model.pt2"), device).module()
+    return lambda given: module(**{name: value.to(device) for name, value in given.items()})
+
+
+def test_nothing_stays_behind_when_a_program_moves(tmp_path: Path) -> None:
+    """On a device that computes nothing."""
+    graph = encoder_graph({**LAYERS, "layers": 1}, divides=True, features=12)
+    found = moved(graph, tmp_path, "meta")(example_of(graph))
+    assert {value.device.type for value in found.values()} == {"meta"}
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("name", ENCODERS)
+def test_every_encoder_on_a_gpu(name: str, tmp_path: Path) -> None:
+    graph = encoder_graph(ENCODERS[name], divides=name in STACKS, features=12 * (name in STACKS))
+    run = moved(graph, tmp_path, "cuda")
+    found = difference.largest_difference(
+        graph.network, graph.plan, lambda given: {name: value.cpu() for name, value in run(given).items()}
+    )
+    assert found <= MOST
 
 
 @pytest.mark.slow
