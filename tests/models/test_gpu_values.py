@@ -1,0 +1,169 @@
+"""A GPU computes what a CPU does in float64: values, gradients, the losses of a training. Opt-in: `pytest -m gpu`.
+
+`PROBTRANS_TEST_DEVICE=cpu` runs them on a CPU instead, as a test of themselves. A double on the GPU must be near to
+rounding, so that no form can differ in what it computes; float32 and bfloat16 as near as they can be.
+"""
+
+from __future__ import annotations
+
+import copy
+import json
+import os
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from made_tasks import EVERY, made
+from small_models import DECOMPOSITIONS, GLOBALS, assert_near, encoder, gradients, name, sentences, values
+from support import workplace
+
+from probtrans_cli import atomic
+from probtrans_cli.__main__ import run
+from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.models import build
+from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.training.loop import Trainer
+from probtrans_cli.training.loss import counts_of, loss_of
+
+pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quick")]
+
+DTYPES = {"float64": (torch.float64, 1e-9), "float32": (torch.float32, 2e-4)}
+"""How near a tensor must be, in relation to its largest entry."""
+OPTIONS: dict[str, dict[str, Any]] = {
+    "paper": {},
+    "root": {"root": {"labels": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
+    "tree": {"heads": "tree", "root": {"labels": 3}},
+    "head bias": {"head_bias": {}},
+    "synchronous": {"schedule": "synchronous", "output": "probabilities"},
+    **{name(one): {"globals": one} for one in GLOBALS},
+}
+OF_ALL_PAIRS = ("tree", "head bias")
+"""Recipes refuse `linear` with these."""
+FORMS = [
+    (options, messages)
+    for options in OPTIONS
+    for messages in ("plain", "banded", "linear", "auto")
+    if not (messages == "linear" and options in OF_ALL_PAIRS)
+]
+FLAT = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2, "dropout": 0.0,
+        "embedding_dropout": 0.0, "attention_dropout": 0.0}  # fmt: skip
+TRANSFORMERS: dict[str, dict[str, Any]] = {
+    "sinusoidal": FLAT,
+    "relative": {**FLAT, "positions": {"kind": "relative", "clip": 2, "terms": "qkv"}, "norm": "pre"},
+    "bert": {**FLAT, "preset": "bert", "pooler": True},
+    "shared": {**FLAT, "share_layers": True, "positions": {"kind": "relative", "clip": 2, "terms": "k"}},
+}
+LENGTHS = [9, 4, 1, 7]
+
+
+@pytest.fixture
+def device() -> torch.device:
+    """Where the values are computed that a CPU's are compared with."""
+    found = torch.device(os.environ.get("PROBTRANS_TEST_DEVICE", "cuda"))
+    if found.type == "cuda" and not torch.cuda.is_available():
+        pytest.skip("there is no GPU; PROBTRANS_TEST_DEVICE=cpu tries the test itself")
+    return found
+
+
+def compared(model: Any, plain: Any, device: torch.device, dtype: str) -> None:
+    """States, the sentence's, and all gradients, of an encoder on the device and of a plain one on the CPU."""
+    unary, mask = sentences(LENGTHS, plain.in_width)
+    kind, tolerance = DTYPES[dtype]
+    found = []
+    for one, where, of in ((model.to(device, kind), device, kind), (plain, torch.device("cpu"), torch.float64)):
+        given = unary.to(where, of).requires_grad_()
+        encoded = one(given, mask.to(where))
+        found.append([part.cpu().double() for part in (*values(encoded), *gradients(one, given, encoded))])
+    assert_near(found[0], found[1], tolerance)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize(("options", "messages"), FORMS)
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
+def test_every_form_has_the_values_of_the_plain_one(
+    decomposition: dict[str, Any], options: str, messages: str, dtype: str, device: torch.device
+) -> None:
+    near = {} if decomposition["kind"] == "rotary" else {"distance": 2}
+    given = {"decomposition": decomposition, **near, **OPTIONS[options]}
+    compared(encoder(messages=messages, **given), encoder(messages="plain", **given), device, dtype)
+
+
+@pytest.mark.parametrize("dtype", DTYPES)
+@pytest.mark.parametrize("section", TRANSFORMERS)
+def test_every_transformer_has_the_values_of_the_cpu(section: str, dtype: str, device: torch.device) -> None:
+    torch.manual_seed(0)
+    plain = build(TRANSFORMERS[section]).double().eval()
+    compared(copy.deepcopy(plain), plain, device, dtype)
+
+
+@EVERY
+def test_the_loss_of_every_task_has_the_gradients_of_the_cpu(kind: str, number: int, device: torch.device) -> None:
+    one = made(kind, number)
+    task, network = one.task, copy.deepcopy(one.network).double()
+    there = copy.deepcopy(network).to(device)
+    torch.manual_seed(0)
+    batch = task.training(one.batch(range(len(one.split)))).located()
+    found = []
+    for asked, given in ((there, batch.to(device)), (network, batch)):
+        loss = loss_of(task, asked, given, counts_of(task, [given]))
+        grads = torch.autograd.grad(loss, [*asked.parameters()], materialize_grads=True, allow_unused=True)
+        found.append([part.cpu() for part in (loss, *grads)])
+    assert_near(found[0], found[1], 1e-9)
+
+
+# --- a training -------------------------------------------------------------------------------------------------------
+
+TRAININGS: dict[str, list[str]] = {
+    "probabilistic": [],
+    "linear": ["runtime.messages=linear"],
+    "transformer": ["model={kind: transformer, width: 16, inner: 32, heads: 2, layers: 2, attention_dropout: 0}"],
+    "tagging": ["task={kind: tagging, column: xpos}"],
+}
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workplace as the current folder."""
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+@pytest.mark.parametrize("which", TRAININGS)
+def test_a_training_has_the_losses_of_the_cpu(which: str, place: Path, device: torch.device) -> None:
+    """30 updates in float32 without dropout, whose random numbers are others on a GPU."""
+    still = ["model.dropout=0"]
+    if which == "transformer":
+        still += ["model.embedding_dropout=0"]
+    losses = []
+    for where in (device.type, "cpu"):
+        options = [*TRAININGS[which], *still, f"runtime.device={where}", "runtime.precision=float32"]
+        command = ["-q", "train", "tiny.yaml", *options, "train.steps=30", "train.epochs=20"]
+        assert run([*command, "--run", f"runs/{where}", "--overwrite"]) == 0
+        lines = map(json.loads, Path(f"runs/{where}/metrics.jsonl").read_text("utf-8").splitlines())
+        losses.append([line["loss"] for line in lines if line["split"] == "train"])
+    assert len(losses[0]) == 30
+    assert losses[0] == pytest.approx(losses[1], rel=2e-3)
+
+
+@pytest.mark.parametrize("precision", ["float32", "bfloat16"])
+@pytest.mark.parametrize("which", TRAININGS)
+def test_no_update_waits_for_the_gpu(which: str, precision: str, place: Path, device: torch.device) -> None:
+    """Between two lines of metrics; torch itself ends what waits."""
+    if device.type != "cuda":
+        pytest.skip("torch watches a GPU alone; tests/training/test_no_waiting.py is the same for a CPU")
+    options = ["log.every_steps=1000", "runtime.device=cuda", f"runtime.precision={precision}", "optim.ema=0.9"]
+    recipe = load_recipe("tiny.yaml", [*TRAININGS[which], *options]).resolved()
+    Path("run").mkdir()
+    trainer = Trainer(recipe, prepare(recipe), Path("run"), resume=False)
+    batches = trainer.plan.batches(0) * 10
+    for _ in range(2):  # kernels are loaded, the optimizer makes its moments
+        trainer._update(batches)
+    torch.cuda.set_sync_debug_mode("error")
+    try:
+        for _ in range(5):
+            trainer._update(batches)
+    finally:
+        torch.cuda.set_sync_debug_mode("default")
+    assert trainer.state.step == 7
