@@ -175,6 +175,14 @@ def peak_bytes(make: Callable[[], Step], device: torch.device) -> int:
     return _resident("VmHWM") - before
 
 
+def resident_peak(work: Callable[[], object]) -> int:
+    """Peak memory that something adds to this process, on a CPU."""
+    _forget_peak()
+    before = _resident("VmRSS")
+    work()
+    return max(_resident("VmHWM") - before, 0)
+
+
 def _resident(field: str) -> int:
     # Not getrusage: its ru_maxrss starts at the peak of the process that started this one.
     for line in Path("/proc/self/status").read_text("ascii").splitlines():
