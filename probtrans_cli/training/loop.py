@@ -43,6 +43,7 @@ from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.training import optim
+from probtrans_cli.training.ahead import Ahead, in_turn
 from probtrans_cli.training.divergence import Divergence
 from probtrans_cli.training.draws import Draws
 from probtrans_cli.training.final import final_scores
@@ -94,6 +95,7 @@ class Trainer:
         self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units, stages=stages)
         if verified is not None:
             self.optimizer.restore(verified, self.parallel.placed)
+        self.ahead = Ahead(partial(self.model.collate, self.train_split, device=torch.device("cpu")))
         tensorboard = recipe.log.tensorboard
         self.metrics = Metrics(
             run if ranks.first else None, self.state.step, self.state.evaluated, tensorboard=tensorboard
@@ -116,7 +118,8 @@ class Trainer:
         """
         console.log(self._describe())
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
-            self._train(stop)
+            with self.ahead:
+                self._train(stop)
             return self._finish(stop)
 
     def _train(self, stop: StopRequest) -> None:
@@ -124,6 +127,10 @@ class Trainer:
         while not self.state.finished:
             batches = self.plan.batches(self.state.epoch)
             self.progress.begin(self.plan.updates(len(batches)), self.state.step, self.plan.title(self.state.epoch))
+            turns = in_turn(
+                batches, self.state.batch, self.recipe.train.accumulate, rank=self.ranks.rank, world=self.ranks.world
+            )
+            self.ahead.expect(turns)
             while self.state.batch < len(batches) and not (self.state.finished or self.plan.enough_steps(self.state)):
                 self._update(batches)
                 if self.state.batch < len(batches):
@@ -225,8 +232,7 @@ class Trainer:
         """The batch of some training sentences, as training shows it. All of it is made on the CPU, the positions of
         what is scored among it, so that nobody waits for a GPU."""
         with self._memory_guard(indices):
-            shown = self.model.task.training(self.model.collate(self.train_split, indices, torch.device("cpu")))
-            return shown.located().to(self.model.machine.device)
+            return self.model.task.training(self.ahead(indices)).located().to(self.model.machine.device)
 
     def _after_update(self, *, last_of_epoch: bool) -> None:
         """Evaluate and save where the recipe says so."""
