@@ -15,19 +15,19 @@ from typing import Generic, Self, TypeVar
 
 import numpy as np
 
+from probtrans_cli.data.ranks import ALONE, Ranks
+
 AHEAD = 2
 """Batches that are made, or being made, before they are asked for."""
 Made = TypeVar("Made")
 
 
-def in_turn(
-    batches: Sequence[np.ndarray], first: int, accumulate: int, *, rank: int = 0, world: int = 1
-) -> Iterator[np.ndarray]:
+def in_turn(batches: Sequence[np.ndarray], first: int, accumulate: int, ranks: Ranks = ALONE) -> Iterator[np.ndarray]:
     """The batches from the number ``first`` on, in the order in which a process asks for them: of each update of
     ``accumulate`` the k-th where ``k mod world`` is its ``rank``, and its first one where too few are left."""
     for start in range(first, len(batches), accumulate):
         group = batches[start : start + accumulate]
-        for number in range(rank, math.ceil(len(group) / world) * world, world):
+        for number in range(ranks.rank, math.ceil(len(group) / ranks.world) * ranks.world, ranks.world):
             yield group[number if number < len(group) else 0]
 
 

@@ -47,6 +47,7 @@ from probtrans_cli.training.ahead import Ahead, in_turn
 from probtrans_cli.training.divergence import Divergence
 from probtrans_cli.training.draws import Draws
 from probtrans_cli.training.final import final_scores
+from probtrans_cli.training.graphs import compiled
 from probtrans_cli.training.loss import loss_of
 from probtrans_cli.training.microbatches import Microbatch, counts_over, dealt, fits
 from probtrans_cli.training.parallel import spread
@@ -85,8 +86,7 @@ class Trainer:
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])
         verified = self._restored(checkpoint.locate(f"{run}@last", training=True)) if resume else None
-        if recipe.runtime.compile:
-            self.network.encoder.compile(dynamic=True)
+        compiled(self.network.encoder, recipe.runtime)
         others = [] if self.average is None else [self.average.module]
         self.parallel = spread(recipe.runtime, self.network, machine.device, ranks, *others)
         self.divergence = Divergence(self.model, self.train_split, self.parallel.asked)
@@ -96,10 +96,8 @@ class Trainer:
         if verified is not None:
             self.optimizer.restore(verified, self.parallel.placed)
         self.ahead = Ahead(partial(self.model.collate, self.train_split, device=torch.device("cpu")))
-        tensorboard = recipe.log.tensorboard
-        self.metrics = Metrics(
-            run if ranks.first else None, self.state.step, self.state.evaluated, tensorboard=tensorboard
-        )
+        told = run if ranks.first else None
+        self.metrics = Metrics(told, self.state.step, self.state.evaluated, tensorboard=recipe.log.tensorboard)
         self.progress = console.Progress(every=recipe.log.every_steps)
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
@@ -127,10 +125,7 @@ class Trainer:
         while not self.state.finished:
             batches = self.plan.batches(self.state.epoch)
             self.progress.begin(self.plan.updates(len(batches)), self.state.step, self.plan.title(self.state.epoch))
-            turns = in_turn(
-                batches, self.state.batch, self.recipe.train.accumulate, rank=self.ranks.rank, world=self.ranks.world
-            )
-            self.ahead.expect(turns)
+            self.ahead.expect(in_turn(batches, self.state.batch, self.recipe.train.accumulate, self.ranks))
             while self.state.batch < len(batches) and not (self.state.finished or self.plan.enough_steps(self.state)):
                 self._update(batches)
                 if self.state.batch < len(batches):

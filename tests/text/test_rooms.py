@@ -43,8 +43,8 @@ ROOMS = {
     "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own write",
-    "training": ". ahead divergence draws final group ivon loop loss microbatches optim output_rows parallel plan "
-    "run_folder start_from state stopping tracking uncompiled watch",
+    "training": ". ahead divergence draws final graphs group ivon loop loss microbatches optim output_rows parallel "
+    "plan run_folder start_from state stopping tracking uncompiled watch",
     "export": ". bundle difference example graph hf measure onnx prune pt2 safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",

@@ -15,6 +15,7 @@ from support import workplace
 from probtrans_cli import atomic
 from probtrans_cli.commands import train as runs
 from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training import ahead
@@ -104,9 +105,10 @@ def test_nothing_runs_on_after_an_error() -> None:
 @pytest.mark.parametrize("world", [1, 2, 4])
 def test_a_process_asks_for_its_share_in_turn(accumulate: int, world: int) -> None:
     given, first = batches(7), accumulate
-    found = [
-        [int(one[0]) for one in in_turn(given, first, accumulate, rank=rank, world=world)] for rank in range(world)
-    ]
+    ranks = [Ranks() for _ in range(world)]
+    for number, one in enumerate(ranks):
+        one.rank, one.world = number, world
+    found = [[int(batch[0]) for batch in in_turn(given, first, accumulate, one)] for one in ranks]
     expected: list[list[int]] = [[] for _ in range(world)]
     for start in range(first, 7, accumulate):
         group = list(range(start, min(start + accumulate, 7)))
