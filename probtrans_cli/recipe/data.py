@@ -369,7 +369,7 @@ class Data(Section):
     """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
     read in portions, each a sentence of its own; skip: it is left out, which is counted. A divided sentence has no gold
     tree. No entity is divided, unless it is longer than that itself."""
-    shard_sentences: PositiveInt = 262144
+    shard_sentences: PositiveInt = 65536
     """Largest number of sentences in a file (shard) of the encoded corpus: what `prepare` holds in memory."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""

@@ -2,10 +2,11 @@
 
     python -m tests.bench.corpus 1000000 3000000 10000000 --jobs 1 --folder FOLDER
 
-For every size, sentences are drawn, written into a text file bit by bit, prepared, and trained on for some updates; all
-of it lies in a new folder below FOLDER and is removed at the end. A sentence has a length of the English Web Treebank,
-and its words are Zipfian: the word of rank r has a share of 1 / (r + 2.7) among a million. Memory is that of the
-largest process: its peak as the kernel counts it, which includes what is mapped of files, and its own (anonymous) part.
+For every size, sentences are drawn, written into a text file bit by bit, prepared, trained on for some updates, and the
+batches of an epoch are put together once, as training reads them; all of it lies in a new folder below FOLDER and is
+removed at the end. A sentence has a length of the English Web Treebank, and its words are Zipfian: the word of rank r
+has a share of 1 / (r + 2.7) among a million. Memory is that of the largest process: its peak as the kernel counts it,
+which includes what is mapped of files, and its own part (anonymous pages).
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from .settings import sentence_lengths
 
 WORDS, PORTION = 1_000_000, 50_000
 COMMAND = (sys.executable, "-m", "probtrans_cli")
+READ = (sys.executable, "-m", "tests.bench.corpus", "--read")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:
@@ -33,11 +35,15 @@ def main(arguments: Sequence[str] | None = None) -> int:
     parser = argparse.ArgumentParser(
         prog="python -m tests.bench.corpus", description=__doc__, formatter_class=argparse.RawDescriptionHelpFormatter
     )
-    parser.add_argument("sizes", metavar="N", type=int, nargs="+", help="sentences")
+    parser.add_argument("sizes", metavar="N", type=int, nargs="*", help="sentences")
+    parser.add_argument("--read", metavar="FOLDER", help="only: the batches of an epoch over a prepared folder")
     parser.add_argument("--jobs", type=int, default=1, help="processes of prepare (default 1)")
     parser.add_argument("--steps", type=int, default=200, help="updates of the training (default 200)")
     parser.add_argument("--folder", help="where the corpora are for as long as they are wanted")
     options = parser.parse_args(arguments)
+    if options.read:
+        read(Path(options.read))
+        return 0
     print("sentences | step | seconds | peak of a process, MB | of it not of files, MB | all processes, MB")
     for size in options.sizes:
         with tempfile.TemporaryDirectory(dir=options.folder) as name:
@@ -49,7 +55,9 @@ def main(arguments: Sequence[str] | None = None) -> int:
             print(f"{size:,} | written | {time.perf_counter() - began:.0f} | {told}", flush=True)
             (folder / "recipe.yaml").write_text(json.dumps(recipe(options.steps)), encoding="utf-8")
             for verb in (["prepare", "recipe.yaml", "--jobs", str(options.jobs)], ["train", "recipe.yaml"]):
-                show(size, verb[0], *measured(verb, folder))
+                show(size, verb[0], *measured([*COMMAND, *verb], folder))
+            for made in (folder / "prepared").glob("large-*"):
+                show(size, "read", *measured([*READ, str(made)], folder))
             stored = sum(path.stat().st_size for path in (folder / "prepared").rglob("*.arrow"))
             print(f"{size:,} | stored | | {stored / 1e6:,.0f} MB in shards", flush=True)
     return 0
@@ -82,13 +90,28 @@ def sentences(count: int) -> Iterator[str]:
         yield from (" ".join(words[end - n : end]) + "\n" for n, end in zip(drawn, ends, strict=True))
 
 
-def measured(arguments: Sequence[str], folder: Path) -> tuple[float, int, int, int]:
+def read(folder: Path) -> None:
+    """Put the batches of an epoch together, one after the other."""
+    import torch
+
+    from probtrans_cli.data.corpus.batches import plan
+    from probtrans_cli.data.corpus.prepared import open_prepared
+    from probtrans_cli.tasks.batch import collate
+
+    split = open_prepared(folder).splits["train"]
+    count = 0
+    for indices in plan(split.lengths, 4096, 0, 0, bounds=split.bounds):
+        count += len(collate(split, indices, padding=0, device=torch.device("cpu")))
+    assert count == len(split)
+
+
+def measured(command: Sequence[str], folder: Path) -> tuple[float, int, int, int]:
     """Seconds of a command; the largest peak of one of its processes, and of that without files, and of all at once, in
     bytes."""
     began = time.perf_counter()
     peak = own = together = 0
     environment = {**os.environ, "OMP_NUM_THREADS": "1", "PYTHONPATH": str(Path(__file__).resolve().parents[2])}
-    with subprocess.Popen([*COMMAND, *arguments], cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
+    with subprocess.Popen(command, cwd=folder, env=environment, stdout=subprocess.DEVNULL) as process:
         while process.poll() is None:
             found = [memory(one) for one in (process.pid, *children(process.pid))]
             peak = max(peak, *(one[0] for one in found))
@@ -96,7 +119,7 @@ def measured(arguments: Sequence[str], folder: Path) -> tuple[float, int, int, i
             together = max(together, sum(one[1] for one in found))
             time.sleep(0.05)
     if process.returncode:
-        raise SystemExit(f"{arguments} ended with {process.returncode}")
+        raise SystemExit(f"{command} ended with {process.returncode}")
     return time.perf_counter() - began, peak, own, together
 
 

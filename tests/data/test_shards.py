@@ -56,7 +56,7 @@ COLUMNS = ("ids", "frequency", "heads", "parents", "upos", "label", "punct", "wi
 
 
 def test_shards_have_what_one_file_has(both: tuple[Split, Split], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "OPEN", 2)
+    monkeypatch.setattr(shards, "KEPT", 15)
     one, many = both
     assert len(many) == len(one) == 60
     assert len(many.bounds) == 10

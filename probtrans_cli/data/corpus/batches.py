@@ -15,7 +15,7 @@ from typing import overload
 import numpy as np
 from numpy.typing import NDArray
 
-WINDOW = 1 << 21
+WINDOW = 1 << 20
 """Sentences of a window, at most (a larger shard is a window of its own); of so many, the whole corpus is one."""
 _LENGTH_NOISE = 0.1  # a shuffled plan sorts by lengths up to 10 % (and one word) off, so that batch mates change
 

@@ -23,7 +23,8 @@ BYTES = ("spelling", "form")
 """Columns of bytes; a sentence without them has none."""
 MISSING = {"punct": 0, "parents": -2, "grid": 0}
 """What a word has in a column that its sentence does not have; -1 in all other columns."""
-OPEN = 24  # shards that stay in memory: those of a window of the plan of batches, and some more
+KEPT = 5 << 18
+"""Sentences of shards that stay in memory: those of a window of the plan of batches, and some more."""
 Arrays = tuple[NDArray[np.integer], NDArray[Any]]
 """Where the values of every sentence begin, and behind them where the last ones end; and all values."""
 
@@ -118,6 +119,7 @@ class Shards(Sequence[Shard]):
             DataError: a file is missing or damaged.
         """
         self._used: OrderedDict[int, None] = OrderedDict()
+        self._kept = 0  # sentences of these
         self._shards: list[Shard] = []
         lengths, counts = [], [0]
         for given in shards:
@@ -145,11 +147,15 @@ class Shards(Sequence[Shard]):
         return shard
 
     def _note(self, number: int) -> None:
-        """A shard is used; the one that was not used for longest is forgotten."""
+        """A shard is used; those that were not used for longest are forgotten."""
+        if number not in self._used:
+            self._kept += self._shards[number].sentences
         self._used[number] = None
         self._used.move_to_end(number)
-        if len(self._used) > OPEN:
-            self._shards[self._used.popitem(last=False)[0]].forget()
+        while self._kept > KEPT and len(self._used) > 1:
+            oldest = self._shards[self._used.popitem(last=False)[0]]
+            oldest.forget()
+            self._kept -= oldest.sentences
 
     def place(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
         """For every sentence the number of its shard."""
