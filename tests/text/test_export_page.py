@@ -1,0 +1,29 @@
+"""The blocks of the page on exports run."""
+
+from __future__ import annotations
+
+from pathlib import Path
+
+import pytest
+from test_readme import block, run
+
+
+@pytest.mark.slow
+def test_a_tagger_is_exported_and_runs_by_itself(tmp_path: Path) -> None:
+    pytest.importorskip("onnxruntime")
+    done = run(block("exports", "docs/exports.md"), tmp_path)
+    assert done.returncode == 0, done.stderr
+    said = done.stdout.splitlines()
+    assert sum("\t" in line for line in said) == 7 + 9
+    assert sum(" <- " in line for line in said) == 7
+    assert said[-1].startswith("{'metric': 'accuracy', 'dev': ")
+    script = block("a graph on a GPU").replace('"cuda"', '"meta"')
+    script += "import torch\nids = torch.ones(2, 3, dtype=torch.int64, device='meta')\n"
+    (tmp_path / "script.py").write_text(f"{script}print(network(ids=ids, mask=ids > 0)['scores'].device)", "utf-8")
+    done = run("python script.py", tmp_path)
+    assert done.stdout == "meta\n", done.stderr
+    pytest.importorskip("spacy")
+    (tmp_path / "script.py").write_text(block("spacy", "docs/exports.md"), encoding="utf-8")
+    done = run("python script.py", tmp_path)
+    assert done.returncode == 0, done.stderr
+    assert len(done.stdout.splitlines()) == 7
