@@ -24,7 +24,7 @@ data: {train: train.conllu, dev: dev.conllu}
 task: {kind: mlm}
 model: {labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, dropout: 0.2}
 optim: {lr: 0.003, schedule: {kind: constant}}
-train: {epochs: 40, batch_words: 50, accumulate: 4}
+train: {epochs: 200, batch_words: 50, accumulate: 4}
 eval: {every_epochs: 3}
 log: {every_steps: 1}
 runtime: {device: cpu, threads: 1}
@@ -40,13 +40,13 @@ TASKS: dict[str, tuple[str, ...]] = {
     "ner": ("task={kind: ner, loss: sentences}", "data={train: tags.txt, dev: tags.txt, format: columns, "
             "columns: {entities: iob2}}"),
     "classification": ("task={kind: classification}", "data={train: table.tsv, dev: table.tsv, format: table}"),
-    "cogs": ("task={kind: cogs}", "data={train: cogs.tsv, dev: cogs.tsv, format: cogs}"),
+    "cogs": ("task={kind: cogs}", "data={train: cogs.tsv, dev: cogs.tsv, format: cogs}", "train.batch_words=16"),
     "pretrain": ("task={kind: pretrain}", "data={train: documents.txt, dev: documents.txt, format: documents, "
                  "documents: {max_length: 32}}"),
     "openie": ("task={kind: openie, rows: 2, iterative_steps: 1, label_source: scheduled, word_dropout: 0.5}",
                "data={train: tuples.jsonl, dev: tuples.jsonl, format: extractions}"),
     "coordination": ("task={kind: coordination, rows: 1, iterative_steps: 1}",
-                     "data={train: cc.txt, dev: cc.txt, format: coordinations}"),
+                     "data={train: cc.txt, dev: cc.txt, format: coordinations}", "train.batch_words=16"),
 }  # fmt: skip
 EVERY: dict[str, tuple[str, ...]] = {
     **{f"{task}-probabilistic": changes for task, changes in TASKS.items()},

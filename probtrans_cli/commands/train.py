@@ -10,7 +10,7 @@ from contextlib import suppress
 from dataclasses import dataclass, replace
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import Any
+from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
 from probtrans_cli.commands.launch import is_one_of_several, launch, was_restarted
@@ -25,6 +25,9 @@ from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
 from probtrans_cli.version import __version__
+
+if TYPE_CHECKING:
+    from probtrans_cli.training.loop import Trainer
 
 __all__ = ["TrainRequest", "resolved", "seeds_of", "train", "training_report"]
 
@@ -206,10 +209,7 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) ->
         if began:
             _report(run, recipe)
         console.STATE.close_log()
-    return {
-        "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
-        "seconds": round(trainer.state.seconds, 1), **scores,
-    }  # fmt: skip
+    return _result(run, trainer, scores)
 
 
 def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
@@ -222,7 +222,16 @@ def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
     prepared = prepare(recipe, again=run_folder.corpus_of(run) if resume else None)
     ranks.start(recipe.runtime)
     trainer = Trainer(recipe, prepared, run, resume=resume, ranks=ranks)
-    return {"name": recipe.name, "run": str(run), "seed": recipe.seed, **trainer.train()}
+    return _result(run, trainer, trainer.train())
+
+
+def _result(run: Path, trainer: Trainer, scores: dict[str, Any]) -> dict[str, Any]:
+    """What is told of a training that came to its end."""
+    recipe = trainer.recipe
+    return {
+        "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
+        "seconds": round(trainer.state.seconds, 1), **scores,
+    }  # fmt: skip
 
 
 def _end_of_run(run: Path, recipe: Recipe, error: ProbtransError) -> None:

@@ -12,6 +12,7 @@ one of the update and count it 0 times: so all of them take part in everything.
 
 from __future__ import annotations
 
+import warnings
 from collections.abc import Callable, Iterator, Mapping
 from contextlib import ExitStack, contextmanager
 from inspect import signature
@@ -94,6 +95,8 @@ class Shards(Single):
         # Imported here: it takes a second, and few need it.
         from torch.distributed.device_mesh import init_device_mesh  # noqa: PLC0415
 
+        # Nothing changes in place what a network returns.
+        warnings.filterwarnings("ignore", message="FSDP2-wrapped module")
         self.mesh = init_device_mesh(device.type, (dist.get_world_size(),))
         self.modules: list[Any] = [part for one in (network, *others) for part in self._divided(one)]
         self.root: Any = network

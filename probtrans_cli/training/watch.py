@@ -21,8 +21,6 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NoReturn
 
-import torch.distributed as dist
-
 from probtrans_cli.errors import LostError, ProbtransError
 from probtrans_cli.text import harmless
 
@@ -34,7 +32,7 @@ PATIENCE = 6.0
 """Seconds after a signal to stop before the roll is called: a launcher sends the signal, too, when a process dies."""
 LEISURELY = 9.0
 """Seconds for answers then: nobody may be taken for dead who is only busy with saving."""
-HEARING = 3.0
+HEARING = 5.0
 """Seconds for the others to hear of an error, before the process that holds the store goes."""
 AT_THE_SAME_TIME, HEARD_AT_LAST = 1.5, 60.0
 """Seconds that another process waits for the first one to speak of the same error, and until it has spoken."""
@@ -122,7 +120,7 @@ class Watch:
         while not self._ended.wait(PERIOD):
             try:
                 self._look()
-            except dist.DistError as error:
+            except RuntimeError as error:  # those of torch.distributed are such
                 if self._ended.wait(1.0):
                     return
                 self._without_store(error)

@@ -46,12 +46,16 @@ def weights(run: Path) -> dict[str, np.ndarray]:
     return dict(load_file(run / "checkpoints/last/model.safetensors"))
 
 
-def compare(folder: Path, name: str, worlds: Sequence[int | str], steps: int = STEPS) -> None:
-    """Runs of different numbers of processes: the same losses, and the same files."""
-    one, several = (folder / "runs" / f"{world}-{name}" for world in worlds)
+def compare_losses(one: Path, several: Path, steps: int) -> None:
     assert len(losses(one)) == steps
     assert losses(one)[0] != losses(one)[-1]
     np.testing.assert_allclose(losses(several), losses(one), rtol=0, atol=1e-6)
+
+
+def compare(folder: Path, name: str, worlds: Sequence[int | str]) -> None:
+    """Runs of different numbers of processes: the same losses and scores, and the same files."""
+    one, several = (folder / "runs" / f"{world}-{name}" for world in worlds)
+    compare_losses(one, several, STEPS)
     for mine, theirs in zip(metrics(several), metrics(one), strict=True):
         assert dict(numbers(mine)) == pytest.approx(dict(numbers(theirs)), rel=1e-3)
     files = [sorted(str(path.relative_to(run)) for path in run.rglob("*") if path.is_file()) for run in (one, several)]
@@ -124,3 +128,18 @@ def test_scores_are_those_of_one_process(name: str, folder: Path, trained: list[
     inexact = {key for key in one if one[key] != two[key]}
     assert all("loss" in key or "nll" in key or "perplexity" in key or key.endswith("auc") for key in inexact), inexact
     assert two == pytest.approx(one, rel=1e-9, abs=1e-9)
+
+
+@pytest.mark.slow
+def test_four_processes_over_a_hundred_updates(folder: Path) -> None:
+    """Every task and both encoders."""
+    runs = place(folder / "long")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
+        train_all([job(1, name, 100) for name in EVERY])
+        finish(start(runs, 4, [job(4, name, 100) for name in EVERY]))
+    for name in EVERY:
+        compare_losses(runs / f"runs/1-{name}", runs / f"runs/4-{name}", 100)

@@ -1,0 +1,130 @@
+"""The commands of the pages on several processes and on clusters run, on this machine and for a moment."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import time
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import stand_ins
+import yaml
+from several_processes import place
+from support import environment
+from test_readme import block
+
+pytestmark = pytest.mark.slow
+QUICK = "train.steps=3"
+
+
+def shell(script: str, folder: Path, **more: str) -> subprocess.CompletedProcess[str]:
+    path = stand_ins.install(folder / "bin")
+    return subprocess.run(
+        ["bash", "-c", f"set -eo pipefail\n{script}"], cwd=folder, env=environment(PATH=path, **more),
+        capture_output=True, text=True, timeout=300,
+    )  # fmt: skip
+
+
+def shortened(name: str) -> str:
+    """A block of the page with a training of three updates."""
+    return block(name, "docs/processes.md").replace("train quickstart", f"train quickstart {QUICK}")
+
+
+def exit_of(run: Path) -> dict[str, object]:
+    found: dict[str, object] = json.loads((run / "exit.json").read_text("utf-8"))
+    return found
+
+
+def test_the_commands_of_the_page_on_processes(tmp_path: Path) -> None:
+    """Each block trains; two processes, divided or not, come to the losses of each other."""
+    losses = []
+    for name in ("several processes", "torchrun", "fsdp", "restarts"):
+        folder = tmp_path / name.replace(" ", "-")
+        folder.mkdir()
+        done = shell(f"{shortened(name).strip()} log.every_steps=1\n", folder)
+        assert done.returncode == 0, done.stderr
+        lines = (folder / "runs/quickstart/metrics.jsonl").read_text("utf-8").splitlines()
+        found = [json.loads(line)["loss"] for line in lines if '"train"' in line]
+        assert len(found) == 3
+        losses.append(found)
+    assert losses[1] == losses[0]
+    assert losses[2] == pytest.approx(losses[0], rel=1e-6)
+    folder = tmp_path / "fsdp"
+    steps = sorted((folder / "runs/quickstart/checkpoints").glob("step-*"))
+    assert len(steps) == 1
+    again = block("resumed elsewhere", "docs/processes.md")
+    done = shell(again, folder)
+    assert done.returncode == 0, done.stderr
+    assert "resuming runs/quickstart after step 3" in done.stderr
+
+
+def test_a_slurm_job_is_preempted_requeued_and_finished(tmp_path: Path) -> None:
+    """The same bits as one that was left alone; the second time it is another number of nodes."""
+    for name in ("alone", "taken"):
+        folder = place(tmp_path / name)
+        recipe = (folder / "tiny.yaml").read_text("utf-8").replace("epochs: 200", "epochs: 30")
+        (folder / "mine.yaml").write_text(recipe.replace("every_epochs: 3", "every_epochs: 10"), "utf-8")
+        script = block("slurm train", "docs/clusters.md").replace("train.accumulate=8", "train.accumulate=4")
+        (folder / "job.sh").write_text(script, "utf-8")
+    submit = block("slurm submit", "docs/clusters.md").replace("sbatch", "sbatch --ntasks-per-node=1")
+    done = shell(submit, tmp_path / "alone")
+    assert done.returncode == 0, done.stderr
+    folder = tmp_path / "taken"
+    path = stand_ins.install(folder / "bin")
+    with (folder / "log").open("w") as log:
+        job = subprocess.Popen(
+            ["bash", "-c", submit], cwd=folder, env=environment(PATH=path), stdout=log, stderr=subprocess.STDOUT
+        )
+    until(lambda: (folder / "runs/mine/metrics.jsonl").exists() and steps_of(folder) >= 5, folder / "log")
+    for task in (folder / "tasks").read_text("utf-8").split():
+        os.kill(int(task), signal.SIGTERM)
+    assert job.wait(timeout=300) == 0, (folder / "log").read_text("utf-8")
+    assert (folder / "requeues").read_text("utf-8") == "4711\n"
+    told = [line for line in (folder / "log").read_text("utf-8").splitlines() if line.startswith("error")]
+    assert len(told) == 1
+    assert re.fullmatch(r"error: stopped by SIGTERM; saved step \d+ of runs/mine", told[0])
+    weights = [
+        (tmp_path / name / "runs/mine/checkpoints/last/model.safetensors").read_bytes() for name in ("alone", "taken")
+    ]
+    assert weights[0] == weights[1]
+    assert exit_of(folder / "runs/mine") == {"exit": 0, "reason": "done"}
+
+
+def steps_of(folder: Path) -> int:
+    return (folder / "runs/mine/metrics.jsonl").read_text("utf-8").count("\n")
+
+
+def until(true: Callable[[], bool], log: Path) -> None:
+    deadline = time.monotonic() + 120
+    while not true():
+        assert time.monotonic() < deadline, log.read_text("utf-8")
+        time.sleep(0.02)
+
+
+def test_a_skypilot_task_trains_on_two_machines(tmp_path: Path) -> None:
+    folder = place(tmp_path / "work")
+    (folder / "mine.yaml").write_text((folder / "tiny.yaml").read_text("utf-8"), "utf-8")
+    task = yaml.safe_load(block("skypilot", "docs/clusters.md"))
+    assert task["num_nodes"] == 2
+    port = str(29000 + os.getpid() % 900)
+    script = task["run"].replace("train.accumulate=16", f"train.accumulate=4 {QUICK}").replace("29500", port)
+    path = stand_ins.install(folder / "bin")
+    given = {
+        "PATH": path, "RUNS": str(folder / "runs"), "SKYPILOT_NUM_NODES": "2", "SKYPILOT_NUM_GPUS_PER_NODE": "1",
+        "SKYPILOT_NODE_IPS": "127.0.0.1\n127.0.0.1",
+    }  # fmt: skip
+    machines = [
+        subprocess.Popen(
+            ["bash", "-c", script], cwd=folder, env=environment(**given, SKYPILOT_NODE_RANK=str(node)),
+            stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True,
+        )
+        for node in range(2)
+    ]  # fmt: skip
+    ended = [one.communicate(timeout=300) for one in machines]
+    assert [one.returncode for one in machines] == [0, 0], ended
+    assert exit_of(folder / "runs/mine") == {"exit": 0, "reason": "done"}

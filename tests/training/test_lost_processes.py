@@ -1,0 +1,218 @@
+"""What ends several processes ends all of them, with one message: a kill, a hang, a lack of memory, a signal."""
+
+from __future__ import annotations
+
+import json
+import os
+import re
+import signal
+import subprocess
+import sys
+import time
+from collections.abc import Callable, Iterator
+from contextlib import contextmanager
+from pathlib import Path
+from typing import NamedTuple
+
+import pytest
+from several_processes import place, ranks
+from support import COMMAND, environment, seeded
+from test_resume import assert_same, state
+
+pytestmark = pytest.mark.slow
+LONG = ("train.epochs=500", "save.every_steps=10", "save.keep=2", "eval.every_epochs=100", "log.every_steps=1")
+SOON = 30.0  # seconds
+
+
+@pytest.fixture(scope="module")
+def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    return place(tmp_path_factory.mktemp("lost"))
+
+
+class Ended(NamedTuple):
+    """How a command ended."""
+
+    code: int
+    stderr: str
+    seconds: float
+
+
+class Job:
+    """A command that runs several processes, or one of several."""
+
+    def __init__(self, command: list[str], folder: Path, run: str, **more: str) -> None:
+        self.folder, self.run = folder, folder / "runs" / run
+        self.log = folder / f"{run}.stderr"
+        with self.log.open("w") as log:
+            self.process = subprocess.Popen(
+                command, cwd=folder, env=environment(**more), stdout=subprocess.DEVNULL, stderr=log
+            )
+
+    def after(self, lines: int) -> None:
+        """Wait until the run has so many lines of metrics."""
+        deadline = time.monotonic() + 120
+        path = self.run / "metrics.jsonl"
+        while not (path.exists() and path.read_text("utf-8").count("\n") >= lines):
+            assert time.monotonic() < deadline, self.log.read_text("utf-8")
+            assert self.process.poll() is None, self.log.read_text("utf-8")
+            time.sleep(0.02)
+
+    def rank(self, number: int) -> int:
+        """The process of a rank."""
+        for path in Path("/proc").glob("[0-9]*"):
+            try:
+                parent = int((path / "stat").read_text().rpartition(")")[2].split()[1])
+                given = (path / "environ").read_bytes().split(b"\0")
+            except (OSError, ValueError):
+                continue
+            if parent == self.process.pid and f"RANK={number}".encode() in given:
+                return int(path.name)
+        raise AssertionError(f"there is no rank {number}")
+
+    def end(self) -> Ended:
+        began = time.monotonic()
+        code = self.process.wait(timeout=120)
+        return Ended(code, self.log.read_text("utf-8"), time.monotonic() - began)
+
+
+def several(folder: Path, run: str, nproc: int, *more: str) -> Job:
+    """`probtrans train --nproc N`."""
+    options = ["--run", f"runs/{run}", "--nproc", str(nproc)]
+    return Job([*COMMAND, "-q", "train", "tiny.yaml", *LONG, *more, *options], folder, run)
+
+
+def one_message(ended: Ended) -> str:
+    """The only thing that was said, without its hint."""
+    lines = [line for line in ended.stderr.splitlines() if not line.startswith("  ->")]
+    assert len(lines) == 1, ended.stderr
+    assert lines[0].startswith("error: ")
+    return lines[0]
+
+
+def test_twenty_kills(folder: Path) -> None:
+    """Each is named within half a minute, and the run goes on."""
+    choose = seeded("kills of ranks")
+    steps = [0]
+    for number in range(20):
+        victim = choose.randrange(4)
+        more = ["--resume"] if number else []
+        job = several(folder, "killed", 4, *more)
+        job.after(lines=steps[-1] + choose.randrange(11, 40))
+        os.kill(job.rank(victim), signal.SIGKILL)
+        ended = job.end()
+        assert ended.seconds < SOON
+        assert ended.code == 8
+        assert f"rank {victim} of 4 (process " in one_message(ended)
+        steps.append(int(state(job.run)["step"]))
+        assert steps[-1] > steps[-2], "it goes on from its last checkpoint"
+
+
+def test_a_signal_to_the_launcher_saves_once(folder: Path) -> None:
+    short = ("train.epochs=5", "eval.every_epochs=1", "save.every_steps=null")
+    whole = several(folder, "whole", 2, *short)
+    assert whole.end().code == 0, whole.log.read_text()
+    job = several(folder, "stopped", 2, *short)
+    job.after(lines=4)
+    job.process.terminate()
+    ended = job.end()
+    assert ended.code == 75, ended.stderr
+    assert "stopped by SIGTERM; saved step" in one_message(ended)
+    assert json.loads((job.run / "exit.json").read_text("utf-8"))["exit"] == 75
+    assert several(folder, "stopped", 2, *short, "--resume").end().code == 0
+    assert_same(job.run, whole.run)
+
+
+def test_a_process_that_stands_still_is_named_after_the_timeout(folder: Path) -> None:
+    job = several(folder, "still", 2, "runtime.timeout=3")
+    job.after(lines=5)
+    os.kill(job.rank(1), signal.SIGSTOP)
+    ended = job.end()
+    assert ended.code == 8
+    assert "rank 1 of 2 (process " in one_message(ended)
+
+
+HANGS = """
+import sys, time
+from probtrans_cli.training.loop import Trainer
+batch = Trainer._batch
+def _batch(self, indices):
+    if self.ranks.rank == 1 and self.state.step == 3:
+        {what}
+    return batch(self, indices)
+Trainer._batch = _batch
+from probtrans_cli.__main__ import main
+main(sys.argv[1:])
+"""
+
+
+@contextmanager
+def by_hand(folder: Path, run: str, what: str, *more: str) -> Iterator[list[Job]]:
+    """Two processes as a scheduler starts them; the second one does something else in its third update."""
+    command = [sys.executable, "-c", HANGS.format(what=what), "train", "tiny.yaml", *LONG, *more]
+    jobs = []
+    for number, given in enumerate(ranks(2)):
+        job = Job([*command, "--run", f"runs/{run}"], folder, f"{run}-{number}", **given)
+        job.run = folder / "runs" / run
+        jobs.append(job)
+    yield jobs
+    for job in jobs:
+        job.process.kill()
+
+
+def test_a_process_that_hangs_is_named_with_what_it_does(folder: Path) -> None:
+    with by_hand(folder, "hangs", "time.sleep(1000)", "runtime.timeout=3") as jobs:
+        first, second = (job.end() for job in jobs)
+    assert (first.code, second.code) == (8, 8)
+    told = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("error")]
+    assert len(told) == 1
+    assert re.search(r"waited \d+ s for rank 1 of 2 \(process .*\), which is at: the batches of update 4", told[0])
+
+
+@pytest.mark.parametrize(
+    ("what", "code", "words"),
+    [
+        ("raise MemoryError", 6, "rank 1 of 2: out of memory with a batch of "),
+        ("from probtrans_cli.errors import DataError; raise DataError('no such tag')", 3, "rank 1 of 2: no such tag"),
+    ],
+)
+def test_an_error_in_one_process_is_told_once(what: str, code: int, words: str, folder: Path) -> None:
+    with by_hand(folder, f"error-{code}", what) as jobs:
+        first, second = (job.end() for job in jobs)
+    assert (first.code, second.code) == (code, code)
+    told = [line for line in (first.stderr + second.stderr).splitlines() if line.startswith("error")]
+    assert len(told) == 1
+    assert words in told[0]
+    assert json.loads((jobs[0].run / "exit.json").read_text("utf-8"))["exit"] == code
+
+
+def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
+    job = several(folder, "nothing", 2, "data.train=nowhere.conllu")
+    ended = job.end()
+    assert ended.code == 3
+    assert "nowhere.conllu" in one_message(ended)
+    ended = several(folder, "too-many", 8).end()
+    assert ended.code == 2
+    assert "train.accumulate is 4" in one_message(ended)
+
+
+def torchrun(folder: Path, run: str, *options: str) -> Job:
+    """Two processes under `torchrun`."""
+    command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
+    program = ["-m", "--", "probtrans_cli", "-q", "train", "tiny.yaml", *LONG, f"name={run}"]
+    return Job([*command, *program], folder, run)
+
+
+def test_restarts_of_torchrun_resume(folder: Path) -> None:
+    job = torchrun(folder, "restarted", "--max-restarts", "2")
+    job.after(lines=25)
+    os.kill(job.rank(1), signal.SIGKILL)
+    deadline = time.monotonic() + 120
+    log: Callable[[], str] = (job.run / "log.txt").read_text
+    while "resuming" not in log():
+        assert time.monotonic() < deadline, job.log.read_text("utf-8")
+        time.sleep(0.1)
+    job.after(lines=60)
+    job.process.terminate()
+    job.end()
+    assert json.loads((job.run / "exit.json").read_text("utf-8"))["exit"] == 75
+    assert "Traceback" not in log()
