@@ -58,6 +58,8 @@ def expected(place: Path) -> list[dict[str, object]]:
 def test_every_block_is_run_here() -> None:
     """A block that is added needs a test."""
     of_python = [code for language, code in BLOCKS if language == "python"]
+    of_bash = [code for language, code in BLOCKS if language == "bash"]
+    assert all("--output-dir" in code or "--jobs" in code for code in of_bash)
     words = ("big.arrow", "LocalPipelineExecutor", "SlurmPipelineExecutor", "import ray", "pyspark")
     assert sorted(of_python) == sorted(map(program, words))
 
@@ -83,6 +85,19 @@ def test_parsing_in_bulk(place: Path) -> None:
     assert merged.stdout == whole * 2
     for name in ("job.json", "blocks/000001.conllu", "blocks/000001.done"):
         assert (place / "parsed" / name).is_file()
+
+
+@pytest.mark.slow
+def test_preparing_in_processes(trained: Path, place: Path) -> None:
+    (script,) = [code for language, code in BLOCKS if language == "bash" and "--jobs" in code]
+    (place / "mine.yaml").write_bytes((trained / "tiny.yaml").read_bytes())
+    (place / "wiki/AA").mkdir(parents=True)
+    (place / "news").mkdir()
+    (place / "wiki/AA/1").write_text(TEXT, "utf-8")
+    (place / "news/1.txt.zst").write_bytes(pa.compress(TEXT.encode(), "zstd", asbytes=True))
+    ran = shell(script.replace("--jobs 2", "--jobs 2 --json"), place)
+    assert ran.returncode == 0, ran.stderr
+    assert json.loads(ran.stdout)["splits"]["train"]["sentences"] == 18
 
 
 @pytest.mark.slow
