@@ -260,7 +260,9 @@ def traced(graph: Graph, form: str) -> ExportedProgram:
     if error := refused(graph.network, form):
         raise error
     longest = graph.network.longest
-    axes = {name: Dim(name, max=longest) if name == "tokens" and longest else Dim(name) for name in _EXAMPLE}
+    # An encoder of words has positions for them, too, and there are no more words than tokens.
+    limited = ("tokens", "words") if graph.network.encoder.reads_first else ("tokens",)
+    axes = {name: Dim(name, max=longest) if name in limited and longest else Dim(name) for name in _EXAMPLE}
     shapes = {name: {i: axes[axis] for i, axis in enumerate(SHAPES[name])} for name in graph.plan.inputs}
     try:
         with torch.no_grad():

@@ -125,11 +125,10 @@ def test_positions_pick_out_what_masks_do(kind: str, number: int, few: None) -> 
 
 
 @pytest.mark.parametrize("name", ENCODERS)
-@pytest.mark.parametrize("divides", [False, True], ids=["words", "pieces"])
-def test_every_encoder_has_a_module(name: str, divides: bool, few: None) -> None:
+def test_every_encoder_has_a_module(name: str, few: None) -> None:
     """Words of several tokens, and features of their spelling."""
-    graph = encoder_graph(ENCODERS[name], divides=divides, features=12)
-    assert set(graph.plan.inputs) == {"ids", "mask", "features", *(["first"] if divides else [])}
+    graph = encoder_graph(ENCODERS[name], divides=True, features=12)
+    assert set(graph.plan.inputs) == {"ids", "mask", "features", "first"}
     assert difference.largest_difference(graph.network, graph.plan, lambda given: graph(**given)) < MOST
 
 
@@ -184,7 +183,7 @@ def test_what_a_tracer_cannot_follow_is_refused(monkeypatch: pytest.MonkeyPatch)
 # --- traced -----------------------------------------------------------------------------------------------------------
 
 
-def test_a_field(tmp_path: Path) -> None:
+def test_a_field(tmp_path: Path, few: None) -> None:
     """With a root and near heads; then in 8 bits, of which a difference is left."""
     section = {**FIELD, "iterations": 1, "labels": 32, "root": {"labels": 3}}
     graph = encoder_graph(section, divides=False)
