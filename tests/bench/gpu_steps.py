@@ -18,11 +18,13 @@ from torch import nn
 
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.models import build
+from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.training.graphs import compiled
 
 from .measure import MESSAGES, Batch, Step, resident_peak, seconds
 from .settings import ROWS, STEP, Setting, flops, pair_flops
 
-WAYS = ("bf16", "bf16 compiled", "fp32")
+WAYS = ("bf16", "bf16 compiled", "bf16 graphs", "fp32")
 ENOUGH = 2.0
 """Seconds after which a cell needs no more rounds."""
 SECTIONS = (("uv", None), ("shared", "shared"), ("rotary", "rotary"))
@@ -121,10 +123,13 @@ def measured(
 
 
 def _encoder(contender: Contender, way: str, device: torch.device, backend: str) -> nn.Module:
-    encoder = contender.encoder(device)
+    encoder: Any = contender.encoder(device)
     if way.endswith("compiled"):
         torch._dynamo.reset()
         encoder.compile(dynamic=True, backend=backend)  # as `runtime.compile` does
+    if way.endswith("graphs"):
+        torch._dynamo.reset()
+        compiled(encoder, Runtime(compile=True, graphs=True))
     return encoder
 
 

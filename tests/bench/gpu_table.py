@@ -60,7 +60,7 @@ def _steps(given: Page) -> Iterator[str]:
     yield ""
     yield f"Large products in this run, TFLOP/s: {rates}. Share: FLOPs of real words alone (`tests/bench/settings.py`),"
     yield "of the chip's peak in that precision by its data sheet, and of the large products. Launches: of kernels by"
-    yield "one step; on a CPU, operators. Compiled: its ratio to eager is of the same encoder and batch."
+    yield "one step; on a CPU, operators. Graphs: compiled, recorded and replayed."
     yield ""
     yield "| encoder | batch | way | step, ms | words/s | of peak | of products | peak, MiB | launches | to eager |"
     yield "|---|---|---|---|---|---|---|---|---|---|"
@@ -78,7 +78,7 @@ def _row(cell: Measured, given: Page, eager: float | None) -> str:
         return _line(cell.contender, cell.batch, cell.way, cell.failed or "-", *["-"] * 6)
     precision, taken = cell.way.split()[0], median(cell.seconds)
     peak = peak_of(given.machine.get("device", ""), precision)
-    compared = f"{taken / eager:.2f}" if eager is not None and cell.way.endswith("compiled") else "-"
+    compared = f"{taken / eager:.2f}" if eager is not None and cell.way.startswith("bf16 ") else "-"
     return _line(
         cell.contender, cell.batch, cell.way, f"{taken * 1e3:.3g}", f"{cell.words / taken:,.0f}",
         "-" if peak is None else f"{cell.rate / peak:.1%}", f"{cell.rate / given.rates[precision]:.1%}",
