@@ -36,14 +36,21 @@ def install(folder: Path) -> str:
 
 def sbatch(arguments: Sequence[str]) -> int:
     """Run a script with its directives, again whenever it was requeued. Options on the command line come first."""
-    *options, script = arguments
+    *options, script = [one for one in arguments if one != "--wait"]  # it always waits
     directives = re.findall(r"^#SBATCH (--\S+)", Path(script).read_text("utf-8"), re.MULTILINE)
     given = dict(one[2:].partition("=")[::2] for one in [*directives, *options])
-    nodes, tasks = int(given["nodes"]), int(given["ntasks-per-node"])
+    nodes, tasks = int(given.get("nodes", 1)), int(given.get("ntasks-per-node", 1))
     environment = {
         **os.environ, "SLURM_JOB_ID": "4711", "SLURM_JOB_NODELIST": "localhost", "SLURM_NTASKS": str(nodes * tasks),
         "SLURM_TASKS_PER_NODE": str(tasks),
     }  # fmt: skip
+    if "array" in given:
+        first, last = map(int, given["array"].split("-"))
+        of_array = [
+            {"SLURM_ARRAY_TASK_ID": str(one), "SLURM_ARRAY_TASK_MAX": str(last)} for one in range(first, last + 1)
+        ]
+        # In no order that anybody may rely on.
+        return max(subprocess.run(["bash", script], env={**environment, **one}).returncode for one in of_array[::-1])
     while True:
         before = _requeues()
         code = subprocess.run(["bash", script], env=environment).returncode

@@ -20,7 +20,7 @@ from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore, rendezvous  # type: ignore[attr-defined]
 
 from probtrans_cli.data.ranks import Ranks
-from probtrans_cli.errors import ProbtransError, ToldElsewhereError
+from probtrans_cli.errors import OutOfMemoryError, ProbtransError, ToldElsewhereError
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.training.watch import Fault, Watch
 
@@ -133,6 +133,8 @@ class Group(Ranks):
 
     def _told(self, error: BaseException) -> BaseException:
         """What this process is to end with after an error: the error, or, where another one tells of it, silence."""
+        if isinstance(error, MemoryError | torch.OutOfMemoryError):
+            error = OutOfMemoryError(f"{self.name}: out of memory", hint="lower eval.batch_words")
         code = error.exit_code if isinstance(error, ProbtransError) else 130 if _is_interrupt(error) else 1
         if isinstance(error, ProbtransError) and not (self.first or self.name in error.message):
             error.message = f"{self.name}: {error.message}"

@@ -16,6 +16,7 @@ import socket
 import sys
 import time
 from collections.abc import Callable
+from contextlib import suppress
 from dataclasses import asdict, dataclass
 from pathlib import Path
 from threading import Event, Thread
@@ -131,6 +132,8 @@ class Watch:
             fault = Fault(**json.loads(self.store.get("fault")))
             error = LostError(fault.message)
             error.exit_code = fault.code
+            if self.rank == 0:  # it may hold the store
+                self._wait_for(self.world - 1)
             self._leave(error)
         self._answer()
         waited = time.monotonic() - self._place.since
@@ -205,9 +208,14 @@ class Watch:
         if path := os.environ.get(TOLD):
             Path(path).write_text(json.dumps(asdict(fault)), encoding="utf-8")
         self.store.set("fault", json.dumps(asdict(fault)).encode())
+        self._wait_for(listeners)
+
+    def _wait_for(self, listeners: int) -> None:
+        """Wait a little until so many have heard of the end; where the store is gone, its holder has."""
         until = time.monotonic() + HEARING
-        while time.monotonic() < until and int(self.store.add("heard", 0)) < listeners:
-            time.sleep(0.05)
+        with suppress(RuntimeError):
+            while time.monotonic() < until and int(self.store.add("heard", 0)) < listeners:
+                time.sleep(0.05)
 
     def _heard_within(self, seconds: float) -> bool:
         until = time.monotonic() + seconds

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import gzip
 import json
 import os
 import re
@@ -104,6 +105,25 @@ def until(true: Callable[[], bool], log: Path) -> None:
     while not true():
         assert time.monotonic() < deadline, log.read_text("utf-8")
         time.sleep(0.02)
+
+
+def test_an_array_job_parses_what_one_process_does(tmp_path: Path) -> None:
+    folder = place(tmp_path / "work")
+    (folder / "parse.sh").write_text(block("slurm parse", "docs/clusters.md").replace("--workers 4", "--workers 1"))
+    (folder / "corpus").mkdir()
+    for name in "abcd":
+        text = f"two {name} farmers fold\ncheap goats fold\n" * 3
+        (folder / "corpus" / f"{name}.txt.gz").write_bytes(gzip.compress(text.encode()))
+    train = f"probtrans -q train tiny.yaml {QUICK} --run runs/mine\n"
+    done = shell(f"{train}probtrans -q parse runs/mine corpus/*.txt.gz > one.conllu", folder)
+    assert done.returncode == 0, done.stderr
+    submit = block("slurm parse submit", "docs/clusters.md").replace("--wait", "--wait --array=1-3")
+    done = shell(submit, folder)
+    assert done.returncode == 0, done.stderr
+    whole = gzip.decompress((folder / "corpus.conllu.gz").read_bytes())
+    assert whole == (folder / "one.conllu").read_bytes()
+    assert whole.count(b"# text = ") == 24
+    assert len(list((folder / "parsed/blocks").glob("*.done"))) == 4
 
 
 def test_a_skypilot_task_trains_on_two_machines(tmp_path: Path) -> None:

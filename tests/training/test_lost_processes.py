@@ -134,10 +134,12 @@ def test_a_process_that_stands_still_is_named_after_the_timeout(folder: Path) ->
 HANGS = """
 import sys, time
 from probtrans_cli.training.loop import Trainer
+def fault(batch):
+    {what}
 batch = Trainer._batch
 def _batch(self, indices):
     if self.ranks.rank == 1 and self.state.step == 3:
-        {what}
+        self.model.task.training = fault
     return batch(self, indices)
 Trainer._batch = _batch
 from probtrans_cli.__main__ import main
