@@ -54,7 +54,10 @@ sections = json.loads(sys.argv[1])
 def encoder(section):
     torch.manual_seed(0)
     sizes = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}
-    return build({**sizes, **section} if section.get("kind", "probabilistic") == "probabilistic" else section)
+    if section.get("kind", "probabilistic") != "probabilistic":
+        return build(section)
+    given = {**sizes, **section}
+    return build(given, given.pop("messages", "auto"))
 
 def sentences(lengths, dtype=torch.float32):
     n = max(lengths)
@@ -140,6 +143,16 @@ def every_option(decomposition: dict[str, object]) -> list[dict[str, object]]:
 def test_it_compiles_in_one_graph() -> None:
     """The model of the paper, forward and backward in training, at three sizes."""
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
+
+
+FORMS = [("plain", kind) for kind in NAMES] + [("banded", kind) for kind in ("none", "shared", "rotary")]
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize(("messages", "kind"), [*FORMS, ("linear", "uv")])
+def test_every_form_compiles_in_one_graph(messages: str, kind: str) -> None:
+    """A graph of `linear` is that of `banded`."""
+    run(COMPILED, [{**section_of(DECOMPOSITIONS[NAMES.index(kind)], {}), "messages": messages}])
 
 
 @pytest.mark.slow
