@@ -107,8 +107,8 @@ class Graph(nn.Module):
         super().__init__()
         self.network = copy.deepcopy(network).cpu().float().eval()
         self.plan = plan
-        for module, name in parametrized(self.network):
-            parametrize.remove_parametrizations(module, name, leave_parametrized=False)
+        for module in {id(one): one for one, _ in parametrized(self.network)}.values():
+            _with_means(module)
         self.requires_grad_(False)
 
     def forward(
@@ -141,6 +141,17 @@ class Graph(nn.Module):
                 if parameter.is_floating_point():
                     setattr(module, name, nn.Parameter(parameter.to(dtype), requires_grad=False))
                     parametrize.register_parametrization(module, name, _InFloat32(), unsafe=True)
+
+
+def _with_means(module: nn.Module) -> None:
+    """Let a module have the means of its uncertain weights. ``parametrize.remove_parametrizations`` would take the
+    property from the class that it shares with the module it is a copy of."""
+    lists: Any = module.parametrizations
+    means = {name: one.original for name, one in lists.items()}
+    module.__class__ = type(module).__bases__[0]
+    del module.parametrizations
+    for name, mean in means.items():
+        module.register_parameter(name, nn.Parameter(mean.detach()))
 
 
 class _InFloat32(nn.Module):

@@ -15,12 +15,14 @@ import torch
 from export_graphs import graph_of
 from made_tasks import CASES_OF, TRANSFORMER, Made
 from torch.export.passes import move_to_device_pass
+from uncertain_networks import network as uncertain_network
 
 from probtrans_cli import models, tasks
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import difference, pt2
 from probtrans_cli.export.graph import Graph, Plan, axes_of, example_of, traced
 from probtrans_cli.models.base import Wants
+from probtrans_cli.models.bayesian.weights import parametrized
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput
 from probtrans_cli.tasks.semantic import SemanticOutput
@@ -130,6 +132,15 @@ def test_every_encoder_has_a_module(name: str, few: None) -> None:
     graph = encoder_graph(ENCODERS[name], divides=True, features=12)
     assert set(graph.plan.inputs) == {"ids", "mask", "features", "first"}
     assert difference.largest_difference(graph.network, graph.plan, lambda given: graph(**given)) < MOST
+
+
+def test_uncertain_weights_are_their_means(tmp_path: Path, few: None) -> None:
+    network = uncertain_network()
+    assert parametrized(network)
+    graph = Graph(network, Plan.of(network, Wants(words=torch.ones(1, 1, dtype=torch.bool)), divides=False))
+    assert not parametrized(graph.network)
+    pt2.save(graph, traced(graph, "pt2"), tmp_path / "model.pt2")
+    assert difference.largest_difference(network.float(), graph.plan, pt2.opened(tmp_path / "model.pt2")) < MOST
 
 
 def test_axes_have_the_names_of_the_inputs() -> None:
