@@ -6,7 +6,6 @@ one process tells (:mod:`probtrans_cli.training.watch`), or, where none of them 
 
 from __future__ import annotations
 
-import json
 import logging
 import os
 import signal
@@ -19,6 +18,7 @@ from typing import TYPE_CHECKING, Any
 from probtrans_cli import console
 from probtrans_cli.errors import LostError, ToldElsewhereError, UsageError
 from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
     from probtrans_cli.commands.train import TrainRequest
@@ -70,11 +70,11 @@ def launch(request: TrainRequest, section: Runtime) -> dict[str, Any]:
                 output = _started(request, section, request.nproc, folder)
         except LostError as error:
             if told.exists():
-                raise ToldElsewhereError(json.loads(told.read_text("utf-8"))["code"]) from None
+                raise ToldElsewhereError(from_json(told.read_text("utf-8"))["code"]) from None
             raise error from None
         finally:
             logging.disable(logging.NOTSET)
-        found: dict[str, Any] = json.loads(output.read_text("utf-8"))
+        found: dict[str, Any] = from_json(output.read_text("utf-8"))
         return found
 
 

@@ -18,6 +18,7 @@ from multiprocessing.context import SpawnProcess
 from typing import Any
 
 from probtrans_cli import console, errors
+from probtrans_cli.text import from_json
 
 _ONE_THREAD = ("OMP_NUM_THREADS", "MKL_NUM_THREADS", "OPENBLAS_NUM_THREADS")
 FEWER = "memory may have run out: give fewer processes, or shorter sentences"
@@ -121,7 +122,7 @@ def _told(one: _Process) -> dict[str, Any] | None:
         ProbtransError, OSError: what it cannot go on with.
     """
     try:
-        told: dict[str, Any] = json.loads(one.connection.recv_bytes())
+        told: dict[str, Any] = from_json(one.connection.recv_bytes())
     except (EOFError, ConnectionError):
         one.process.join()
         return None

@@ -14,6 +14,7 @@ from typing import TYPE_CHECKING, Any, TypeVar
 import numpy as np
 
 from probtrans_cli.errors import ProbtransError
+from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
     from torch import Tensor
@@ -139,7 +140,7 @@ def _written(counts: Mapping[Hashable, float]) -> bytes:
 
 
 def _read(content: bytes) -> dict[Hashable, float]:
-    return {_hashable(key): value for key, value in json.loads(content)}
+    return {_hashable(key): value for key, value in from_json(content)}
 
 
 def _plain(value: Any) -> int | float | str:

@@ -23,7 +23,7 @@ from threading import Event, Thread
 from typing import Any, NoReturn
 
 from probtrans_cli.errors import LostError, ProbtransError
-from probtrans_cli.text import harmless
+from probtrans_cli.text import from_json, harmless
 
 PERIOD = 0.3
 """Seconds between two looks."""
@@ -106,7 +106,7 @@ class Watch:
             self._heard_within(AT_THE_SAME_TIME)
         if not self.claim():
             heard = self._heard_within(HEARD_AT_LAST)
-            return Fault(**json.loads(self.store.get("fault"))).code if heard else fault.code
+            return Fault(**from_json(self.store.get("fault"))).code if heard else fault.code
         self._told(fault, self.world - 1)
         return None
 
@@ -129,7 +129,7 @@ class Watch:
     def _look(self) -> None:
         if not self._spoken and self.store.check(["fault"]):
             self.store.add("heard", 1)
-            fault = Fault(**json.loads(self.store.get("fault")))
+            fault = Fault(**from_json(self.store.get("fault")))
             error = LostError(fault.message)
             error.exit_code = fault.code
             if self.rank == 0:  # it may hold the store
@@ -163,7 +163,7 @@ class Watch:
             for rank in range(self.world):
                 key = f"answer/{number}/{rank}"
                 if rank not in answers and self.store.check([key]):
-                    answers[rank] = Place(**json.loads(self.store.get(key)))
+                    answers[rank] = Place(**from_json(self.store.get(key)))
         if self.store.check(["fault"]) or (only_dead and len(answers) == self.world):
             return
         message = self._verdict(answers, why)

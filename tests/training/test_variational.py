@@ -62,12 +62,16 @@ def test_the_gradient_of_an_update_is_that_of_likelihood_and_divergence(bayes: s
     section = model.recipe.model.variational
     assert section is not None
     words = int((one.train_split.column("upos") >= 0).sum())
-    torch.manual_seed(mixed_seed(model.recipe.seed, 0))
     network.train()
-    given = [model.task.training(model.collate(one.train_split, indices)) for indices in batches[:accumulate]]
+    given, left = [], []
+    for k, indices in enumerate(batches[:accumulate]):  # each with random numbers of its own
+        torch.manual_seed(mixed_seed(model.recipe.seed, 0, *([k] if k else [])))
+        given.append(model.task.training(model.collate(one.train_split, indices)))
+        left.append(torch.get_rng_state())
     counts = counts_of(model.task, given)
     total = torch.zeros(())
-    for batch in given:
+    for batch, state in zip(given, left, strict=True):
+        torch.set_rng_state(state)
         with weights.drawn(network):
             total = total + loss_of(model.task, network, batch, counts)
     total = total / counts["loss"]

@@ -98,7 +98,7 @@ def _each(
             done = Pool(jobs, begin, given).each(numbers)
         else:
             do = begin(*given)
-            done = ((number, json.loads(json.dumps(do(number)))) for number in numbers)
+            done = ((number, from_json(json.dumps(do(number)))) for number in numbers)
         for number, told in done:
             work.advance(units[number].size)
             yield number, told
