@@ -209,7 +209,7 @@ def test_three_kills_change_nothing(place: list[str], invoke: Invoke, forks: For
     assert not list(Path("runs-out/blocks").glob(".*.partial"))
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_twenty_kills_of_64_shares(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """SIGKILL at random moments of random ones of the processes, of which one in four has two workers."""
     monkeypatch.chdir(tmp_path)

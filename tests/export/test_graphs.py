@@ -239,14 +239,14 @@ def test_every_encoder_on_a_gpu(name: str, tmp_path: Path) -> None:
     assert found <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize("name", ENCODERS)
 def test_every_encoder(name: str, tmp_path: Path) -> None:
     graph = encoder_graph(ENCODERS[name], divides=name in STACKS, features=12 * (name in STACKS))
     assert largest(graph, tmp_path) <= MOST
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 @pytest.mark.parametrize(("kind", "number"), TASKS, ids=str)
 def test_every_task(kind: str, number: int, tmp_path: Path) -> None:
     """Tuples and coordinations among them, whose rows are unrolled."""

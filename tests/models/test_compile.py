@@ -145,11 +145,17 @@ def test_it_compiles_in_one_graph() -> None:
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
 
 
+QUICKER = [("banded", "shared"), ("linear", "uv")]
 FORMS = [("plain", kind) for kind in NAMES] + [("banded", kind) for kind in ("none", "shared", "rotary")]
 
 
-@pytest.mark.slow
-@pytest.mark.parametrize(("messages", "kind"), [*FORMS, ("linear", "uv")])
+@pytest.mark.parametrize(
+    ("messages", "kind"),
+    [
+        pytest.param(*one, marks=pytest.mark.slow if one in QUICKER else pytest.mark.exhaustive)
+        for one in [*FORMS, ("linear", "uv")]
+    ],
+)
 def test_every_form_compiles_in_one_graph(messages: str, kind: str) -> None:
     """A graph of `linear` is that of `banded`."""
     run(COMPILED, [{**section_of(DECOMPOSITIONS[NAMES.index(kind)], {}), "messages": messages}])

@@ -89,6 +89,7 @@ def one_message(ended: Ended) -> str:
     return lines[0]
 
 
+@pytest.mark.exhaustive
 def test_twenty_kills(folder: Path) -> None:
     """Each is named within half a minute, and the run goes on."""
     choose = seeded("kills of ranks")

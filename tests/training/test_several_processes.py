@@ -130,7 +130,7 @@ def test_scores_are_those_of_one_process(name: str, folder: Path, trained: list[
     assert two == pytest.approx(one, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.slow
+@pytest.mark.exhaustive
 def test_four_processes_over_a_hundred_updates(folder: Path) -> None:
     """Every task and both encoders."""
     runs = place(folder / "long")
