@@ -94,7 +94,8 @@ def warm() -> None:
     import probtrans_cli
 
     for module in pkgutil.walk_packages(probtrans_cli.__path__, "probtrans_cli."):
-        importlib.import_module(module.name)
+        if not module.name.startswith("probtrans_cli.adapters."):  # no command imports them
+            importlib.import_module(module.name)
     from probtrans_cli.__main__ import run
 
     with redirect_stdout(io.StringIO()):  # what the first command makes once: signatures, checks of recipes

@@ -205,6 +205,7 @@ def torchrun(folder: Path, run: str, *options: str) -> Job:
     return Job([*command, *program], folder, run)
 
 
+@pytest.mark.exhaustive  # gloo once did not find the restarted processes, on a busy machine; why is not known
 def test_restarts_of_torchrun_resume(folder: Path) -> None:
     job = torchrun(folder, "restarted", "--max-restarts", "2")
     job.after(lines=25)
