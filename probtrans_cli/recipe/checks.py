@@ -103,8 +103,13 @@ def _lengths(recipe: Recipe) -> Iterator[Inconsistency]:
         yield path, "too long for what? Set data.longest, too"
     elif data.too_long == "skip":
         return
+    elif data.format == "extractions":
+        if data.too_long != "split":
+            yield path, "tuples of `format: extractions` are not cut: choose error, skip or split"
     elif data.rows:
         yield path, f"rows of labels of `format: {data.format}` are not divided: choose error or skip"
+    elif data.too_long == "split":
+        yield path, "only `format: extractions` is split: choose error, cut, window or skip"
     elif not task.may_be_cut:
         yield path, f"`kind: {task.kind}` is scored by whole sentences: choose error or skip"
     elif data.too_long == "window" and not task.may_be_divided:

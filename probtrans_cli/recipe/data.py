@@ -365,10 +365,11 @@ class Data(Section):
     """What the model reads: `kind: words`, `kind: sentencepiece`, `kind: wordpiece` or `kind: char`."""
     longest: Annotated[int, Field(ge=3)] | None = None
     """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
-    too_long: Literal["error", "cut", "window", "skip"] = "error"
+    too_long: Literal["error", "cut", "window", "skip", "split"] = "error"
     """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
     read in portions, each a sentence of its own; skip: it is left out, which is counted. A divided sentence has no gold
-    tree. No entity is divided, unless it is longer than that itself."""
+    tree. No entity is divided, unless it is longer than that itself. split: of `format: extractions`, in train,
+    it is divided behind punctuation, and the tuples that lie in one part are kept; in dev and test it is an error."""
     shard_sentences: PositiveInt = 65536
     """Largest number of sentences in a file (shard) of the encoded corpus: what `prepare` holds in memory."""
     prepared: File | None = None

@@ -80,6 +80,30 @@ def test_extra_words_count_as_tokens() -> None:
         list(Shortened([given], vocabulary, Data(train="a.txt", longest=3)))
 
 
+def test_tuples_are_split_behind_punctuation() -> None:
+    extra = ["[unused1]"]
+    vocabulary = Words([*"abcdef,", *extra], [1] * 8, lowercase=False, digits=False, extra=1)
+    rows = [[1, 2, 0, 3, 0, 0, 0, 1], [0, 0, 0, 0, 1, 2, 3, 0], [1, 0, 0, 0, 2, 0, 0, 0]]
+    sentence = Sentence([*"ab,cdef", *extra], grid=rows, extra=1, form="[]", where="a.tsv:1")
+
+    def split(longest: int) -> tuple[list[tuple[str, list[list[int]] | None]], str | None]:
+        data = Data(train="a.tsv", format="extractions", longest=longest, too_long="split")
+        parts = Shortened([sentence], vocabulary, data)
+        return [("".join(one.words), one.grid) for one in parts], parts.report("train")
+
+    # Five words and the extra one: behind the comma, and then all that is left.
+    said = "train: 1 sentences of more than {} tokens were split; {} rows of labels reach over several parts"
+    found, report = split(6)
+    assert found == [("cdef[unused1]", [[0, 1, 2, 3, 0]])]
+    assert report == f"{said.format(6, 2)} and were left out"
+    found, _ = split(8)
+    assert found == [("ab,cdef[unused1]", rows)]
+    sentence.words[2], sentence.words[3] = "c", ","
+    found, report = split(5)
+    assert found == [("abc,[unused1]", [[1, 2, 0, 3, 1]]), ("def[unused1]", [[1, 2, 3, 0]])]
+    assert report == f"{said.format(5, 1)} and were left out"
+
+
 def test_windows_are_all_of_it() -> None:
     sentences = shortened(WORDS, longest=3, too_long="window")
     _, one, other = sentences
@@ -141,7 +165,11 @@ def test_punctuation_that_is_not_read() -> None:
         ),
         (["data.longest=9", "task={kind: pretrain}", "data.format=documents"], "data.documents.max_length"),
         (["data.too_long=skip"], "data.too_long: too long for what?"),
-        (["data.longest=9", "data.too_long=cut", "data.format=extractions"], "are not divided: choose error or skip"),
+        (
+            ["data.longest=9", "data.too_long=cut", "data.format=extractions"],
+            "are not cut: choose error",
+        ),
+        (["data.longest=9", "data.too_long=split"], "only `format: extractions` is split"),
         (["data.longest=9", "data.too_long=window", "data.format=coordinations"], "are not divided: choose error"),
     ],
 )

@@ -119,7 +119,10 @@ def encode(data: Data, unit: Unit, vocabulary: Vocabulary, labels: Labels, folde
     """
     read, selected = sentences_of(unit, data)
     given = FaultyTags(selected)
-    shortened = Shortened(given, vocabulary, data, part=bool(unit.blocks))
+    # What is scored by all tuples of a sentence is not split.
+    whole = data.too_long == "split" and unit.split != "train"
+    limits = data.model_copy(update={"too_long": "error"}) if whole else data
+    shortened = Shortened(given, vocabulary, limits, part=bool(unit.blocks))
     noted = NewLabels(shortened, labels)
     files = []
     for number, table in enumerate(_tables(data, unit, iter(noted), vocabulary, labels)):
@@ -139,7 +142,7 @@ def encode(data: Data, unit: Unit, vocabulary: Vocabulary, labels: Labels, folde
 
 
 SELECTED = ("too_long", "not_drawn", "missing")
-SHORTENED = ("divided", "left_out", "skipped")
+SHORTENED = ("divided", "left_out", "skipped", "rows")
 """What :class:`Selected` and :class:`Shortened` count."""
 
 
