@@ -151,12 +151,16 @@ class Reading:
     ``states [b, n, d]``: one vector a word, zero on padding; None before the first reading. ``carried``: what goes on
     to the next reading, which is the encoder's own business; ``mask [b, n]``: True at real words. ``steps``: how many
     layers or iterations a reading is.
+    ``arcs``: the probabilities of heads ``[b, c, n, m]`` after the iterations that :meth:`Encoder.begin` was asked for,
+    as far as they have been read; of a second reading there are none. ``wanted``: those that the next one shall keep.
     """
 
     mask: Bool[Tensor, "b n"]
     steps: int
     carried: Any
     states: Float[Tensor, "b n d"] | None = None
+    arcs: tuple[Float[Tensor, "b c n m"], ...] = ()
+    wanted: Collection[int] = ()
 
 
 class Encoder(nn.Module, ABC):
@@ -248,14 +252,17 @@ class Encoder(nn.Module, ABC):
         """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""
         nn.init.xavier_uniform_(table)
 
-    def begin(self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], steps: int) -> Reading:
+    def begin(
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], steps: int, arcs: Iterations = False
+    ) -> Reading:
         """All that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats. It takes what
-        ``forward`` takes of the words, and the reading after the first :meth:`again` is what ``forward`` says.
+        ``forward`` takes of the words and their arcs, and the reading after the first :meth:`again` has the states and
+        arcs of ``forward``.
 
         Raises:
             UsageError: the encoder cannot be read again.
         """
-        del unary, mask, steps
+        del unary, mask, steps, arcs
         raise UsageError(f"a {type(self).__name__} cannot read a sentence again", hint="choose another model.kind")
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:

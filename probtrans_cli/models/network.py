@@ -155,20 +155,25 @@ class Network(nn.Module):
         """The same where the output layer has the sentences read several times; states and arcs are those of the first
         reading, which is the encoder's ``forward``."""
         assert self.start is None, "no such task asks for what represents a sentence"
-        found = Outputs()
-        if wants.states or wants.arcs:
-            found = self(inputs, Wants(states=wants.states, arcs=wants.arcs))
-        unary = self.potentials(inputs.ids, inputs.features)
-        reading = self.encoder.begin(unary, inputs.mask, self.output.steps, **self._of_words(inputs))
+        unary, of_words = self.potentials(inputs.ids, inputs.features), self._of_words(inputs)
+        reading = self.encoder.begin(unary, inputs.mask, self.output.steps, arcs=wants.arcs or False, **of_words)
+        states = arcs = None
 
         def again(bias: Tensor | None) -> Tensor:
-            nonlocal reading
+            nonlocal reading, states, arcs
             reading = self.encoder.again(reading, bias)
             assert reading.states is not None, "it has been read"
+            if states is None:
+                states, arcs = reading.states, reading.arcs
             return reading.states
 
         view = View(None, None, wants.words, self._table, inputs, again=again, fed_back=wants.fed_back, ends=wants.ends)
-        return replace(found, scores=self.output.read(view))
+        scores = self.output.read(view)
+        return Outputs(
+            scores=scores,
+            states=states if wants.states else None,
+            arcs=torch.stack(arcs, dim=1) if arcs else None,
+        )
 
     def _check_moments(self, scores: bool) -> None:
         """Refuse what has no rule; an option of the encoder's is refused by the encoder."""

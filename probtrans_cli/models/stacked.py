@@ -162,6 +162,7 @@ class StackedEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         steps: int,
+        arcs: Iterations = False,
         segments: Int[Tensor, "b n"] | None = None,
         common: Float[Tensor, "b n"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
@@ -169,7 +170,7 @@ class StackedEncoder(Encoder):
         """See :meth:`Encoder.begin`, and for the rest :meth:`forward`: the upper encoder reads again."""
         words = None if first is None else _Words.of(first, mask)
         scores, more = self._scores(unary, mask, words, segments, common)
-        begun = self.upper.begin(scores, mask if words is None else words.mask, steps, **more)
+        begun = self.upper.begin(scores, mask if words is None else words.mask, steps, arcs=arcs, **more)
         return Reading(mask, steps, (words, begun))
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
@@ -178,8 +179,10 @@ class StackedEncoder(Encoder):
         of_words = bias if bias is None or words is None else words.taken(bias)
         read = self.upper.again(before, of_words)
         assert read.states is not None, "it has been read"
-        states = read.states if words is None else words.states_of_tokens(read.states)
-        return Reading(reading.mask, reading.steps, (words, read), states)
+        if words is None:
+            return Reading(reading.mask, reading.steps, (words, read), read.states, read.arcs)
+        arcs = reading.arcs or tuple(words.arcs_of_tokens(one[:, None])[:, 0] for one in read.arcs)
+        return Reading(reading.mask, reading.steps, (words, read), words.states_of_tokens(read.states), arcs)
 
     def _scores(
         self, unary: Tensor, mask: Tensor, words: _Words | None, segments: Tensor | None, common: Tensor | None

@@ -136,16 +136,11 @@ class TransformerEncoder(Encoder):
         words = unary.masked_fill(~mask[:, :, None], 0.0) if isinstance(unary, Tensor) else by.masked(unary, mask)
         states = self._embedded(words, segments, by)
         allowed = self._allowed(mask)
-        attentions: list[Tensor] = []
-        seen = chosen_iterations(arcs, self.section.layers)
         number = self.section.layers
+        seen = chosen_iterations(arcs, number)
         if at is not None and (not may_depend_on(mask) or self.pooler is not None):
             at = None  # the first word's state is always wanted by a pooler
-        for index in range(number):
-            of_words = mask & at if at is not None and index == number - 1 else None
-            states, attention = self._layer(index)(states, allowed, of_words, index + 1 in seen, by)
-            if attention is not None:
-                attentions.append(attention * mask[:, None, :, None])
+        states, attentions = self._through(range(number), states, mask, allowed, seen, at, by)
         if self.final_norm is not None:
             states = by.norm(self.final_norm, states)
         sentence = None if self.pooler is None else by.activate(_TANH, by.linear(self.pooler, by.first(states)))
@@ -161,22 +156,42 @@ class TransformerEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         steps: int,
+        arcs: Iterations = False,
         segments: Int[Tensor, "b n"] | None = None,
     ) -> Reading:
         """See :meth:`Encoder.begin`; ``segments``: see :meth:`forward`."""
-        states = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments, PLAIN)
-        allowed = self._allowed(mask)
-        for index in range(self.section.layers - steps):
-            states, _ = self._layer(index)(states, allowed, None, arcs=False)
-        return Reading(mask, steps, states)
+        words = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments, PLAIN)
+        seen, below = chosen_iterations(arcs, self.section.layers), range(self.section.layers - steps)
+        states, attentions = self._through(below, words, mask, self._allowed(mask), seen)
+        return Reading(mask, steps, states, None, tuple(attentions), seen)
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         states = reading.carried if bias is None else reading.carried + bias
-        allowed, layers = self._allowed(reading.mask), self.section.layers
-        for index in range(layers - reading.steps, layers):
-            states, _ = self._layer(index)(states, allowed, None, arcs=False)
+        mask, layers = reading.mask, self.section.layers
+        upper = range(layers - reading.steps, layers)
+        states, attentions = self._through(upper, states, mask, self._allowed(mask), reading.wanted)
         said = states if self.final_norm is None else self.final_norm(states)
-        return Reading(reading.mask, reading.steps, states, said * reading.mask[:, :, None])
+        return Reading(mask, reading.steps, states, said * mask[:, :, None], (*reading.arcs, *attentions))
+
+    def _through(
+        self,
+        layers: range,
+        states: Values,
+        mask: Bool[Tensor, "b n"],
+        allowed: Tensor | None,
+        seen: Collection[int],
+        at: Bool[Tensor, "b n"] | None = None,
+        by: Arithmetic = PLAIN,
+    ) -> tuple[Values, list[Float[Tensor, "b c n m"]]]:
+        """The states behind some layers, and the attention in those that are to be ``seen``, by their numbers from 1;
+        ``at``: the only positions whose states are wanted behind the last layer of all."""
+        attentions: list[Tensor] = []
+        for index in layers:
+            of_words = mask & at if at is not None and index == self.section.layers - 1 else None
+            states, attention = self._layer(index)(states, allowed, of_words, index + 1 in seen, by)
+            if attention is not None:
+                attentions.append(attention * mask[:, None, :, None])
+        return states, attentions
 
     def _layer(self, index: int) -> nn.Module:
         """The layer of that number, from 0."""

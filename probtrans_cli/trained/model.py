@@ -102,8 +102,10 @@ class Model:
         return cls(recipe, vocabulary, labels, task, network, machine, reading)
 
     @classmethod
-    def load(cls, name: str, *, threads: int | None = None) -> Model:
+    def load(cls, name: str, *, threads: int | None = None, local: int | None = None) -> Model:
         """The model of a CKPT argument, on the GPU if there is one, with float32 weights.
+
+        ``local``: of several processes on this machine the number of this one, which is that of its GPU.
 
         Raises:
             CheckpointError: there is none, it is damaged, or it was written by another version of the format.
@@ -128,7 +130,8 @@ class Model:
             vocabulary = load_vocabulary(folder)
         except DataError as error:
             raise CheckpointError(error.message, hint=_OTHER) from None
-        machine = Machine(Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision))
+        section = Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision)
+        machine = Machine(section, local)
         model = cls.new(recipe, vocabulary, labels, machine)
         verified.load_into(model.network, "model.safetensors")
         model.network.float().eval()

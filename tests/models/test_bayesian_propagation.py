@@ -54,7 +54,9 @@ def test_little_is_lost_in_a_layer() -> None:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize(("layers", "noise"), [(1, 0.1), (2, 0.3), (4, 0.1), (4, 0.3)])
+@pytest.mark.parametrize(
+    ("layers", "noise"), [(1, 0.1), (2, 0.3), (4, 0.1), pytest.param(4, 0.3, marks=pytest.mark.exhaustive)]
+)
 @pytest.mark.parametrize("positions", [{"kind": "none"}, {"kind": "relative", "clip": 4, "terms": "qkv"}], ids=name)
 def test_random_networks_beside_draws(layers: int, noise: float, positions: dict[str, Any]) -> None:
     """The average of some networks: the pooled variance of a single one, 32 numbers a sentence, goes up and down."""

@@ -121,22 +121,26 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         steps: int,
+        arcs: Iterations = False,
         common: Float[Tensor, "b n"] | None = None,
     ) -> Reading:
         """See :meth:`Encoder.begin`; ``common``: see :meth:`forward`. The root is carried along."""
-        inference = self._mean_field(unary, mask, all_pairs=False, common=common)
-        inference.advance(self.inference.iterations - steps)
-        return Reading(mask, steps, inference)
+        seen, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
+        inference = self._mean_field(unary, mask, all_pairs=bool(seen), common=common)
+        kept = inference.advance(before, history=[number for number in seen if number <= before])
+        return Reading(
+            mask, steps, inference, None, tuple(kept), [number - before for number in seen if number > before]
+        )
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         """See :meth:`Encoder.again`: more iterations of the same field, in which every word's label has one more unary
         factor ``exp(bias)``."""
         inference: MeanField = reading.carried
-        inference.advance(reading.steps, bias)
+        kept = inference.advance(reading.steps, bias, reading.wanted)
         states = inference.states()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * reading.mask[:, :, None]
-        return Reading(reading.mask, reading.steps, inference, states)
+        return Reading(reading.mask, reading.steps, inference, states, (*reading.arcs, *kept))
 
     def infer(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], common: Float[Tensor, "b n"] | None = None

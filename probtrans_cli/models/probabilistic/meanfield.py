@@ -143,15 +143,22 @@ class MeanField:
         states = self.layout.grid(scores) * self.mask[:, :, None]
         return Result(states, None if self.root is None else self.root.message, kept)
 
-    def advance(self, iterations: int, bias: Float[Tensor, "b n d"] | None = None) -> None:
+    def advance(
+        self, iterations: int, bias: Float[Tensor, "b n d"] | None = None, history: Collection[int] = ()
+    ) -> list[Float[Tensor, "b h n m"]]:
         """So many iterations more, with ``bias`` added to the unary scores of these alone; what is then known of the
-        words is in :meth:`states`."""
+        words is in :meth:`states`. Returns the head distributions after those of ``history``, counted from 1."""
+        kept = []
         unary = self.unary
         if bias is not None:
             self.unary = unary + self.layout.rows(bias)
-        for _ in range(iterations):
+        for iteration in range(1, iterations + 1):
             self._iterate(None)
+            if iteration in history:
+                assert isinstance(self.heads, StoredHeads), "heads to return are stored"
+                kept.append(self.heads.arcs())
         self.unary = unary
+        return kept
 
     def states(self) -> Float[Tensor, "b n d"]:
         """``M_Z`` of this moment, zero on padding."""
