@@ -4,7 +4,6 @@ runs. Starting torch takes seconds, so that one set of processes does all of the
 from __future__ import annotations
 
 import json
-import os
 import random
 import shutil
 import socket
@@ -135,18 +134,12 @@ def train_all(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
     A job with ``copy_of`` copies a run first, and if ``kept`` is given so that only its first checkpoints are left.
     """
-    from contextlib import nullcontext
-
     from probtrans_cli import console
     from probtrans_cli.commands import train as verb
-    from probtrans_cli.data.ranks import ALONE
+    from probtrans_cli.commands.launch import processes
 
     found: list[dict[str, Any]] = []
-    several = verb.is_one_of_several()
-    if several:
-        os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-        from probtrans_cli.training.group import joined
-    with joined() if several else nullcontext(ALONE) as ranks:
+    with processes() as ranks:
         console.STATE.level = console.QUIET if ranks.first else console.SILENT
         for job in jobs:
             run = Path("runs", job["run"])

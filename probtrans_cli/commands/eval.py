@@ -22,12 +22,14 @@ from probtrans_cli.commands.eval_uncertainty import (
     who_is_asked,
     write_diagram,
 )
+from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.files import find, find_all
+from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
 from probtrans_cli.folders import lock
@@ -109,15 +111,21 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
             choice is to be stored while another process writes there.
         DataError, CheckpointError: as their readers do.
     """
-    if not request.choose:
-        return _evaluated(request)
-    folder = locate(request.checkpoint)
-    with lock.locked(lock.of_checkpoint(folder), request.checkpoint, hint="choose again when that has ended"):
-        return _evaluated(replace(request, checkpoint=str(folder)))
+    with processes() as ranks:
+        if ranks.world > 1 and "-" in request.files:
+            raise UsageError("several processes cannot read one text from stdin", hint="give a file")
+        if not request.choose:
+            return _evaluated(request, ranks)
+        folder = locate(request.checkpoint)
+        located = replace(request, checkpoint=str(folder))
+        if not ranks.first:
+            return _evaluated(located, ranks)
+        with lock.locked(lock.of_checkpoint(folder), request.checkpoint, hint="choose again when that has ended"):
+            return _evaluated(located, ranks)
 
 
-def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetError | None]:
-    """The report and the error of :func:`evaluate`."""
+def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], RequirementNotMetError | None]:
+    """The report and the error of :func:`evaluate`; of several ``ranks`` the first one writes, and has the error."""
     if request.top is not None and not request.latent_labels:
         hint = f"write --labels --top {request.top}, or leave it out"
         raise UsageError("--top says how much --labels shows", hint=hint)
@@ -127,8 +135,7 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     every = request.channel == "all"
     if request.choose and every:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
-    model = Model.load(request.checkpoint, threads=request.threads)
-    asked, way = who_is_asked(model, request, runs)
+    model, asked, way = _loaded(request, runs, ranks)
     splitter = splitter_of(model, request, runs)
     if request.masks is not None:
         model.task.draw(request.masks)
@@ -141,11 +148,10 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     of_words: list[str] | None = [] if request.relations else None
     kept: list[Sentence] | None = None if request.predictions is None else []
     title, corpus = corpus_of(model, request, types, of_words, kept)
-    if request.predictions is not None and kept is not None:
-        with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions) as file:
-            file.writelines(side_by_side(model, kept, asked))
+    if kept is not None and ranks.first:
+        _write_predictions(request, model, kept, asked)
     if request.choose:
-        reading = _choose(model, corpus, title, request)
+        reading = _choose(model, corpus, title, request, stored=ranks.first)
     ood = None if request.ood is None else other_text(model, request.ood)
     has_trees = not runs and scores_trees(model, corpus)  # an ensemble has no channels of its own
     way = way if splitter is None else f"split by {request.coordination}"
@@ -164,11 +170,29 @@ def _evaluated(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetE
     result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
     result |= {} if way is None else {"way": way}
     result |= {"members": [request.checkpoint, *runs]} if runs else {}
-    if not runs and not request.files:
+    if not runs and not request.files and ranks.first:
         _store(model, title, result)
     if types is not None:
         result |= describe(model, corpus, types, request.top)
-    return result, _unmet(request.require, requirements, scores)
+    unmet = _unmet(request.require, requirements, scores)
+    return result, unmet if ranks.first else None
+
+
+def _loaded(request: EvalRequest, runs: Sequence[str], ranks: Ranks) -> tuple[Model, Predictor, str | None]:
+    """The model, who is asked of it and of other runs, and how that is called."""
+    model = Model.load(request.checkpoint, threads=request.threads, local=ranks.local)
+    asked, way = who_is_asked(model, request, runs)
+    ranks.start(model.recipe.runtime)
+    if not asked.several:  # members may be drawn, always in the same order
+        model.ranks = ranks
+    return model, asked, way
+
+
+def _write_predictions(request: EvalRequest, model: Model, kept: Sequence[Sentence], asked: Predictor) -> None:
+    """The file of `--predictions`."""
+    assert request.predictions is not None, "sentences are kept for them alone"
+    with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions) as file:
+        file.writelines(side_by_side(model, kept, asked))
 
 
 def splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Splitter | None:
@@ -216,7 +240,7 @@ def _task_scores_if_any(
     try:
         if asked.doubt:
             return uncertainty_scores(model, asked, corpus, reading=reading, ood=ood)
-        return dict(evaluated(model.task, asked, corpus, model.evaluation(), final=True))
+        return dict(evaluated(model.task, asked, corpus, model.evaluation(), final=True, ranks=model.ranks))
     except NothingToScoreError as error:
         if reading is None:
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
@@ -224,8 +248,8 @@ def _task_scores_if_any(
         return {}
 
 
-def _choose(model: Model, corpus: Split, title: str, request: EvalRequest) -> Reading:
-    """Choose by the gold trees of a corpus how this model's trees are read from now on."""
+def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, stored: bool) -> Reading:
+    """Choose by the gold trees of a corpus how this model's trees are read from now on; ``stored``: for all time."""
     data = model.recipe.data
     if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
@@ -240,7 +264,8 @@ def _choose(model: Model, corpus: Split, title: str, request: EvalRequest) -> Re
     if "best" not in (wish.channel, wish.iteration, wish.decode):
         raise UsageError("--choose has nothing to choose", hint="leave out one of --channel, --iteration and --decode")
     model.reading = choose_reading(model, corpus, wish, ", ".join(Path(file).name for file in request.files) or title)
-    store_reading(model)
+    if stored:
+        store_reading(model)
     return model.reading
 
 

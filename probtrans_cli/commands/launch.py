@@ -16,6 +16,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
+from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.errors import LostError, ToldElsewhereError, UsageError
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
@@ -31,6 +32,23 @@ TOLD = "PROBTRANS_TOLD"
 def is_one_of_several() -> bool:
     """Whether a launcher has started this process as one of several."""
     return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ
+
+
+@contextmanager
+def processes() -> Iterator[Ranks]:
+    """Within: this process, alone, or one of several that a launcher has started; of these only the first one speaks,
+    but for what goes wrong."""
+    if not is_one_of_several():
+        yield ALONE
+        return
+    # Read once, by the import of torch: each process would warn that DDP looks for parameters that no batch reads.
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
+    from probtrans_cli.training.group import joined  # noqa: PLC0415
+
+    with joined() as ranks:
+        if not ranks.first:
+            console.STATE.level = console.SILENT
+        yield ranks
 
 
 def was_restarted() -> bool:

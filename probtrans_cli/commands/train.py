@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import os
 import re
 from collections.abc import Sequence
 from contextlib import suppress
@@ -13,8 +12,8 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
-from probtrans_cli.commands.launch import is_one_of_several, launch, was_restarted
-from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.commands.launch import launch, processes, was_restarted
+from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
@@ -86,19 +85,11 @@ def seeds_of(text: str | None) -> list[int] | None:
 
 def train(request: TrainRequest) -> dict[str, Any]:
     """Train one run, or one for each seed, and return the final scores (with mean and s.d. over seeds)."""
-    if request.nproc is not None:
+    if request.nproc is not None and request.nproc > 1:
         recipe, _ = _asked(request, request.nproc)
         return launch(request, recipe.runtime)
-    if not is_one_of_several():
-        return _train(request, ALONE)
-    # Read once, by the import of torch: each process would warn that DDP looks for parameters that no batch reads.
-    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
-    from probtrans_cli.training.group import joined  # noqa: PLC0415
-
-    with joined() as ranks:
-        if not ranks.first:
-            console.STATE.level = console.SILENT
-        return _train(request.again() if was_restarted() else request, ranks)
+    with processes() as ranks:
+        return _train(request.again() if ranks.world > 1 and was_restarted() else request, ranks)
 
 
 def _asked(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
@@ -132,11 +123,12 @@ def _require_batches(recipe: Recipe, world: int) -> None:
     """Refuse processes that would never have a batch: what an update is made of is the recipe's matter alone."""
     section = recipe.train
     if section.accumulate < world:
+        fewer = "start one" if section.accumulate == 1 else f"start {section.accumulate} or fewer"
         words = max(1, section.batch_words * section.accumulate // world)
         raise UsageError(
             f"{world} processes share the batches of an update, and train.accumulate is {section.accumulate}",
             hint=f"train.accumulate={world} train.batch_words={words} makes updates as large as they are now, in "
-            f"{world} batches; or start {section.accumulate} or fewer",
+            f"{world} batches; a run that has begun keeps its own: {fewer}",
         )
 
 

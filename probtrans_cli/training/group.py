@@ -39,8 +39,10 @@ class Group(Ranks):
         self.local = int(environment.get("LOCAL_RANK", 0))
         store, rank, world = next(rendezvous("env://", self.rank, self.world, timeout=MEETING))
         assert (rank, world) == (self.rank, self.world), "the environment says so"
-        self.store = PrefixStore("probtrans", store)
-        self.watch = Watch(_own_connection(), self.rank, self.world)
+        # `torchrun` starts processes again at the same store, where the addresses of those before still stand.
+        attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
+        self.store = PrefixStore(f"probtrans/{attempt}", store)
+        self.watch = Watch(_own_connection(attempt), self.rank, self.world)
 
     def start(self, section: Runtime) -> None:
         """Be ready to exchange tensors; once a process, and the recipe of the first run says how."""
@@ -169,10 +171,9 @@ def joined() -> Iterator[Group]:
         group.end(None)
 
 
-def _own_connection() -> Any:
+def _own_connection(attempt: str) -> Any:
     """A second connection to the store, for the thread that watches."""
     address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    attempt = os.environ.get("TORCHELASTIC_RESTART_COUNT", "0")
     store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60))
     return PrefixStore(f"probtrans/watch/{attempt}", store)
 

@@ -37,6 +37,8 @@ HEARING = 5.0
 """Seconds for the others to hear of an error, before the process that holds the store goes."""
 AT_THE_SAME_TIME, HEARD_AT_LAST = 1.5, 60.0
 """Seconds that another process waits for the first one to speak of the same error, and until it has spoken."""
+SPEAKING = 3.0
+"""Seconds in which the one voice speaks, where the launcher ends all processes as soon as one ends."""
 TOLD = "PROBTRANS_TOLD"
 """The environment variable with the file into which the one voice writes what it has told, for `train --nproc`."""
 
@@ -106,6 +108,7 @@ class Watch:
             self._heard_within(AT_THE_SAME_TIME)
         if not self.claim():
             heard = self._heard_within(HEARD_AT_LAST)
+            _let_it_speak()
             return Fault(**from_json(self.store.get("fault"))).code if heard else fault.code
         self._told(fault, self.world - 1)
         return None
@@ -134,6 +137,7 @@ class Watch:
             error.exit_code = fault.code
             if self.rank == 0:  # it may hold the store
                 self._wait_for(self.world - 1)
+            _let_it_speak()
             self._leave(error)
         self._answer()
         waited = time.monotonic() - self._place.since
@@ -232,3 +236,9 @@ class Watch:
         for stream in (sys.stdout, sys.stderr):
             stream.flush()
         os._exit(error.exit_code)
+
+
+def _let_it_speak() -> None:
+    """Under plain `torchrun`, which sends signals to all once a process ends, wait until the one voice has spoken."""
+    if "TORCHELASTIC_RUN_ID" in os.environ and TOLD not in os.environ:
+        time.sleep(SPEAKING)

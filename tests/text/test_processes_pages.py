@@ -54,6 +54,9 @@ def test_the_commands_of_the_page_on_processes(tmp_path: Path) -> None:
         assert len(found) == 3
         losses.append(found)
     assert losses[1] == losses[0]
+    done = shell(block("scores of several", "docs/processes.md"), tmp_path / "torchrun")
+    assert done.returncode == 0, done.stderr
+    assert done.stdout.count("perplexity") == 1
     assert losses[2] == pytest.approx(losses[0], rel=1e-6)
     folder = tmp_path / "fsdp"
     steps = sorted((folder / "runs/quickstart/checkpoints").glob("step-*"))

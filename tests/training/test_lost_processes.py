@@ -198,14 +198,26 @@ def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
     assert "train.accumulate is 4" in one_message(ended)
 
 
-def torchrun(folder: Path, run: str, *options: str) -> Job:
+def torchrun(folder: Path, run: str, *options: str, changes: tuple[str, ...] = LONG) -> Job:
     """Two processes under `torchrun`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
-    program = ["-m", "--", "probtrans_cli", "-q", "train", "tiny.yaml", *LONG, f"name={run}"]
+    program = ["-m", "--", "probtrans_cli", "-q", "train", "tiny.yaml", *changes, f"name={run}"]
     return Job([*command, *program], folder, run)
 
 
-@pytest.mark.exhaustive  # gloo once did not find the restarted processes, on a busy machine; why is not known
+def test_one_process_is_no_launch(folder: Path) -> None:
+    ended = several(folder, "single", 1, "train.eval_every=30").end()
+    assert ended.code == 2
+    assert "eval_every" in one_message(ended)
+
+
+def test_an_error_under_torchrun_is_told(folder: Path) -> None:
+    """Beside the report of the launcher, which ends all processes as soon as one ends."""
+    ended = torchrun(folder, "told", changes=("train.eval_every=30",)).end()
+    assert ended.code == 1
+    assert [line for line in ended.stderr.splitlines() if line.startswith("error: ") and "eval_every" in line]
+
+
 def test_restarts_of_torchrun_resume(folder: Path) -> None:
     job = torchrun(folder, "restarted", "--max-restarts", "2")
     job.after(lines=25)

@@ -143,3 +143,24 @@ def test_four_processes_over_a_hundred_updates(folder: Path) -> None:
         finish(start(runs, 4, [job(4, name, 100) for name in EVERY]))
     for name in EVERY:
         compare_losses(runs / f"runs/1-{name}", runs / f"runs/4-{name}", 100)
+
+
+@pytest.mark.exhaustive
+def test_what_four_processes_have_begun_goes_on_in_four_or_in_one(folder: Path) -> None:
+    """To the bit in four; but for rounding in one."""
+    runs = place(folder / "four")
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(runs)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
+        train_all([job(1, name) for name in EXACT])
+        again = [job("4-4", name, copy_of=f"4-{name}", kept=2) for name in EXACT]
+        finish(start(runs, 4, [*(job(4, name) for name in EXACT), *again]))
+        train_all([job("4-1", name, copy_of=f"4-{name}", kept=2) for name in EXACT])
+    for name in EXACT:
+        assert_same(runs / f"runs/4-4-{name}", runs / f"runs/4-{name}")
+        whole = weights(runs / f"runs/1-{name}")
+        for key, value in weights(runs / f"runs/4-1-{name}").items():
+            np.testing.assert_allclose(value, whole[key], rtol=0, atol=1e-5)
+        compare(runs, name, (1, "4-1"))
