@@ -177,8 +177,8 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
         work.end()
     if failed:
         what = f"{len(failed):,} of {len(share):,} blocks failed: {first_of([str(number) for number in failed])}"
-        hint = f"{job.folder / FAILED} says why; the same command tries them again, and only them"
-        raise DataError(what, hint=hint)
+        again = "the same command tries them again, and only them, while the files keep their sizes"
+        raise DataError(what, hint=f"{job.folder / FAILED} says why; {again}")
     there = len(job.done() & set(range(1, len(blocks) + 1)))
     rest = "put them together with --merge" if there == len(blocks) else "the others are of other shares"
     console.log(f"{job.folder}: {there:,} of {len(blocks):,} blocks are done; {rest}")

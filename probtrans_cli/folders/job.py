@@ -91,13 +91,14 @@ class Job:
         return self.folder / FAILED / f"{number:06d}.txt"
 
     def is_done(self, number: int) -> bool:
-        """Whether a block has its marker."""
-        return self.marker(number).exists()
+        """Whether a block has its marker, and beside it its result."""
+        return self.marker(number).exists() and self.result(number).exists()
 
     def done(self) -> set[int]:
-        """The blocks that have their marker."""
-        names = (_MARKER.fullmatch(path.name) for path in (self.folder / BLOCKS).iterdir())
-        return {int(name[1]) for name in names if name}
+        """The blocks that have their marker, and beside it their result."""
+        there = {path.name for path in (self.folder / BLOCKS).iterdir()}
+        numbers = (int(name[1]) for name in map(_MARKER.fullmatch, there) if name)
+        return {number for number in numbers if self.result(number).name in there}
 
     @contextmanager
     def writing(self, number: int, about: Mapping[str, Any]) -> Iterator[TextIO]:

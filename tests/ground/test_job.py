@@ -46,6 +46,16 @@ def test_a_block_that_fails_leaves_nothing_but_a_note(job: Job) -> None:
         raise FileNotFoundError("of the input, not of the result")
 
 
+def test_a_block_whose_result_is_gone_is_not_done(job: Job) -> None:
+    for _ in range(2):
+        with job.writing(1, {}) as file:
+            file.write("all of it")
+        assert job.done() == {1}
+        job.result(1).unlink()
+        assert not job.done()
+        assert not job.is_done(1)
+
+
 def test_what_the_dead_have_left_goes_with_the_block(job: Job) -> None:
     left = job.result(4).with_name(".000004.txt-0123abcd.partial")
     other = job.result(4).with_name(".000005.txt-0123abcd.partial")
