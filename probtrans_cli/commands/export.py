@@ -56,7 +56,7 @@ def export(request: ExportRequest) -> dict[str, Any]:
     for option, (asked, ability) in options.items():
         if asked and not getattr(form, ability):
             names = " or ".join(name for name, row in EXPORTS.items() if getattr(row, ability))
-            raise UsageError(f"{option} is for --format {names}", hint="leave it out")
+            raise UsageError(f"{option} is for --format {names}", hint="leave it out, or choose that format")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
         raise UsageError(f"{out} exists already", hint="choose another folder, or remove it")
     model = Model.load(request.checkpoint)

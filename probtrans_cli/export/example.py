@@ -109,7 +109,7 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
     others = [line for line in imports if line not in standard]
     lines = [
         f'"""{model.recipe.name}, without probtrans: python {EXAMPLE} "a text" "another one" ..."""',
-        *sorted({*standard, *(["from itertools import accumulate"] if "first" in plan.inputs else [])}, key=_place),
+        *sorted({*standard, *_tools(plan)}, key=_place),
         "",
         "import numpy as np",
         IMPORT_OF[form],
@@ -124,8 +124,8 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
         "",
         *_texts(model),
         f"tokens = [{first} + [id for word in words for id in pieces(word)] + {last} for words in sentences]",
-        "longest = max(map(len, tokens))",
-        f"ids = np.array([one + [{vocabulary.PAD}] * (longest - len(one)) for one in tokens])",
+        "longest = max([1, *map(len, tokens)])",
+        f"ids = np.array([one + [{vocabulary.PAD}] * (longest - len(one)) for one in tokens], dtype=np.int64)",
         f'given = {{"ids": ids, "mask": ids != {vocabulary.PAD}}}',
         *_more(plan, vocabulary, len(first)),
         RUN[form],
@@ -138,6 +138,12 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
         lines.append(ARCS.format(channel=".mean(0)" if channel == "mean" else f"[{channel}]"))
     text = "\n".join(lines).replace("[] + [id", "[id").replace("] + [] for", "] for")
     return {**files, EXAMPLE: text + "\n"}
+
+
+def _tools(plan: Plan) -> list[str]:
+    """What is imported to put inputs together."""
+    found = [name for name, given in (("accumulate", "first"), ("zip_longest", "at")) if given in plan.inputs]
+    return [f"from itertools import {', '.join(found)}"] if found else []
 
 
 def _place(line: str) -> tuple[bool, str]:
@@ -178,10 +184,8 @@ def _special(model: Model) -> list[str]:
     special |= {name: encoded.ids[start] for name, start in zip(names, encoded.word_start[1:], strict=True)}
     if not special:
         return []
-    return [
-        f"special, of_word = {special!r}, pieces",
-        "pieces = lambda word: [special[word]] if word in special else of_word(word)",
-    ]
+    given = f"word, special={special!r}, of_word=pieces"
+    return [f"pieces = lambda {given}: [special[word]] if word in special else of_word(word)"]
 
 
 def _texts(model: Model) -> list[str]:
@@ -203,14 +207,13 @@ def _more(plan: Plan, vocabulary: Vocabulary, begin: int) -> list[str]:
         lines += [
             "sizes = [[len(pieces(word)) for word in words[:-1]] for words in sentences]",
             f"starts = [[*accumulate(one, initial={begin})] for one in sizes]",
-            "most = max(map(len, sentences))",
-            'given["first"] = np.array([one + [longest] * (most - len(one)) for one in starts])',
+            "most = max([1, *map(len, sentences)])",
+            'given["first"] = np.array([one + [longest] * (most - len(one)) for one in starts], dtype=np.int64)',
         ]
     if "at" in plan.inputs:
         lines += [
-            f"at = [np.flatnonzero(one == {vocabulary.MASK}) for one in ids]",
-            "most = max([1, *map(len, at)])",
-            'given["at"] = np.array([[*one, *[0] * (most - len(one))] for one in at])',
+            f"at = [np.flatnonzero(one == {vocabulary.MASK}).tolist() for one in ids]",
+            'given["at"] = np.array(list(zip(*zip_longest([0], *at, fillvalue=0))), dtype=np.int64)[1:]',
         ]
     if "segments" in plan.inputs:
         lines.append('given["segments"] = np.zeros_like(ids)')

@@ -66,6 +66,7 @@ def test_a_tagger_with_arcs_for_torch(place: Path, invoke: Invoke) -> None:
     said = run_alone(Path("out").absolute(), *TEXTS).splitlines()
     assert [line for line in said if "<-" not in line] == list(expected_tags())
     assert sum(" <- " in line for line in said) == 9
+    assert not run_alone(Path("out").absolute(), "").strip(), "there is nothing to say of no words"
     assert len(Path("out/example.py").read_text("utf-8").splitlines()) <= 30
     assert str(Path.cwd()).encode() not in Path("out/model.pt2").read_bytes(), "no file of this machine is named"
 
