@@ -239,6 +239,6 @@ class Watch:
 
 
 def _let_it_speak() -> None:
-    """Under plain `torchrun`, which sends signals to all once a process ends, wait until the one voice has spoken."""
-    if "TORCHELASTIC_RUN_ID" in os.environ and TOLD not in os.environ:
+    """Under `torchrun`, which sends signals to all once a process ends, wait until the one voice has spoken."""
+    if "TORCHELASTIC_RUN_ID" in os.environ:
         time.sleep(SPEAKING)

@@ -75,10 +75,10 @@ class Job:
         return Ended(code, self.log.read_text("utf-8"), time.monotonic() - began)
 
 
-def several(folder: Path, run: str, nproc: int, *more: str) -> Job:
+def several(folder: Path, run: str, nproc: int, *more: str, **variables: str) -> Job:
     """`probtrans train --nproc N`."""
     options = ["--run", f"runs/{run}", "--nproc", str(nproc)]
-    return Job([*COMMAND, "-q", "train", "tiny.yaml", *LONG, *more, *options], folder, run)
+    return Job([*COMMAND, "-q", "train", "tiny.yaml", *LONG, *more, *options], folder, run, **variables)
 
 
 def one_message(ended: Ended) -> str:
@@ -196,6 +196,28 @@ def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
     ended = several(folder, "too-many", 8).end()
     assert ended.code == 2
     assert "train.accumulate is 4" in one_message(ended)
+
+
+SLOW_TO_SPEAK = """
+import os, time
+from probtrans_cli.training.watch import Watch
+told = Watch._told
+def slowly(self, fault, listeners):
+    told(self, fault, listeners)
+    time.sleep(1.0)
+Watch._told = slowly
+"""
+
+
+def test_the_launcher_lets_a_slow_voice_speak(folder: Path) -> None:
+    """The others, who have heard of the error, end after it: the launcher ends all of them as soon as one ends."""
+    started_with = folder / "slow"
+    started_with.mkdir()
+    (started_with / "sitecustomize.py").write_text(SLOW_TO_SPEAK, encoding="utf-8")
+    path = os.pathsep.join([str(started_with), environment()["PYTHONPATH"]])
+    ended = several(folder, "slowly", 2, "data.train=nowhere.conllu", PYTHONPATH=path).end()
+    assert ended.code == 3
+    assert "nowhere.conllu" in one_message(ended)
 
 
 def torchrun(folder: Path, run: str, *options: str, changes: tuple[str, ...] = LONG) -> Job:

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator, Mapping, Sequence
+from contextlib import contextmanager
 from pathlib import Path
 from typing import Any
 
@@ -67,6 +68,17 @@ def folder(tmp_path_factory: pytest.TempPathFactory) -> Path:
     return place(tmp_path_factory.mktemp("several"))
 
 
+@contextmanager
+def quietly_in(folder: Path) -> Iterator[None]:
+    """Within: trainings of this process run in a folder, say nothing, and wait for no disk."""
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
+        yield
+
+
 @pytest.fixture(scope="module")
 def trained(folder: Path) -> list[Finals]:
     """Every variant, trained in this process and in two others, and what is done with the runs then; what each of these
@@ -77,11 +89,7 @@ def trained(folder: Path) -> list[Finals]:
     shared += [job("1-2", name, copy_of=f"1-{name}", kept=2) for name in EXACT]
     shared += [job("scored", name, copy_of=f"1-{name}") for name in SCORED]
     last = [job("2-1", name, copy_of=f"2-{name}", kept=2) for name in (*EXACT, "fsdp-tied")]
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
+    with quietly_in(folder):
         of_one = train_all(alone)
         of_two = finish(start(folder, 2, shared))
         train_all(last)
@@ -134,11 +142,7 @@ def test_scores_are_those_of_one_process(name: str, folder: Path, trained: list[
 def test_four_processes_over_a_hundred_updates(folder: Path) -> None:
     """Every task and both encoders."""
     runs = place(folder / "long")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(runs)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
-        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
+    with quietly_in(runs):
         train_all([job(1, name, 100) for name in EVERY])
         finish(start(runs, 4, [job(4, name, 100) for name in EVERY]))
     for name in EVERY:
@@ -149,11 +153,7 @@ def test_four_processes_over_a_hundred_updates(folder: Path) -> None:
 def test_what_four_processes_have_begun_goes_on_in_four_or_in_one(folder: Path) -> None:
     """To the bit in four; but for rounding in one."""
     runs = place(folder / "four")
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(runs)
-        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
-        patch.setattr("probtrans_cli.console.STATE.level", console.QUIET)
+    with quietly_in(runs):
         train_all([job(1, name) for name in EXACT])
         again = [job("4-4", name, copy_of=f"4-{name}", kept=2) for name in EXACT]
         finish(start(runs, 4, [*(job(4, name) for name in EXACT), *again]))
