@@ -10,6 +10,7 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import asdict, replace
@@ -168,6 +169,9 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     if missing:
         log = f"{job.folder}: {len(missing):,} blocks to do, {len(share) - len(missing):,} of this share are done"
         console.log(log)
+        names = Counter(str(Path(name).resolve()) for name in request.parse.files)
+        if repeated := [name for name, times in names.items() if times > 1]:
+            console.log(f"named more than once, so parsed as often: {first_of(repeated)}")
         work = console.Work(total([blocks[number - 1] for number in missing]), "parsing")
         for number in _attempted(request, job, blocks, missing):
             work.advance(blocks[number - 1].size)

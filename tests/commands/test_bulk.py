@@ -59,6 +59,13 @@ def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invok
     assert blocks() == after
 
 
+@pytest.mark.usefixtures("quick")
+def test_a_file_that_is_named_twice_is_told_of(place: list[str], invoke: Invoke) -> None:
+    ran = invoke(*place[:3], "./a.txt", *OPTIONS)
+    assert ran.code == 0
+    assert f"named more than once, so parsed as often: {Path('a.txt').absolute()}" in ran.err
+
+
 def test_two_workers_write_the_same(place: list[str], invoke: Invoke) -> None:
     whole = invoke(*place, "--threads", "1")
     content = Path("a.txt").read_bytes()

@@ -172,6 +172,12 @@ def test_standard_input(stdin: Stdin) -> None:
     assert prepare(recipe(train="-", dev=None, format="conllu")).labels["upos"][0] == "DET"
 
 
+def test_files_that_count_twice_are_told_of(corpus: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    (corpus / "copy.conllu").write_text(TRAIN, "utf-8")
+    prepare(recipe(train=["train.conllu", "./train.conllu", "copy.conllu"]))
+    assert "data.train names train.conllu, or copies of it, 3 times" in capsys.readouterr().err
+
+
 def test_several_files_a_split(corpus: Path) -> None:
     made = prepare(recipe(train=["train.conllu", "dev.conllu"], dev=None))
     assert made.manifest["splits"]["train"]["sentences"] == 5

@@ -19,6 +19,7 @@ import weakref
 from collections.abc import Callable, Iterator, Sequence
 from contextlib import contextmanager
 from dataclasses import dataclass
+from itertools import chain
 from pathlib import Path
 from tempfile import mkdtemp
 from typing import Any, NoReturn
@@ -39,7 +40,7 @@ from probtrans_cli.data.corpus.identity import (
     up_to_date,
 )
 from probtrans_cli.data.corpus.parts import load_labels
-from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources, sha256
+from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources, repetitions, sha256
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.whole import COUNTED, encode_all, parts_of
 from probtrans_cli.data.files import display_name
@@ -186,7 +187,7 @@ def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -> None:
     """Tell what is odd about the labels; a task that learns them needs their columns in every split."""
-    for warning in prepared.manifest.get("warnings", []):
+    for warning in chain(repetitions(sources), prepared.manifest.get("warnings", [])):
         console.log(warning)
     for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
         console.log(warning)

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import hashlib
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 from pathlib import Path
 
@@ -81,6 +81,19 @@ def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[
         else:
             sources.append(_standard_input(split))
     return sources
+
+
+def repetitions(sources: Sequence[Source]) -> Iterator[str]:
+    """Yield what to tell of files that a split reads more than once, also under several names."""
+    first: dict[tuple[str, str], Source] = {}
+    again: dict[tuple[str, str], int] = {}
+    for source in sources:
+        key = source.split, source.sha256
+        if first.setdefault(key, source) is not source:
+            again[key] = again.get(key, 0) + 1
+    for (split, sha256), number in again.items():
+        shown = display_name(first[split, sha256].path)
+        yield f"data.{split} names {shown}, or copies of it, {number + 1} times: its sentences count as often"
 
 
 def _standard_input(split: str) -> Source:
