@@ -39,7 +39,7 @@ SAYS = {
     "class": """\
     print(names[found["scores"][number].argmax()], *words)""",
     "words": """\
-    for place, scores in zip(at[number], found["scores"][number]):
+    for scores in found["scores"][number][: words.count("[MASK]")]:
         print(*words, *[names[id] for id in scores.argsort()[::-1][:5]])""",
     "rows": """\
     for scores in found["scores"][number]:
@@ -121,7 +121,6 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
         OPENED[form],
         *pieces,
         *_special(model),
-        "",
         *_texts(model),
         f"tokens = [{first} + [id for word in words for id in pieces(word)] + {last} for words in sentences]",
         "longest = max([1, *map(len, tokens)])",
@@ -211,17 +210,15 @@ def _more(plan: Plan, vocabulary: Vocabulary, begin: int) -> list[str]:
             'given["first"] = np.array([one + [longest] * (most - len(one)) for one in starts], dtype=np.int64)',
         ]
     if "at" in plan.inputs:
-        lines += [
-            f"at = [np.flatnonzero(one == {vocabulary.MASK}).tolist() for one in ids]",
-            'given["at"] = np.array(list(zip(*zip_longest([0], *at, fillvalue=0))), dtype=np.int64)[1:]',
-        ]
+        at = f"zip_longest([0], *[np.flatnonzero(one == {vocabulary.MASK}) for one in ids], fillvalue=0)"
+        lines.append(f'given["at"] = np.array(list(zip(*{at})), dtype=np.int64)[1:]')
     if "segments" in plan.inputs:
         lines.append('given["segments"] = np.zeros_like(ids)')
     if "features" in plan.inputs:
         around = f"[[]] * {begin} + " if begin else ""
         lines += [
             f"rows = [{around}[features.rows(word) for word in words for _ in pieces(word)] for words in sentences]",
-            "most = max(len(one) for of_sentence in rows for one in of_sentence)",
+            "most = max([1, *(len(one) for of_sentence in rows for one in of_sentence)])",
             'given["features"] = np.full((*ids.shape, most), -1)',
             "for number, of_sentence in enumerate(rows):",
             "    for place, one in enumerate(of_sentence):",

@@ -71,6 +71,18 @@ def test_a_tagger_with_arcs_for_torch(place: Path, invoke: Invoke) -> None:
     assert str(Path.cwd()).encode() not in Path("out/model.pt2").read_bytes(), "no file of this machine is named"
 
 
+def test_hidden_words_with_arcs(place: Path, invoke: Invoke) -> None:
+    """A line for every [MASK], those of another text notwithstanding."""
+    exported(invoke, "--format", "pt2", "--arcs", "--dtype", "float32")
+    texts = ("the [MASK] sees [MASK] dogs", "we sing", "", "[MASK]")
+    said = run_alone(Path("out").absolute(), *texts).splitlines()
+    hidden = [line for line in said if "<-" not in line]
+    assert [line[: len(texts[0])] for line in hidden] == [texts[0], texts[0], hidden[2][: len(texts[0])]]
+    assert hidden[2].startswith("[MASK] ")
+    assert len(said) == len(hidden) + sum(len(text.split()) for text in texts)
+    assert len(Path("out/example.py").read_text("utf-8").splitlines()) <= 30
+
+
 def test_a_transformer_of_pieces_in_8_bits_for_onnxruntime(place: Path, invoke: Invoke) -> None:
     pytest.importorskip("onnxruntime")
     task = ("task={kind: tagging, column: xpos}", f"model={LAYERS}", PIECES)
