@@ -22,6 +22,7 @@ FLOORS = {
     "previous_word": "floor: previous word",
     "random_tree": "floor: random tree",
     "nearest_rarer": "floor: nearest rarer word",
+    "untrained_bias": "floor: untrained bias",
 }
 
 

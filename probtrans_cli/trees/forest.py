@@ -9,6 +9,14 @@ from collections.abc import Callable, Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
+from jaxtyping import Float, Int64
+
+from probtrans_cli.trees.decode import decode
+
+DISTANCE, RIGHT, FREQUENCY, ROOT = 1.0, 2.0, 0.04, 0.16
+"""The numbers of :func:`untrained_bias`: found on English trees of UD EWT, and the same for every language."""
+AT_ONCE = 1 << 21
+"""Arcs that are scored at once."""
 
 
 @dataclass(frozen=True)
@@ -100,12 +108,13 @@ def rule_trees(forest: Forest, frequency: np.ndarray) -> dict[str, Forest]:
     """The same sentences with heads by simple rules; ``frequency`` counts each word in the training file.
 
     ``next_word``: a chain whose root is the last word; ``previous_word``: a chain whose root is the first;
-    ``nearest_rarer``: see :func:`nearest_rarer`.
+    ``nearest_rarer`` and ``untrained_bias``: see the functions of these names.
     """
     return {
         "next_word": forest.replaced(_next_word(forest)),
         "previous_word": forest.replaced(_previous_word(forest)),
         "nearest_rarer": forest.replaced(_per_sentence(forest, frequency, nearest_rarer)),
+        "untrained_bias": forest.replaced(untrained_bias(frequency, forest.lengths)),
     }
 
 
@@ -122,6 +131,38 @@ def nearest_rarer(counts: np.ndarray) -> np.ndarray:
     distance = 2 * np.abs(position[:, None] - position) + (position[:, None] > position)
     distance = np.where(rank[:, None] > rank, distance, 4 * n)
     return np.where(rank == 0, 0, distance.argmin(axis=1) + 1)
+
+
+def untrained_bias(counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
+    """Heads (0..n) in the best projective trees by what is expected of trees before anything is learned.
+
+    The scores are those of ``model.head_bias`` alone: near heads, to the right, rare ones; the root is rare. ``counts
+    [words]`` in training, ``lengths`` in words of each sentence.
+    """
+    heads = np.zeros(len(counts), dtype=np.int64)
+    starts = np.cumsum(lengths) - lengths
+    order = np.argsort(-lengths, kind="stable")
+    order = order[: np.count_nonzero(lengths)]
+    while order.size:
+        n = int(lengths[order[0]])
+        rows, order = np.split(order, [max(1, AT_ONCE // (n * (n + 1)))])
+        mask = np.arange(n) < lengths[rows][:, None]
+        words = np.where(mask, starts[rows][:, None] + np.arange(n), 0)
+        heads[words[mask]] = decode(bias_scores(counts[words]), mask, "eisner")[mask]
+    return heads
+
+
+def bias_scores(counts: Int64[np.ndarray, "b n"]) -> Float[np.ndarray, "b n n+1"]:
+    """The scores of :func:`untrained_bias`: of word j as the head of word i, then of the root.
+
+    ``ρ [j > i] - δ ln|i - j| - φ (ln n_j)²``, and ``-κ (ln n_i)²`` of the root, with the training counts ``n``; a word
+    that was never seen counts as one.
+    """
+    word = np.arange(counts.shape[1])
+    x = word - word[:, None]
+    common = np.log(np.maximum(counts, 1)) ** 2
+    heads = RIGHT * (x > 0) - DISTANCE * np.log(np.maximum(np.abs(x), 1)) - FREQUENCY * common[:, None]
+    return np.concatenate([heads, -ROOT * common[:, :, None]], axis=2)
 
 
 def _next_word(forest: Forest) -> np.ndarray:

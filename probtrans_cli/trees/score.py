@@ -48,13 +48,14 @@ def floors(
     frequency: Sequence[np.ndarray],
     seed: int = 0,
 ) -> dict[str, Scores]:
-    """Scores of four trees that need no model, in the conventions of :func:`attachment`.
+    """Scores of five trees that need no model, in the conventions of :func:`attachment`.
 
-    Each tree is built over the kept words. ``next_word``, ``previous_word`` and ``nearest_rarer``: see
-    :func:`probtrans_cli.trees.forest.rule_trees`, with ``frequency`` one array a sentence; ``random_tree``: the mean
-    of ten trees, each uniform over all n^(n-1) labelled rooted trees of its length.
+    Each tree is built over the kept words. ``next_word``, ``previous_word``, ``nearest_rarer`` and ``untrained_bias``:
+    see :func:`probtrans_cli.trees.forest.rule_trees`, with ``frequency`` one array a sentence; ``random_tree``: the
+    mean of ten trees, each uniform over all n^(n-1) labelled rooted trees of its length.
     """
-    result: dict[str, Scores] = {"next_word": {}, "previous_word": {}, "random_tree": {}, "nearest_rarer": {}}
+    names = ("next_word", "previous_word", "random_tree", "nearest_rarer", "untrained_bias")
+    result: dict[str, Scores] = {name: {} for name in names}
     for name, keep, tree in conventions(gold, punct):
         counts = np.concatenate([np.zeros(0), *frequency])[keep]
         random = np.random.default_rng(seed)

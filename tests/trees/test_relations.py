@@ -15,11 +15,11 @@ from support import Invoke
 
 from probtrans_cli.reports.scores import relation_report
 from probtrans_cli.trees import bootstrap
-from probtrans_cli.trees.forest import Forest, nearest_rarer
+from probtrans_cli.trees.forest import Forest, nearest_rarer, untrained_bias
 from probtrans_cli.trees.relations import relation_scores
 from probtrans_cli.trees.score import attachment
 
-RULES = ("next_word", "previous_word", "nearest_rarer")
+RULES = ("next_word", "previous_word", "nearest_rarer", "untrained_bias")
 RELATIONS = ("root", "nsubj", "nsubj:pass", "det", "_")
 
 
@@ -62,6 +62,7 @@ def counted(corpus: dict[str, Any], convention: str, *, fold: bool) -> dict[str,
             "next_word": [*range(2, m + 1), 0][:m],
             "previous_word": list(range(m)),
             "nearest_rarer": nearest_rarer(np.array(counts)).tolist() if m else [],
+            "untrained_bias": untrained_bias(np.array(counts), np.array([m])).tolist() if m else [],
         }
         for i, head in enumerate(tree):
             tally = result.setdefault(labels[i].split(":")[0] if fold else labels[i], Counter())
@@ -170,6 +171,7 @@ def test_intervals_above_the_floor_agree_with_drawing_in_a_loop() -> None:
                 "next_word": [*range(2, n + 1), 0],
                 "previous_word": [*range(n)],
                 "nearest_rarer": nearest_rarer(counts[index]),
+                "untrained_bias": untrained_bias(counts[index], np.array([n])),
             }
             for i in range(n):
                 if labels[start + i].split(":")[0] == label:

@@ -8,12 +8,26 @@ from pathlib import Path
 
 import numpy as np
 import pytest
+import torch
 from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import real_data
 
+from probtrans_cli.models.probabilistic.head_bias import head_bias
+from probtrans_cli.recipe.model.probabilistic import HeadBias
 from probtrans_cli.trees import bootstrap
-from probtrans_cli.trees.forest import Forest, nearest_rarer, random_trees
+from probtrans_cli.trees.decode import decode
+from probtrans_cli.trees.forest import (
+    DISTANCE,
+    FREQUENCY,
+    RIGHT,
+    ROOT,
+    Forest,
+    bias_scores,
+    nearest_rarer,
+    random_trees,
+    untrained_bias,
+)
 from probtrans_cli.trees.score import attachment, floors
 
 SHARES = ("uas", "uuas", "directed", "swapped")
@@ -245,6 +259,25 @@ def test_nearest_rarer() -> None:
     assert nearest_rarer(np.array([1])).tolist() == [0]
 
 
+def test_the_untrained_bias_is_that_of_a_model() -> None:
+    """Its scores are those of `model.head_bias` with the same numbers, its trees the best by them, in any batch."""
+    random = np.random.default_rng(0)
+    lengths = np.array([5, 0, 1, 9, 5])
+    counts = random.integers(0, 500, int(lengths.sum()))
+    heads = untrained_bias(counts, lengths)
+    section = HeadBias(distance=DISTANCE, right=RIGHT, frequency=FREQUENCY, root=ROOT)
+    for start, n in zip(np.cumsum(lengths) - lengths, lengths, strict=True):
+        part = counts[start : start + n]
+        if n:
+            common = torch.from_numpy(np.log(np.maximum(part, 1)) ** 2)[None]
+            words, root = head_bias(section, common)
+            expected = torch.cat([words[0, 0], root[0, 0, :, None]], dim=1).numpy()
+            np.testing.assert_allclose(bias_scores(part[None])[0], expected, rtol=1e-12)
+            assert (
+                heads[start : start + n].tolist() == decode(expected[None], np.ones((1, n), bool), "eisner")[0].tolist()
+            )
+
+
 def test_random_trees_are_uniform() -> None:
     """All 9 rooted trees over 3 words, and all 64 over 4, equally often (chi-square far from its tail)."""
     random = np.random.default_rng(0)
@@ -288,6 +321,7 @@ def test_floors_of_english_ewt() -> None:
         ("previous_word", "all"): (10.26, 43.05),
         ("nearest_rarer", "all"): (35.43, 51.43),
         ("nearest_rarer", "10"): (40.55, 59.55),
+        ("untrained_bias", "all"): (41.09, 58.15),
     }
     for (floor, length), (uas, uuas) in expected.items():
         scores = result[floor]["no_punct"][length]
