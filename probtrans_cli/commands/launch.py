@@ -20,13 +20,12 @@ from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.errors import LostError, ToldElsewhereError, UsageError
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
+from probtrans_cli.training.watch import TOLD
 
 if TYPE_CHECKING:
     from probtrans_cli.commands.train import TrainRequest
 
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
-TOLD = "PROBTRANS_TOLD"
-"""The environment variable with the file into which a process writes that it has told what went wrong."""
 
 
 def is_one_of_several() -> bool:

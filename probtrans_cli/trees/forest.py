@@ -12,11 +12,10 @@ import numpy as np
 from jaxtyping import Float, Int64
 
 from probtrans_cli.trees.decode import decode
+from probtrans_cli.trees.search import portions
 
 DISTANCE, RIGHT, FREQUENCY, ROOT = 1.0, 2.0, 0.04, 0.16
 """The numbers of :func:`untrained_bias`: found on English trees of UD EWT, and the same for every language."""
-AT_ONCE = 1 << 21
-"""Arcs that are scored at once."""
 
 
 @dataclass(frozen=True)
@@ -141,11 +140,7 @@ def untrained_bias(counts: np.ndarray, lengths: np.ndarray) -> np.ndarray:
     """
     heads = np.zeros(len(counts), dtype=np.int64)
     starts = np.cumsum(lengths) - lengths
-    order = np.argsort(-lengths, kind="stable")
-    order = order[: np.count_nonzero(lengths)]
-    while order.size:
-        n = int(lengths[order[0]])
-        rows, order = np.split(order, [max(1, AT_ONCE // (n * (n + 1)))])
+    for rows, n in portions(lengths):
         mask = np.arange(n) < lengths[rows][:, None]
         words = np.where(mask, starts[rows][:, None] + np.arange(n), 0)
         heads[words[mask]] = decode(bias_scores(counts[words]), mask, "eisner")[mask]

@@ -42,7 +42,7 @@ OPEN, RIGHT, LEFT = range(3)
 def spanning_trees(tables: Float[np.ndarray, "b n m"], lengths: Int64[np.ndarray, " b"]) -> Int64[np.ndarray, "b n"]:
     """Heads in the best trees with one child of the root, O(n^2) a sentence; padding has head 0."""
     heads = np.zeros(tables.shape[:2], dtype=np.int64)
-    for rows, n in _portions(lengths):
+    for rows, n in portions(lengths):
         heads[rows, :n] = _Clusters(tables, rows, n).heads(lengths[rows])
     return heads
 
@@ -53,12 +53,12 @@ def projective_trees(tables: Float[np.ndarray, "b n m"], lengths: Int64[np.ndarr
     Eisner's spans are over words only; the root is put on top of the one word of its choice afterwards.
     """
     heads = np.zeros(tables.shape[:2], dtype=np.int64)
-    for rows, n in _portions(lengths):
+    for rows, n in portions(lengths):
         heads[rows, :n] = _Spans(tables, rows, n).heads(lengths[rows])
     return heads
 
 
-def _portions(lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
+def portions(lengths: np.ndarray) -> Iterator[tuple[np.ndarray, int]]:
     """Which sentences are done at once, and the words of the longest of them, which is the first one."""
     order = np.argsort(-lengths, kind="stable")
     order = order[: np.count_nonzero(lengths)]

@@ -282,7 +282,7 @@ def test_whole_numbers_give_the_same_heads(method: Method, size: float, monkeypa
 def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)
     lengths = np.array([3, 0, 9, 1, 3, 0, 4, 9])
-    portions = list(search._portions(lengths))
+    portions = list(search.portions(lengths))
     assert [n for _, n in portions] == sorted((n for _, n in portions), reverse=True)
     rows = np.concatenate([rows for rows, _ in portions])
     assert rows.tolist() == [2, 7, 6, 0, 4, 3]
