@@ -5,6 +5,7 @@ from __future__ import annotations
 import os
 import sys
 import traceback
+from typing import NoReturn
 
 from probtrans_cli.cli import streams
 from probtrans_cli.errors import (
@@ -23,7 +24,16 @@ BUG, INTERRUPTED, READER_GONE = 1, 130, 141
 def main(arguments: list[str] | None = None) -> None:
     """Run the command line; exits the process with a code of the table in `docs/command-line.md`."""
     streams.set_up()
-    sys.exit(run(sys.argv[1:] if arguments is None else arguments))
+    leave(run(sys.argv[1:] if arguments is None else arguments))
+
+
+def leave(code: int) -> NoReturn:
+    """End the process with an exit code, when everything has been written."""
+    if "RANK" in os.environ:  # one of several processes
+        # A thread of torch that still puts away what it has exchanged would abort the process while Python ends.
+        sys.stderr.flush()
+        os._exit(code)
+    sys.exit(code)
 
 
 def run(arguments: list[str]) -> int:

@@ -157,6 +157,8 @@ def train_all(jobs: Sequence[Mapping[str, Any]]) -> list[dict[str, Any]]:
 
 if __name__ == "__main__":
     from probtrans_cli import atomic
+    from probtrans_cli.__main__ import leave
 
     atomic.sync = lambda path: None  # guards against a loss of power; slow
-    print(json.dumps(train_all(json.loads(sys.argv[1]))))
+    print(json.dumps(train_all(json.loads(sys.argv[1]))), flush=True)
+    leave(0)

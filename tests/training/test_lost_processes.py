@@ -220,6 +220,38 @@ def test_the_launcher_lets_a_slow_voice_speak(folder: Path) -> None:
     assert "nowhere.conllu" in one_message(ended)
 
 
+LATE = """
+import sys, time
+import torch
+import torch.distributed as dist
+from probtrans_cli import __main__ as program
+class Slow:
+    def __del__(self, sleep=time.sleep):
+        sleep(3.0)
+def exchange(arguments):
+    dist.init_process_group("gloo")
+    if dist.get_rank():
+        program.slow = Slow()
+        dist.all_reduce(torch.ones(3), async_op=True).get_future().then(lambda done: done.value()[0])
+    else:
+        time.sleep(1.5)
+        dist.all_reduce(torch.ones(3))
+        time.sleep(3.0)
+    return 0
+program.run = exchange
+program.main()
+"""
+
+
+def test_a_late_answer_of_another_process_aborts_nothing(folder: Path) -> None:
+    """One that comes while Python ends: a thread of torch would call Python then."""
+    jobs = [
+        Job([sys.executable, "-c", LATE], folder, f"late-{number}", **given) for number, given in enumerate(ranks(2))
+    ]
+    assert jobs[1].end().code == 0, jobs[1].log.read_text("utf-8")
+    jobs[0].end()
+
+
 def torchrun(folder: Path, run: str, *options: str, changes: tuple[str, ...] = LONG) -> Job:
     """Two processes under `torchrun`."""
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
