@@ -213,8 +213,9 @@ class Encoder(nn.Module, ABC):
         return False
 
     @property
-    def reads_commonness(self) -> bool:
-        """Whether ``forward`` and ``arcs_alone`` take ``common [b, n]``: how common each word of train is."""
+    def reads_cues(self) -> bool:
+        """Whether ``forward`` and ``arcs_alone`` take ``cues [b, n, 3]``: how common each word is in the training file,
+        to which side it leans there, and how easily it is left out."""
         return False
 
     @property

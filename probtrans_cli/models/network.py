@@ -55,12 +55,14 @@ class Network(nn.Module):
     where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``sentence``: what represents a sentence: the
     encoder's root, a word `<cls>` in front of every sentence, which nobody else sees, or the mean of the words.
     ``begins``: the ids of a sentence begin with such a word. ``common``: how common every entry of the vocabulary is,
-    for an encoder with a `head_bias`. ``padding``, ``hidden``: ids of the vocabulary.
+    for an encoder with a `head_bias`; ``ordered``: it has ``order``, too, what the order of words tells of every entry.
+    ``padding``, ``hidden``: ids of the vocabulary.
     """
 
     entry_rows: Tensor | None
     entry_offsets: Tensor | None
     common: Tensor | None
+    order: Tensor | None
 
     def __init__(
         self,
@@ -73,12 +75,14 @@ class Network(nn.Module):
         sentence: Sentence | None = None,
         begins: bool = False,
         common: Float[Tensor, " v"] | None = None,
+        ordered: bool = False,
         padding: int = PADDING,
         hidden: int = HIDDEN,
     ) -> None:
         super().__init__()
         self.padding, self.hidden = padding, hidden
         self.register_buffer("common", common, persistent=False)  # follows from the vocabulary
+        self.register_buffer("order", torch.zeros(vocabulary, 2) if ordered else None)
         self.unary = nn.Embedding(vocabulary, encoder.in_width, padding_idx=padding)
         self.features = FeatureScores(feature_rows, encoder.in_width) if feature_rows else None
         self.encoder = encoder
@@ -233,8 +237,12 @@ class Network(nn.Module):
         """What an encoder reads of the words beside their unary scores; a `<cls>` of our own is a rare word."""
         found: dict[str, Tensor] = {}
         if self.common is not None:
-            common = self.common[inputs.ids]
-            found["common"] = common if self.start is None else nn.functional.pad(common, (1, 0))
+            common = self.common[inputs.ids][..., None]
+            order = self.order
+            cues = (
+                nn.functional.pad(common, (0, 2)) if order is None else torch.cat([common, order[inputs.ids]], dim=-1)
+            )
+            found["cues"] = cues if self.start is None else nn.functional.pad(cues, (0, 0, 1, 0))
         if inputs.segments is not None and self.encoder.reads_segments:
             assert self.start is None, "texts with segments begin with a `<cls>` of their own"
             found["segments"] = inputs.segments

@@ -81,8 +81,8 @@ class StackedEncoder(Encoder):
         return self.lower.reads_segments
 
     @property
-    def reads_commonness(self) -> bool:
-        return self.lower.reads_commonness or self.upper.reads_commonness
+    def reads_cues(self) -> bool:
+        return self.lower.reads_cues or self.upper.reads_cues
 
     @property
     def reads_first(self) -> bool:
@@ -123,15 +123,15 @@ class StackedEncoder(Encoder):
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
         segments: Int[Tensor, "b n"] | None = None,
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
     ) -> Encoded:
-        """See :meth:`Encoder.forward`; ``segments`` and ``common`` of every token, as the two encoders read them.
+        """See :meth:`Encoder.forward`; ``segments`` and ``cues`` of every token, as the two encoders read them.
 
         ``first``: where words begin, see :class:`~probtrans_cli.models.base.Inputs`; None = every token is a word.
         """
         words = None if first is None else _Words.of(first, mask)
-        scores, more = self._scores(unary, mask, words, segments, common)
+        scores, more = self._scores(unary, mask, words, segments, cues)
         found: Encoded
         if words is None:
             found = self.upper(scores, mask, arcs=arcs, at=at, **more)
@@ -147,12 +147,12 @@ class StackedEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         iterations: Collection[int],
         segments: Int[Tensor, "b n"] | None = None,
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`, and for the rest :meth:`forward`."""
         words = None if first is None else _Words.of(first, mask)
-        scores, more = self._scores(unary, mask, words, segments, common)
+        scores, more = self._scores(unary, mask, words, segments, cues)
         if words is None:
             return self.upper.arcs_alone(scores, mask, iterations, **more)
         return words.arcs_of_tokens(self.upper.arcs_alone(scores, words.mask, iterations, **more))
@@ -164,12 +164,12 @@ class StackedEncoder(Encoder):
         steps: int,
         arcs: Iterations = False,
         segments: Int[Tensor, "b n"] | None = None,
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
     ) -> Reading:
         """See :meth:`Encoder.begin`, and for the rest :meth:`forward`: the upper encoder reads again."""
         words = None if first is None else _Words.of(first, mask)
-        scores, more = self._scores(unary, mask, words, segments, common)
+        scores, more = self._scores(unary, mask, words, segments, cues)
         begun = self.upper.begin(scores, mask if words is None else words.mask, steps, arcs=arcs, **more)
         return Reading(mask, steps, (words, begun))
 
@@ -185,21 +185,21 @@ class StackedEncoder(Encoder):
         return Reading(reading.mask, reading.steps, (words, read), words.states_of_tokens(read.states), arcs)
 
     def _scores(
-        self, unary: Tensor, mask: Tensor, words: _Words | None, segments: Tensor | None, common: Tensor | None
+        self, unary: Tensor, mask: Tensor, words: _Words | None, segments: Tensor | None, cues: Tensor | None
     ) -> tuple[Float[Tensor, "b w a"], dict[str, Any]]:
         """``S``, and what else the upper encoder reads of the words."""
         given: dict[str, Tensor] = {}
         if segments is not None and self.lower.reads_segments:
             given["segments"] = segments
-        if common is not None and self.lower.reads_commonness:
-            given["common"] = common
+        if cues is not None and self.lower.reads_cues:
+            given["cues"] = cues
         at = None if words is None else words.starts
         states: Tensor = self.lower(unary, mask, at=at, **given).states
         states = states if words is None else words.taken(states)
         scores = self.projection(self.dropout(states)).to(unary.dtype)  # in an autocast, too, as scores of a table are
-        if common is None or not self.upper.reads_commonness:
+        if cues is None or not self.upper.reads_cues:
             return scores, {}
-        return scores, {"common": common if words is None else words.taken(common[:, :, None])[:, :, 0]}
+        return scores, {"cues": cues if words is None else words.taken(cues)}
 
 
 class _Words(NamedTuple):

@@ -78,6 +78,7 @@ class Trainer:
         self.model.require_positions(named)
         self.model.require_something({name: split for name, split in named.items() if name != "data.train"})
         self.model.task.start(self.network, self.train_split)
+        self.model.learn_word_order(self.train_split)
         optim.freeze(recipe.train, self.network)
         if recipe.model.init_from is not None and not resume:
             start_from(self.model, recipe.model.init_from)

@@ -21,8 +21,8 @@ def given(encoder: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
     unary = torch.randn(len(LENGTHS), max(LENGTHS), encoder.in_width, dtype=torch.float64, generator=generator)
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     more: dict[str, Any] = {}
-    if encoder.reads_commonness:
-        more["common"] = torch.rand(mask.shape, dtype=torch.float64, generator=generator)
+    if encoder.reads_cues:
+        more["cues"] = torch.rand(*mask.shape, 3, dtype=torch.float64, generator=generator)
     if encoder.reads_segments:
         more["segments"] = torch.randint(0, 2, mask.shape, generator=generator)
     return unary, mask, more

@@ -144,7 +144,7 @@ def test_the_encoder_has_what_its_section_says(kind: str, name: str) -> None:
     assert encoder.has_latent_labels == section.has_latent_labels
     assert encoder.has_root == section.has_root
     assert encoder.has_pooler == section.has_pooler
-    assert encoder.reads_commonness == section.counts_words
+    assert encoder.reads_cues == section.counts_words
     assert encoder.reads_segments == bool(section.segment_types)
     assert encoder.longest == section.position_rows
     if not encoder.has_latent_labels:
@@ -350,8 +350,8 @@ def test_few_shapes_change_nothing(kind: str, name: str) -> None:
         more: dict[str, Tensor] = {}
         if encoder.reads_segments:
             more["segments"] = torch.randint(0, 2, (b, n), generator=generator)
-        if encoder.reads_commonness:
-            more["common"] = torch.rand(b, n, generator=generator, dtype=torch.float64)
+        if encoder.reads_cues:
+            more["cues"] = torch.rand(b, n, 3, generator=generator, dtype=torch.float64)
         if encoder.reads_first:  # every second token is a word's first
             more["first"] = torch.arange(0, n, 2).expand(b, -1)
             more["first"] = more["first"].masked_fill(more["first"] >= mask.sum(1, keepdim=True), n)

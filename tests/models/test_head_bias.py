@@ -6,6 +6,7 @@ import math
 from pathlib import Path
 from typing import Any
 
+import numpy as np
 import pytest
 import torch
 from small_tasks import linear
@@ -20,9 +21,10 @@ from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
 from probtrans_cli.recipe.model.probabilistic import HeadBias
+from probtrans_cli.statistics.word_order import word_order
 from probtrans_cli.trained.model import Model
 
-BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9}
+BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9, "leaning": 0.8, "reducible": 0.5}
 
 
 def encoder_of(**options: Any) -> ProbabilisticEncoder:
@@ -36,8 +38,9 @@ def encoder_of(**options: Any) -> ProbabilisticEncoder:
 def sentence(n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     unary = torch.randn(1, n, 3, generator=generator, dtype=torch.float64)
-    common = 50 * torch.rand(1, n, generator=generator, dtype=torch.float64)
-    return unary, torch.ones(1, n, dtype=torch.bool), common
+    common = 50 * torch.rand(1, n, 1, generator=generator, dtype=torch.float64)
+    order = torch.randn(1, n, 2, generator=generator, dtype=torch.float64)
+    return unary, torch.ones(1, n, dtype=torch.bool), torch.cat([common, order], dim=-1)
 
 
 def test_commonness_of_a_vocabulary() -> None:
@@ -56,7 +59,8 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
     names = ("right", "rarer", "root")
     right, rarer, to_root = (bias[name] if isinstance(bias[name], list) else [bias[name]] * 2 for name in names)
     encoder = encoder_of(heads=heads, root=root, head_bias=bias)
-    unary, mask, common = sentence(n)
+    unary, mask, cues = sentence(n)
+    common, leaning, reducible = cues.unbind(-1)
     q = unary[0].softmax(-1)
     plain = encoder_of(heads=heads, root=root, head_bias=None)
     plain.load_state_dict(encoder.state_dict())
@@ -68,16 +72,19 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
                 if i != j:
                     of_words = right[c] * (j > i) - 0.7 * math.log(abs(i - j)) - 0.04 * common[0, j]
                     of_words += rarer[c] * (common[0, j] < common[0, i])
+                    of_words += 0.8 * leaning[0, i] * (j > i) - 0.5 * reducible[0, j]
                     expected[c, i, j] = (q[i] @ ternary[i, j, c] @ q[j] + of_words) / 0.6
             if at_root is not None:
-                expected[c, i, n] = ((q[i] @ at_root[c]).mean() - to_root[c] * common[0, i]) / 0.6
+                expected[c, i, n] = (
+                    (q[i] @ at_root[c]).mean() - to_root[c] * common[0, i] - 0.5 * reducible[0, i]
+                ) / 0.6
     if heads == "tree":
         scores = expected if root else torch.cat([expected[..., :n], torch.zeros(2, n, 1)], -1)
         found = tree_marginals(scores, mask.expand(2, n))
         found = found if root else found[..., :n]
     else:
         found = expected.softmax(-1) if root else expected[..., :n].softmax(-1)
-    torch.testing.assert_close(encoder.arcs_alone(unary, mask, [1], common)[0, 0], found)
+    torch.testing.assert_close(encoder.arcs_alone(unary, mask, [1], cues)[0, 0], found)
 
 
 @pytest.mark.parametrize(
@@ -95,21 +102,21 @@ def test_forms_and_batches_agree(options: dict[str, Any]) -> None:
     encoder = encoder_of(distance=2, **options)
     long, short = sentence(7), sentence(4, seed=1)
     unary = torch.cat([long[0], torch.nn.functional.pad(short[0], (0, 0, 0, 3), value=torch.nan)])
-    common = torch.cat([long[2], torch.nn.functional.pad(short[2], (0, 3), value=1e6)])
+    cues = torch.cat([long[2], torch.nn.functional.pad(short[2], (0, 0, 0, 3), value=1e6)])
     mask = torch.arange(7) < torch.tensor([[7], [4]])
-    together = encoder(unary, mask, arcs=True, common=common)
+    together = encoder(unary, mask, arcs=True, cues=cues)
     assert together.arcs is not None
-    for row, (one, its_mask, its_common) in enumerate([long, short]):
-        alone = encoder(one, its_mask, common=its_common)
+    for row, (one, its_mask, its_cues) in enumerate([long, short]):
+        alone = encoder(one, its_mask, cues=its_cues)
         n = one.shape[1]
         torch.testing.assert_close(together.states[row, :n], alone.states[0])
     encoder.messages = "plain"
-    plain = encoder(unary, mask, arcs=True, common=common)
+    plain = encoder(unary, mask, arcs=True, cues=cues)
     torch.testing.assert_close(plain.states, together.states)
     torch.testing.assert_close(plain.arcs, together.arcs)
     at = torch.zeros_like(mask)
     at[0, 3] = True
-    torch.testing.assert_close(encoder(unary, mask, at=at, common=common).states[at], plain.states[at])
+    torch.testing.assert_close(encoder(unary, mask, at=at, cues=cues).states[at], plain.states[at])
 
 
 @pytest.mark.parametrize(("n", "own"), [(4, {}), (3, {"right": [1.3, -0.6]})])
@@ -195,6 +202,36 @@ def test_a_model_reads_how_common_its_words_are(
     assert ran.code == 2
     assert "not expressible in transformers: model.head_bias" in ran.err
     assert not (tmp_path / "hf").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_model_keeps_what_the_order_of_words_told(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
+) -> None:
+    """It is read off the training file and lies in the checkpoint; a model that starts from another reads its own."""
+    monkeypatch.chdir(tmp_path)
+    first, second = "the dog saw the old cat .\nthe cat , a dog\n" * 4, "the cat the cat , the\n" * 4
+    (tmp_path / "first.txt").write_text(first)
+    (tmp_path / "second.txt").write_text(second)
+    small = ["model.labels=4", "model.channels=1", "train.epochs=1", "runtime.threads=1", "data.format=text"]
+    bias = "model.head_bias={leaning: 1, reducible: [0.5]}"
+    for name, more in (("first", []), ("second", ["--init-from", "first"])):
+        data = [f"data.train={name}.txt", f"data.dev={name}.txt", "data.vocabulary.min_count=1"]
+        ran = invoke("train", "quickstart", "--run", name, *data, *small, bias, *more)
+        assert ran.code == 0, ran.err
+    for name, text in (("first", first), ("second", second)):
+        model = Model.load(name)
+        lines = [model.vocabulary.encode_words(line.split()).ids for line in text.splitlines()]
+        names = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
+        boundary = np.array([name in (",", ".") for name in names])
+        expected = word_order(np.concatenate(lines), np.array([*map(len, lines)]), boundary, model.vocabulary.UNKNOWN)
+        assert np.abs(expected).max() > 0.5
+        found = model.network.order
+        assert found is not None
+        torch.testing.assert_close(found.double(), torch.from_numpy(expected), atol=1e-5, rtol=1e-5)
+        if name == "first":
+            words = invoke("parse", name, "first.txt", "-f", "conllu")
+            assert words.code == 0, words.err
 
 
 @pytest.mark.parametrize("heads", ["independent", "tree"])

@@ -36,7 +36,7 @@ ROOMS = {
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
-    "statistics": ". intervals uncertainty",
+    "statistics": ". intervals uncertainty word_order",
     "tasks": ". answers base batch classification confusions coordination entities extraction grids masking mlm "
     "penalties pretraining semantic tagging valid_tags",
     "trained": ". abstention arcs arrow card evaluation gallery inner latent_labels machine model parses "

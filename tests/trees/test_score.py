@@ -269,8 +269,8 @@ def test_the_untrained_bias_is_that_of_a_model() -> None:
     for start, n in zip(np.cumsum(lengths) - lengths, lengths, strict=True):
         part = counts[start : start + n]
         if n:
-            common = torch.from_numpy(np.log(np.maximum(part, 1)) ** 2)[None]
-            words, root = head_bias(section, common)
+            common = torch.from_numpy(np.log(np.maximum(part, 1)) ** 2)[None, :, None]
+            words, root = head_bias(section, torch.nn.functional.pad(common, (0, 2)))
             expected = torch.cat([words[0, 0], root[0, 0, :, None]], dim=1).numpy()
             np.testing.assert_allclose(bias_scores(part[None])[0], expected, rtol=1e-12)
             assert (

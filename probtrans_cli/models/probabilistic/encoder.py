@@ -58,7 +58,7 @@ class ProbabilisticEncoder(Encoder):
         return self.root is not None
 
     @property
-    def reads_commonness(self) -> bool:
+    def reads_cues(self) -> bool:
         return self.section.head_bias is not None
 
     @property
@@ -90,15 +90,15 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
     ) -> Encoded:
         """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also ``Q_H^(t)``.
 
-        ``at``: the only positions whose states are wanted; the others may then be zero. ``common``: of each word, for a
-        `head_bias`, see :func:`head_bias.commonness`; None: 0.
+        ``at``: the only positions whose states are wanted; the others may then be zero. ``cues``: of each word, for a
+        `head_bias`, see :func:`head_bias.head_bias`; None: 0.
         """
         history = chosen_iterations(arcs, self.inference.iterations)
-        inference = self._mean_field(unary, mask, all_pairs=bool(history), common=common)
+        inference = self._mean_field(unary, mask, all_pairs=bool(history), cues=cues)
         states, root, kept = inference.run(at=at, history=history)
         if self.section.output == "probabilities":
             states = states.softmax(-1) * mask[:, :, None]
@@ -111,10 +111,10 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         iterations: Collection[int],
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
-        return torch.stack(self._mean_field(unary, mask, all_pairs=True, common=common).run_heads(iterations), dim=1)
+        return torch.stack(self._mean_field(unary, mask, all_pairs=True, cues=cues).run_heads(iterations), dim=1)
 
     def begin(
         self,
@@ -122,11 +122,11 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         steps: int,
         arcs: Iterations = False,
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
     ) -> Reading:
-        """See :meth:`Encoder.begin`; ``common``: see :meth:`forward`. The root is carried along."""
+        """See :meth:`Encoder.begin`; ``cues``: see :meth:`forward`. The root is carried along."""
         seen, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
-        inference = self._mean_field(unary, mask, all_pairs=bool(seen), common=common)
+        inference = self._mean_field(unary, mask, all_pairs=bool(seen), cues=cues)
         kept = inference.advance(before, history=[number for number in seen if number <= before])
         return Reading(
             mask, steps, inference, None, tuple(kept), [number - before for number in seen if number > before]
@@ -143,10 +143,10 @@ class ProbabilisticEncoder(Encoder):
         return Reading(reading.mask, reading.steps, inference, states, (*reading.arcs, *kept))
 
     def infer(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], common: Float[Tensor, "b n"] | None = None
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 3"] | None = None
     ) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
-        inference = self._mean_field(unary, mask, all_pairs=True, common=common)
+        inference = self._mean_field(unary, mask, all_pairs=True, cues=cues)
         return inference.run(history=range(self.inference.iterations + 1)).history
 
     def energy(
@@ -154,7 +154,7 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         state: State,
-        common: Float[Tensor, "b n"] | None = None,
+        cues: Float[Tensor, "b n 3"] | None = None,
     ) -> Float[Tensor, " b"]:
         """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
 
@@ -163,16 +163,16 @@ class ProbabilisticEncoder(Encoder):
         """
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
-        scored = energy.expected_score(self, unary, mask, state, self._bias(unary, common))
+        scored = energy.expected_score(self, unary, mask, state, self._bias(unary, cues))
         return -scored - energy.entropy(state, self.inference.labels.weight, self.inference.heads.weight)
 
-    def _bias(self, unary: Tensor, common: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    def _bias(self, unary: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
         if section is None:
             return None
-        return head_bias(section, unary.new_zeros(unary.shape[:2]) if common is None else common.to(unary.dtype))
+        return head_bias(section, unary.new_zeros(*unary.shape[:2], 3) if cues is None else cues.to(unary.dtype))
 
-    def _mean_field(self, unary: Tensor, mask: Tensor, *, all_pairs: bool, common: Tensor | None) -> MeanField:
+    def _mean_field(self, unary: Tensor, mask: Tensor, *, all_pairs: bool, cues: Tensor | None) -> MeanField:
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
@@ -181,7 +181,7 @@ class ProbabilisticEncoder(Encoder):
         all_pairs = all_pairs or self.section.head_bias is not None
         form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)
         dropout = self.section.dropout if self.training else 0.0
-        return MeanField(unary, mask, potentials, self.inference, dropout, form, self._bias(unary, common))
+        return MeanField(unary, mask, potentials, self.inference, dropout, form, self._bias(unary, cues))
 
     def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.

@@ -205,7 +205,7 @@ def pair_scores(encoder: MeanField, n: int) -> Float[Tensor, "n n h d d"]:
     section = encoder.section.head_bias
     if section is None:
         return scores
-    bias, _ = head_bias(section, scores.new_zeros(1, n))
+    bias, _ = head_bias(section, scores.new_zeros(1, n, 3))
     return scores + bias[0].permute(1, 2, 0)[..., None, None]
 
 

@@ -75,6 +75,11 @@ class ModelSection(KindSection):
         return False
 
     @property
+    def reads_word_order(self) -> bool:
+        """Whether it asks what the order of words in the training file tells of each of them."""
+        return False
+
+    @property
     def drops(self) -> bool:
         """Whether training drops values: a field of the section whose name ends in `dropout` is more than 0."""
         return any(getattr(self, name) for name in type(self).model_fields if name.endswith("dropout"))

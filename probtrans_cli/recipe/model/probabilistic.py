@@ -153,9 +153,9 @@ NonNegativeNumbers = NonNegativeFloat | Annotated[list[NonNegativeFloat], Field(
 class HeadBias(Section):
     """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
     - frequency (ln n_j)^2 + rarer [n_j < n_i]` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in
-    the training file of this recipe (also with `init_from`). Like every score of heads it is divided by
-    `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong. Each is one number for all
-    channels, or a list of one for each."""
+    the training file of this recipe (also with `init_from`), and what `leaning` and `reducible` say. Like every score
+    of heads it is divided by `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong. Each is
+    one number for all channels, or a list of one for each."""
 
     distance: NonNegativeNumbers = 1.0
     """What a head loses by being far away, times the logarithm of the number of words."""
@@ -167,6 +167,12 @@ class HeadBias(Section):
     """What a word loses at the root by being frequent."""
     rarer: NonNegativeNumbers = 0.0
     """What a head gains that is rarer than the word: with a large one, heads are rarer words wherever they can be."""
+    leaning: Numbers = 0.0
+    """What a head to the right gains times the leaning of the word: words that hardly ever stand in front of
+    punctuation or the end, as `the`, lean to the right."""
+    reducible: NonNegativeNumbers = 0.0
+    """What a head, or a word at the root, loses times its reducibility, in standard deviations: how well the words
+    around it go together without it, as around adjectives."""
 
 
 class MessageWeight(Section):
@@ -265,6 +271,13 @@ class ProbabilisticTransformer(ModelSection):
     @property
     def counts_words(self) -> bool:
         return self.head_bias is not None
+
+    @property
+    def reads_word_order(self) -> bool:
+        if self.head_bias is None:
+            return False
+        given = (self.head_bias.leaning, self.head_bias.reducible)
+        return any(any(value if isinstance(value, list) else [value]) for value in given)
 
     def describe(self) -> str:
         """For people, a sentence."""

@@ -89,6 +89,10 @@ class Stacked(ModelSection):
         return self.lower.counts_words or self.upper.counts_words
 
     @property
+    def reads_word_order(self) -> bool:
+        return self.lower.reads_word_order or self.upper.reads_word_order
+
+    @property
     def drops(self) -> bool:
         return self.dropout > 0.0 or self.lower.drops or self.upper.drops
 
