@@ -24,23 +24,21 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.data.vocabularies.words import is_word
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
 from probtrans_cli.models.bayesian.variational import spread, spread_all
 from probtrans_cli.models.bayesian.weights import outside_bounds
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.recipe.weights import way_of
-from probtrans_cli.statistics.word_order import word_order
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features
 from probtrans_cli.tasks.batch import Batch, collate
 from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.arrow import record_batches
 from probtrans_cli.trained.card import Config
+from probtrans_cli.trained.cues import commonness_of, order_of
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
@@ -51,8 +49,6 @@ from probtrans_cli.trees import decode
 
 _OTHER = "it is not as probtrans wrote it: use another checkpoint"
 ANALYSED_AT_ONCE = 256  # sentences, by `analyze`
-ENOUGH_WORDS = 2_000_000
-"""Of a training corpus, to see what the order of words tells of each of them."""
 
 
 @dataclass
@@ -89,7 +85,7 @@ class Model:
             entries=entry_features(vocabulary) if task.tied else None,
             sentence=task.representation(recipe.model),
             begins=vocabulary.begins,
-            common=_commonness(vocabulary) if recipe.model.counts_words else None,
+            common=commonness_of(vocabulary) if recipe.model.counts_words else None,
             ordered=recipe.model.reads_word_order,
             padding=vocabulary.PAD,
             hidden=vocabulary.MASK,
@@ -290,18 +286,8 @@ class Model:
 
     def learn_word_order(self, train: Split) -> None:
         """Read off the training corpus what the order of words tells of each of them, where the encoder asks."""
-        if self.network.order is None:
-            return
-        vocabulary = self.vocabulary
-        columns = train.columns("ids")
-        named = ((id not in vocabulary.specials, vocabulary.decode(id)) for id in range(vocabulary.size))
-        boundary = np.array([known and not is_word(word) for known, word in named])
-        lengths = train.lengths[: 1 + int(np.searchsorted(np.cumsum(train.lengths, dtype=np.int64), ENOUGH_WORDS))]
-        parts: list[np.ndarray] = []
-        while (wanted := int(lengths.sum()) - sum(map(len, parts))) > 0:
-            parts.append(next(columns)[:wanted])
-        ids = np.concatenate([np.zeros(0, dtype=np.int64), *parts])
-        self.network.order.copy_(torch.from_numpy(word_order(ids, lengths, boundary, vocabulary.UNKNOWN)))
+        if self.network.order is not None:
+            self.network.order.copy_(order_of(self.vocabulary, train))
 
     def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
         """Which of these sentences is the first that the encoder cannot read, and what to say of it; None: none is."""
@@ -320,12 +306,6 @@ class Model:
             device=self.machine.device,
             autocast=self.machine.autocast,
         )
-
-
-def _commonness(vocabulary: Vocabulary) -> torch.Tensor:
-    """How common every entry of a vocabulary of words is."""
-    assert vocabulary.entry_counts is not None, "a recipe with another vocabulary is refused"
-    return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:

@@ -5,20 +5,23 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections import Counter
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import pytest
 import torch
-from support import ROOT, environment
+from support import ROOT, environment, sentences
 
-from bench import baseline, corpus, encoder, parse, parts
+from bench import baseline, corpus, encoder, head_bias, parse, parts
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
 from probtrans_cli.models import build
+from probtrans_cli.trees import forest
 from probtrans_cli.trees.decode import decode
+from probtrans_cli.trees.score import floors
 
 SETTINGS = {setting.name: setting for setting in settings()}
 TINY = {setting.name: setting for setting in settings(tiny=True)}
@@ -252,3 +255,33 @@ def test_large_corpora_are_measured(
     rows = [line.split(" | ") for line in capsys.readouterr().out.splitlines()]
     assert [row[1] for row in rows] == ["step", "written", "prepare", "train", "stored"]
     assert not any(tmp_path.iterdir())
+
+
+def test_trees_by_a_bias_alone(
+    tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
+) -> None:
+    """With the numbers of the fifth floor it scores as that does where there is no punctuation, in every treebank."""
+    blocks = [block.splitlines() for block in sentences("train", 60).split("\n\n") if block.strip()]
+    kept = [block for block in blocks if not any(line.split("\t")[3:4] == ["PUNCT"] for line in block)]
+    kept = kept or [[line for line in block if line.split("\t")[3:4] != ["PUNCT"]] for block in blocks]
+    for name, some in (("one", kept[:30]), ("two", kept[10:])):
+        (tmp_path / "ud" / name).mkdir(parents=True)
+        for split in ("train", "dev"):
+            (tmp_path / "ud" / name / f"{split}.conllu").write_text("\n\n".join(map("\n".join, some)) + "\n\n", "utf-8")
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
+    of_floor = (forest.DISTANCE, forest.RIGHT, forest.FREQUENCY, forest.ROOT)
+    bias = "{{distance: {}, right: {}, frequency: {}, root: {}}}".format(*of_floor)
+    assert head_bias.main(["--bias", bias]) == 0
+    names, figures = (line.split("  ") for line in capsys.readouterr().out.splitlines())
+    assert [name for name in map(str.strip, names) if name] == ["one", "two", "mean"]
+    shown = [float(figure) for pair in figures if pair.strip() for figure in pair.split("/")]
+    of_floors = []
+    for name in ("one", "two"):
+        found = head_bias.sentences_of(tmp_path / "ud" / name, "dev")
+        counts = Counter(word.lower() for one in found for word in one.words)
+        frequency = [np.array([counts[word.lower()] for word in one.words]) for one in found]
+        gold = [np.array(one.heads) for one in found]
+        floor = floors(gold, None, frequency)["untrained_bias"]["with_punct"]["all"]
+        of_floors.append([100 * floor[name] for name in ("uas", "uuas")])
+    expected = [*of_floors, np.mean(of_floors, axis=0)]
+    assert shown == pytest.approx([figure for pair in expected for figure in pair], abs=0.06)

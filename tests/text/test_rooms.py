@@ -39,7 +39,7 @@ ROOMS = {
     "statistics": ". intervals uncertainty word_order",
     "tasks": ". answers base batch classification confusions coordination entities extraction grids masking mlm "
     "penalties pretraining semantic tagging valid_tags",
-    "trained": ". abstention arcs arrow card evaluation gallery inner latent_labels machine model parses "
+    "trained": ". abstention arcs arrow card cues evaluation gallery inner latent_labels machine model parses "
     "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own write",

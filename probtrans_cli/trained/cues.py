@@ -1,0 +1,34 @@
+"""Cues of dependency trees: what a vocabulary and a training corpus tell of every word, for `model.head_bias`."""
+
+from __future__ import annotations
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from torch import Tensor
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.data.vocabularies.words import is_word
+from probtrans_cli.models.probabilistic.head_bias import commonness
+from probtrans_cli.statistics.word_order import word_order
+
+ENOUGH_WORDS = 2_000_000
+"""Of a training corpus, to see what the order of words tells."""
+
+
+def commonness_of(vocabulary: Vocabulary) -> Float[Tensor, " v"]:
+    """How common every entry of a vocabulary of words is."""
+    assert vocabulary.entry_counts is not None, "a recipe with another vocabulary is refused"
+    return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
+
+
+def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 2"]:
+    """What the order of words tells of every entry, by the first :data:`ENOUGH_WORDS` words of a training corpus."""
+    named = ((id in vocabulary.specials, vocabulary.decode(id)) for id in range(vocabulary.size))
+    boundary = np.array([not (special or is_word(word)) for special, word in named])
+    lengths = train.lengths[: 1 + int(np.searchsorted(np.cumsum(train.lengths, dtype=np.int64), ENOUGH_WORDS))]
+    parts, columns = [np.zeros(0, dtype=np.int64)], train.columns("ids")
+    while (wanted := int(lengths.sum()) - sum(map(len, parts))) > 0:
+        parts.append(next(columns)[:wanted])
+    return torch.from_numpy(word_order(np.concatenate(parts), lengths, boundary, vocabulary.UNKNOWN))
