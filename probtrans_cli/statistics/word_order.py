@@ -2,9 +2,9 @@
 
 Both are cues of dependency trees that need none. A boundary is where a sentence begins or ends, and punctuation.
 
-    leaning        z(w) = ln (b_w + a β) / (n_w + a) β  -  ln (e_w + a ε) / (n_w + a) ε,            a = 5
+    leaning        z(w) = ln ((b_w + a β) / ((n_w + a) β)) - ln ((e_w + a ε) / ((n_w + a) ε)),     a = 5
     reducibility   R(w) = mean of PMI(c(l), c(r)) over the occurrences l w r, shrunk and standardised
-                   PMI(x, y) = ln (n_xy + s p_x q_y) / (n + s) p_x q_y,                             s = 250
+                   PMI(x, y) = ln ((n_xy + s p_x q_y) / ((n + s) p_x q_y)),                         s = 250
 
 ``b_w`` and ``e_w`` of the ``n_w`` occurrences of a word stand behind and in front of a boundary, as the shares β and ε
 of all words do. A word that hardly ever stands in front of one, as `the` and `of`, waits for something to its right,

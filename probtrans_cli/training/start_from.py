@@ -89,7 +89,7 @@ def start_from(model: Model, name: str) -> Report:
         else:
             parameter.copy_(values)
         found.loaded.append(key)
-    taken = set(found.loaded)
+    taken = {*found.loaded, "order"}  # what the order of words tells, is read off this run's training file
     if afresh:
         found.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
     found.left += [key for key in source.tensors if key not in taken]

@@ -219,6 +219,7 @@ def test_a_model_keeps_what_the_order_of_words_told(
         data = [f"data.train={name}.txt", f"data.dev={name}.txt", "data.vocabulary.min_count=1"]
         ran = invoke("train", "quickstart", "--run", name, *data, *small, bias, *more)
         assert ran.code == 0, ran.err
+        assert "left there" not in ran.err
     for name, text in (("first", first), ("second", second)):
         model = Model.load(name)
         lines = [model.vocabulary.encode_words(line.split()).ids for line in text.splitlines()]

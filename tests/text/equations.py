@@ -19,6 +19,7 @@ a test compares it with them. "Derivation" is that of the Bayesian transformer; 
 """
 SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "The probabilistic transformer": [("models.probabilistic.meanfield", ())],
+    "Heads before anything is learned": [("models.probabilistic.head_bias", ()), ("statistics.word_order", ())],
     "The transformer": [("models.transformer", ())],
     "One encoder upon another": [("models.stacked", ())],
     "Uncertain weights": [("models.bayesian.weights", ("kl",)), ("training.ivon", ())],
