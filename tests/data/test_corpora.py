@@ -84,10 +84,11 @@ def test_download_reproduces_the_real_files(
     monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
     assert script.main([]) == 0
     printed = capsys.readouterr()
-    assert printed.out.count("written, checksum right") == len(printed.out.splitlines())
+    assert printed.out.count("written") == len(printed.out.splitlines())
     assert printed.err == f"{script.LICENCE}\n"
     below = (str(path.relative_to(real)).removesuffix(".gz") for path in real.rglob("*") if path.is_file())
-    assert sorted(written(tmp_path / PUBLIC[name])) == sorted(below)
+    fetched = (path for path in written(tmp_path / PUBLIC[name]) if not path.startswith("split-"))
+    assert sorted(fetched) == sorted(below)
     assert script.main([]) == 0
     assert capsys.readouterr().out.count("already in place") == len(printed.out.splitlines())
 

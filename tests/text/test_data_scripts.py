@@ -247,6 +247,31 @@ def test_ewt_of_the_real_corpus(ewt: ModuleType, tmp_path: Path, capsys: pytest.
     assert capsys.readouterr().out.count("written, checksum right") == len(SPLITS)
 
 
+# --- WikiGold ---------------------------------------------------------------------------------------------------------
+
+
+def test_splits_of_wikigold_are_of_whole_documents() -> None:
+    script = load("wikigold")
+    lines = ["-DOCSTART- O", ""]
+    for number in range(145):
+        lines += [f"word{number} O", "", f"other{number} I-PER", "", "-DOCSTART- O", ""]
+    texts = script.split_texts(lines)
+    assert texts == script.split_texts(lines)
+    assert sorted(texts) == sorted(f"split-{k}/{part}.conll" for k in range(3) for part in ("train", "dev", "test"))
+    tests = []
+    for number in range(3):
+        parts = {part: texts[f"split-{number}/{part}.conll"] for part in ("test", "dev", "train")}
+        found = {part: [word[4:] for word in text.split() if word.startswith("word")] for part, text in parts.items()}
+        assert {part: len(words) for part, words in found.items()} == {"test": 29, "dev": 14, "train": 102}
+        assert sorted(int(number) for words in found.values() for number in words) == list(range(145))
+        for part, text in parts.items():
+            first = found[part][0]
+            assert text.startswith(f"-DOCSTART- O\n\nword{first} O\n\nother{first} I-PER\n\n-DOCSTART- O\n\nword")
+            assert [word[5:] for word in text.split() if word.startswith("other")] == found[part]
+        tests.append(found["test"])
+    assert tests[0] != tests[1] != tests[2] != tests[0]
+
+
 # --- MiniLM -----------------------------------------------------------------------------------------------------------
 
 
