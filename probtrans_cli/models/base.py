@@ -7,7 +7,7 @@ A network has one entrance, ``network(inputs, wants) -> Outputs``: :class:`Input
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 from dataclasses import dataclass, field
 from typing import Any, Literal, NamedTuple
 
@@ -233,6 +233,12 @@ class Encoder(nn.Module, ABC):
         """What the recipe's ``optim`` section adds to the loss of every update, whatever its batch; by name."""
         del section
         return {}
+
+    @property
+    def figures(self) -> Callable[[Tensor, Tensor, Encoded], Mapping[str, Tensor]] | None:
+        """What is worth watching while it learns, by name, of a batch's ``unary [b, n, d]``, ``mask [b, n]`` and what
+        ``forward`` made of them; None: nothing."""
+        return None
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         """The distributions over latent labels that representations stand for; asked where there are such."""

@@ -9,11 +9,12 @@ from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.ranks import ALONE, Ranks
-from probtrans_cli.models.base import Outputs
+from probtrans_cli.models.base import Encoded, Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.statistics import uncertainty
@@ -91,6 +92,32 @@ def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
     scores only choose between checkpoints, in one plain pass."""
     asked = model.predictor if final else plain(model)
     return evaluate(model.task, asked, split, model.evaluation(), final=final, ranks=model.ranks)
+
+
+@torch.inference_mode()
+def figures_of(model: Model, split: Split) -> dict[str, float]:
+    """What is worth watching in the encoder while it learns, see :attr:`Encoder.figures`, of one batch of a split: that
+    in the middle, by length."""
+    watched, how = model.network.encoder.top, model.evaluation()
+    if watched.figures is None:
+        return {}
+    found: dict[str, float] = {}
+
+    def look(_: Encoder, given: tuple[Tensor, ...], encoded: Encoded) -> None:
+        assert watched.figures is not None, "see above"
+        found.update({name: float(figure) for name, figure in watched.figures(given[0], given[1], encoded).items()})
+
+    batches = how.batches(split)
+    batch = collate(
+        split, batches[len(batches) // 2], model.task.columns, padding=model.task.vocabulary.PAD, device=how.device
+    )
+    handle = watched.register_forward_hook(look)
+    try:
+        with how.autocast():
+            plain(model).ready()(model.task.evaluation(batch, 0), Wants(states=True))
+    finally:
+        handle.remove()
+    return found
 
 
 def choose_on_dev(model: Model, dev: Split | None) -> dict[str, Any]:

@@ -37,7 +37,7 @@ from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
-from probtrans_cli.trained.evaluation import task_scores
+from probtrans_cli.trained.evaluation import figures_of, task_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model, weights_of
@@ -253,7 +253,7 @@ class Trainer:
             return
         self.ranks.at(f"the evaluation after update {state.step}")
         with optim.averaged(self.network, self.average), self.parallel.whole():
-            scores = task_scores(self.model, self.dev, final=False)
+            scores, figures = task_scores(self.model, self.dev, final=False), figures_of(self.model, self.dev)
         loss = scores["loss"] or 0.0  # None: dev has no label of train
         if not math.isfinite(loss):
             raise NotFiniteError(
@@ -262,7 +262,7 @@ class Trainer:
             )
         task = self.model.task
         better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)
-        self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores})
+        self.metrics.write({"step": state.step, "epoch": state.epoch, "split": "dev", **scores, **figures})
         shown = ", ".join(
             f"{name} {value:.4g}"
             for name, value in scores.items()

@@ -208,3 +208,13 @@ def test_seeds_of_updates_are_apart() -> None:
 
 def test_the_recipe_of_these_tests_is_whole() -> None:
     assert "runtime: {device: cpu, threads: 1}" in RECIPE
+
+
+def test_every_evaluation_tells_how_loud_messages_are() -> None:
+    """Of a probabilistic transformer, alone or upon another encoder; of others there is nothing to tell."""
+    layers = "{kind: transformer, width: 8, inner: 12, heads: 2, layers: 1}"
+    for number, model in enumerate((None, f"{{kind: stacked, lower: {layers}, upper: {{labels: 6}}}}", layers)):
+        train("train.steps=4", "eval.every_steps=2", *([f"model={model}"] if model else []), run=f"runs/{number}")
+        found = [line.get("message_norm") for line in metrics(f"runs/{number}") if line["split"] == "dev"]
+        assert len(found) == 2
+        assert found == [None, None] if model == layers else all(norm > 0.0 for norm in found)

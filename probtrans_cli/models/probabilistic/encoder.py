@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from collections.abc import Collection, Mapping, Sequence
+from collections.abc import Callable, Collection, Mapping, Sequence
 
 import torch
 from jaxtyping import Bool, Float
@@ -69,6 +69,18 @@ class ProbabilisticEncoder(Encoder):
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         penalty = section.ternary_penalty
         return {"ternary_penalty": penalty.weight * self.penalty(penalty.squared)} if penalty.weight > 0.0 else {}
+
+    @property
+    def figures(self) -> Callable[[Tensor, Tensor, Encoded], Mapping[str, Tensor]]:
+        """``message_norm``, see :func:`message_norm`."""
+
+        def of_batch(unary: Tensor, mask: Tensor, encoded: Encoded) -> Mapping[str, Tensor]:
+            states = encoded.states
+            if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
+                states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
+            return {"message_norm": message_norm(unary, states, mask)}
+
+        return of_batch
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
         return states if self.section.output == "probabilities" else states.softmax(-1)
@@ -217,3 +229,17 @@ class ProbabilisticEncoder(Encoder):
         if squared:
             return norm
         return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
+
+
+def message_norm(
+    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"]
+) -> Float[Tensor, ""]:
+    """``|G| / |S|``: how much louder than a word itself its neighbours are, over all real words of a batch.
+
+    G, the messages, are the label scores of the last iteration less S, the unary ones. What all labels of a word share
+    is left out of both, because it changes no distribution. Far above 5, words hardly count.
+    """
+    words, messages = unary[mask].float(), (scores - unary)[mask].float()
+    own, heard = ((x - x.mean(-1, keepdim=True)).norm() for x in (words, messages))
+    ratio: Tensor = heard / own.clamp_min(torch.finfo(own.dtype).tiny)
+    return ratio
