@@ -364,8 +364,13 @@ def table(
         ),
     ],
     form: Annotated[
-        Literal["markdown", "html"],
-        typer.Option("-f", "--format", help="html: a page with the table and the learning curves of the runs."),
+        Literal["markdown", "beside", "html"],
+        typer.Option(
+            "-f",
+            "--format",
+            help="beside: each model beside the transformer of the same corpora and task, with its command line; html: "
+            "a page with the table and the learning curves of the runs.",
+        ),
     ] = "markdown",
     as_json: Json = False,
 ) -> None:

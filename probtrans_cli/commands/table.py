@@ -2,17 +2,19 @@
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 from dataclasses import dataclass
 from typing import Any, Literal
 
 from probtrans_cli.reports import table as report
 from probtrans_cli.reports.table import markdown
+from probtrans_cli.reports.table_beside import beside
 from probtrans_cli.reports.table_page import page
 
 __all__ = ["Form", "TableRequest", "table", "written"]
 
-Form = Literal["markdown", "html"]
+Form = Literal["markdown", "beside", "html"]
+FORMS: dict[Form, Callable[[dict[str, Any]], str]] = {"markdown": markdown, "beside": beside, "html": page}
 
 
 @dataclass(frozen=True)
@@ -34,5 +36,5 @@ def table(request: TableRequest) -> dict[str, Any]:
 
 
 def written(request: TableRequest, result: dict[str, Any]) -> str:
-    """The table as text: Markdown, or an HTML page with the learning curves of its runs."""
-    return page(result) if request.format == "html" else markdown(result)
+    """The table as text: Markdown, with a row for each model or for each model and its rival, or an HTML page."""
+    return FORMS[request.format](result)

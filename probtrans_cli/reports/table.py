@@ -26,6 +26,7 @@ from probtrans_cli.reports.published import Published, published, task_of
 from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
 from probtrans_cli.text import columns, from_json, visible
 
+COMMAND = "# Command: "
 LARGEST = 1e150  # of a number, so that squares stay finite
 
 # Settings that change neither what is learned nor what is scored.
@@ -49,6 +50,8 @@ class Finished:
     speeds: list[float]
     """Words a second, a line of metrics each."""
     seconds: float | None
+    command: str
+    """The command line that trained it; empty where it was not kept."""
 
     @property
     def name(self) -> str:
@@ -136,7 +139,8 @@ def read_run(folder: str) -> Finished:
     numbers = chain(*(of_split.values() for of_split in scores.values()), speeds, [seconds or 0.0])
     if not all(abs(number) < LARGEST for number in numbers):
         raise CheckpointError(f"{where}: a score, a speed or the time is not a finite number")
-    return Finished(str(path), recipe, str(state.get("data", "")), scores, parameters, speeds, seconds)
+    data, command = str(state.get("data", "")), _command(run / "recipe.yaml") if run else ""
+    return Finished(str(path), recipe, data, scores, parameters, speeds, seconds, command)
 
 
 def _locate(path: Path) -> tuple[Path, Path | None]:
@@ -187,6 +191,16 @@ def _speeds(metrics: Path) -> list[float]:
     return speeds
 
 
+def _command(recipe: Path) -> str:
+    """The command line in the header of a run's recipe."""
+    for line in recipe.read_text(encoding="utf-8", errors="replace").splitlines() if recipe.is_file() else []:
+        if line.startswith(COMMAND):
+            return line.removeprefix(COMMAND)
+        if not line.startswith("#"):
+            break
+    return ""
+
+
 def _named(text: str) -> str:
     """A folder's name, or another text, as part of one line of a message."""
     return visible(text, longest=200)
@@ -214,6 +228,9 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "encoder_parameters": first.parameters,
         "words_per_second": statistics.median(speeds) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
+        "corpora": first.recipe.data.model_dump(mode="json", include={"train", "dev", "test", "extra", "select"}),
+        "pretrained": first.recipe.model.init_from is not None,
+        "command": first.command,
         "paper": _compared(cell, scores["test"][metric]["mean"], task) if cell and "test" in scores else None,
     }  # fmt: skip
 
@@ -234,7 +251,7 @@ def _compared(cell: Published, mean: float, task: TaskSection) -> dict[str, Any]
 
 # --- Markdown ---------------------------------------------------------------------------------------------------------
 
-TEXTS = ("recipe", "model", "task", "metric", "run")
+TEXTS = ("recipe", "model", "task", "metric", "run", "command")
 """Columns of words; the others are of numbers."""
 
 
@@ -248,7 +265,11 @@ def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
 
 def markdown(result: dict[str, Any]) -> str:
     """The table as Markdown."""
-    shown, lines = in_cells(result)
+    return as_markdown(*in_cells(result))
+
+
+def as_markdown(shown: Sequence[str], lines: Sequence[Sequence[str]]) -> str:
+    """Headers and rows as a Markdown table; columns that are not in ``TEXTS`` are of numbers."""
     content = [shown, *([_escaped(cell) for cell in line] for line in lines)]
     widths = [max(columns(cell) for cell in column) for column in zip(*content, strict=True)]
     widths = [max(width, 3) for width in widths]
@@ -279,22 +300,22 @@ def _cells(row: dict[str, Any], *, alone: bool) -> dict[str, str]:
         "task": " ".join(filter(None, [row["task"], row["column"]])),
         "metric": metric,
         "seeds": str(len(seeds)),
-        "dev": _score(metric, dev.get(metric)),
-        "test": _score(metric, test.get(metric)),
-        "extra": _score(metric, extra.get(metric)),
-        "dev UUAS": _score("uuas", dev.get("uuas")),
-        "test UUAS": _score("uuas", test.get("uuas")),
+        "dev": score_in_words(metric, dev.get(metric)),
+        "test": score_in_words(metric, test.get(metric)),
+        "extra": score_in_words(metric, extra.get(metric)),
+        "dev UUAS": score_in_words("uuas", dev.get("uuas")),
+        "test UUAS": score_in_words("uuas", test.get("uuas")),
         "encoder": f"{row['encoder_parameters']:,}",
         "words/s": "" if row["words_per_second"] is None else f"{row['words_per_second']:,.0f}",
-        "time": "" if row["seconds"] is None else _time(row["seconds"]),
-        "paper": _score(metric, paper),
+        "time": "" if row["seconds"] is None else time_in_words(row["seconds"]),
+        "paper": score_in_words(metric, paper),
         "to the paper": _difference(paper) if paper else "",
         "paper's encoder": f"{paper['encoder_parameters'] / 1e6:.3g}M" if paper else "",
         "run": "" if alone else f"{base}-seed{{{','.join(map(str, seeds))}}}" if together else ", ".join(folders),
     }
 
 
-def _score(metric: str, score: dict[str, Any] | None) -> str:
+def score_in_words(metric: str, score: dict[str, Any] | None) -> str:
     """Mean ± s.d., shares in percent; the s.d. is left out where there is none."""
     if score is None:
         return ""
@@ -307,7 +328,7 @@ def _number(value: float) -> str:
     return f"{value:.2f}" if abs(value) < 1000 else f"{value:,.0f}" if abs(value) < 1e9 else f"{value:.3g}"
 
 
-def _time(seconds: float) -> str:
+def time_in_words(seconds: float) -> str:
     minutes, rest = divmod(round(seconds), 60)
     return f"{minutes // 60}:{minutes % 60:02}:{rest:02}"
 

@@ -23,6 +23,7 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.recipe.source import dump_recipe, read_recipe
 from probtrans_cli.reports.published import PUBLISHED, published, task_of
 from probtrans_cli.reports.table import markdown, table
+from probtrans_cli.reports.table_beside import beside, rival_of
 
 TAGGING = ("name=pos-ewt-mine", "task={kind: tagging, column: xpos}")
 
@@ -363,3 +364,53 @@ def test_real_runs_without_torch(trained: Path) -> None:
     assert 0 < language["seconds"] < 60
     config = json.loads((trained / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))
     assert language["encoder_parameters"] == config["parameters"]["encoder"]
+
+
+# --- beside the transformer -------------------------------------------------------------------------------------------
+
+
+def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
+    tmp_path: Path, invoke: Callable[..., tuple[int, str, str]]
+) -> None:
+    transformer = "model={kind: transformer}"
+    ours = run(tmp_path / "ours", scores(30, 33), "name=ours", seconds=61)
+    worse = run(tmp_path / "worse", scores(29, 20), "name=worse", transformer, seconds=62)
+    better = run(tmp_path / "better", scores(28, 40), "name=better", transformer, seconds=63)
+    other = run(tmp_path / "other", scores(1, 1), "name=other", transformer, "data.train=other.conllu")
+    started = run(tmp_path / "started", scores(1, 1), "name=started", transformer, "model.init_from=elsewhere")
+    store(
+        ours / "recipe.yaml",
+        "# Resolved recipe.\n# Command: probtrans train ours `x`\nversion: 1\n# Command: not this\n",
+    )
+    found = rows(ours, worse, better, other, started)
+    assert rival_of(found[[row["recipe"] for row in found].index("ours")], found) == next(
+        row for row in found if row["recipe"] == "better"
+    )
+    code, out, err = invoke(ours, worse, better, other, started, "-f", "beside")
+    assert (code, err) == (0, "")
+    header, *lines = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines() if "---" not in line
+    )
+    by_name = {cell[0]: dict(zip(header, cell, strict=True)) for cell in lines}
+    assert list(by_name) == ["ours", "other", "started", "worse"]
+    assert by_name["ours"] == {
+        "recipe": "ours", "task": "mlm", "metric": "perplexity", "ours": "33.00", "transformer": "40.00",
+        "parameters": "1,234,567 / 1,234,567", "time": "0:01:01 / 0:01:03", "seeds": "1 / 1",
+        "command": r"probtrans train ours \`x\`",
+    }  # fmt: skip
+    assert (by_name["worse"]["ours"], by_name["worse"]["transformer"]) == ("", "20.00")
+    assert (by_name["worse"]["seeds"], by_name["worse"]["command"]) == ("1", "")
+
+
+def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
+    tagging = ("task={kind: tagging, column: xpos}",)
+    ours = run(tmp_path / "pos-ewt-a", scores(0.5, 0.5, "accuracy"), "name=pos-ewt-a", *tagging)
+    rivals = [
+        run(tmp_path / f"t{dev}", scores(dev, 0.5, "accuracy"), f"name=t{dev}", "model={kind: transformer}", *tagging)
+        for dev in (0.7, 0.9, 0.8)
+    ]
+    found = rows(ours, *rivals)
+    rival = rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)
+    assert rival is not None
+    assert rival["recipe"] == "t0.9"
+    assert "90.96 ± 0.10 %" in beside({"rows": found})

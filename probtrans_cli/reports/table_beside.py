@@ -1,0 +1,68 @@
+"""The verb `table`, each model beside the transformer that learned the same: one row for both. Imports no torch."""
+
+from __future__ import annotations
+
+from collections.abc import Sequence
+from typing import Any
+
+from probtrans_cli.reports.table import as_markdown, score_in_words, time_in_words
+
+RIVAL = "transformer"
+"""The kind of model that others stand beside."""
+
+
+def beside(result: dict[str, Any]) -> str:
+    """The rows of :func:`probtrans_cli.reports.table.table` as Markdown, transformers within the rows of their rivals.
+
+    Where a cell has two figures, the model's stands first, then the transformer's. A transformer that is nobody's rival
+    has a row of its own.
+    """
+    rows: Sequence[dict[str, Any]] = result["rows"]
+    pairs = [(row, rival_of(row, rows)) for row in rows if row["model"] != RIVAL]
+    used = [id(rival) for _, rival in pairs if rival is not None]
+    pairs += [(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
+    lines = [_cells(*pair) for pair in pairs]
+    shown = [header for header in lines[0] if any(line[header] for line in lines)]
+    return as_markdown(shown, [[line[header] for header in shown] for line in lines])
+
+
+def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The transformer that learned the same task from the same corpora; of several the best one on dev.
+
+    One that started from weights of another training is a rival only of a model that did so, too.
+    """
+    same = ("corpora", "task", "column", "metric", "pretrained")
+    rivals = [one for one in rows if one["model"] == RIVAL and all(one[key] == row[key] for key in same)]
+    choose = max if row["larger_is_better"] else min
+    return choose(rivals, key=_on_dev, default=None)
+
+
+def _on_dev(row: dict[str, Any]) -> float:
+    score: float = (row["dev"] or row["test"])[row["metric"]]["mean"]
+    return score
+
+
+def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
+    both = [row] if rival is None else [row, rival]
+    metric, alone = row["metric"], row["model"] == RIVAL
+    ours = score_in_words(metric, _test(row))
+    theirs = ours if alone else "" if rival is None else score_in_words(metric, _test(rival))
+    times = ["" if one["seconds"] is None else time_in_words(one["seconds"]) for one in both]
+    return {
+        "recipe": row["recipe"],
+        "task": " ".join(filter(None, [row["task"], row["column"]])),
+        "metric": metric,
+        "paper": score_in_words(metric, row["paper"]),
+        "ours": "" if alone else ours,
+        RIVAL: theirs,
+        "parameters": " / ".join(f"{one['encoder_parameters']:,}" for one in both),
+        "time": " / ".join(filter(None, times)),
+        "seeds": " / ".join(str(len(one["seeds"])) for one in both),
+        "command": row["command"],
+    }
+
+
+def _test(row: dict[str, Any]) -> dict[str, Any] | None:
+    """The score on test, or where there is no test set on dev."""
+    scores = row["test"] or row["dev"]
+    return None if scores is None else scores[row["metric"]]
