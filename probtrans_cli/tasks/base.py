@@ -105,7 +105,9 @@ class OutputRows:
     named: bool = True
     """False: nobody has named them, and they are called LABEL_0, LABEL_1, ..."""
     fault: str | None = None
-    """Why its rows cannot be told apart."""
+    """Why no row can be taken from it."""
+    chosen: tuple[str, ...] = ()
+    """Tensors of the part that the recipe sets, whatever another model has."""
 
 
 class Questions(NamedTuple):

@@ -85,7 +85,8 @@ class GridLabelling(Task):
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network
-        return {f"{OUTPUT}.label": OutputRows("labels of a grid", tuple(self.names))}
+        chosen = () if self.section.decision_bias == "dev" else ("none_bias",)
+        return {OUTPUT: OutputRows("labels of a grid", tuple(self.names), chosen=chosen)}
 
     def described(self, network: Network) -> dict[str, Any]:
         grid = {"labels": list(self.names), "rows": self.section.rows, "extra_words": list(self.extra_words)}

@@ -1,7 +1,8 @@
 """What the rows of an output layer stand for, so that one can start with another model's.
 
-Two layers fit where they give the same from the same: tags of words, labels of texts by what the pooler makes of the
-first word, scores of words by the words' own vectors. Then rows are found by name, whatever their order: those of
+Two layers fit where they give the same from the same, and have the same sizes beside their rows: tags of words, labels
+of texts by what the pooler makes of the first word, scores of words by the words' own vectors, labels of a grid. Then
+rows are found by name, whatever their order: those of
 words by the words' spelling, those of labels by the labels' names. `transformers` calls labels that nobody named
 LABEL_0, LABEL_1, ...; such are taken by their number, where there are as many of them.
 """
@@ -10,6 +11,7 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping
+from dataclasses import replace
 
 import torch
 from torch import Tensor, nn
@@ -25,7 +27,8 @@ from probtrans_cli.trained.model import Model
 
 OUTPUT, WORDS, PAIRS = base.OUTPUT, mlm.BERT_WORDS, PAIR  # first part of a tensor's name
 BY_ROW = {
-    *(f"{OUTPUT}.{name}" for name in ("weight", "bias", "labels.weight", "labels.bias")),
+    *(f"{OUTPUT}.{name}" for name in ("weight", "bias", "labels.weight", "labels.bias")),  # of words, of COGS
+    *(f"{OUTPUT}.{name}" for name in ("label.weight", "label.bias", "table.weight")),  # of a grid
     *(f"{WORDS}.{name}" for name in ("bias", "decoder")),
     *(f"{PAIRS}.{name}" for name in ("weight", "bias")),
 }
@@ -102,6 +105,24 @@ def rows_of(
             if bool((rows >= 0).any()):
                 found[part] = rows
     return found, notes
+
+
+def with_sizes(
+    layers: Mapping[str, OutputRows], ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]
+) -> dict[str, OutputRows]:
+    """Layers that a model may begin with, those at fault that have other sizes beside the number of rows.
+
+    Args:
+        layers: by the first part of the names of their tensors.
+        ours: the tensors of the model that begins, by name.
+        theirs: those that it may begin with.
+    """
+    found = dict(layers)
+    for key in (key for key in ours if key in theirs):
+        part, one, other = key.partition(".")[0], ours[key].shape, theirs[key].shape
+        if part in found and found[part].fault is None and one[key in BY_ROW :] != other[key in BY_ROW :]:
+            found[part] = replace(found[part], fault=f"{key} is {list(other)} there, and {list(one)} here")
+    return found
 
 
 def _by_name(ours: tuple[str, ...], theirs: OutputRows, notes: list[str]) -> Tensor:

@@ -30,7 +30,17 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.base import OutputRows
 from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
-from probtrans_cli.training.output_rows import BY_ROW, OUTPUT, PAIRS, WORDS, of_bert, of_model, rows_of, take
+from probtrans_cli.training.output_rows import (
+    BY_ROW,
+    OUTPUT,
+    PAIRS,
+    WORDS,
+    of_bert,
+    of_model,
+    rows_of,
+    take,
+    with_sizes,
+)
 
 
 @dataclass
@@ -71,18 +81,22 @@ def start_from(model: Model, name: str) -> Report:
         _as_part(source, part)
     _require_same_encoder(name, section if part is None else section.encoders[part], source.section, part)
     rows = _rows(name, model.vocabulary, source)
-    of_outputs, notes = rows_of(of_model(model), source.layers, rows)
+    ours, layers = _named(model), of_model(model)
+    of_outputs, notes = rows_of(layers, with_sizes(source.layers, ours, source.tensors), rows)
     found = Report(left=list(source.left), notes=[*source.notes, *notes])
+    chosen = {f"{part}.{tensor}" for part, layer in layers.items() for tensor in layer.chosen}
+    unlearned = {key for key, _ in model.network.named_buffers()}  # a run sets them itself where the source has none
     afresh: list[str] = []
-    for key, parameter in _named(model).items():
-        if key.startswith(PRIOR):
-            continue  # it is around what is loaded here
+    for key, parameter in ours.items():
+        if key.startswith(PRIOR) or key in chosen:
+            continue  # it is around what is loaded here, or what the recipe says
         values = source.tensors.get(key)
         weight = key.removeprefix(POSTERIOR)
         part = weight.partition(".")[0]
         known = part in ("unary", "encoder", *of_outputs) or _alike(model, source, key)
         if values is None or not known or (weight != key and values.shape[1:] != parameter.shape[1:]):
-            (found.missing if weight == key else afresh).append(weight)
+            if key not in unlearned:
+                (found.missing if weight == key else afresh).append(weight)
             continue
         if weight == "unary.weight" or weight in BY_ROW:
             take(parameter, values, rows if part == "unary" else of_outputs[part])
