@@ -165,8 +165,9 @@ class ExtractedTuples(GridLabelling):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``tuples``: the texts of ``arg1``, ``rel`` and ``arg2``, ``confidence``, ``row``, ``words``: the numbers of
-        the words of each part, and ``added``: the extra words of the relation. ``rows``: the labels of all words in
-        every row, at least in one; those of the extra words come last."""
+        the words of each part, ``location_time``: those of arg2 that say where or when, and ``added``: the extra words
+        of the relation. ``rows``: the labels of all words in every row, at least in one; those of the extra words come
+        last."""
         del top
         predictions: list[Prediction] = []
         for index, rows in zip(batch.indices.tolist(), self.read(outputs, batch), strict=True):
@@ -221,5 +222,6 @@ def _record(one: Extraction, words: Sequence[str]) -> dict[str, Any]:
     texts = one.texts(words)
     return {
         "arg1": texts.arg1, "rel": texts.relation, "arg2": texts.arg2, "confidence": one.confidence, "row": one.row,
-        "words": {name: list(places) for name, places in one.parts.items()}, "added": list(one.added),
+        "words": {name: list(places) for name, places in one.parts.items()},
+        "location_time": list(one.location_time), "added": list(one.added),
     }  # fmt: skip

@@ -59,6 +59,7 @@ SCHEMA = pa.schema(
                     "confidence": pa.float64(),
                     "row": pa.int32(),
                     "words": pa.struct(dict.fromkeys(_PARTS, _NUMBERS)),
+                    "location_time": _NUMBERS,
                     "added": _TEXTS,
                     "chars": pa.struct(dict.fromkeys(_PARTS, _PAIRS)),
                     "split": pa.int32(),

@@ -91,7 +91,8 @@ def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[
             if key not in seen[i]:
                 seen[i].add(key)
                 words = {name: [places[place] for place in of] for name, of in one["words"].items()}
-                tuples[i].append({**one, "words": words, "split": numbers[i]})
+                apart = [places[place] for place in one["location_time"]]
+                tuples[i].append({**one, "words": words, "location_time": apart, "split": numbers[i]})
         numbers[i] += 1
     if splitter.rescore:
         tuples = _rescored(extractor, sentences, tuples)
@@ -151,6 +152,7 @@ def _rescored(
 
 
 def _extraction(one: Prediction) -> Extraction:
-    words = {name: tuple(places) for name, places in one["words"].items()}
-    added, confidence = tuple(one["added"]), one["confidence"]
-    return Extraction(words["arg1"], words["rel"], words["arg2"], added=added, confidence=confidence)
+    arg1, relation, second = (tuple(one["words"][name]) for name in ("arg1", "rel", "arg2"))
+    location_time = tuple(one["location_time"])
+    arg2 = tuple(place for place in second if place not in location_time)
+    return Extraction(arg1, relation, arg2, location_time, tuple(one["added"]), confidence=one["confidence"])

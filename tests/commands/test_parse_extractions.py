@@ -13,7 +13,9 @@ from support import Invoke, Stdin, refused
 
 import probtrans_cli
 from probtrans_cli.data.readers.coordination_rows import read_coordinations
+from probtrans_cli.data.readers.extractions import read_extractions
 from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import FORMATS
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -206,6 +208,16 @@ def test_rows_of_labels_are_read_again(say: Any) -> None:
     found = [one.found for one in read_coordinations(rows, "x")]
     assert [len(one) for one in found] == [1, 2, 0]
     assert say("tuples", ["", "Rain"], "-f", "labels").splitlines()[0] == "[unused1] [unused2] [unused3]"
+
+
+def test_json_lines_are_read_again_with_the_labels_of_their_words(say: Any) -> None:
+    """Also those of places and times."""
+    data = Data.model_validate({"train": "x", "format": "extractions"})
+    written = say("tuples", TEXTS, "-f", "jsonl").splitlines()
+    again, expected = (list(read_extractions(lines, "x", data)) for lines in (written, extags().splitlines()))
+    assert [one.grid for one in again] == [one.grid for one in expected]
+    assert [one.form for one in again[3:4]] == ['[["eat", "Goats", "grass in May"]]']
+    assert [one["location_time"] for one in records(written[3])[0]["tuples"]] == [[3, 4]]
 
 
 def test_comments_of_conllu_replace_those_that_were_there(say: Any) -> None:

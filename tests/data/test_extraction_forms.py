@@ -170,7 +170,11 @@ def test_json_lines_may_say_which_words_a_tuple_has() -> None:
             '{"words": ["a"], "tuples": [{"arg1": "a", "rel": "a", "words": {"arg1": [true]}}]}',
             "x.tsv:1: tuple 1: words are not positions",
         ),
-        ('{"words": ["a"], "tuples": [{"arg1": "a", "rel": "a", "words": [0]}]}', "x.tsv:1: tuple 1: words or added"),
+        ('{"words": ["a"], "tuples": [{"arg1": "a", "rel": "a", "words": [0]}]}', "x.tsv:1: tuple 1: words, location"),
+        (
+            '{"words": ["a"], "tuples": [{"arg1": "a", "rel": "a", "words": {}, "location_time": [0]}]}',
+            "x.tsv:1: tuple 1: location_time has other words than arg2",
+        ),
         (
             '{"words": ["a"], "tuples": [{"arg1": "a", "rel": "a", "words": {}, "added": [1]}]}',
             "x.tsv:1: tuple 1: added is no list of words",

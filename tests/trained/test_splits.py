@@ -4,14 +4,16 @@ from __future__ import annotations
 
 import json
 import math
+from collections.abc import Mapping
 from pathlib import Path
+from typing import Any
 
 import pytest
 import torch
 from small_extractors import SENTENCES, extags
 from support import Invoke
 
-from probtrans_cli.data.codecs.extractions import Extraction, tuple_to_row
+from probtrans_cli.data.codecs.extractions import ARG2, LOC_TIME, Extraction, tuple_to_row
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.trained.model import Model
@@ -73,6 +75,56 @@ def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
             assert told.split() == [APPLE.split()[place] for place in one["words"][name]]
 
 
+def as_predicted(one: Mapping[str, Any]) -> Extraction:
+    """The words of a tuple by the labels that they were given."""
+    arg1, relation, second = (tuple(one["words"][name]) for name in ("arg1", "rel", "arg2"))
+    apart = tuple(one["location_time"])
+    assert set(apart) <= set(second)
+    arg2 = tuple(place for place in second if place not in apart)
+    return Extraction(arg1, relation, arg2, apart, tuple(one["added"]))
+
+
+def test_a_sentence_that_stays_whole_keeps_its_confidences(extractors: Path) -> None:
+    """Also a tuple with words of a place or time, which have a label of their own."""
+    model = Model.load(str(extractors / "runs/tuples"), threads=1)
+    splitter = Splitter.of(Model.load(str(extractors / "runs/coordinated"), threads=1), model, rescore=True)
+    sentences = [Sentence(text.split()) for text in ("Goats eat grass in May .", "Rain fell .")]
+    found = split_predictions(model, splitter, sentences)
+    (one,) = found[0]["tuples"]
+    assert (one["words"]["arg2"], one["location_time"]) == ([2, 3, 4], [3, 4])
+    for again, plain in zip(found, predictions(model, sentences), strict=True):
+        assert plain is not None
+        for key in ("words", "location_time", "confidence"):
+            assert [each[key] for each in again["tuples"]] == [
+                pytest.approx(each[key], rel=1e-5) if key == "confidence" else each[key] for each in plain["tuples"]
+            ]
+
+
+def test_new_confidences_do_not_ask_whether_words_are_of_a_place(extractors: Path) -> None:
+    """The same model with the labels of places and of arg2 in each other's place says the same of its labels."""
+    sentences = [Sentence(SENTENCES[number][0].split()) for number in (0, 3, 4)]
+    ours, other = (Model.load(str(extractors / "runs/tuples"), threads=1) for _ in range(2))
+    with torch.no_grad():
+        output = other.network.output
+        for rows in (output.label.weight, output.label.bias, output.table.weight):
+            rows[[ARG2, LOC_TIME]] = rows[[LOC_TIME, ARG2]].clone()
+    coordinated = Model.load(str(extractors / "runs/coordinated"), threads=1)
+    one, swapped = (
+        [
+            each
+            for found in split_predictions(model, Splitter.of(coordinated, model, rescore=True), sentences)
+            for each in found["tuples"]
+        ]
+        for model in (ours, other)
+    )
+    assert len(one) == len(swapped) > 3
+    assert sum(bool(each["location_time"]) for each in one) == 1
+    for each, again in zip(one, swapped, strict=True):
+        assert again["confidence"] == pytest.approx(each["confidence"], rel=1e-4)
+        assert sorted(each["words"]["arg2"]) == sorted(again["words"]["arg2"])
+        assert set(each["location_time"]) == {*each["words"]["arg2"]} - {*again["location_time"]}
+
+
 def test_new_confidences_are_those_of_the_labels_in_the_whole_sentence(extractor: Model, splitter: Splitter) -> None:
     """Beside the network itself, told one tuple after the other; more tuples than rows are read again."""
     sentence = Sentence(APPLE.split())
@@ -81,15 +133,7 @@ def test_new_confidences_are_those_of_the_labels_in_the_whole_sentence(extractor
     assert [one["words"] for one in found["tuples"]] == [one["words"] for one in plain["tuples"]]
     words = [*sentence.words, *extra_words(3)]
     ids = torch.tensor([extractor.vocabulary.encode_words(words, 3).ids])
-    rows = [
-        tuple_to_row(
-            Extraction(
-                *(tuple(one["words"][name]) for name in ("arg1", "rel", "arg2")), added=tuple(one["added"])
-            ),
-            len(sentence.words),
-        )
-        for one in plain["tuples"]
-    ]  # fmt: skip
+    rows = [tuple_to_row(as_predicted(one), len(sentence.words)) for one in plain["tuples"]]
     most = extractor.network.output.rows
     for first in range(0, len(rows), most):
         told = rows[first : first + most]

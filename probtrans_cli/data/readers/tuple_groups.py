@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
 from probtrans_cli.data.codecs.extraction_rows import TupleWords
@@ -47,7 +47,7 @@ def group(found: Iterable[tuple[Sequence[str], str, GivenTuple]]) -> Iterator[Gi
 
 
 def extraction_of(
-    parts: Sequence[Sequence[int]], location_time: Sequence[int] = (), added: tuple[str, ...] = ()
+    parts: Sequence[Sequence[int]], location_time: Collection[int] = (), added: tuple[str, ...] = ()
 ) -> Extraction | str:
     """The extraction of the words of the relation, of arg1 and of each further argument; ``overlapping`` if a word is
     in two of them."""

@@ -1,8 +1,9 @@
 """Tuples whose words are to be looked for in their sentence: lines of CaRB and AllenNLP, and JSON lines.
 
 The forms are those of :mod:`probtrans_cli.data.readers.tuples`. In JSON lines a tuple may also say which words it has,
-``"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]}`` with ``"added": ["is", "of"]`` for words of the relation that the
-sentence lacks, as `parse -f jsonl` writes it; and a line may have the words of its sentence, ``"words"``, and their
+``"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]}`` with ``"location_time": [3]`` for those of arg2 that say where or
+when and ``"added": ["is", "of"]`` for words of the relation that the sentence lacks, as `parse -f jsonl` writes it; and a
+line may have the words of its sentence, ``"words"``, and their
 universal parts of speech, ``"upos"``.
 """
 
@@ -94,13 +95,17 @@ def _texts(record: Mapping[str, Any], key: str, where: str) -> list[str]:
 
 def _found(one: Mapping[str, Any], length: int, where: str) -> Any:
     """The words that a tuple says it has."""
-    hint = '"words": {"arg1": [0], "rel": [1], "arg2": []} with positions from 0, and "added": ["is", "of"]'
-    places, added = one["words"], one.get("added", [])
+    hint = '"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]} with positions from 0, "location_time": [3] of arg2, '
+    hint += '"added": ["is", "of"]'
+    places, apart, added = one["words"], one.get("location_time", []), one.get("added", [])
     parts = [places.get(key, []) for key in ("rel", "arg1", "arg2")] if isinstance(places, dict) else None
-    if parts is None or not all(isinstance(part, list) for part in [*parts, added]):
-        raise DataError(f"{where}: words or added are not lists", hint=hint)
+    if parts is None or not all(isinstance(part, list) for part in [*parts, apart, added]):
+        raise DataError(f"{where}: words, location_time or added are not lists", hint=hint)
     if not all(type(i) is int and 0 <= i < length for part in parts for i in part):
         raise DataError(f"{where}: words are not positions in a sentence of {length} words", hint=hint)
     if not all(isinstance(word, str) for word in added):
         raise DataError(f"{where}: added is no list of words", hint=hint)
-    return extraction_of(parts, added=tuple(added))
+    relation, arg1, second = parts
+    if not all(type(i) is int and i in second for i in apart):
+        raise DataError(f"{where}: location_time has other words than arg2", hint=hint)
+    return extraction_of([relation, arg1, [i for i in second if i not in apart]], set(apart), tuple(added))
