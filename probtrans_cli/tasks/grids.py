@@ -147,7 +147,7 @@ class GridLabelling(Task):
         return {self.answers: [], "rows": []}
 
     def read(self, outputs: Outputs, batch: Batch) -> list[Rows]:
-        """The rows of every sentence, in order, up to its end."""
+        """The rows of every sentence, in order, up to its end; a sentence of one word has none."""
         scores = outputs.scores["rows"].float()
         labels = scores.argmax(-1)
         chance = scores.log_softmax(-1).gather(-1, labels[..., None])[..., 0]
@@ -155,9 +155,9 @@ class GridLabelling(Task):
         ends = torch.ones(labels.shape[:2], dtype=torch.bool, device=labels.device)
         for label in (1, 2):
             ends &= ((labels == label) & there).any(-1)
-        numbers = ends.long().cumprod(1).sum(1).tolist()
-        words = batch.words.sum(1).tolist()
-        found = zip(labels.tolist(), chance.tolist(), numbers, words, strict=True)
+        words = batch.words.sum(1)
+        numbers = ends.long().cumprod(1).sum(1) * (words - self.extra > 1)
+        found = zip(labels.tolist(), chance.tolist(), numbers.tolist(), words.tolist(), strict=True)
         return [Rows([row[:n] for row in of[:m]], [row[:n] for row in chances[:m]]) for of, chances, m, n in found]
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:

@@ -324,3 +324,17 @@ def test_a_checkpoint_says_what_its_rows_are() -> None:
     grid = task.described(network)["grid"]
     assert grid["labels"] == ["NONE", "ARG1", "REL", "ARG2", "LOC/TIME", "TYPE"]
     assert (grid["rows"], grid["extra_words"], grid["none_bias"]) == (3, ["is", "of", "from"], -0.5)
+
+
+def test_a_sentence_of_one_word_has_no_tuple() -> None:
+    """Although the extra words could be a relation."""
+    given = [Sentence([*text.split(), *EXTRA], grid=[], form="[]", extra=3) for text in ("Lee", "Lee ran")]
+    task, _, split = set_up("openie", given, PROBABILISTIC, rows=2)
+    labels = torch.tensor([[[1, 2, 0, 0, 0], [0] * 5], [[1, 2, 0, 0, 0], [0] * 5]])
+    batch = batch_of(task, split, [0, 1])
+    outputs = Outputs(scores={"rows": 5.0 * torch.nn.functional.one_hot(labels, 6).float()})
+    alone, two = task.predict(outputs, batch)
+    assert (alone["tuples"], alone["rows"]) == ([], [[0] * 4])
+    assert [(one["arg1"], one["rel"]) for one in two["tuples"]] == [("Lee", "ran")]
+    found = [key for key in task.measure(outputs, batch) if isinstance(key, tuple) and key[0] == "found"]
+    assert [key[1] for key in found] == [1]
