@@ -6,7 +6,7 @@ import json
 from pathlib import Path
 
 import pytest
-from support import Invoke
+from support import Invoke, real_data
 
 from probtrans_cli.data.readers.labelled import words_of
 
@@ -58,6 +58,20 @@ def test_predictions_without_confidences(invoke: Invoke) -> None:
     assert "--default-confidence" in ran.err
     ran = invoke("score", "carb", "ours", "--gold", "gold.tsv", "--default-confidence", "0.5", "--json")
     assert ran.json["scores"]["auc"] == 1.0
+
+
+def test_gold_against_itself(invoke: Invoke) -> None:
+    """As the published scorer counts it: a tuple without a relation fits nothing, not even itself."""
+    Path("some.tsv").write_text("A b c .\t\tA\tc\nA b c .\tb\tA\tc\tC: here\nD e .\te\tD\n")
+    scores = invoke("score", "carb", "some.tsv", "--gold", "some.tsv", "--default-confidence", "1", "--json").json[
+        "scores"
+    ]
+    assert (scores["precision"], scores["recall"], scores["auc"]) == (0.6667, 0.6667, 0.5556)
+    real = str(real_data("openie/carb/test_gold.tsv"))
+    for options in ((), ("--single-match",)):
+        ran = invoke("score", "carb", real, "--gold", real, "--default-confidence", "1", "--json", *options)
+        assert (ran.json["scores"]["auc"], ran.json["scores"]["f1"]) == (0.9923, 0.9948)
+        assert ran.json["scores"]["precision"] == ran.json["scores"]["recall"] == ran.json["scores"]["last_f1"]
 
 
 def test_no_predictions_are_zero(invoke: Invoke) -> None:

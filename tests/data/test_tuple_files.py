@@ -110,6 +110,17 @@ def test_a_default_confidence_is_for_those_without_one_alone() -> None:
     refused(with_default, "only a sentence", "p.tsv:1: a prediction without a relation")
 
 
+def test_predictions_without_a_column_of_confidences_are_lines_of_gold() -> None:
+    """An empty relation is no empty confidence, wherever it stands, and a number may be a relation."""
+    for text in ("s\t\ta\t b\ns\tr\ta\tC: x\tT: now\ns\t20\ta", "s\tr\ta\tC: x\tT: now\ns\t\ta\t b\ns\t20\ta"):
+        expected = [(sentence, one and one._replace(confidence=0.5)) for sentence, one in gold(text)]
+        assert predictions(text, 0.5) == expected
+    assert predictions("s\t\tr\ta\ns\t0.25\tr\tC: b", 0.5) == [  # with such a column
+        ("s", TupleText("r", ("a",), 0.5)),
+        ("s", TupleText("r", ("C: b",), 0.25)),
+    ]
+
+
 def test_a_gold_line_of_one_field_is_an_error() -> None:
     refused(gold, "s\tr\ta\nonly a sentence\t", "g.tsv:2: a gold tuple without a relation")
 

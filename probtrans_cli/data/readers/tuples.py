@@ -5,7 +5,9 @@ three forms, which its first line tells:
 
 - CaRB's lines: gold is ``sentence TAB relation TAB arg1 TAB arg2 ...``, a prediction has its confidence behind the
   sentence. As in CaRB's own readers, white space at the ends of a line is no part of it, so that empty arguments at the
-  end of a line are as if they were not written; gold arguments with ``C:`` in them (context) do not count.
+  end of a line are as if they were not written; gold arguments with ``C:`` in them (context) do not count. Predictions
+  without a column of confidences, for which there is a default, are lines of gold; the first line that has something
+  behind the sentence tells whether a file has the column.
 - Tuple lines of AllenNLP: ``sentence TAB <arg1> A </arg1> <rel> R </rel> <arg2> B </arg2> TAB confidence``.
 - JSON lines: an object a sentence, ``{"text": ..., "tuples": [{"arg1": ..., "rel": ..., "arg2": ..., "confidence":
   ...}]}``; ``words`` may stand for ``text``.
@@ -18,6 +20,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from typing import Any, NamedTuple
 
 from probtrans_cli.data.codecs.tuple_texts import TupleText
@@ -48,12 +51,8 @@ def read_gold(lines: Iterable[str], name: str) -> Iterator[SentenceTuple]:
             yield from tuples_of_record(fields.record, where, 1.0)
         elif fields[1:2] and _is_tagged(fields[1]):
             yield _from_tags(fields[:2], where, 1.0)
-        elif len(fields) < 2:
-            hint = "a line is: sentence TAB relation TAB arg1 TAB arg2 ..."
-            raise DataError(f"{where}: a gold tuple without a relation: the line has one field", hint=hint)
         else:
-            arguments = tuple(one.strip() for one in fields[2:] if _CONTEXT not in one)
-            yield SentenceTuple(fields[0], TupleText(fields[1].strip(), arguments), where)
+            yield _from_gold(fields, where, 1.0, "gold tuple")
 
 
 def read_predictions(
@@ -69,13 +68,18 @@ def read_predictions(
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    for fields, where in _lines(lines, name):
+    given, told = _lines(lines, name), True
+    if default_confidence is not None:
+        told, given = _has_column(given)
+    for fields, where in given:
         if isinstance(fields, _Json):
             yield from tuples_of_record(fields.record, where, default_confidence)
         elif fields[1:2] and _is_tagged(fields[1]):
             yield _from_tags(fields, where, default_confidence)
-        else:
+        elif default_confidence is None or (told and _may_be_confidence(fields)):
             yield _from_fields(fields, where, default_confidence)
+        else:
+            yield _from_gold(fields, where, default_confidence, "prediction")
 
 
 class _Json(NamedTuple):
@@ -119,16 +123,36 @@ def _is_tagged(field: str) -> bool:
     return "<arg1>" in field or "<rel>" in field
 
 
+def _has_column(given: Iterator[tuple[list[str] | _Json, str]]) -> tuple[bool, Iterator[tuple[list[str] | _Json, str]]]:
+    """Whether lines of CaRB have a column of confidences, which the first one that is not empty there tells; and all
+    lines."""
+    seen: list[tuple[list[str] | _Json, str]] = []
+    for fields, where in given:
+        seen.append((fields, where))
+        if isinstance(fields, _Json) or (fields[1:2] and fields[1].strip()):
+            return isinstance(fields, list) and _may_be_confidence(fields), chain(seen, given)
+    return True, iter(seen)
+
+
+def _may_be_confidence(fields: Sequence[str]) -> bool:
+    """Whether what stands behind the sentence is a number, or nothing."""
+    return len(fields) > 1 and (not fields[1].strip() or _number(fields[1]) is not None)
+
+
+def _from_gold(fields: Sequence[str], where: str, confidence: float, what: str) -> SentenceTuple:
+    """A line of CaRB's gold; ``what``: it is in messages."""
+    if len(fields) < 2:
+        hint = "a line is: sentence TAB relation TAB arg1 TAB arg2 ..."
+        raise DataError(f"{where}: a {what} without a relation: the line has one field", hint=hint)
+    arguments = tuple(one.strip() for one in fields[2:] if _CONTEXT not in one)
+    return SentenceTuple(fields[0], TupleText(fields[1].strip(), arguments, confidence), where)
+
+
 def _from_fields(fields: Sequence[str], where: str, default: float | None) -> SentenceTuple:
-    """A line of CaRB; one without a column of confidences where there is a default."""
-    if len(fields) < 3 and default is None:
+    """A line of CaRB with a confidence."""
+    if len(fields) < 3:
         hint = "a line is: sentence TAB confidence TAB relation TAB arg1 TAB arg2 ..."
         raise DataError(f"{where}: not a prediction: the line has {len(fields)} of at least 3 fields", hint=hint)
-    has_column = len(fields) > 1 and (not fields[1].strip() or _number(fields[1]) is not None)
-    if default is not None and not has_column:
-        fields = [fields[0], "", *fields[1:]]
-    if len(fields) < 3:
-        raise DataError(f"{where}: a prediction without a relation", hint="sentence TAB relation TAB arg1 ...")
     confidence = _confidence(fields[1], where, default)
     return SentenceTuple(fields[0], TupleText(fields[2], tuple(fields[3:]), confidence), where)
 
