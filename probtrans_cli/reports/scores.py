@@ -11,11 +11,11 @@ from probtrans_cli.reports.reliability import uncertainty_report
 from probtrans_cli.text import columns, visible
 
 SHARES = (
-    "accuracy", "accuracy_known", "accuracy_unknown", "unknown_rate", "uas", "uuas", "swapped",
-    "f1", "f1_strict", "precision", "recall", "undirected", "exact", "labels", "form", "pair_accuracy",
-    "auc", "last_f1", "last_precision", "last_recall", "sentences_without_tuple", "tuple_overlap",
+    "unknown_rate", "uas", "uuas", "swapped", "undirected", "labels", "form", "inner", "outer", "whole",
+    "sentences_without_tuple", "tuple_overlap",
 )  # fmt: skip
-SHARES_OF = ("f1_", "exact_")  # and of one type of entity, of one column
+MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact"))
+"""Shares by themselves, and where they are a part of a name: of known words, of one type of entity, of a floor."""
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
 FLOORS = {
     "next_word": "floor: next word",
@@ -28,7 +28,7 @@ FLOORS = {
 
 def is_share(name: str) -> bool:
     """Whether a score is a part of a whole, shown in percent."""
-    return name in SHARES or name.startswith(SHARES_OF)
+    return name in SHARES or not MEASURES.isdisjoint(name.split("_"))
 
 
 def shown(name: str, value: float | None) -> str:

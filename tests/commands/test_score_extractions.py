@@ -6,9 +6,10 @@ import json
 from pathlib import Path
 
 import pytest
-from support import Invoke, real_data
+from support import Invoke, real_data, refused
 
 from probtrans_cli.data.readers.labelled import words_of
+from probtrans_cli.reports.scores import shown
 
 GOLD = "I ate an apple and an orange .\tate\tI\tan apple\nI ate an apple and an orange .\tate\tI\tan orange\n"
 CARB = "I ate an apple and an orange .\t0.5\tate\tI\tan apple and an orange\nIt rains .\t0.9\trains\tIt\n"
@@ -94,6 +95,30 @@ def test_coordinations(invoke: Invoke) -> None:
     assert (scores["precision"], scores["coordinations"]) == (1.0, 1)
     ran = invoke("score", "coordination", "ours", "--gold", "gold.txt")
     assert "f1_whole 66.67 %" in ran.out
+
+
+def test_coordinations_that_cannot_be_read_get_a_hint_that_fits(invoke: Invoke) -> None:
+    """There is no recipe, and other forms are called by their names."""
+    Path("short.txt").write_text("A or B or C\nCP_START CC\n")
+    ran = invoke("score", "coordination", "short.txt", "--gold", "gold.txt")
+    refused(ran, 3, "short.txt:2: 2 tags of the 5 words of short.txt:1", "one for every word: mend the file")
+    assert "data.grid" not in ran.err
+    rows = "".join(f"{i}\t{word}" + "\t_" * 8 + "\n" for i, word in enumerate(["A", "or", "B", "or", "C"], start=1))
+    Path("trees.conllu").write_text(f"# sent_id = 1\n{rows}\n")
+    for files in (("trees.conllu", "--gold", "gold.txt"), ("gold.txt", "--gold", "trees.conllu")):
+        ran = invoke("score", "coordination", *files)
+        refused(ran, 3, "trees.conllu: this is CoNLL-U", "rows of labels (`parse -f labels`) or JSON lines")
+
+
+def test_all_shares_are_in_percent(invoke: Invoke) -> None:
+    Path("ours").write_text(CARB)
+    out = invoke("score", "carb", "ours", "--gold", "gold.tsv").out
+    assert "last_recall 100.00 %" in out
+    for name in ("auc_single", "wire57_f1", "floor_f1", "floor_auc", "inner", "outer", "whole", "precision_exact",
+                 "recall_inner", "last_precision", "f1_strict", "accuracy_known"):  # fmt: skip
+        assert shown(name, 0.5) == "50.00 %", name
+    for name in ("loss", "tuples_per_word", "violations_ec", "perplexity", "sentences"):
+        assert shown(name, 0.5) == "0.5", name
 
 
 @pytest.mark.parametrize(

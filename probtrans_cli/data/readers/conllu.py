@@ -9,6 +9,7 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import chain
 from types import MappingProxyType
 from typing import NoReturn
 
@@ -26,6 +27,17 @@ _EMPTY_TEXT = re.compile(r"#\s*text\s*=\s*")
 ESCAPED_BAR = r"\p"
 """A `|` within an entry of MISC, as UDPipe writes it."""
 _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
+
+
+def begins_as_conllu(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
+    """Whether the first line that is neither blank nor a comment is a word of CoNLL-U; and all lines."""
+    given = iter(lines)
+    seen: list[str] = []
+    for line in given:
+        seen.append(line)
+        if line.strip() and not line.startswith("#"):
+            break
+    return bool(seen) and seen[-1].count("\t") == len(COLUMNS) - 1, chain(seen, given)
 
 
 def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:

@@ -9,17 +9,14 @@ from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Iterable, Iterator
-from itertools import chain
 
 from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
 from probtrans_cli.data.codecs.coordinations import coordinations_to_rows
-from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.conllu import begins_as_conllu, read_conllu
 from probtrans_cli.data.readers.coordination_rows import Coordinated, read_coordinations
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
-
-_TABS = 9  # between the columns of CoNLL-U
 
 
 def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
@@ -29,14 +26,8 @@ def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
     Raises:
         DataError: a line cannot be read, or a sentence of CoNLL-U has no tree; the message begins with ``name:line:``.
     """
-    given = iter(lines)
-    seen: list[str] = []
-    for line in given:
-        seen.append(line)
-        if line.strip() and not line.startswith("#"):
-            break
-    everything = chain(seen, given)
-    if seen and seen[-1].count("\t") == _TABS:
+    is_trees, everything = begins_as_conllu(lines)
+    if is_trees:
         yield from (_of_tree(sentence, data.rows) for sentence in read_conllu(everything, name))
     else:
         found = read_coordinations(everything, name, fix=data.grid.fix_lengths)

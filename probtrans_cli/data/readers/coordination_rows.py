@@ -12,6 +12,7 @@ from typing import Any, NamedTuple
 
 from probtrans_cli.data.codecs.coordinations import TAGS, Coordination, Found, rows_to_coordinations
 from probtrans_cli.data.files import begin
+from probtrans_cli.data.readers.conllu import begins_as_conllu
 from probtrans_cli.data.readers.label_rows import read_blocks
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import from_json, printable
@@ -29,15 +30,20 @@ class Coordinated(NamedTuple):
     """How many lines of tags were ``cut`` or ``padded``."""
 
 
-def read_coordinations(lines: Iterable[str], name: str, *, fix: bool = False) -> Iterator[Coordinated]:
+def read_coordinations(lines: Iterable[str], name: str, *, fix: bool | None = None) -> Iterator[Coordinated]:
     """Yield the sentences of a file.
 
-    ``fix``: lines of more or fewer tags than their sentence has words are cut, or continued with NONE.
+    ``fix``: lines of more or fewer tags than their sentence has words are cut, or continued with NONE; None: they are
+    not, and there is no recipe that could say it.
 
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    first, given = begin(lines)
+    is_trees, given = begins_as_conllu(lines)
+    if is_trees:
+        hint = "give rows of labels (`parse -f labels`) or JSON lines; `train` and `eval` read coordinations of trees"
+        raise DataError(f"{name}: this is CoNLL-U", hint=hint)
+    first, given = begin(given)
     if first.startswith("{"):
         yield from (_from_json(line, f"{name}:{i}") for i, line in enumerate(given, start=1) if line.strip())
         return

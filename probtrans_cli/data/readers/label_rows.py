@@ -20,6 +20,7 @@ from probtrans_cli.text import printable
 
 NONE = 0
 FIX = "data.grid.fix_lengths=true cuts longer lines and continues shorter ones with NONE"
+MEND = "a line of tags has one for every word: mend the file"
 
 
 @dataclass
@@ -37,14 +38,17 @@ class Block:
     """How many lines of tags were ``cut`` or ``padded``."""
 
 
-def read_blocks(lines: Iterable[str], name: str, tags: Mapping[str, int], *, fix: bool = False) -> Iterator[Block]:
+def read_blocks(
+    lines: Iterable[str], name: str, tags: Mapping[str, int], *, fix: bool | None = None
+) -> Iterator[Block]:
     """Yield the sentences of a file.
 
     Args:
         lines: of the file.
         name: how messages call it.
         tags: the number of every tag; that of NONE is 0.
-        fix: whether lines of tags are cut or padded where they have not as many tags as the sentence has words.
+        fix: whether lines of tags are cut or padded where they have not as many tags as the sentence has words; None:
+            they are not, and there is no recipe that could say it.
 
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
@@ -81,7 +85,7 @@ def _extra(words: list[str]) -> int:
     return number if number and words[len(words) - number :] == extra_words(number) else 0
 
 
-def _row(given: list[str], where: str, block: Block, tags: Mapping[str, int], fix: bool) -> list[int]:
+def _row(given: list[str], where: str, block: Block, tags: Mapping[str, int], fix: bool | None) -> list[int]:
     unknown = next((tag for tag in given if tag not in tags), None)
     if unknown is not None:
         begins = f"ends in {' '.join(extra_words(block.extra))}" if block.extra else "stands behind an empty line"
@@ -91,7 +95,7 @@ def _row(given: list[str], where: str, block: Block, tags: Mapping[str, int], fi
     row = [tags[tag] for tag in given]
     if len(row) != length and not fix:
         words = f"{length} words" if not block.extra else f"{length} words, extra words included,"
-        raise DataError(f"{where}: {len(row)} tags of the {words} of {block.where}", hint=FIX)
+        raise DataError(f"{where}: {len(row)} tags of the {words} of {block.where}", hint=MEND if fix is None else FIX)
     if len(row) != length:
         block.counts["cut" if len(row) > length else "padded"] += 1
     return [*row[:length], *[NONE] * (length - len(row))]

@@ -2,9 +2,8 @@
 
 The forms are those of :mod:`probtrans_cli.data.readers.tuples`. In JSON lines a tuple may also say which words it has,
 ``"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]}`` with ``"location_time": [3]`` for those of arg2 that say where or
-when and ``"added": ["is", "of"]`` for words of the relation that the sentence lacks, as `parse -f jsonl` writes it; and a
-line may have the words of its sentence, ``"words"``, and their
-universal parts of speech, ``"upos"``.
+when and ``"added": ["is", "of"]`` for words of the relation that the sentence lacks, as `parse -f jsonl` writes it; and
+a line may have the words of its sentence, ``"words"``, and their universal parts of speech, ``"upos"``.
 """
 
 from __future__ import annotations
