@@ -33,8 +33,8 @@ class Sentence:
     """So many of the last words are none of its text: the extra words, ``[unused1]``, ``[unused2]``, ..., which stand
     for words of a relation that the sentence lacks."""
     form: str | None = None
-    """What it is scored by, as text: its logical form, the tags of its entities, one a line, or its gold tuples, as a
-    JSON list of ``[relation, arg1, arg2, ...]``."""
+    """What it is scored by, as text: its logical form, the tags of its entities, one a line, its gold tuples, as a JSON
+    list of ``[relation, arg1, arg2, ...]``, or its coordinations, as one of ``[coordinator, [[from, to], ...]]``."""
     text: str | None = None
     """The raw text that was divided into words; None where the words were given."""
     lines: list[str] | None = None

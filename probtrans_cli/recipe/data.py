@@ -190,6 +190,8 @@ class Format:
     """Columns of labels that its sentences may have."""
     options: str | None = None
     """The section of `data` that says what stands where in its files; None = there is nothing to say."""
+    stored_later: tuple[str, ...] = ()
+    """Other columns of the store that prepared folders of earlier versions lack: such folders are made again."""
     endings: tuple[str, ...] = ()
     """Endings of file names, in lower case and without that of a compressed file, by which `auto` recognises it."""
 
@@ -213,7 +215,7 @@ for _format in (
     ),
     Format("documents", frozenset({"documents"}), ("pair",), options="documents"),
     Format("extractions", frozenset({"words", "extractions"}), ("upos",), options="grid"),
-    Format("coordinations", frozenset({"words", "coordinations"}), options="grid"),
+    Format("coordinations", frozenset({"words", "coordinations"}), options="grid", stored_later=("form",)),
 ):
     FORMATS.enter(_format.name, _format)
 

@@ -13,9 +13,12 @@ from probtrans_cli.data.codecs.coordinations import (
     coordinations_to_sentences,
     rows_to_coordinations,
     splitting,
+    text_to_found,
 )
 from probtrans_cli.data.codecs.extractions import characters_of
+from probtrans_cli.data.codecs.grids import MOST_ROWS, unpack_rows
 from probtrans_cli.data.codecs.tuple_writing import coordination_lines
+from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.grids import Coordinations
 from probtrans_cli.tasks.answers import with_probability
@@ -38,11 +41,9 @@ class FoundCoordinations(GridLabelling):
         return {**super().nothing, "splits": [], "sentences": []}
 
     def compared(self, batch: Batch, row: int, index: int, rows: Rows) -> Mapping[Any, float]:
-        """Coordinations that are gold, found, and right."""
-        del index
-        words = int(batch.words[row].sum())
-        gold = self._gold(batch)[row, :, :words].tolist()
-        counts = counts_of(rows_to_coordinations(gold), rows_to_coordinations(rows.labels))
+        """Coordinations that are gold, found, and right. Gold are all of the corpus, however few rows there are."""
+        del row
+        counts = counts_of(_gold(batch.split, index), rows_to_coordinations(rows.labels))
         return {name: float(value) for name, value in counts.items()}
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
@@ -104,6 +105,14 @@ class FoundCoordinations(GridLabelling):
             spans += [Span(start + 1, end, "conj", line=level, kind="conj") for start, end in one["conjuncts"]]
             spans.append(Span(one["cc"] + 1, one["cc"] + 1, with_probability("cc", chance), line=level, kind="cc"))
         return Places(comments={"coordination": comments}, spans=spans, lines=prediction.get("sentences", ()))
+
+
+def _gold(split: Split, index: int) -> Mapping[int, Coordination | None]:
+    """The coordinations of a sentence of the corpus: all of its form, or, where it has none, of all its rows."""
+    form = split.text("form", index) if split.has("form") else ""
+    if form:
+        return text_to_found(form)
+    return rows_to_coordinations(unpack_rows(split.row("grid", index), MOST_ROWS).tolist())
 
 
 def _record(one: Coordination, log_probability: Sequence[float]) -> dict[str, Any]:

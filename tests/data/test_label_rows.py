@@ -129,7 +129,7 @@ NONE NONE
 def test_rows_of_coordinations() -> None:
     first, second = read(CCTAGS, "coordinations")
     assert (first.words, first.grid) == (["A", ",", "B", "and", "C", "sing"], [[2, 4, 1, 3, 1, 0], [0] * 6])
-    assert (second.words, second.grid, second.form, second.extra) == (["It", "rains"], [[0, 0]], None, 0)
+    assert (second.words, second.grid, second.form, second.extra) == (["It", "rains"], [[0, 0]], "[]", 0)
     assert (first.counts, second.counts) == ({"kept": 1}, {})
     assert (first.where, second.where) == ("x.txt:1", "x.txt:5")
 
@@ -255,8 +255,31 @@ def test_sentences_without_coordinations_are_examples(tmp_path: Path, monkeypatc
     assert made.manifest["notes"] == [
         "data.train: train: 2 sentences, 1 coordinations: 1 kept; 1 sentences without coordinations"
     ]
-    assert not made.splits["train"].has("form")
+    assert json.loads(made.splits["train"].text("form", 1)) == []
     assert made.labels == {}
+    manifest = json.loads((made.folder / "manifest.json").read_text("utf-8"))
+    manifest["splits"]["train"]["columns"].remove("form")  # as an earlier version wrote it
+    (made.folder / "manifest.json").write_text(json.dumps(manifest), "utf-8")
+    assert prepared(tmp_path, monkeypatch, {"train": CCTAGS}, format="coordinations").fresh is True
+    assert prepared(tmp_path, monkeypatch, {"train": CCTAGS}, format="coordinations").fresh is False
+
+
+def test_coordinations_without_a_row_are_still_gold() -> None:
+    deep = "A and B or C\nCP_START CC CP NONE NONE\nNONE NONE CP_START CC CP\n"
+    objects = [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}, {"cc": 3, "conjuncts": [[2, 3], [4, 5]]}]
+    lines = json.dumps({"words": ["A", "and", "B", "or", "C"], "coordinations": objects})
+    tree = "A 0 root\nand 3 cc\nB 1 conj\nor 5 cc\nC 3 conj"
+    rows = [line.split() for line in tree.split("\n")]
+    conllu = "".join(f"{i}\t{w}\t_\t_\t_\t_\t{h}\t{r}\t_\t_\n" for i, (w, h, r) in enumerate(rows, start=1))
+    for text in (deep, lines):
+        (one,) = read(text, "coordinations", rows=1)
+        assert json.loads(one.form or "") == [[1, [[0, 1], [2, 3]]], [3, [[2, 3], [4, 5]]]]
+        assert one.grid is not None
+        assert len(one.grid) == 1
+        assert one.counts == {"kept": 1, "too deep": 1}
+    (one,) = read(conllu, "coordinations", rows=1)
+    assert json.loads(one.form or "") == [[1, [[0, 1], [2, 5]]], [3, [[2, 3], [4, 5]]]]
+    assert one.counts == {"kept": 1, "too deep": 1}
 
 
 def test_a_training_file_without_tuples_is_an_error(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -149,6 +149,22 @@ def test_coordinations_are_learned_by_heart() -> None:
     assert scores["exact"] == scores["whole"] == scores["inner"] == scores["outer"] == 1.0
 
 
+@pytest.mark.parametrize("stored", [1, 2])
+@pytest.mark.parametrize("with_form", [True, False])
+def test_coordinations_beyond_the_rows_of_the_model_are_missed(stored: int, with_form: bool) -> None:
+    """Gold is what the corpus has: a model of one row, and a corpus of one, do not make it less."""
+    nested = [Coordination(1, ((0, 1), (2, 5))), Coordination(3, ((2, 3), (4, 5)))]
+    grid, _ = coordinations_to_rows(nested, 5, rows=stored)
+    form = json.dumps([[one.cc, one.conjuncts] for one in nested]) if with_form else None
+    sentence = Sentence(["A", "and", "B", "or", "C"], grid=grid, form=form)
+    task, _, split = set_up("coordination", [sentence], PROBABILISTIC, rows=1)
+    batch = batch_of(task, split, [0])
+    outputs = Outputs(scores={"rows": 9.0 * torch.nn.functional.one_hot(torch.tensor([grid[:1]]), 6).float()})
+    scores = task.scores(task.measure(outputs, batch), final=True)
+    assert scores["precision_exact"] == 1.0
+    assert scores["recall_exact"] == (1.0 if stored == 1 and not with_form else 0.5)
+
+
 # --- the loss ---------------------------------------------------------------------------------------------------------
 
 

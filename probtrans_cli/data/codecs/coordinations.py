@@ -9,10 +9,13 @@ Coordinations of dependency trees are in :mod:`probtrans_cli.data.codecs.coordin
 
 from __future__ import annotations
 
+import json
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+
+from probtrans_cli.text import from_json
 
 LABELS = ("NONE", "CP", "CP_START", "CC", "SEP", "OTHERS")
 NONE, CP, CP_START, CC, SEP, OTHERS = range(6)
@@ -60,6 +63,19 @@ class Coordination:
 Found = dict[int, Coordination | None]
 """Coordinations by the position of the coordinator, in the order in which they were found; None: a coordinator without
 conjuncts."""
+
+
+def found_to_text(found: Iterable[Coordination]) -> str:
+    """Coordinations as a JSON list of ``[coordinator, [[from, to], ...]]``."""
+    return json.dumps([[one.cc, one.conjuncts] for one in found])
+
+
+def text_to_found(text: str) -> Found:
+    """The coordinations of :func:`found_to_text`; of several with one coordinator the first."""
+    found: Found = {}
+    for cc, conjuncts in from_json(text):
+        found.setdefault(cc, Coordination(cc, tuple((start, end) for start, end in conjuncts)))
+    return found
 
 
 # --- rows to coordinations ------------------------------------------------------------------------------------------

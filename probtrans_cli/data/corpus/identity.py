@@ -163,10 +163,16 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
     columns = {name for source in sources for name in FORMATS[format_of(source.path, data.format)].columns}
     if not columns <= old["labels"].keys():  # prepared before the format had all of them
         return False
+    if any(not _stored_later(source, data) <= {*old["splits"][source.split].get("columns", ())} for source in sources):
+        return False
     if name := damaged(folder, old):
         console.log(f"{folder / name}: damaged: the corpus is prepared again")
         return False
     return True
+
+
+def _stored_later(source: Source, data: Data) -> set[str]:
+    return {*FORMATS[format_of(source.path, data.format)].stored_later}
 
 
 def of_these(manifest: dict[str, Any], sources: Sequence[Source]) -> bool:

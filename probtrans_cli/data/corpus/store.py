@@ -14,7 +14,8 @@ punct      word           bool   UPOS is PUNCT or SYM
 widths     token          int16  number of the features of the token's word (vocabularies with features only)
 features   feature        int32  feature rows of all tokens, one token after the other (vocabularies with features only)
 spelling   byte           uint8  the words as they are written, joined by spaces (where there is a form)
-form       byte           uint8  the sentence's logical form, or the tags of its entities, one a line, or its tuples
+form       byte           uint8  the sentence's logical form, or the tags of its entities, one a line, its tuples or
+                                 its coordinations
 any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
            a sentence            -1 = no label, or one that the training file does not have
 

@@ -275,5 +275,5 @@ def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[st
         "unknown": unknown / tokens,  # that the model cannot tell
         "unseen": unseen / words,
         "length": {name: int(length) for name, length in zip(QUANTILES, lengths, strict=True)},
-        "columns": [name for name in (*labels, "heads") if split.has(name) and name not in none],
+        "columns": [name for name in (*labels, "heads", "form") if split.has(name) and name not in none],
     }

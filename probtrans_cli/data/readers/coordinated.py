@@ -11,7 +11,7 @@ from collections import Counter
 from collections.abc import Iterable, Iterator
 
 from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
-from probtrans_cli.data.codecs.coordinations import coordinations_to_rows
+from probtrans_cli.data.codecs.coordinations import Coordination, coordinations_to_rows, found_to_text
 from probtrans_cli.data.readers.conllu import begins_as_conllu, read_conllu
 from probtrans_cli.data.readers.coordination_rows import Coordinated, read_coordinations
 from probtrans_cli.data.sentence import Sentence
@@ -21,7 +21,7 @@ from probtrans_cli.recipe.data import Data
 
 def read_coordinated(lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
     """Yield the sentences of a file with their rows, at most ``data.rows``; ``counts`` says how many coordinations are
-    kept, and why others were dropped.
+    kept, and why others were dropped. ``form`` has all that are found, those without a row among them: they are scored.
 
     Raises:
         DataError: a line cannot be read, or a sentence of CoNLL-U has no tree; the message begins with ``name:line:``.
@@ -41,19 +41,24 @@ def _of_tree(sentence: Sentence, rows: int) -> Sentence:
     found, left_out = coordinations_of_tree(sentence.heads, sentence.relations, sentence.tags.get("upos"))
     grid, counts = coordinations_to_rows(found, len(sentence.words), rows=rows)
     left_out.pop("found", None)
-    return Sentence(words=sentence.words, grid=grid, where=sentence.where, counts=left_out + counts)
+    form = found_to_text(found)
+    return Sentence(words=sentence.words, grid=grid, form=form, where=sentence.where, counts=left_out + counts)
 
 
 def _of_coordinations(one: Coordinated, rows: int) -> Sentence:
-    there = [coordination for coordination in one.found.values() if coordination is not None]
+    there = _there(one)
     grid, counts = coordinations_to_rows(there, len(one.words), rows=rows)
-    return Sentence(words=one.words, grid=grid, where=one.where, counts=counts)
+    return Sentence(words=one.words, grid=grid, form=found_to_text(there), where=one.where, counts=counts)
 
 
 def _of_rows(one: Coordinated, rows: int) -> Sentence:
     """The labels as they stand, which may say more than the coordinations that are found in them."""
-    counts = Counter(one.counts)
-    for coordination in one.found.values():
-        if coordination is not None:
-            counts["kept" if coordination.level < rows else "too deep"] += 1
-    return Sentence(words=one.words, grid=[list(row) for row in one.rows[:rows]], where=one.where, counts=counts)
+    counts, there = Counter(one.counts), _there(one)
+    for coordination in there:
+        counts["kept" if coordination.level < rows else "too deep"] += 1
+    grid = [list(row) for row in one.rows[:rows]]
+    return Sentence(words=one.words, grid=grid, form=found_to_text(there), where=one.where, counts=counts)
+
+
+def _there(one: Coordinated) -> list[Coordination]:
+    return [coordination for coordination in one.found.values() if coordination is not None]
