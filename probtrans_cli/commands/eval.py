@@ -6,8 +6,9 @@ import json
 import operator
 import os
 import re
+import time
 from collections.abc import Iterable, Iterator, Sequence
-from contextlib import suppress
+from contextlib import contextmanager, suppress
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
@@ -155,7 +156,8 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
     ood = None if request.ood is None else other_text(model, request.ood)
     has_trees = not runs and scores_trees(model, corpus)  # an ensemble has no channels of its own
     way = way if splitter is None else f"split by {request.coordination}"
-    scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood, splitter)
+    with _timed(model, title, len(corpus)):
+        scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood, splitter)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
     scores |= model.task.floors(corpus) if request.baselines else {}
@@ -217,6 +219,16 @@ def _store(model: Model, title: str, result: dict[str, Any]) -> None:
     atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
     if found := result["scores"][title].get("uncertainty"):
         write_diagram(beside, ", ".join(filter(None, [title, result.get("way")])), found)
+
+
+@contextmanager
+def _timed(model: Model, title: str, sentences: int) -> Iterator[None]:
+    """Tell on stderr, beside the result, how many sentences a second a task scores that tells it."""
+    began = time.perf_counter()
+    yield
+    if model.task.tells_speed:
+        seconds = time.perf_counter() - began
+        console.log(f"{title}: {sentences:,} sentences in {seconds:,.2f} s, {sentences / seconds:,.1f} sentences/s")
 
 
 def _task_scores_if_any(

@@ -139,6 +139,8 @@ class Task(ABC):
     """Parts of a prediction that only other formats have a place for."""
     with_text: ClassVar[bool] = False
     """Whether JSON has the text of the sentence, too."""
+    tells_speed: ClassVar[bool] = False
+    """Whether `eval` tells how many sentences a second it scores."""
 
     def __init__(self, section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:
         del labels

@@ -47,6 +47,7 @@ class GridLabelling(Task):
 
     not_in_json = ("rows",)
     with_text = True
+    tells_speed = True
     section: GridSection
     names: ClassVar[Sequence[str]]
     """The labels; the first one is none, and a row without the second or third ends a sentence."""

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
@@ -155,6 +156,8 @@ def test_eval(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch,
     alone = invoke("eval", "runs/tuples", "tuples.txt", "--json")
     split = invoke("eval", "runs/tuples", "tuples.txt", "--coordination", "runs/coordinated", "--json")
     assert split.code == 0, split.err
+    for ran in (alone, split):
+        assert re.search(r"^tuples.txt: 6 sentences in [\d.]+ s, [\d.,]+ sentences/s$", ran.err, re.MULTILINE), ran.err
     assert split.json["way"] == "split by runs/coordinated"
     scores = split.json["scores"]["tuples.txt"]
     assert scores.keys() == alone.json["scores"]["tuples.txt"].keys() - {"loss"}
