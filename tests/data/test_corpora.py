@@ -86,8 +86,10 @@ def test_download_reproduces_the_real_files(
     printed = capsys.readouterr()
     assert printed.out.count("written") == len(printed.out.splitlines())
     assert printed.err == f"{script.LICENCE}\n"
-    below = (str(path.relative_to(real)).removesuffix(".gz") for path in real.rglob("*") if path.is_file())
-    fetched = (path for path in written(tmp_path / PUBLIC[name]) if not path.startswith("split-"))
+    below = [str(path.relative_to(real)).removesuffix(".gz") for path in real.rglob("*") if path.is_file()]
+    fetched, below = (
+        [path for path in of if not path.startswith("split-")] for of in (written(tmp_path / PUBLIC[name]), below)
+    )
     assert sorted(fetched) == sorted(below)
     assert script.main([]) == 0
     assert capsys.readouterr().out.count("already in place") == len(printed.out.splitlines())
