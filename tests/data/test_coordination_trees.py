@@ -3,11 +3,19 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Sequence
+from dataclasses import astuple
+from itertools import islice
 from pathlib import Path
+from typing import Any
 
 import pytest
+from coordinations_by_positions import coordinations_by_positions
+from hypothesis import given, settings
+from hypothesis import strategies as st
+from support import real_data
 
-from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
+from probtrans_cli.data.codecs.coordination_trees import SHARED, coordinations_of_tree
 from probtrans_cli.data.codecs.coordinations import coordinations_to_rows, rows_to_coordinations
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -101,9 +109,64 @@ def test_what_has_no_coordinator_or_no_neighbouring_words_is_left_out() -> None:
     assert read("wine 0 root\nand 3 cc\nbeer 1 conj\nis 0 root\nhere 3 advmod") == ([], {"not contiguous": 1})
 
 
+def test_a_second_root_that_is_part_of_an_expression_joins_nothing() -> None:
+    tree = "wine 0 root\nas 0 fixed\nbeer 1 conj\nwell 0 fixed"
+    assert read(tree) == ([], {"not contiguous": 1})
+
+
 def test_a_cycle_is_refused() -> None:
     with pytest.raises(ValueError, match="cycle"):
         coordinations_of_tree([2, 1], ["conj", "conj"])
+
+
+RELATIONS = ["conj"] * 3 + [*SHARED, "aux:pass", "cc", "cc:preconj", "punct", "fixed", "flat", "obj"]
+
+
+@st.composite
+def sentences(draw: st.DrawFn) -> tuple[list[int], list[str], list[str] | None]:
+    """Heads without a cycle, relations, and parts of speech or none: trees whose subtrees often have gaps."""
+    count = draw(st.integers(1, 14))
+    order = draw(st.permutations(range(1, count + 1)))
+    heads = [0] * count
+    for i, word in enumerate(order[1:], start=1):
+        heads[word - 1] = draw(st.sampled_from([*order[:i], *order[max(i - 2, 0) : i], 0]))
+    relations = draw(st.lists(st.sampled_from(RELATIONS), min_size=count, max_size=count))
+    upos = draw(st.none() | st.lists(st.sampled_from(["NOUN", "PUNCT"]), min_size=count, max_size=count))
+    return heads, relations, upos
+
+
+def both(heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] | None) -> list[Any]:
+    """What the package finds in a tree and what the form by positions does, with everything that is said of it."""
+    found = [way(heads, relations, upos) for way in (coordinations_of_tree, coordinations_by_positions)]
+    return [([astuple(one) for one in coordinations], counts) for coordinations, counts in found]
+
+
+@settings(max_examples=300, deadline=None)
+@given(sentences())
+def test_what_is_found_is_the_same_by_positions(sentence: tuple[list[int], list[str], list[str] | None]) -> None:
+    ours, theirs = both(*sentence)
+    assert ours == theirs
+
+
+TREEBANKS = ["af_afribooms", "el_gdt", "en_ewt", "fr_sequoia", "hu_szeged", "mt_mudt", "tr_imst", "ug_udt", "wo_wtb"]
+
+
+@pytest.mark.parametrize("treebank", TREEBANKS)
+def test_what_is_found_in_a_treebank_is_the_same_by_positions(treebank: str) -> None:
+    path = real_data(f"ud/{treebank}/train.conllu")
+    for sentence in islice(read_conllu(open_lines(path), treebank), 1000):
+        assert sentence.heads is not None
+        assert sentence.relations is not None
+        ours, theirs = both(sentence.heads, sentence.relations, sentence.tags.get("upos"))
+        assert ours == theirs, sentence.where
+
+
+@pytest.mark.parametrize("relation", ["conj", "fixed"])
+@pytest.mark.parametrize("step", [1, -1], ids=["to the right", "to the left"])
+def test_a_tree_of_thousands_of_levels(relation: str, step: int) -> None:
+    count = 5000
+    heads = [*range(count)] if step > 0 else [*range(2, count + 1), 0]
+    assert coordinations_of_tree(heads, [relation] * count)[0] == []
 
 
 def test_coordinations_of_a_treebank_come_back_from_rows(corpora: Path) -> None:

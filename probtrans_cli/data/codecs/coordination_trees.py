@@ -17,6 +17,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
+from conllu.models import Token, TokenTree
+
 from probtrans_cli.data.codecs.coordinations import Coordination, Span
 
 SHARED = {
@@ -50,14 +52,15 @@ def coordinations_of_tree(
     Raises:
         ValueError: the heads have a cycle.
     """
-    subtrees = _Subtrees(heads, relations, upos)
+    trees = _subtrees(heads, relations, upos)
     found, counts = [], Counter[str]()
-    for head, children in enumerate(subtrees.children):
-        conjuncts = [child for child in children if subtrees.relations[child] == "conj" and child > head]
+    for tree in trees[1:]:
+        number = tree.token["id"]
+        conjuncts = [one for one in tree.children if one.token["deprel"] == "conj" and one.token["id"] > number]
         if not conjuncts:
             continue
         try:
-            found.append(_coordination(subtrees, head, conjuncts))
+            found.append(_coordination(trees, tree, conjuncts))
             counts["found"] += 1
         except _LeftOutError as error:
             counts[str(error)] += 1
@@ -68,107 +71,113 @@ class _LeftOutError(Exception):
     """There is no such coordination; the argument says why."""
 
 
-class _Subtrees:
-    """Every word's children, and first word, last word and number of words of its subtree; positions are from 0."""
+def _subtrees(heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] | None) -> list[TokenTree]:
+    """The tree below every word, behind the one of a root with ``id`` 0; children are in the order of words.
 
-    def __init__(self, heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] | None) -> None:
-        self.relations = [one if one == _PAIRED else one.partition(":")[0] for one in relations]
-        if upos is not None:
-            self.relations = [
-                "punct" if tag == "PUNCT" and relation != "conj" else relation
-                for tag, relation in zip(upos, self.relations, strict=True)
-            ]
-        count = len(heads)
-        self.heads = [head - 1 for head in heads]
-        self.children: list[list[int]] = [[] for _ in heads]
-        roots: list[int] = []
-        for word, head in enumerate(self.heads):
-            (roots if head < 0 else self.children[head]).append(word)
-        order = list(roots)
-        for word in order:  # which grows
-            order += self.children[word]
-        if len(order) != count:
-            raise ValueError("the heads have a cycle")
-        self.first, self.last, self.size = list(range(count)), list(range(count)), [1] * count
-        for word in reversed(order):
-            head = self.heads[word]
-            if head >= 0:
-                self.first[head] = min(self.first[head], self.first[word])
-                self.last[head] = max(self.last[head], self.last[word])
-                self.size[head] += self.size[word]
+    A token has ``id`` and ``head``, from 1, ``deprel``, and of the words of its tree ``start`` and ``end``, the words
+    ``[start, end)`` from 0, among which they are, and ``size``, their number. The trees are made here: conllu's own
+    ``to_tree`` calls itself for each level, and a chain of a thousand words is too deep for that.
 
-    def span(self, word: int) -> Span:
-        """The words of a subtree.
-
-        Raises:
-            _LeftOutError: they are not neighbours.
-        """
-        start, end = self.first[word], self.last[word] + 1
-        if end - start != self.size[word]:
-            raise _LeftOutError("not contiguous")
-        return start, end
-
-    def loose(self, word: int, inside: int) -> bool:
-        """Whether a word is punctuation, a coordinator or part of one, somewhere below the word ``inside``."""
-        while word != inside:
-            if self.relations[word] in _LOOSE:
-                return True
-            if self.relations[word] not in ("fixed", "flat", "goeswith"):
-                return False
-            word = self.heads[word]
-        return False
-
-    def trimmed(self, span: Span, word: int) -> Span:
-        """The words of a conjunct with head ``word``, without what is loose at its ends."""
-        start, end = span
-        while start < word and self.loose(start, word):
-            start += 1
-        while end - 1 > word and self.loose(end - 1, word):
-            end -= 1
-        return start, end
+    Raises:
+        ValueError: the heads have a cycle.
+    """
+    trees = [TokenTree(Token(id=0, deprel="", start=len(heads), end=0, size=0), [])]
+    for number, (head, relation) in enumerate(zip(heads, relations, strict=True), start=1):
+        deprel = relation if relation == _PAIRED else relation.partition(":")[0]
+        if upos is not None and upos[number - 1] == "PUNCT" and deprel != "conj":
+            deprel = "punct"
+        token = Token(id=number, head=head, deprel=deprel, start=number - 1, end=number, size=1)
+        trees.append(TokenTree(token, []))
+    for tree in trees[1:]:
+        trees[tree.token["head"]].children.append(tree)
+    order = trees[:1]
+    for tree in order:  # which grows
+        order += tree.children
+    if len(order) != len(trees):
+        raise ValueError("the heads have a cycle")
+    for tree in reversed(order[1:]):
+        token, above = tree.token, trees[tree.token["head"]].token
+        above["start"] = min(above["start"], token["start"])
+        above["end"] = max(above["end"], token["end"])
+        above["size"] += token["size"]
+    return trees
 
 
-def _coordination(trees: _Subtrees, head: int, conjuncts: Sequence[int]) -> Coordination:
-    spans = [trees.span(word) for word in conjuncts]
-    spans = [trees.trimmed(span, word) for span, word in zip(spans, conjuncts, strict=True)]
+def _span(tree: TokenTree) -> Span:
+    """The words of a tree.
+
+    Raises:
+        _LeftOutError: they are not neighbours.
+    """
+    start, end = tree.token["start"], tree.token["end"]
+    if end - start != tree.token["size"]:
+        raise _LeftOutError("not contiguous")
+    return start, end
+
+
+def _is_loose(trees: Sequence[TokenTree], position: int, inside: TokenTree) -> bool:
+    """Whether the word at a position, from 0, is punctuation, a coordinator or part of one, and below ``inside``."""
+    token = trees[position + 1].token
+    while token is not inside.token:
+        if token["deprel"] in _LOOSE:
+            return True
+        if token["deprel"] not in ("fixed", "flat", "goeswith"):
+            return False
+        token = trees[token["head"]].token
+    return False
+
+
+def _trimmed(trees: Sequence[TokenTree], span: Span, conjunct: TokenTree) -> Span:
+    """The words of a conjunct, without what is loose at its ends."""
+    start, end = span
+    while start < conjunct.token["id"] - 1 and _is_loose(trees, start, conjunct):
+        start += 1
+    while end > conjunct.token["id"] and _is_loose(trees, end - 1, conjunct):
+        end -= 1
+    return start, end
+
+
+def _coordination(trees: Sequence[TokenTree], head: TokenTree, conjuncts: Sequence[TokenTree]) -> Coordination:
+    spans = [_span(one) for one in conjuncts]
+    spans = [_trimmed(trees, span, one) for span, one in zip(spans, conjuncts, strict=True)]
     spans.insert(0, _first(trees, head, conjuncts))
     cc, separators = -1, []
-    heads = [head, *conjuncts]
-    for (_, start), (end, _), word in zip(spans, spans[1:], heads[1:], strict=False):
+    for (_, start), (end, _), behind in zip(spans, spans[1:], conjuncts, strict=False):
         if start > end:
             raise _LeftOutError("not contiguous")
         for i in range(start, end):
-            if not (trees.loose(i, head) or trees.loose(i, word)):
+            if not (_is_loose(trees, i, head) or _is_loose(trees, i, behind)):
                 raise _LeftOutError("not contiguous")
-            if trees.relations[i] == "cc":
+            relation = trees[i + 1].token["deprel"]
+            if relation == "cc":
                 separators += [cc] if cc >= 0 else []
                 cc = i
-            elif trees.relations[i] == "punct":
+            elif relation == "punct":
                 separators.append(i)
     if cc < 0:
         raise _LeftOutError("no coordinator")
     return Coordination(cc, tuple(spans), tuple(i for i in sorted(separators) if i != cc - 1))
 
 
-def _first(trees: _Subtrees, head: int, conjuncts: Sequence[int]) -> Span:
+def _first(trees: Sequence[TokenTree], head: TokenTree, conjuncts: Sequence[TokenTree]) -> Span:
     """The words of the first conjunct.
 
     Raises:
         _LeftOutError: they are not neighbours.
     """
-    others = {SHARED.get(trees.relations[child]) for word in conjuncts for child in trees.children[word]}
+    others = {SHARED.get(child.token["deprel"]) for one in conjuncts for child in one.children}
     if "subject" in others:
         others.add("auxiliary")
-    before = trees.first[conjuncts[0]]
-    own = [child for child in trees.children[head] if child not in conjuncts and trees.last[child] < before]
+    before, number = conjuncts[0].token["start"], head.token["id"]
+    own = [child.token for child in head.children if child.token["end"] <= before]
     begin = 0  # behind what is shared
-    for child in own:
-        kind = SHARED.get(trees.relations[child])
-        if child < head and kind is not None and kind not in others:
-            begin = max(begin, trees.last[child] + 1)
-    own = [child for child in own if trees.first[child] >= begin]
-    start = min([head, *(trees.first[child] for child in own)])
-    end = max([head, *(trees.last[child] for child in own)]) + 1
-    if end - start != 1 + sum(trees.size[child] for child in own):
+    for token in own:
+        kind = SHARED.get(token["deprel"])
+        if token["id"] < number and kind is not None and kind not in others:
+            begin = max(begin, token["end"])
+    own = [token for token in own if token["start"] >= begin]
+    start = min([number - 1, *(token["start"] for token in own)])
+    end = max([number, *(token["end"] for token in own)])
+    if end - start != 1 + sum(token["size"] for token in own):
         raise _LeftOutError("not contiguous")
-    return trees.trimmed((start, end), head)
+    return _trimmed(trees, (start, end), head)
