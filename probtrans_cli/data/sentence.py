@@ -6,6 +6,8 @@ from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
 
+from conllu.parser import parse_comment_line
+
 
 @dataclass(slots=True)
 class Sentence:
@@ -56,8 +58,8 @@ class Sentence:
     @property
     def id(self) -> str | None:
         """How its CoNLL-U block calls it, in the comment ``# sent_id = ...``; None: it has no such."""
-        comments = (line[1:].partition("=") for line in self.lines or () if line.startswith("#"))
-        return next((value.strip() for name, _, value in comments if name.strip() == "sent_id"), None)
+        comments = (pair for line in self.lines or () if line.startswith("#") for pair in parse_comment_line(line))
+        return next((value for name, value in comments if name == "sent_id"), None)
 
 
 def without_extra_words(sentence: Sentence) -> Sentence:

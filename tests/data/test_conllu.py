@@ -53,6 +53,20 @@ def test_reads_words_without_multiword_tokens_and_empty_nodes() -> None:
     assert sentence.where == "x.conllu:3"
 
 
+@pytest.mark.parametrize(
+    ("comments", "expected"),
+    [
+        (["# sent_id = a=b "], "a=b"),
+        (["#sent_id=1", "# sent_id = 2"], "1"),
+        (["# text = sent_id = 1", "#", "# newpar", "# sent_id", "# sent_id ="], None),
+        ([], None),
+    ],
+)
+def test_how_a_block_calls_a_sentence(comments: list[str], expected: str | None) -> None:
+    (sentence,) = read("\n".join([*comments, word(1)]) + "\n")
+    assert sentence.id == expected
+
+
 def test_columns_that_are_not_there_are_none() -> None:
     (sentence,) = read(word(1) + "\n" + word(2, head=1) + "\n")
     assert (sentence.tags, sentence.heads) == ({"feats": ["_", "_"]}, None)  # a word may have no features
