@@ -49,7 +49,9 @@ def test_tuple_lines_of_allennlp_keep_their_letters(blank: str) -> None:
     tagged = " ".join(f"<{tag}>{blank}{part}{blank}</{tag}>" for tag, part in parts)
     expected = TupleText("are", ("a great rag", "1 grr"), -7.5)
     assert predictions(f"A sentence .\t{tagged}\t-7.5") == [("A sentence .", expected)]
-    assert gold(f"A sentence .\t{tagged}\t0.5") == [("A sentence .", expected._replace(confidence=1.0))]
+    assert gold(f"A sentence .\t{tagged}\t-7.5") == [("A sentence .", expected)]
+    for confidence in ("", "\t", "\tx", "\tinf"):  # which nobody needs of gold tuples
+        assert gold(f"A sentence .\t{tagged}{confidence}") == [("A sentence .", expected._replace(confidence=1.0))]
 
 
 def test_tuple_lines_without_a_second_argument() -> None:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterator, Sequence
+from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
 from probtrans_cli.data.corpus.sources import Source
@@ -26,10 +26,38 @@ _HINT = "`probtrans prepare RECIPE` with this file as data.dev says why they are
 
 
 @dataclass(slots=True)
-class _OfFile:
+class OfFile:
+    """The sentences of a file, how many of them have no row, and what the ``counts`` of all of them say."""
+
     sentences: int = 0
     without: int = 0
     counts: Counter[str] = field(default_factory=Counter)
+
+    def add(self, counts: Mapping[str, int], *, has_rows: bool) -> None:
+        """One sentence more."""
+        self.sentences += 1
+        self.counts.update(counts)
+        self.without += not has_rows
+
+    def told(self, name: str, units: str, rows: int | None, left_out: str = "") -> str:
+        """A line about the file.
+
+        Args:
+            name: of the file.
+            units: what a row is.
+            rows: the most of them that a sentence may have.
+            left_out: what is said behind the sentences without a row.
+        """
+        counts = Counter(self.counts)
+        noted = [f"{counts.pop(key):,} {key}" for key in QUALITIES if key in counts]
+        lines = [f"{counts.pop(key):,} lines of tags {key}" for key in LINES if key in counts]
+        kept = counts.pop("kept", 0)
+        dropped = [f"{_MORE.get(key, key).format(rows=rows)} ({count:,})" for key, count in counts.most_common()]
+        told = f"{name}: {self.sentences:,} sentences, {kept + counts.total():,} {units}: {kept:,} kept"
+        told += f" ({', '.join(noted)})" if noted else ""
+        told += f", {counts.total():,} dropped: {', '.join(dropped)}" if dropped else ""
+        told = "; ".join([told, *lines])
+        return told + (f"; {self.without:,} sentences without {units}{left_out}" if self.without else "")
 
 
 class KeptRows:
@@ -43,18 +71,16 @@ class KeptRows:
 
     def __init__(self, sources: Sequence[Source], data: Data, units: str, *, leave_out: bool) -> None:
         self.sources, self.data, self.units, self.leave_out = sources, data, units, leave_out
-        self.files: dict[str, _OfFile] = {}
+        self.files: dict[str, OfFile] = {}
 
     def __iter__(self) -> Iterator[Sentence]:
         self.files = {}
         left = not self.leave_out
         for source in self.sources:
-            file = self.files.setdefault(display_name(source.path), _OfFile())
+            file = self.files.setdefault(display_name(source.path), OfFile())
             for sentence in source.sentences(self.data):
-                file.sentences += 1
-                file.counts.update(sentence.counts)
                 has_rows = any(map(any, sentence.grid or ()))
-                file.without += not has_rows
+                file.add(sentence.counts, has_rows=has_rows)
                 if has_rows or not self.leave_out:
                     left = True
                     yield sentence
@@ -63,21 +89,5 @@ class KeptRows:
 
     def report(self) -> list[str]:
         """A line for each file."""
-        return [self._line(name, file) for name, file in self.files.items()]
-
-    def _line(self, name: str, file: _OfFile) -> str:
-        counts = Counter(file.counts)
-        noted = [f"{counts.pop(key):,} {key}" for key in QUALITIES if key in counts]
-        lines = [f"{counts.pop(key):,} lines of tags {key}" for key in LINES if key in counts]
-        kept = counts.pop("kept", 0)
-        dropped = [
-            f"{_MORE.get(key, key).format(rows=self.data.rows)} ({count:,})" for key, count in counts.most_common()
-        ]
-        told = f"{name}: {file.sentences:,} sentences, {kept + counts.total():,} {self.units}: {kept:,} kept"
-        told += f" ({', '.join(noted)})" if noted else ""
-        told += f", {counts.total():,} dropped: {', '.join(dropped)}" if dropped else ""
-        told = "; ".join([told, *lines])
-        if file.without:
-            left = " are left out of train" if self.leave_out else ""
-            told += f"; {file.without:,} sentences without {self.units}{left}"
-        return told
+        left_out = " are left out of train" if self.leave_out else ""
+        return [file.told(name, self.units, self.data.rows, left_out) for name, file in self.files.items()]

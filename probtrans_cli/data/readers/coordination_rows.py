@@ -2,7 +2,8 @@
 
 Rows of labels are the files that OpenIE6 is trained on: a line with the words of a sentence, below it the rows, a tag
 for every word, an empty line behind them. JSON lines have an object a sentence, with positions from 0 and ends that are
-not part of a conjunct: ``{"words": [...], "coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}``.
+not part of a conjunct: ``{"words": [...], "coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}``. Beside these,
+``"separators": [3]`` may say which words separate the conjuncts.
 """
 
 from __future__ import annotations
@@ -74,11 +75,14 @@ def _from_json(line: str, where: str) -> Coordinated:
 
 def _coordination(one: Mapping[str, Any], length: int) -> Coordination:
     cc, conjuncts = one["cc"], tuple((start, end) for start, end in one["conjuncts"])
+    separators = tuple(one.get("separators", ()))
     ends = [end for conjunct in conjuncts for end in conjunct]
-    if not all(type(number) is int for number in [cc, *ends]):
+    if not all(type(number) is int for number in [cc, *ends, *separators]):
         raise TypeError("positions are whole numbers")
     ordered = all(start < end for start, end in conjuncts) and ends == sorted(ends)
     inside = len(conjuncts) >= 2 and ends[0] >= 0 and ends[-1] <= length and conjuncts[0][1] <= cc < conjuncts[-1][0]
     if not (ordered and inside):
         raise ValueError("two conjuncts at least from left to right, and the coordinator between first and last")
-    return Coordination(cc, conjuncts)
+    if not all(ends[0] <= separator < ends[-1] for separator in separators):
+        raise ValueError("separators stand between the first and the last conjunct")
+    return Coordination(cc, conjuncts, separators)

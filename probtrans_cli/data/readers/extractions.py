@@ -40,11 +40,16 @@ def read_extractions(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    for sentence in _given(lines, name, data):
+    for sentence in read_given(lines, name, data):
         yield _with_rows(sentence, data)
 
 
-def _given(lines: Iterable[str], name: str, data: Data) -> Iterator[GivenSentence]:
+def read_given(lines: Iterable[str], name: str, data: Data) -> Iterator[GivenSentence]:
+    """Yield the sentences of a file with all tuples that it has; :func:`places_of` tells which of them are rows.
+
+    Raises:
+        DataError: a line cannot be read; the message begins with ``name:line:``.
+    """
     first, every = begin(lines)
     fields = first.split("\t")
     if first.startswith("{") and len(fields) == 1:
@@ -77,31 +82,47 @@ def _of_block(block: Block, data: Data) -> GivenSentence:
     return sentence
 
 
-def _with_rows(given: GivenSentence, data: Data) -> Sentence:
-    words, names, counts = given.words, data.extra_words, given.counts
-    rows: list[list[int]] = []
+def places_of(given: GivenSentence, names: Sequence[str], rows: int | None) -> list[Extraction | None]:
+    """Of every tuple of a sentence its words; None: it is no row of labels.
+
+    How many are ``kept``, and why others are not, is added to ``given.counts``.
+
+    Args:
+        given: the sentence.
+        names: what its extra words stand for.
+        rows: the most rows that there may be; None: any number.
+    """
+    words, counts = given.words, given.counts
+    places: list[Extraction | None] = []
     seen: set[str] = set()
     for one in given.tuples:
+        places.append(None)
         found, said = one.found, Counter({"kept": 1})
         if isinstance(found, TupleWords):
             labelled = tuples_to_rows(words, [found], extra_words=names, share=CORPUS_SHARE)
             found, said = next(iter(labelled.extractions), ""), labelled.counts
         if isinstance(found, str):
             counts.update({found: 1} if found else said)
-        elif reason := _refused(found, words, names, seen) or ("too many" if len(rows) == data.rows else None):
+        elif reason := _refused(found, words, names, seen) or ("too many" if counts["kept"] == rows else None):
             counts[reason] += 1
         else:
-            rows.append(tuple_to_row(found, len(words), names))
+            places[-1] = found
             counts.update(said)
+    return places
+
+
+def _with_rows(given: GivenSentence, data: Data) -> Sentence:
+    words, names = given.words, data.extra_words
+    places = places_of(given, names, data.rows)
     tags = {column: [*tags, *["_"] * len(names)] for column, tags in given.tags.items()}
     return Sentence(
         words=[*words, *extra_words(len(names))],
         tags=tags,
-        grid=rows,
+        grid=[tuple_to_row(one, len(words), names) for one in places if one is not None],
         extra=len(names),
         form=json.dumps([one.texts for one in given.tuples], ensure_ascii=False),
         where=given.where,
-        counts=counts,
+        counts=given.counts,
     )
 
 

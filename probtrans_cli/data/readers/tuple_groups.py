@@ -19,6 +19,8 @@ class GivenTuple:
     found: Extraction | TupleWords | str
     """Which words of the sentence it has, or, where the file does not say it, what is to be looked for; or why it is no
     row of labels."""
+    confidence: float = 1.0
+    """1 where the file has none."""
 
 
 @dataclass

@@ -10,6 +10,7 @@
 
 from __future__ import annotations
 
+import math
 import re
 from bisect import bisect_left, bisect_right
 from collections.abc import Iterable, Iterator, Sequence
@@ -17,6 +18,7 @@ from itertools import accumulate
 from typing import NamedTuple
 
 from probtrans_cli.data.codecs.extraction_rows import TupleWords
+from probtrans_cli.data.codecs.extractions import Extraction
 from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import printable
@@ -63,17 +65,25 @@ def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> GivenTu
     place_of = {part: _words_of(part, begins, words, where) for part in (*relations, *arguments)}
     others = [part for part in arguments[1:] if part.kind == _ARGUMENTS[0]]
     marked = [part for part in arguments[1:] if part.kind != _ARGUMENTS[0]]
-    found = extraction_of(
+    found: Extraction | TupleWords | str = extraction_of(
         [place_of[part] for part in (relations[0], arguments[0], *others)],
         [i for part in marked for i in place_of[part]],
         added,
     )
-    if isinstance(found, str):  # what a relation covers may have an argument in it, which its text lacks
+    if isinstance(found, str):  # overlapping: what a relation covers may have an argument in it, which its text lacks
         arg1, arg2, place = (
             [word for part in these for word in part.text.split()] for these in (arguments[:1], others, marked)
         )
-        return GivenTuple(texts, TupleWords(arg1, relations[0].text.split(), arg2, location=place))
-    return GivenTuple(texts, found)
+        found = TupleWords(arg1, relations[0].text.split(), arg2, location=place)
+    return GivenTuple(texts, found, _confidence(fields[0]))
+
+
+def _confidence(field: str) -> float:
+    """The number in the first column; 1 where there is none."""
+    try:
+        return float(field) if math.isfinite(float(field)) else 1.0
+    except ValueError:
+        return 1.0
 
 
 def _parts(field: str, where: str) -> Iterator[_Part]:

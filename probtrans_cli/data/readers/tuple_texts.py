@@ -49,7 +49,7 @@ def _given(parts: TupleText, words_of: Callable[[str], Sequence[str]]) -> GivenT
     found = TupleWords(
         words_of(arg1), words_of(parts.relation), arg2, _joined(further), _joined(location), _joined(time)
     )
-    return GivenTuple([parts.relation, *parts.arguments], found)
+    return GivenTuple([parts.relation, *parts.arguments], found, parts.confidence)
 
 
 def _joined(parts: Iterable[Sequence[str]]) -> list[str]:

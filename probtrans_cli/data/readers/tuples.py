@@ -50,7 +50,8 @@ def read_gold(lines: Iterable[str], name: str) -> Iterator[SentenceTuple]:
         if isinstance(fields, _Json):
             yield from tuples_of_record(fields.record, where, 1.0)
         elif fields[1:2] and _is_tagged(fields[1]):
-            yield _from_tags(fields[:2], where, 1.0)
+            has_confidence = math.isfinite(_number(" ".join(fields[2:3])) or math.nan)
+            yield _from_tags(fields if has_confidence else fields[:2], where, 1.0)
         else:
             yield _from_gold(fields, where, 1.0, "gold tuple")
 
