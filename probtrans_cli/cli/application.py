@@ -16,22 +16,27 @@ from probtrans_cli.cli.options import (
     BlockSize,
     Channel,
     CheckpointArgument,
+    Choose,
     Compat,
     Coordination,
     Decoder,
     DefaultConfidence,
+    DescribedLabels,
     Doubt,
     DropoutSamples,
     Files,
+    FixLengths,
     InitFrom,
     Iteration,
     Jobs,
     Json,
     Longest,
+    Masks,
     Merge,
     Nproc,
     Ood,
     Output,
+    OutputFile,
     OutputFolder,
     Overrides,
     Prune,
@@ -48,10 +53,13 @@ from probtrans_cli.cli.options import (
     Top,
     Uncertainty,
     Weights,
+    WhatIsGiven,
     Workers,
+    WrittenRows,
     rows_in_words,
 )
 from probtrans_cli.cli.streams import tell
+from probtrans_cli.data.codecs.written_forms import WRITTEN, WrittenName
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
@@ -199,25 +207,9 @@ def evaluate(
     channel: Channel = None,
     iteration: Iteration = None,
     decode: Decoder = None,
-    choose: Annotated[
-        bool,
-        typer.Option(
-            "--choose",
-            help="With --split dev or files: choose channel, iteration and decoder (those not given) by UUAS there, "
-            "and store them in the checkpoint.",
-        ),
-    ] = False,
-    masks: Annotated[
-        int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
-    ] = None,
-    latent_labels: Annotated[
-        bool,
-        typer.Option(
-            "--labels",
-            help="Also the words and tags of each latent label, ranked by what they add to the mutual information of "
-            "labels and words, and the strongest label pairs of each channel and distance bucket of T.",
-        ),
-    ] = False,
+    choose: Choose = False,
+    masks: Masks = None,
+    latent_labels: DescribedLabels = False,
     top: Annotated[
         int | None,
         typer.Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
@@ -310,6 +302,21 @@ def parse(
         dropout_samples=dropout_samples, weights=weights, longest=longest, output=output, threads=threads,
     )  # fmt: skip
     bulk.parse(request, folder, workers=workers, shard=shard, merge=merge, block_bytes=block_size)
+
+
+@app.command(short_help="Write files of tuples or coordinations in another form.")
+def convert(
+    form: Annotated[WrittenName, typer.Option("--to", help=f"{rows_in_words(WRITTEN.values())}.")],
+    files: Files = None,
+    given: WhatIsGiven = None,
+    rows: WrittenRows = None,
+    fix_lengths: FixLengths = False,
+    output: OutputFile = None,
+) -> None:
+    """Write files of tuples or of coordinations in another form; stderr tells what was kept, and why not all."""
+    from probtrans_cli.commands import convert as verb  # noqa: PLC0415
+
+    verb.convert(verb.ConvertRequest(form, files or (), given, rows, fix_lengths, output))
 
 
 @app.command(short_help="Score files of any system.")

@@ -120,6 +120,7 @@ Output = Annotated[
     Path | None,
     typer.Option("-o", "--output", help="Write to this file; with svg and a name without an ending: into a folder."),
 ]
+OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.")]
 OutputFolder = Annotated[
     Path | None,
     typer.Option(
@@ -172,6 +173,45 @@ DefaultConfidence = Annotated[
     float | None,
     typer.Option(
         "--default-confidence", metavar="X", help="With carb: the confidence of tuples that have none or NaN."
+    ),
+]
+Masks = Annotated[
+    int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
+]
+Choose = Annotated[
+    bool,
+    typer.Option(
+        "--choose",
+        help="With --split dev or files: choose channel, iteration and decoder (those not given) by UUAS there, "
+        "and store them in the checkpoint.",
+    ),
+]
+DescribedLabels = Annotated[
+    bool,
+    typer.Option(
+        "--labels",
+        help="Also the words and tags of each latent label, ranked by what they add to the mutual information of "
+        "labels and words, and the strongest label pairs of each channel and distance bucket of T.",
+    ),
+]
+WhatIsGiven = Annotated[
+    Literal["extractions", "coordinations"] | None,
+    typer.Option("--from", help="What the files have, tuples or coordinations; default: as their first lines tell."),
+]
+WrittenRows = Annotated[
+    int | None,
+    typer.Option(
+        "--rows",
+        min=1,
+        max=20,
+        metavar="N",
+        help="The most tuples of a sentence, or levels of nested coordinations; default: all, of levels 20.",
+    ),
+]
+FixLengths = Annotated[
+    bool,
+    typer.Option(
+        "--fix-lengths", help="Cut lines of more tags than their sentence has words, continue shorter ones with NONE."
     ),
 ]
 Compat = Annotated[

@@ -22,7 +22,7 @@ def test_help_version_list_and_schema_do_not_import_torch(tmp_path: Path) -> Non
     script = (
         "import sys\nfrom probtrans_cli.__main__ import run\n"
         "asks = [['--help'], ['-h'], ['--version'], ['--list'], ['--schema']]\n"
-        "asks += [[verb, '--help'] for verb in ('prepare', 'train', 'eval', 'parse', 'export', 'table')]\n"
+        "asks += [[verb, '--help'] for verb in ('prepare', 'train', 'eval', 'parse', 'convert', 'export', 'table')]\n"
         "codes = [run(ask) for ask in asks]\n"
         "assert codes == [0] * len(asks), codes\n"
         "heavy = {'torch', 'pyarrow', 'sentencepiece'} & set(sys.modules)\n"
@@ -33,7 +33,7 @@ def test_help_version_list_and_schema_do_not_import_torch(tmp_path: Path) -> Non
     )
     assert done.returncode == 0, done.stderr
     assert "probtrans train quickstart" in " ".join(done.stdout.split())
-    for verb in ("prepare", "train", "eval", "parse", "export", "table"):
+    for verb in ("prepare", "train", "eval", "parse", "convert", "export", "table"):
         assert f"Usage: probtrans {verb}" in done.stdout
 
 

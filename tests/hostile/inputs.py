@@ -9,6 +9,7 @@ from random import Random
 
 from support import ROOT
 
+from probtrans_cli.data.codecs.written_forms import WRITTEN
 from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 
@@ -304,6 +305,24 @@ def extracted(place: Place) -> None:
     place.run("score", kind, pair[0], "--gold", pair[1], *chance.choice(options), *chance.choice(((), ("--json",))))
 
 
+def converted(place: Place) -> None:
+    """Files of tuples and of coordinations in each form, into every other."""
+    chance = place.chance
+    original = chance.choice((*GRIDS, "dev.conllu"))
+    content = (place.material / original).read_bytes()
+    name = place.write(f"mutated-{original}", _maybe_packed(chance, mutated(chance, content, longest=1500)))
+    place.write("new.txt", "another result\n")
+    form = chance.choice(list(WRITTEN))
+    options = [
+        *chance.choice(((), (), ("--from", "extractions"), ("--from", "coordinations"))),
+        *chance.choice(((), ("--rows", "1"), ("--fix-lengths",))),
+        *chance.choice(((), ("-o", "new.txt"))),
+    ]
+    place.guard()
+    place.guarded.pop("new.txt", None)
+    place.run("convert", name, "--to", form, *options)
+
+
 def probable(conllu: str) -> dict[str, str]:
     """The sentences of a file with a probability of every tag, in both forms that are scored, by the file's ending."""
     blocks = [[line.split("\t") for line in block.splitlines() if line[:1].isdigit()] for block in conllu.split("\n\n")]
@@ -347,5 +366,6 @@ def pieces(place: Place) -> None:
 GROUPS = (
     Group("recipe", 900, recipe), Group("override", 500, override), Group("arguments", 450, arguments),
     Group("corpus", 1000, corpus), Group("evaluated", 450, evaluated), Group("parsed", 750, parsed),
-    Group("scored", 450, scored), Group("extracted", 200, extracted), Group("pieces", 120, pieces),
+    Group("scored", 450, scored), Group("extracted", 200, extracted), Group("converted", 300, converted),
+    Group("pieces", 120, pieces),
 )  # fmt: skip

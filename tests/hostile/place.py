@@ -25,7 +25,7 @@ _BUG = re.compile(
     r"Traceback \(most recent|This is a bug in probtrans|Exception ignored|Fatal Python|\.py:\d+: \w*Warning"
 )
 _DIRECTIONS = re.compile("[\u061c\u200e\u200f\u202a-\u202e\u2066-\u2069]")
-_FREE = {"parse", "load"}  # their stdout keeps every character where it is no terminal
+_FREE = {"parse", "convert", "load"}  # their stdout keeps every character where it is no terminal
 
 
 @dataclass(frozen=True)

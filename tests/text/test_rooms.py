@@ -23,11 +23,11 @@ ROOMS = {
     "recipe.model": ". base bayes probabilistic stacked transformer",
     "data": ". blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
-    "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57",
+    "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57 written_forms",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "
     "sources store units whole",
-    "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions jsonl label_rows "
-    "labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
+    "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions grid_format jsonl "
+    "label_rows labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
     "models": ". arithmetic base grids network outputs shapes stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
@@ -49,8 +49,8 @@ ROOMS = {
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_beside table_page "
     "two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
-    "commands": ". bulk bulk_blocks bulk_workers checks eval eval_uncertainty export input_stream launch parse prepare "
-    "score table train",
+    "commands": ". bulk bulk_blocks bulk_workers checks convert eval eval_uncertainty export input_stream launch parse "
+    "prepare score table train",
     "adapters": ". datatrove spacy",
     "cli": ". application options streams",
 }  # fmt: skip
@@ -79,6 +79,7 @@ WITHOUT_TORCH = (
     "trees",
     "reports",
     "cli",
+    "commands/convert",
     "commands/prepare",
     "commands/table",
     "__init__",

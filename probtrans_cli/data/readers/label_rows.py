@@ -19,7 +19,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.text import printable
 
 NONE = 0
-FIX = "data.grid.fix_lengths=true cuts longer lines and continues shorter ones with NONE"
+FIX = "data.grid.fix_lengths=true (of convert: --fix-lengths) cuts longer lines and continues shorter ones with NONE"
 MEND = "a line of tags has one for every word: mend the file"
 
 
@@ -61,7 +61,7 @@ def read_blocks(
         if not fields:
             after_blank = True
             continue
-        extra = _extra(fields)
+        extra = extra_of(fields)
         marked = bool(extra) if marked is None else marked
         are_tags = all(field in tags for field in fields)
         if are_tags and (block is None or (after_blank and not marked)):
@@ -78,7 +78,7 @@ def read_blocks(
         yield block
 
 
-def _extra(words: list[str]) -> int:
+def extra_of(words: list[str]) -> int:
     """How many extra words a line ends in."""
     last = words[-1]
     number = int(last[7:-1]) if last.startswith("[unused") and last[7:-1].isdecimal() and len(last) < 12 else 0
