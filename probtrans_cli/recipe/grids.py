@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -14,6 +14,7 @@ from probtrans_cli.recipe.base import (
     PositiveInt,
     Section,
 )
+from probtrans_cli.recipe.data import NO_BLANK
 from probtrans_cli.recipe.task import TASKS, TaskSection
 
 if TYPE_CHECKING:
@@ -111,6 +112,9 @@ class OpenExtraction(GridSection):
     content words and head verbs; null = the `upos` of JSON lines."""
     confidence: Literal["mean", "min", "product"] = "mean"
     """Of a tuple: the geometric mean of the probabilities of its words' labels, the smallest, or their product."""
+    location_time: bool = True
+    """Words that are labelled as a place or a time stand behind the others of the second argument; false = they are
+    left out."""
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
@@ -129,3 +133,18 @@ class Coordinations(GridSection):
     kind: Literal["coordination"]
     rows: Rows = 3
     """The deepest level of nesting."""
+    unbreakable: list[Annotated[str, Field(min_length=1, pattern=NO_BLANK)]] = Field(
+        default=["addition", "aggregate", "amount", "among", "average", "between", "center", "equidistant", "gross",
+                 "mean", "median", "middle", "sum", "total", "value"]
+    )  # fmt: skip
+    """Words before a coordination that need all of its conjuncts ("between A and B"), so that a sentence is not split
+    there; small and capital letters are the same."""
+    unbreakable_window: NonNegativeInt | None = None
+    """So many words before a coordination are looked at for these; null = all behind the coordination before it, or
+    behind the start of the sentence."""
+
+    @property
+    def splitting(self) -> dict[str, Any]:
+        """The options of :func:`probtrans_cli.data.codecs.coordinations.splitting`."""
+        words = frozenset(word.lower() for word in self.unbreakable)
+        return {"unbreakable": words, "unbreakable_window": self.unbreakable_window}

@@ -86,7 +86,9 @@ class FoundCoordinations(GridLabelling):
             Coordination(one["cc"], tuple((start, end) for start, end in one["conjuncts"]), level=one["level"])
             for one in prediction["coordinations"]
         ]
-        split = coordinations_to_sentences(words, splitting(words, {one.cc: one for one in given}))
+        split = coordinations_to_sentences(
+            words, splitting(words, {one.cc: one for one in given}, **self.section.splitting)
+        )
         return {
             **prediction,
             "coordinations": [located(one) for one in prediction["coordinations"]],

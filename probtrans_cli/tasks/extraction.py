@@ -92,7 +92,13 @@ class ExtractedTuples(GridLabelling):
     def found(self, words: Sequence[str], rows: Rows) -> list[Extraction]:
         """The tuples of a sentence of these words, the extra ones not among them."""
         confidences = [self.confidence(*row) for row in zip(rows.labels, rows.log_probability, strict=True)]
-        return rows_to_tuples(words, rows.labels, confidences=confidences, extra_words=self.extra_words)
+        return rows_to_tuples(
+            words,
+            rows.labels,
+            confidences=confidences,
+            extra_words=self.extra_words,
+            location_time=self.section.location_time,
+        )
 
     def confidence(self, labels: Sequence[int], log_probability: Sequence[float]) -> float:
         """Of the labels that are not none: the geometric mean of their probabilities, or as the recipe says."""

@@ -68,9 +68,10 @@ class Splitter:
 
     def split(self, sentences: Sequence[Sentence]) -> Iterator[list[tuple[int, ...]]]:
         """The simple sentences of each sentence, as the numbers of their words; none where it stays whole."""
+        section: Any = self.model.recipe.task
         for sentence, found in zip(sentences, predictions(self.model, sentences), strict=True):
             there = {} if found is None else {one["cc"]: _coordination(one) for one in found["coordinations"]}
-            yield coordinations_to_sentences(sentence.words, splitting(sentence.words, there))
+            yield coordinations_to_sentences(sentence.words, splitting(sentence.words, there, **section.splitting))
 
 
 def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[Sentence]) -> list[Prediction]:

@@ -14,7 +14,7 @@ from made_tasks import PROBABILISTIC, TRANSFORMER, Made
 from small_tasks import CPU, batch_of, evaluation, loss_of
 
 from probtrans_cli import models, tasks
-from probtrans_cli.data.codecs.coordinations import Coordination, coordinations_to_rows
+from probtrans_cli.data.codecs.coordinations import UNBREAKABLE, Coordination, coordinations_to_rows
 from probtrans_cli.data.codecs.extraction_rows import TupleWords, tuples_to_rows
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans
@@ -24,6 +24,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.tasks.extraction import CONTENT
+from probtrans_cli.tasks.grids import Rows
 from probtrans_cli.tasks.penalties import kinds_of, penalties
 from probtrans_cli.trained.evaluation import evaluate
 
@@ -272,6 +273,37 @@ def test_confidence(how: str, expected: float) -> None:
         chances[0, 0, word, label] = chance
     (found,) = task.predict(Outputs(scores={"rows": chances.log()}), batch)
     assert [one["confidence"] for one in found["tuples"]] == [pytest.approx(expected, rel=1e-5)]
+
+
+@pytest.mark.parametrize(("kept", "second"), [(True, "grass in May"), (False, "grass")])
+def test_places_and_times_may_be_left_out(kept: bool, second: str) -> None:
+    task, _, _ = set_up("openie", corpus(), PROBABILISTIC, location_time=kept)
+    row = [1, 2, 3, 4, 4, 0, 0, 0, 0]
+    (found,) = task.found(["Goats", "eat", "grass", "in", "May", "."], Rows([row], [[0.0] * len(row)]))
+    assert found.texts(["Goats", "eat", "grass", "in", "May", "."]).arg2 == second
+
+
+@pytest.mark.parametrize(
+    ("options", "sentences"),
+    [
+        ({}, 0),
+        ({"unbreakable": []}, 2),
+        ({"unbreakable": ["Between"]}, 0),
+        ({"unbreakable": ["total"]}, 2),
+        ({"unbreakable_window": 0}, 2),
+        ({"unbreakable_window": 1}, 0),
+    ],
+)
+def test_which_words_keep_a_coordination_whole(options: dict[str, Any], sentences: int) -> None:
+    words = ["Talks", "resumed", "BETWEEN", "France", "and", "China", "."]
+    task, _, _ = set_up("coordination", [Sentence(words, grid=[[0] * 7])], PROBABILISTIC, **options)
+    found = {"coordinations": [{"cc": 4, "conjuncts": [[3, 4], [5, 6]], "level": 0}]}
+    assert len(task.located(found, *character_spans(Sentence(words)))["sentences"]) == sentences
+
+
+def test_the_recipe_names_the_words_that_the_code_has() -> None:
+    section = tasks.TASKS["coordination"].section.model_validate({"kind": "coordination"})
+    assert section.splitting == {"unbreakable": UNBREAKABLE, "unbreakable_window": None}
 
 
 def test_rows_end_at_the_first_one_without_argument_or_relation() -> None:

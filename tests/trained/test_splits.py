@@ -6,6 +6,7 @@ import json
 import math
 import re
 from collections.abc import Mapping
+from dataclasses import replace
 from pathlib import Path
 from typing import Any
 
@@ -44,6 +45,16 @@ def given() -> list[Sentence]:
 def test_sentences_are_split_at_their_coordinations(splitter: Splitter) -> None:
     splits = list(splitter.split(given()[:4]))
     assert [[list(places) for places in of] for of in splits] == [HALVES, [], [], HALVES]
+
+
+def test_the_recipe_of_the_coordinations_says_what_is_not_split(splitter: Splitter) -> None:
+    model = splitter.model
+    section = model.recipe.task.model_copy(update={"unbreakable": ["ate"]})
+    careful = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})))
+    assert list(careful.split(given()[:1])) == [[]]
+    section = section.model_copy(update={"unbreakable_window": 0})
+    careless = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})))
+    assert [list(map(list, of)) for of in careless.split(given()[:1])] == [HALVES]
 
 
 def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
