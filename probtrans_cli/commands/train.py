@@ -149,6 +149,7 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
     """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
     if request.dry_run or not request.resume:
         _require_origin(recipe)
+    _require_device(recipe)
     if request.dry_run:
         return _dry_run(recipe, run, ranks)
     if not ranks.first:
@@ -258,6 +259,15 @@ def _require_origin(recipe: Recipe) -> None:
     if not found.exists() and not Path(str(found).rpartition("@")[0] or found).exists():
         hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
         raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
+
+
+def _require_device(recipe: Recipe) -> None:
+    """Refuse a GPU that is not there before corpora are prepared, which takes no torch where none is asked for."""
+    if recipe.runtime.device != "cuda":
+        return
+    from probtrans_cli.trained.machine import require_device  # noqa: PLC0415
+
+    require_device(recipe.runtime)
 
 
 def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:

@@ -23,8 +23,7 @@ class Machine:
         Raises:
             UsageError: there is no such GPU.
         """
-        if section.device == "cuda" and not torch.cuda.is_available():
-            raise UsageError("runtime.device is cuda, but there is no usable GPU", hint="use runtime.device=cpu")
+        require_device(section)
         cuda = section.device == "cuda" or (section.device == "auto" and torch.cuda.is_available())
         self.device = torch.device("cuda" if cuda else "cpu")
         if cuda and local is not None:
@@ -50,6 +49,16 @@ class Machine:
         """For logs: device, threads, precision."""
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
+
+
+def require_device(section: Runtime) -> None:
+    """Refuse a GPU that is not there.
+
+    Raises:
+        UsageError: it is asked for, and none can be used.
+    """
+    if section.device == "cuda" and not torch.cuda.is_available():
+        raise UsageError("runtime.device is cuda, but there is no usable GPU", hint="use runtime.device=cpu")
 
 
 def keep_memory() -> bool:

@@ -111,3 +111,13 @@ def test_faults_beyond_counting_are_not_counted(fresh: Path, invoke: Invoke) -> 
     for count, told in ((60, "… and 10 more"), (2000, "… and at least 951 more")):
         Path("faulty.yaml").write_text(text + "".join(f"key{i}: 1\n" for i in range(count)), encoding="utf-8")
         refused(invoke("prepare", "faulty.yaml"), 2, told)
+
+
+@pytest.mark.parametrize("options", [[], ["--dry-run"], ["--seeds", "0,1"]])
+def test_a_gpu_that_is_not_there_is_missed_before_any_work(
+    options: list[str], fresh: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.setattr("torch.cuda.is_available", lambda: False)
+    before = sorted(fresh.iterdir())
+    refused(invoke("train", "tiny.yaml", "runtime.device=cuda", *options), 2, "no usable GPU", "runtime.device=cpu")
+    assert sorted(fresh.iterdir()) == before
