@@ -50,6 +50,7 @@ from probtrans_cli.cli.options import (
     SingleMatch,
     TagColumn,
     Threads,
+    TooLong,
     Top,
     Uncertainty,
     Weights,
@@ -281,6 +282,7 @@ def parse(
     dropout_samples: DropoutSamples = None,
     weights: Weights = None,
     longest: Longest = 2000,
+    too_long: TooLong = None,
     output: Output = None,
     folder: OutputFolder = None,
     workers: Workers = 1,
@@ -299,7 +301,8 @@ def parse(
         checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
         decoder=decode, trees=trees == "yes", probability=probability, gold=gold, latent_labels=latent_labels, top=top,
         coordination=coordination, rescore=rescore, uncertainty=uncertainty, abstain=abstain,
-        dropout_samples=dropout_samples, weights=weights, longest=longest, output=output, threads=threads,
+        dropout_samples=dropout_samples, weights=weights, longest=longest, too_long=too_long, output=output,
+        threads=threads,
     )  # fmt: skip
     bulk.parse(request, folder, workers=workers, shard=shard, merge=merge, block_bytes=block_size)
 

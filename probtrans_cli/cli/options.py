@@ -155,8 +155,16 @@ Longest = Annotated[
         "--longest",
         min=1,
         metavar="N",
-        help="Refuse sentences of more words or tokens. 2000 take half a minute and 1 GB with eisner; "
+        help="Sentences of more words or tokens are too long. 2000 take half a minute and 1 GB with eisner; "
         "time grows with the cube of the length, memory with the square.",
+    ),
+]
+TooLong = Annotated[
+    Literal["error", "skip"] | None,
+    typer.Option(
+        "--too-long",
+        help="Sentences beyond --longest or the model's positions: error, or skip: an empty analysis; default: skip "
+        "for tuples and coordinations, else error.",
     ),
 ]
 TagColumn = Annotated[

@@ -19,10 +19,11 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands import bulk_workers
-from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, BulkRequest, attempt
+from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, WARNING, BulkRequest, attempt
 from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
 from probtrans_cli.commands.parse import parse as parse_now
+from probtrans_cli.commands.unread import COUNTS, told
 from probtrans_cli.data.blocks import Block, cut, total
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, reason
 from probtrans_cli.folders.checkpoints import SUMS, locate
@@ -172,13 +173,21 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
         names = Counter(str(Path(name).resolve()) for name in request.parse.files)
         if repeated := [name for name, times in names.items() if times > 1]:
             console.log(f"named more than once, so parsed as often: {first_of(repeated)}")
+        unread: Counter[str] = Counter()
         work = console.Work(total([blocks[number - 1] for number in missing]), "parsing")
         for number in _attempted(request, job, blocks, missing):
             work.advance(blocks[number - 1].size)
-            if not job.is_done(number):
+            if job.is_done(number):
+                about = job.about(number)
+                if WARNING in about and not unread["long"]:
+                    console.log(str(about[WARNING]))
+                unread.update({name: about.get(name, 0) for name in COUNTS})
+            else:
                 failed.append(number)
                 console.log(f"block {number} failed: {blocks[number - 1]}: {job.why(number)}")
         work.end()
+        for line in told(unread):
+            console.log(line)
     if failed:
         what = f"{len(failed):,} of {len(share):,} blocks failed: {first_of([str(number) for number in failed])}"
         again = "the same command tries them again, and only them, while the files keep their sizes"

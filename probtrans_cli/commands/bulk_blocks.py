@@ -17,6 +17,8 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, ProbtransError
 from probtrans_cli.folders.job import Job
 
+WARNING = "warning"
+"""What the marker of a block says of the first sentence that was too long."""
 BLOCK_BYTES = 4 << 20
 """Bytes of a block of a plain file: half a minute's work or so, and what a kill costs."""
 
@@ -65,10 +67,12 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
     about: dict[str, Any] = {"input": block.path, "begin": block.begin, "end": block.end, "sentences": 0}
 
     def portions() -> Iterator[Sequence[Sentence]]:
-        given = parsing.accepted(sentences_of(lines_of(block, ends), name, form, request.longest))
+        unread = parsing.unread(lambda message: about.update({WARNING: in_file(block, ends, message)}))
+        given = unread.passing(sentences_of(lines_of(block, ends), name, form, parsing.refused))
         while portion := list(islice(given, LARGEST_CHUNK)):
             about["sentences"] += len(portion)
             yield portion
+        about.update(unread.counts)
 
     try:
         with job.writing(number, about) as file:

@@ -56,29 +56,24 @@ def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None
             where = f"{name}:{number}"
             # A word is a token or more of them: what is certainly too long is refused before it is divided.
             if longest is not None and len(line) > longest and (least := len(line.split())) > longest:
-                raise _too_long(where, least, "words", longest)
+                raise too_long(where, least, "words", longest)
             yield divided(line, where)
 
 
-def not_too_long(sentences: Iterable[Sentence], longest: int, vocabulary: Vocabulary) -> Iterator[Sentence]:
-    """The same sentences: none has more words, or more tokens of ``vocabulary``, than ``longest``.
-
-    Raises:
-        DataError: one is so long that it would exhaust memory or patience.
-    """
-    for sentence in sentences:
-        number, what = len(sentence.words), "words"
-        # No more tokens than characters, and two around them: hardly a sentence is divided here already.
-        if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
-            number, what = len(vocabulary.encode_words(sentence.words, sentence.extra).ids), "tokens"
-        if number > longest:
-            raise _too_long(sentence.where, number, what, longest)
-        yield sentence
+def excess(sentence: Sentence, longest: int, vocabulary: Vocabulary) -> tuple[int, str] | None:
+    """How many words or tokens of ``vocabulary`` a sentence has that are more than ``longest``, and which of the two
+    they are; None: it is so short that it exhausts neither memory nor patience."""
+    number, what = len(sentence.words), "words"
+    # No more tokens than characters, and two around them: hardly a sentence is divided here already.
+    if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
+        number, what = len(vocabulary.encode_words(sentence.words, sentence.extra).ids), "tokens"
+    return (number, what) if number > longest else None
 
 
-def _too_long(where: str, number: int, what: str, longest: int) -> DataError:
-    hint = f"split it, or allow it with --longest {number}; memory grows with the square, and "
-    hint += "time, with --decode eisner, with the cube of its length"
+def too_long(where: str, number: int, what: str, longest: int) -> DataError:
+    """What to say of a sentence of so many words or tokens."""
+    hint = f"split it, allow it with --longest {number}, or leave its analysis empty with --too-long skip; memory "
+    hint += "grows with the square, and time, with --decode eisner, with the cube of its length"
     return DataError(f"{where}: a sentence of {number:,} {what}, more than {longest:,}", hint=hint)
 
 

@@ -4,16 +4,17 @@ from __future__ import annotations
 
 import re
 import sys
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
 from dataclasses import dataclass, replace
 from itertools import chain
 from pathlib import Path
-from typing import Any, TextIO
+from typing import Any, Literal, TextIO
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of
-from probtrans_cli.commands.input_stream import PATIENCE, chunks, not_too_long, read
+from probtrans_cli.commands.input_stream import PATIENCE, chunks, read
+from probtrans_cli.commands.unread import Unread, told
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.weights import way_of
@@ -74,6 +75,9 @@ class ParseRequest:
     """Tuples of split sentences get the confidence that they have in the whole one."""
     longest: int = 2000
     """Words that a sentence may have, and tokens where words are divided into such."""
+    too_long: Literal["error", "skip"] | None = None
+    """What becomes of sentences that are longer, or than the model has positions: ``error``, or ``skip``, an empty
+    analysis; None: this of models that answer every line, such as those of tuples, and an error of others."""
     output: Path | None = None
     """The file or folder to write; None: stdout."""
     threads: int | None = None
@@ -123,9 +127,24 @@ class Parsing:
         )
         return cls(request, form, model, asked, options)
 
-    def accepted(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """The same sentences, none of which is too long; see :func:`not_too_long`."""
-        return not_too_long(sentences, self.request.longest, self.model.vocabulary)
+    @property
+    def skips(self) -> bool:
+        """Whether sentences that are too long get an empty analysis."""
+        if self.request.too_long is None:
+            return self.model.task.nothing is not None
+        return self.request.too_long == "skip"
+
+    @property
+    def refused(self) -> int | None:
+        """Lines of more words are refused before they are divided; None: none is."""
+        return None if self.skips else self.request.longest
+
+    def unread(self, tell: Callable[[str], None] = console.log) -> Unread:
+        """What is not read of an input; ``tell`` is told of the first sentence that is too long."""
+        splitter = self.asked.splitter
+        models = [self.model] if splitter is None else [self.model, splitter.model]
+        lost = self.form.loses_empty and not self.model.task.extra
+        return Unread(models, self.request.longest, self.skips, tell, lost)
 
     def content(self, portions: Iterable[Sequence[Sentence]]) -> Content:
         """What the model says of sentences, computed while it is read."""
@@ -155,9 +174,10 @@ def parse(request: ParseRequest) -> None:
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     parsing = Parsing.of(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
-    given = (sentence for file in files for sentence in read(file, request.input_form, request.longest))
+    given = (sentence for file in files for sentence in read(file, request.input_form, parsing.refused))
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
-    portions: Iterator[Sequence[Sentence]] = chunks(parsing.accepted(given), patience)
+    unread = parsing.unread()
+    portions: Iterator[Sequence[Sentence]] = chunks(unread.passing(given), patience)
     form, options = parsing.form, parsing.options
     with faults_of(output, "-o"):
         if form.folder and output is not None and (output.is_dir() or output.suffix == ""):
@@ -168,6 +188,8 @@ def parse(request: ParseRequest) -> None:
                 if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
                     pieces = (safe(piece, coloured=options.coloured) for piece in pieces)
                 file.writelines(pieces)
+    for line in told(unread.counts):
+        console.log(line)
     if parsing.asked.abstention is not None:
         console.log(parsing.asked.abstention.told())
 

@@ -47,6 +47,8 @@ class Sentence:
     r"""Whether its source lines end in ``\r\n``."""
     begins: bool = False
     """Whether it is the first of a document."""
+    unread: str = ""
+    """Why no model reads it, as it is too long; empty: it is read."""
     where: str = ""
     """`file:line` of the first line, for messages."""
     counts: Mapping[str, int] = field(default_factory=dict)

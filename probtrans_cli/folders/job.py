@@ -121,6 +121,14 @@ class Job:
             with suppress(FileNotFoundError):
                 path.unlink()
 
+    def about(self, number: int) -> dict[str, Any]:
+        """What the marker of a block that is done says of it; nothing where it cannot be read."""
+        try:
+            found = from_json(self.marker(number).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return {}
+        return found if isinstance(found, dict) else {}
+
     def fail(self, number: int, why: str) -> None:
         """Write down why a block could not be done."""
         with atomic.replacing(self.note(number), shared=True) as file:

@@ -42,6 +42,7 @@ from probtrans_cli.trained.cues import commonness_of, order_of
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
+from probtrans_cli.trained.predictions import beyond_positions
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
@@ -295,8 +296,8 @@ class Model:
         if limit is None or not (over := split.lengths > limit).any():
             return None
         first = int(over.argmax())
-        what = f"a sentence of {int(split.lengths[first])} tokens, and the model has {limit} positions for them"
-        return first, DataError(f"{sentences[first].where}: {what}", hint="split it")
+        what = f"{sentences[first].where}: {beyond_positions(int(split.lengths[first]), limit)}"
+        return first, DataError(what, hint="split it; parse --too-long skip gives it an empty analysis")
 
     def evaluation(self) -> Evaluation:
         """How this model's evaluations run."""

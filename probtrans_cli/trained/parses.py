@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field, replace
+from itertools import groupby
 from typing import TYPE_CHECKING, Any
 
 import numpy as np
@@ -80,6 +81,8 @@ class Analysis:
 
     def places(self, *, probability: bool) -> Places:
         """Where its prediction stands in formats other than JSON; ``probability``: with the probabilities."""
+        if why := self.sentence.unread:
+            return Places(title=f"not read: {why}", comments={"unread": why})
         if self.task is None or self.prediction is None:
             return Places()
         return with_inner_places(self.task.places(self.prediction, probability=probability), self.prediction)
@@ -101,19 +104,31 @@ class Analysis:
         if task is not None and task.with_text:
             named = {} if self.sentence.id is None else {"id": self.sentence.id}
             found = {**named, "text": character_spans(self.sentence)[0], **found}
+        if self.sentence.unread:
+            found["unread"] = self.sentence.unread
         return found | {key: rounded(value) for key, value in said.items()}
 
 
 def analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Iterator[Analysis]:
     """What a model says of some sentences, in order; of each sentence once for every reading, or once if there is none.
+    Of those that are not read (:attr:`Sentence.unread`), it says nothing.
 
     Raises:
         DataError: after those before it: a sentence has more tokens than the encoder has positions.
     """
+    for unread, some in groupby(sentences, key=lambda one: bool(one.unread)):
+        if unread:
+            yield from (one for sentence in some for one in _not_read(sentence, asked, model.task))
+        else:
+            yield from _analyses(model, list(some), asked)
+
+
+def _analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Iterator[Analysis]:
+    """The same of sentences that are read."""
     reader = Reader.of(model, sentences)
     if fault := model.too_long(sentences, reader.split):
         if fault[0]:
-            yield from analyses(model, sentences[: fault[0]], asked)
+            yield from _analyses(model, sentences[: fault[0]], asked)
         raise fault[1]
     last = model.recipe.model.iterations
     readings = [replace(one, iteration=last if one.iteration == -1 else one.iteration) for one in asked.readings]
@@ -157,13 +172,17 @@ def split_before(model: Model, sentences: Sequence[Sentence], asked: Asked) -> d
 
 
 def _not_read(sentence: Sentence, asked: Asked, task: Task) -> list[Analysis]:
-    """What stands for the analyses of a sentence without a word to read."""
+    """What stands for the analyses of a sentence without a word to read, or that is not read: this one has no tree."""
     n = len(sentence.words)
     none = None if asked.latent_labels is None else (np.zeros((n, 0), dtype=np.int64), np.zeros((n, 0)))
-    nothing = task.nothing if asked.predictions and not n else None
+    nothing = task.nothing if asked.predictions and (sentence.unread or not n) else None
+    if nothing is not None and asked.splitter is not None:
+        nothing = {"splits": [], **nothing}
     plain = Analysis(sentence, prediction=nothing, latent_labels=none, task=None if nothing is None else task)
     if not asked.readings:
         return [plain]
+    if sentence.unread:
+        return [replace(plain, reading=reading) for reading in asked.readings]
     return [
         replace(plain, heads=chain_of(n), probabilities=np.full(n, np.nan), reading=reading)
         for reading in asked.readings
@@ -192,6 +211,31 @@ def every_tree(
     Raises:
         DataError: a sentence has no tree that must have one, or more tokens than the encoder has positions.
     """
+    for unread, some in groupby(sentences, key=lambda one: bool(one.unread)):
+        if unread:
+            yield from (_no_tree(model, sentence, reading) for sentence in some)
+        else:
+            yield from _every_tree(model, list(some), reading, gold=gold, strict=strict, asked=asked)
+
+
+def _no_tree(model: Model, sentence: Sentence, reading: Reading) -> EveryTree:
+    """What stands for the trees of a sentence that is not read: chains of words without probabilities."""
+    shape = (model.recipe.model.iterations, model.recipe.model.channels + 1, len(sentence.words))
+    return EveryTree(
+        words=tuple(sentence.words),
+        heads=np.broadcast_to(chain_of(len(sentence.words)), shape),
+        probabilities=np.full(shape, np.nan),
+        channel=reading.channel,
+        iteration=reading.iteration,
+        title=Analysis(sentence).places(probability=False).title,
+        right_to_left=reads_right_to_left(sentence.words),
+    )
+
+
+def _every_tree(
+    model: Model, sentences: Sequence[Sentence], reading: Reading, *, gold: bool, strict: bool, asked: Asked | None
+) -> Iterator[EveryTree]:
+    """The same of sentences that are read."""
     section = model.recipe.model
     channels: list[Channel] = [*range(section.channels), "mean"]
     iterations = range(1, section.iterations + 1)

@@ -89,6 +89,21 @@ def predictions(
     yield from found
 
 
+def beyond_positions(tokens: int, positions: int) -> str:
+    """What to say of a sentence of more tokens than the encoder has positions."""
+    return f"a sentence of {tokens} tokens, and the model has {positions} positions for them"
+
+
+def no_room(model: Model, sentence: Sentence) -> str | None:
+    """Why the encoder of a model cannot read a sentence, in words: it has too few positions; None: it can."""
+    limit = model.network.longest
+    # Hardly a character becomes several tokens, and never more than three; few stand around a sentence or behind it.
+    if limit is None or 3 * sum(map(len, sentence.words)) + 2 + model.task.extra <= limit:
+        return None
+    tokens = int(Reader.of(model, [sentence]).split.lengths[0])
+    return beyond_positions(tokens, limit) if tokens > limit else None
+
+
 def _filler(model: Model) -> str:
     """A word of one token, which holds the place of a mask."""
     vocabulary = model.vocabulary

@@ -12,7 +12,7 @@ from threading import Event
 import pytest
 from support import COMMAND, environment
 
-from probtrans_cli.commands.input_stream import chunks, not_too_long
+from probtrans_cli.commands.input_stream import chunks, excess
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
@@ -25,14 +25,9 @@ def test_sentences_of_many_tokens() -> None:
     pieces = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "!"])
     words = Words(["goats"], [1], lowercase=False, digits=False)
     for text, tokens in (("!" * 99, 101), ("! " * 98, 100), ("x" * 1_000_000, 3), ("!" * 1_000_000, 1_000_002)):
-        given = [Sentence(text.split(), where="input.txt:1")]
-        assert list(not_too_long(given, 100, words)) == given
-        if tokens <= 100:
-            assert list(not_too_long(given, 100, pieces)) == given
-            continue
-        with pytest.raises(DataError, match=f"input.txt:1: a sentence of {tokens:,} tokens, more than 100") as caught:
-            list(not_too_long(given, 100, pieces))
-        assert f"--longest {tokens}" in str(caught.value.hint)
+        given = Sentence(text.split(), where="input.txt:1")
+        assert excess(given, 100, words) is None
+        assert excess(given, 100, pieces) == (None if tokens <= 100 else (tokens, "tokens"))
 
 
 def test_an_answer_comes_before_the_end_of_the_input(trained: Path) -> None:

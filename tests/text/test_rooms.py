@@ -50,7 +50,7 @@ ROOMS = {
     "two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
     "commands": ". bulk bulk_blocks bulk_workers checks convert eval eval_uncertainty export input_stream launch parse "
-    "prepare score table train",
+    "prepare score table train unread",
     "adapters": ". datatrove spacy",
     "cli": ". application options streams",
 }  # fmt: skip

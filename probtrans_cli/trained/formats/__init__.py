@@ -47,6 +47,8 @@ class Format:
     whole: str | None = None
     """What it is as a whole, where that cannot be put together from what is written of parts of the input; None: what
     is written of one sentence stands behind what is written of another."""
+    loses_empty: bool = False
+    """Sentences without a word have no place in it, unless there are extra words."""
     shows: tuple[str, ...] = ()
     """The parts of a prediction that it is about, one of which a model must give; then it shows no trees, and none are
     computed for it. Nothing: it is for every model."""
@@ -128,7 +130,7 @@ _ROWS = (
     ),
     Format("tuples", "tuples as lines of AllenNLP", _NO_TREES, shows=("tuples",)),
     Format("carb", "tuples as lines of CaRB", _NO_TREES, shows=("tuples",)),
-    Format("labels", "rows of tags as in OpenIE6", _NO_TREES, shows=("rows",)),
+    Format("labels", "rows of tags as in OpenIE6", _NO_TREES, shows=("rows",), loses_empty=True),
 )
 FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}
 
