@@ -25,7 +25,13 @@ CheckpointArgument = Annotated[
         help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
     ),
 ]
-Files = Annotated[list[str] | None, typer.Argument(metavar="[FILE]...", help="Input files; - is stdin.")]
+Files = Annotated[
+    list[str] | None,
+    typer.Argument(
+        metavar="[FILE]...",
+        help="Input files, in the current folder or in $PROBTRANS_DATA (default data/); - is stdin.",
+    ),
+]
 InitFrom = Annotated[
     str | None,
     typer.Option(

@@ -21,6 +21,7 @@ from probtrans_cli import atomic, console
 from probtrans_cli.commands import bulk_workers
 from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, WARNING, BulkRequest, attempt
 from probtrans_cli.commands.checks import faults_of
+from probtrans_cli.commands.input_stream import found
 from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
 from probtrans_cli.commands.parse import parse as parse_now
 from probtrans_cli.commands.unread import COUNTS, told
@@ -70,6 +71,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
     """
     _refuse(request)
     first, of = share_of(request.shard)
+    request = replace(request, parse=replace(request.parse, files=found(request.parse.files)))
     blocks = [block for name in request.parse.files for block in cut(name, _size(name), request.block_bytes)]
     # By its own folder: `best` may be another one when a worker starts, or a process of another share.
     pinned = replace(request.parse, checkpoint=str(locate(request.parse.checkpoint)))

@@ -5,10 +5,11 @@ from __future__ import annotations
 import re
 from collections.abc import Iterable, Iterator
 from itertools import chain, islice
+from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 
-from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.text import read_text
@@ -16,6 +17,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import divided
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
+from probtrans_cli.folders.places import holds
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512
@@ -23,6 +25,15 @@ LOOKED_AT = 100  # lines, to tell CoNLL-U from text
 COLUMN_TABS = 9  # between the columns of CoNLL-U
 PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
 _COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
+
+
+def found(files: Iterable[str]) -> list[str]:
+    """Where files lie: as named, or else where corpora are looked for (:func:`probtrans_cli.data.files.find`).
+
+    Raises:
+        DataError: one is nowhere.
+    """
+    return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
 
 
 def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sentence]:

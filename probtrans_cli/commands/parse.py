@@ -13,7 +13,7 @@ from typing import Any, Literal, TextIO
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of
-from probtrans_cli.commands.input_stream import PATIENCE, chunks, read
+from probtrans_cli.commands.input_stream import PATIENCE, chunks, found, read
 from probtrans_cli.commands.unread import Unread, told
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
@@ -174,6 +174,7 @@ def parse(request: ParseRequest) -> None:
     if not request.files and sys.stdin.isatty():
         console.log("reading sentences from the keyboard, one a line; end with Ctrl-D")
     parsing = Parsing.of(request, coloured=output is None and sys.stdout.isatty() and console.shows_colours())
+    files = found(files)
     given = (sentence for file in files for sentence in read(file, request.input_form, parsing.refused))
     patience = PATIENCE if "-" in files and not sys.stdin.seekable() else None
     unread = parsing.unread()

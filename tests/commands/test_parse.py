@@ -265,6 +265,22 @@ def test_gold_trees_beside_the_models(parse: Parse, trained: Path) -> None:
     assert "input.txt:1: has no gold tree" in parse.stderr  # type: ignore[attr-defined]
 
 
+def test_files_are_looked_for_as_corpora_are(parse: Parse, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """In the current folder first, then in $PROBTRANS_DATA; in bulk, too."""
+    folder = tmp_path / "corpora" / "texts"
+    folder.mkdir(parents=True)
+    (folder / "more.txt").write_text("farmers fold\n", "utf-8")
+    (folder / "input.txt").write_text("farmers fold\n", "utf-8")
+    monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path / "corpora"))
+    expected = ["goats sleep", "farmers fold"]
+    for options in ([], ["--output-dir", "out"], ["--output-dir", "out", "--merge"]):
+        out = parse("goats sleep\n", "texts/more.txt", "-f", "jsonl", *options)
+        if "--output-dir" not in options or "--merge" in options:
+            assert [" ".join(json.loads(line)["words"]) for line in out.splitlines()] == expected
+    parse("goats sleep\n", "texts/none.txt", code=3)
+    assert f"tried texts/none.txt, {folder}/none.txt" in parse.stderr  # type: ignore[attr-defined]
+
+
 def test_faulty_input_names_the_line(parse: Parse) -> None:
     parse(b"the goat\nthe \xff goat\n", code=3)
     assert "input.txt:2" in parse.stderr  # type: ignore[attr-defined]

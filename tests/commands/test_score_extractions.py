@@ -76,7 +76,7 @@ def test_gold_against_itself(invoke: Invoke) -> None:
 
 
 def test_no_predictions_are_zero(invoke: Invoke) -> None:
-    Path("ours").write_text("")
+    Path("ours").write_text('{"text": "I ate an apple and an orange .", "tuples": []}\n')
     for kind in ("carb", "wire57"):
         scores = invoke("score", kind, "ours", "--gold", "gold.tsv", "--json").json["scores"]
         assert (scores["f1"], scores["precision"], scores["recall"]) == (0.0, 0.0, 0.0)
@@ -132,6 +132,8 @@ def test_all_shares_are_in_percent(invoke: Invoke) -> None:
         (["carb", "gold.tsv", "--gold", "gold.tsv", "--compat", "o6"], 2, "--compat o6: not of carb"),
         (["carb", "gold.tsv", "--gold", "gold.tsv", "--column", "xpos"], 2, "--column xpos: not of carb"),
         (["carb", "empty", "--gold", "empty"], 3, "empty: there is no tuple in it"),
+        (["carb", "empty", "--gold", "gold.tsv"], 3, "empty: there is nothing in it to score"),
+        (["wire57", "empty", "--gold", "gold.tsv"], 3, "empty: there is nothing in it to score"),
         (["carb", "gold.tsv", "--gold", "one.tsv"], 3, "one.tsv:1: a gold tuple without a relation"),
         (["coordination", "empty", "--gold", "empty"], 3, "empty: there is no sentence in it"),
         (["coordination", "other.txt", "--gold", "gold.txt"], 3, "other.txt:1: other words than gold.txt:1"),

@@ -31,7 +31,7 @@ def read_both(name: str, predictions: str, gold: str | None, default_confidence:
     """Gold tuples and predictions, by sentence.
 
     Raises:
-        DataError: a file cannot be read, or has no gold tuple.
+        DataError: a file cannot be read, has no gold tuple, or no prediction at all.
         UsageError: a gold file is needed.
     """
     if gold is None:
@@ -40,7 +40,10 @@ def read_both(name: str, predictions: str, gold: str | None, default_confidence:
     if not any(theirs.values()):
         raise DataError(f"{gold}: there is no tuple in it", hint="check the file")
     found = read_predictions(open_lines(find(predictions, once=True)), display_name(predictions), default_confidence)
-    return theirs, _by_sentence(found)
+    if not (ours := _by_sentence(found)):
+        hint = "did the command that wrote it fail? JSON lines can say that a sentence has no tuple"
+        raise DataError(f"{display_name(predictions)}: there is nothing in it to score", hint=hint)
+    return theirs, ours
 
 
 def tuple_counts(gold: Tuples, predicted: Tuples) -> dict[str, float]:
