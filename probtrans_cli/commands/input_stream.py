@@ -63,8 +63,8 @@ def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None
     elif form == "tokens":
         yield from read_text(lines, name, keep_empty=True)
     else:
-        for number, line in enumerate(lines, start=1):
-            where = f"{name}:{number}"
+        for number, given in enumerate(lines, start=1):
+            where, line = f"{name}:{number}", given.removesuffix("\r")
             # A word is a token or more of them: what is certainly too long is refused before it is divided.
             if longest is not None and len(line) > longest and (least := len(line.split())) > longest:
                 raise too_long(where, least, "words", longest)

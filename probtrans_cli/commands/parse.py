@@ -106,6 +106,9 @@ class Parsing:
         form = FORMATS[request.format]
         _refuse_what_it_cannot_show(form, request)
         model = Model.load(request.checkpoint, threads=request.threads)
+        if request.top is not None and not (request.latent_labels or model.task.has_alternatives):
+            kind = model.recipe.task.kind
+            raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
         if form.shows:
             _require_what_it_shows(form, model)
             request = replace(request, trees=False)
@@ -232,6 +235,7 @@ def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:
         "gold": request.gold,
         "latent labels": request.latent_labels,
         "no trees": not request.trees,
+        "probabilities": request.probability,
     }
     for option, refusal in form.refuses.items():
         if asked[option]:

@@ -137,6 +137,10 @@ class Task(ABC):
     """Parts of a prediction that some output formats are made for; see :mod:`probtrans_cli.trained.formats`."""
     not_in_json: ClassVar[tuple[str, ...]] = ()
     """Parts of a prediction that only other formats have a place for."""
+    has_alternatives: ClassVar[bool] = True
+    """Whether its answers can have alternatives that are less probable."""
+    scored_apart: ClassVar[str] = ""
+    """How its predictions are written and scored, where no format of data holds them beside gold; empty: one does."""
     with_text: ClassVar[bool] = False
     """Whether JSON has the text of the sentence, too."""
     tells_speed: ClassVar[bool] = False

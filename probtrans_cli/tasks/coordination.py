@@ -32,6 +32,7 @@ class FoundCoordinations(GridLabelling):
     """Loss: cross entropy of the labels of all rows. Score: F1 of coordinations all of whose conjuncts are right."""
 
     answers = "coordinations"
+    scored_apart = "parse RUN FILE --input tokens -f labels > OUT, then score coordination OUT --gold GOLD"
     section: Coordinations
     names = coordinations.LABELS
     gives = ("coordinations", "rows")

@@ -38,6 +38,7 @@ class ExtractedTuples(GridLabelling):
     """Loss: cross entropy of the labels of all rows, and penalties. Score: CaRB's F1 at the best threshold."""
 
     answers = "tuples"
+    scored_apart = "parse RUN FILE --input tokens -f carb > OUT, then score carb OUT --gold GOLD"
     section: OpenExtraction
     names = extractions.LABELS
     gives = ("tuples", "rows")

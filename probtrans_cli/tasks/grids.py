@@ -46,6 +46,7 @@ class GridLabelling(Task):
     """The grid of labels of every sentence, row after row."""
 
     not_in_json = ("rows",)
+    has_alternatives = False
     with_text = True
     tells_speed = True
     section: GridSection

@@ -69,6 +69,7 @@ class SemanticLabels(Task):
     """Loss: sum of five cross entropies. Score: share of sentences of which everything is right."""
 
     answers = "graphs"
+    has_alternatives = False
     section: SemanticParsing
 
     def __init__(self, section: SemanticParsing, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> None:

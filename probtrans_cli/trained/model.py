@@ -231,10 +231,12 @@ class Model:
             rescore: whether the confidence of a tuple is then that of its labels in the whole sentence.
 
         Raises:
-            UsageError: a channel, iteration, labels, dropout or uncertainty that the model does not have; models that
-                find no coordinations or no tuples.
-            DataError: a sentence has more tokens than the encoder has positions.
+            UsageError: one text in place of several; a channel, iteration, labels, dropout or uncertainty that the
+                model does not have; models that find no coordinations or no tuples.
+            DataError: while the analyses are read: a sentence has more tokens than the encoder has positions.
         """
+        if isinstance(texts, str | bytes):
+            raise UsageError("analyze takes several texts, and was given one", hint="write analyze([text])")
         named = None if channel is None else str(channel)
         readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.has_arcs else []
         if latent_labels is not None:
@@ -243,6 +245,10 @@ class Model:
         predictor = predictor_of(self, dropout_samples=dropout_samples, weights=way, doubt=uncertainty)
         splitter = None if coordination is None else Splitter.of(coordination, self, rescore=rescore)
         asked = Asked(readings, latent_labels, top=top, predictor=predictor, splitter=splitter)
+        return self._analysed(texts, asked)
+
+    def _analysed(self, texts: Iterable[str | Sequence[str]], asked: Asked) -> Iterator[Analysis]:
+        """The analyses of :meth:`analyze`."""
         given = iter(texts)
         while portion := list(islice(given, ANALYSED_AT_ONCE)):
             sentences = [divided(one) if isinstance(one, str) else Sentence(words=list(one)) for one in portion]

@@ -42,6 +42,9 @@ def side_by_side(model: Model, sentences: Iterable[Sentence], predictor: Predict
     """
     data, task = model.recipe.data, model.recipe.task
     form = "conllu" if data.format == "auto" else data.format
+    if model.task.scored_apart:
+        what = f"--predictions: data.format: {form} has no place for predictions beside its gold"
+        raise UsageError(what, hint=f"write them without it: {model.task.scored_apart}")
     if not task.learned or form not in WRITERS:
         what = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
         raise UsageError(f"--predictions: {what} has no gold to put beside predictions", hint="use parse -f jsonl")

@@ -12,10 +12,12 @@ from small_extractors import COORDINATED, SENTENCES, extags, gold
 from support import Invoke, Stdin, refused
 
 import probtrans_cli
+from probtrans_cli.data.codecs.extractions import Extraction
 from probtrans_cli.data.readers.coordination_rows import read_coordinations
 from probtrans_cli.data.readers.extractions import read_extractions
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.recipe.data import Data
+from probtrans_cli.errors import UsageError
 from probtrans_cli.trained.formats import FORMATS
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -220,6 +222,49 @@ def test_json_lines_are_read_again_with_the_labels_of_their_words(say: Any) -> N
     assert [one["location_time"] for one in records(written[3])[0]["tuples"]] == [[3, 4]]
 
 
+def test_plain_text_is_for_people_and_the_others_keep_what_they_are_given(say: Any) -> None:
+    """What a terminal would obey is shown in plain text alone; the files of others are read again by their words."""
+    words = ["Goats\x1b[31m", "eat\x07", "grass\0", "in", "May\u202e", "."]
+    line = " ".join(words)
+    text = say("tuples", [line], "-f", "text", "--input", "tokens")
+    assert text.split("\n")[0] == "Goats\\x1b[31m eat\\x07 grass\\x00 in May\\u202e ."
+    assert text.replace("\n", "").isprintable()
+    (one,) = records(say("tuples", [line], "-f", "jsonl", "--input", "tokens"))
+    assert (one["text"], one["words"]) == (line, words)
+    rows = say("tuples", [line], "-f", "labels", "--input", "tokens").splitlines()
+    assert rows[0].split(" ")[: len(words)] == words
+    for form in ("tuples", "carb"):
+        lines = say("tuples", [line], "-f", form, "--input", "tokens").split("\n")[:-1]
+        assert {one.split("\t")[0] for one in lines} <= {line}
+
+
+def test_line_ends_of_windows_are_no_part_of_a_text(say: Any) -> None:
+    first, second = records(say("tuples", [TEXTS[3] + "\r", "\r"], "-f", "jsonl"))
+    assert (first["text"], second["text"]) == (TEXTS[3], "")
+    assert first["tuples"] == records(say("tuples", [TEXTS[3]], "-f", "jsonl"))[0]["tuples"]
+
+
+def test_characters_stand_in_the_order_of_the_words() -> None:
+    one = Extraction((0,), (1,), (5, 6), location_time=(2, 3, 8))
+    spans = [(4 * i, 4 * i + 3) for i in range(9)]
+    assert one.parts["arg2"] == (5, 6, 2, 3, 8)
+    assert one.characters(spans)["arg2"] == [(20, 27), (8, 15), (32, 35)]
+
+
+def test_a_text_in_place_of_several_is_refused(place: Path) -> None:
+    model = probtrans_cli.load(str(place / "runs/tuples"))
+    for text in (TEXTS[0], TEXTS[0].encode()):
+        with pytest.raises(UsageError, match="analyze takes several texts"):
+            model.analyze(text)  # type: ignore[arg-type]
+
+
+@pytest.mark.parametrize("run", ["tuples", "coordinated"])
+def test_eval_says_how_predictions_are_written(run: str, place: Path, invoke: Invoke, tmp_path: Path) -> None:
+    ran = invoke("eval", f"runs/{run}", str(place / f"{run}.txt"), "--predictions", str(tmp_path / "out"))
+    form, scorer = {"tuples": ("carb", "carb"), "coordinated": ("labels", "coordination")}[run]
+    refused(ran, 2, "has no place for predictions beside its gold", f"-f {form}", f"score {scorer}")
+
+
 def test_comments_of_conllu_replace_those_that_were_there(say: Any) -> None:
     first = say("tuples", [TEXTS[2]], "-f", "conllu")
     tuples = [line for line in first.splitlines() if line.startswith("# tuple = ")]
@@ -242,3 +287,7 @@ def test_other_refusals(invoke: Invoke) -> None:
     refused(invoke("parse", "runs/coordinated", "-f", "carb"), 2, "kind coordination gives no tuples", "kind openie")
     refused(invoke("parse", "runs/tuples", "-f", "carb", "--channel", "1"), 2, "about trees", "leave them out")
     refused(invoke("parse", "runs/tuples", "-f", "text", "--gold"), 2, "--gold: this format has no trees")
+    for form in ("text", "tuples", "carb", "labels"):
+        refused(invoke("parse", "runs/tuples", "-f", form, "--prob"), 2, "--prob: this format has none but confidences")
+    for run in ("tuples", "coordinated"):
+        refused(invoke("parse", f"runs/{run}", "-f", "jsonl", "--top", "2"), 2, "--top: a task of kind", "leave it out")

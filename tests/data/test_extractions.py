@@ -76,7 +76,8 @@ def test_spans_may_have_gaps_and_places_and_times_stand_behind() -> None:
     assert texts(words, rows, location_time=False) == [("Ann", "has eaten", "quickly")]
     spans = [(0, 2), (3, 9), (11, 14), (15, 18), (19, 21), (22, 26), (27, 34), (35, 40)]
     (one,) = rows_to_tuples(words, rows)
-    assert one.characters(spans) == {"arg1": [(11, 14)], "rel": [(15, 18), (35, 40)], "arg2": [(0, 9), (19, 34)]}
+    arg2 = [(27, 34), (0, 9), (19, 26)]
+    assert one.characters(spans) == {"arg1": [(11, 14)], "rel": [(15, 18), (35, 40)], "arg2": arg2}
 
 
 def test_characters_are_those_of_the_original_text() -> None:

@@ -53,7 +53,8 @@ class Extraction:
         return Texts(" ".join(arg1), " ".join([*self.added[:1], *relation, *self.added[1:]]), " ".join(arg2))
 
     def characters(self, spans: Sequence[tuple[int, int]]) -> dict[str, list[tuple[int, int]]]:
-        """Which characters of the original text each part covers: a span ``[begin, end)`` for every run of words.
+        """Which characters of the original text each part covers: a span ``[begin, end)`` for every run of words, in
+        the order of the part's words.
 
         Args:
             spans: the characters ``[begin, end)`` of every word of the sentence; see
@@ -169,12 +170,13 @@ def tuple_to_row(one: Extraction, length: int, extra_words: Sequence[str] = EXTR
 
 
 def characters_of(part: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The characters that some words cover, by the characters of every word: a span for every run of words."""
-    return [(spans[first][0], spans[last][1]) for first, last in runs(sorted(part))]
+    """The characters that some words cover, by the characters of every word: a span for every run of words, in the
+    order of the words."""
+    return [(spans[first][0], spans[last][1]) for first, last in runs(list(part))]
 
 
 def runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of every run of neighbours; ``positions`` ascend."""
+    """The first and the last of every run of positions, each of which is one more than that before it."""
     first = 0
     for i, position in enumerate(positions):
         if i + 1 == len(positions) or positions[i + 1] != position + 1:

@@ -17,7 +17,7 @@ if TYPE_CHECKING:
     from probtrans_cli.trained.parses import Analysis
     from probtrans_cli.trees.every_tree import EveryTree
 
-Option = Literal["all channels", "gold", "latent labels", "no trees"]
+Option = Literal["all channels", "gold", "latent labels", "no trees", "probabilities"]
 """What can be asked for that not every format has a place for."""
 
 
@@ -97,6 +97,7 @@ _NO_TREES: Mapping[Option, Refusal] = {
     "all channels": Refusal("--channel all: this format has no trees"),
     "gold": Refusal("--gold: this format has no trees"),
     "latent labels": Refusal("--labels: this format has no place for them"),
+    "probabilities": Refusal("--prob: this format has none but confidences, which it always has", "leave it out"),
 }
 _ONE_TREE = "CoNLL-U holds one tree a sentence"
 _ROWS = (
