@@ -37,6 +37,9 @@ class Sentence:
     form: str | None = None
     """What it is scored by, as text: its logical form, the tags of its entities, one a line, its gold tuples, as a JSON
     list of ``[relation, arg1, arg2, ...]``, or its coordinations, as one of ``[coordinator, [[from, to], ...]]``."""
+    looked_up: list[str] | None = None
+    """The words as the vocabulary reads them, where some are spelled otherwise; None: as they are. See
+    :mod:`probtrans_cli.data.vocabularies.typography`."""
     text: str | None = None
     """The raw text that was divided into words; None where the words were given."""
     lines: list[str] | None = None

@@ -13,6 +13,7 @@ import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
+from probtrans_cli.data.vocabularies.typography import looked_up
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.arcs import word_batches
@@ -42,13 +43,16 @@ class Reader:
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
         extra = extra_words(model.task.extra)
 
-        def read(words: Sequence[str]) -> Sentence:
-            shown = [filler if word in named else word for word in words]
-            return Sentence([*shown, *extra], extra=len(extra), form="") if shown else Sentence([], form="")
+        def read(given: Sentence) -> Sentence:
+            shown = [filler if word in named else word for word in given.words]
+            if not shown:
+                return Sentence([], form="")
+            # Who divided a corpus into words has chosen their spelling; only of raw text nobody has.
+            plain = None if given.text is None else looked_up(shown, vocabulary)
+            plain = None if plain is None else [*plain, *extra]
+            return Sentence([*shown, *extra], extra=len(extra), form="", looked_up=plain)
 
-        return cls(
-            model, sentences, frozenset(named), Split.encode((read(one.words) for one in sentences), vocabulary, {})
-        )
+        return cls(model, sentences, frozenset(named), Split.encode(map(read, sentences), vocabulary, {}))
 
     def shown(self, batch: Batch) -> Batch:
         """The batch with the mask's id where a word is written as a mask."""

@@ -82,7 +82,7 @@ def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[
     """
     splits = list(splitter.split(sentences))
     parts = [(i, places) for i, of in enumerate(splits) for places in of or [tuple(range(len(sentences[i].words)))]]
-    simple = [Sentence([sentences[i].words[place] for place in places]) for i, places in parts]
+    simple = [_simple(sentences[i], places) for i, places in parts]
     tuples: list[list[dict[str, Any]]] = [[] for _ in sentences]
     seen: list[set[str]] = [set() for _ in sentences]
     numbers = [0] * len(sentences)
@@ -102,6 +102,12 @@ def split_predictions(extractor: Model, splitter: Splitter, sentences: Sequence[
         reader.located({"splits": [list(places) for places in of], "tuples": found}, index)
         for index, (of, found) in enumerate(zip(splits, tuples, strict=True))
     ]
+
+
+def _simple(sentence: Sentence, places: Sequence[int]) -> Sentence:
+    """Some words of a sentence; of raw text they are raw text, too."""
+    words = [sentence.words[place] for place in places]
+    return Sentence(words, text=None if sentence.text is None else " ".join(words))
 
 
 def split_scores(extractor: Model, splitter: Splitter, corpus: Split) -> dict[str, Any]:

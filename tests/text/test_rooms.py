@@ -28,7 +28,8 @@ ROOMS = {
     "sources store units whole",
     "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions grid_format jsonl "
     "label_rows labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
-    "data.vocabularies": ". base characters enclosed features pieces sentencepiece wordpiece wordpiece_building words",
+    "data.vocabularies": ". base characters enclosed features pieces sentencepiece typography wordpiece "
+    "wordpiece_building words",
     "models": ". arithmetic base grids network outputs shapes stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "

@@ -13,6 +13,8 @@ from small_extractors import SENTENCES
 from support import Invoke
 
 from probtrans_cli.data.sentence import Sentence, extra_words
+from probtrans_cli.data.tokens import divided
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.trained.gallery import examples
 from probtrans_cli.trained.model import Model
@@ -36,6 +38,34 @@ def test_the_model_reads_them_behind_every_sentence_with_a_word(model: Model) ->
     assert ids[0][3:] == ids[2][2:] == behind
     assert ids[1] == []
     assert ids[2][1] == model.vocabulary.UNKNOWN  # the same spelling in a text is a word as others are
+
+
+def test_typographic_marks_of_raw_text_are_read_as_plain_ones(model: Model) -> None:
+    """Only of raw text, only of unknown words, and only by the model: all that is said keeps their spelling."""
+    vocabulary = model.vocabulary
+    assert isinstance(vocabulary, Words)
+    plain, typeset = "Rain 's fell .", "Rain ’s fell ."
+    id = vocabulary._ids.pop("Goats")
+    vocabulary._ids["'s"] = id
+    try:
+        for text, expected in ((plain, id), (typeset, id)):
+            assert Reader.of(model, [divided(text)]).split.row("ids", 0)[1] == expected
+        words = Reader.of(model, [Sentence(typeset.split())]).split
+        assert words.row("ids", 0)[1] == vocabulary.UNKNOWN
+        reader = Reader.of(model, [divided(typeset)])
+        assert reader.split.text("spelling", 0).split(" ")[:4] == typeset.split()
+        one, other = (next(model.analyze([text])) for text in (plain, typeset))
+        assert one.heads is not None
+        assert other.heads is not None
+        assert other.words == typeset.split()
+        np.testing.assert_array_equal(one.heads, other.heads)
+        found = other.record()
+        assert found["text"] == typeset
+        told = json.dumps(one.record()).replace("'s", "’s").replace("\\u2019", "’")
+        assert json.loads(told) == json.loads(json.dumps(found))
+    finally:
+        del vocabulary._ids["'s"]
+        vocabulary._ids["Goats"] = id
 
 
 def test_heads_are_other_words_of_the_sentence_or_the_root(model: Model) -> None:

@@ -88,18 +88,19 @@ def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: 
 
 
 def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[str, int]]) -> Row:
-    encoded = vocabulary.encode_words(sentence.words, sentence.extra)
+    words = sentence.words if sentence.looked_up is None else sentence.looked_up
+    encoded = vocabulary.encode_words(words, sentence.extra)
     row: dict[str, Sequence[int] | None] = {
         "ids": encoded.ids,
-        "frequency": [vocabulary.frequency(word) for word in sentence.words],
+        "frequency": [vocabulary.frequency(word) for word in words],
         "heads": sentence.heads,
     }
     if vocabulary.divides:
         row["first"] = encoded.word_start
     if vocabulary.omits:
-        row["read"] = [vocabulary.reads(word) for word in sentence.words]
+        row["read"] = [vocabulary.reads(word) for word in words]
     if vocabulary.features is not None:
-        of_words = [*map(vocabulary.features.rows, sentence.words), ()]  # -1, the last: no word
+        of_words = [*map(vocabulary.features.rows, words), ()]  # -1, the last: no word
         of_tokens = [of_words[word] for word in encoded.word_of_piece]
         row["widths"] = [len(rows) for rows in of_tokens]
         row["features"] = list(chain.from_iterable(of_tokens))

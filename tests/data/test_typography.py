@@ -1,0 +1,50 @@
+"""Typographic marks of raw text, looked up in their plain spelling."""
+
+from __future__ import annotations
+
+import pytest
+
+from probtrans_cli.data.vocabularies.characters import build_characters
+from probtrans_cli.data.vocabularies.typography import looked_up
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.words import Words, build_words
+from probtrans_cli.recipe.data import CharacterVocabulary, WordVocabulary
+
+TEXT = ["“", "It", "’s", "don’t", "n’t", "…", "–", "—", "‘", "”", "well‑known", "«"]
+
+
+def words(text: str) -> Words:
+    return build_words(WordVocabulary(), [text.split()])
+
+
+def test_of_the_penn_treebank() -> None:
+    vocabulary = words("`` It 's n't ... -- ` '' well-known")
+    expected = ["``", "It", "'s", "don’t", "n't", "...", "--", "--", "`", "''", "well-known", "``"]
+    assert looked_up(TEXT, vocabulary) == expected
+
+
+def test_of_straight_quotes() -> None:
+    vocabulary = words("\" It 's - ' '")
+    expected = ['"', "It", "'s", "don’t", "n’t", "…", "-", "-", "'", '"', "well‑known", '"']
+    assert looked_up(TEXT, vocabulary) == expected
+
+
+def test_of_several_spellings_the_most_frequent_one() -> None:
+    assert looked_up(["“"], words('`` `` "')) == ["``"]
+    assert looked_up(["“"], words('`` " "')) == ['"']
+    assert looked_up(["“"], words('`` "')) == ['"']
+
+
+def test_known_words_stay_as_they_are() -> None:
+    assert looked_up(["“", "It"], words('“ It "')) is None
+    assert looked_up(["It", '"', "unknown"], words("It ``")) is None
+    assert looked_up(["“"], words("It")) is None
+    assert looked_up([], words("It")) is None
+
+
+def test_of_vocabularies_with_pieces() -> None:
+    characters = build_characters(CharacterVocabulary(kind="char"), [["don't", '"']])
+    assert looked_up(["don’t", "“", "…"], characters) == ["don't", '"', "…"]
+    pytest.importorskip("tokenizers")
+    pieces = WordPieces(["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "“", ".", "'"])
+    assert looked_up(["“", "…", "’"], pieces) == ["“", "...", "'"]
