@@ -272,6 +272,36 @@ def test_splits_of_wikigold_are_of_whole_documents() -> None:
     assert tests[0] != tests[1] != tests[2] != tests[0]
 
 
+# --- tuples -----------------------------------------------------------------------------------------------------------
+
+
+def test_rows_of_labels_are_made_of_oie2016() -> None:
+    script = load("openie")
+    labels = {"Rain": "A0-B", "fell": "P-B", "on": "A1-B", "us": "A1-I", ".": "O"}
+    block = [f"{i}\t{word}\tfell\t[1]\t1\t0\t0\t{label}" for i, (word, label) in enumerate(labels.items())]
+    other = [line.replace("A1-B", "A4-B") for line in block]
+    lines = ["word_id\tword\tpred\tpred_id\thead_pred_id\tsent_id\trun_id\tlabel", *block, "", *other, ""]
+    tags = "ARG1 REL ARG2 ARG2 NONE NONE NONE NONE"
+    assert list(script.labelled(lines)) == ["Rain fell on us . [unused1] [unused2] [unused3]", tags, tags]
+
+
+def test_sentences_that_models_are_scored_on_are_left_out() -> None:
+    script = load("openie")
+    lines = ["0.9\t\ta\tb\tc\tRain fell on us .", "0.8\t\ta\tb\tc\tIt rains .", ""]
+    assert list(script.without(lines, {script.key("it RAINS.")})) == lines[:1]
+
+
+def test_tuples_of_the_real_corpora(tmp_path: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    script = load("openie")
+    command = ["--from", str(real_data("openie")), "--to", str(tmp_path)]
+    assert script.main(command) == 0
+    printed = capsys.readouterr()
+    assert printed.out.count("written, checksum right") == len(script.FILES) + len(script.LABELLED) + 1
+    assert "MIT" in printed.err
+    assert script.main(command) == 0
+    assert capsys.readouterr().out.count("already in place") == len(script.FILES) + len(script.LABELLED) + 1
+
+
 # --- MiniLM -----------------------------------------------------------------------------------------------------------
 
 
