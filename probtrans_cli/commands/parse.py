@@ -26,6 +26,7 @@ from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Form
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Asked, analyses, every_tree
+from probtrans_cli.trained.predictions import require_alternatives
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
@@ -106,9 +107,8 @@ class Parsing:
         form = FORMATS[request.format]
         _refuse_what_it_cannot_show(form, request)
         model = Model.load(request.checkpoint, threads=request.threads)
-        if request.top is not None and not (request.latent_labels or model.task.has_alternatives):
-            kind = model.recipe.task.kind
-            raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
+        if request.top is not None and not request.latent_labels:
+            require_alternatives(model)
         if form.shows:
             _require_what_it_shows(form, model)
             request = replace(request, trees=False)

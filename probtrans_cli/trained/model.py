@@ -42,7 +42,7 @@ from probtrans_cli.trained.cues import commonness_of, order_of
 from probtrans_cli.trained.latent_labels import require_labels
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
-from probtrans_cli.trained.predictions import beyond_positions
+from probtrans_cli.trained.predictions import beyond_positions, require_alternatives
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
@@ -231,12 +231,15 @@ class Model:
             rescore: whether the confidence of a tuple is then that of its labels in the whole sentence.
 
         Raises:
-            UsageError: one text in place of several; a channel, iteration, labels, dropout or uncertainty that the
-                model does not have; models that find no coordinations or no tuples.
+            UsageError: one text in place of several; alternatives that the task does not give; a channel, iteration,
+                labels, dropout or uncertainty that the model does not have; models that find no coordinations or no
+                tuples.
             DataError: while the analyses are read: a sentence has more tokens than the encoder has positions.
         """
         if isinstance(texts, str | bytes):
             raise UsageError("analyze takes several texts, and was given one", hint="write analyze([text])")
+        if top is not None and latent_labels is None:
+            require_alternatives(self)
         named = None if channel is None else str(channel)
         readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.has_arcs else []
         if latent_labels is not None:

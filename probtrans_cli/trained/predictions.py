@@ -14,6 +14,7 @@ import torch
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.vocabularies.typography import looked_up
+from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.arcs import word_batches
@@ -91,6 +92,17 @@ def predictions(
             if sentences[index].words:  # specials alone are no sentence
                 found[index] = reader.located(prediction, index)
     yield from found
+
+
+def require_alternatives(model: Model) -> None:
+    """Refuse to ask for the most probable answers where there is only one.
+
+    Raises:
+        UsageError: the task gives no alternatives.
+    """
+    if not model.task.has_alternatives:
+        kind = model.recipe.task.kind
+        raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
 
 
 def beyond_positions(tokens: int, positions: int) -> str:
