@@ -42,12 +42,14 @@ from probtrans_cli.cli.options import (
     Prune,
     RecipeArgument,
     Rescore,
+    Runs,
     RunsAndFiles,
     Shard,
     ShowGold,
     ShowProbability,
     SideBySide,
     SingleMatch,
+    TableForm,
     TagColumn,
     Threads,
     TooLong,
@@ -367,21 +369,8 @@ def export(
 @app.command(short_help="Print finished runs beside the paper's figures.")
 def table(
     context: typer.Context,
-    runs: Annotated[
-        list[str],
-        typer.Argument(
-            metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out."
-        ),
-    ],
-    form: Annotated[
-        Literal["markdown", "beside", "html"],
-        typer.Option(
-            "-f",
-            "--format",
-            help="beside: each model beside the transformer of the same corpora and task, with its command line; html: "
-            "a page with the table and the learning curves of the runs.",
-        ),
-    ] = "markdown",
+    runs: Runs,
+    form: TableForm = "markdown",
     as_json: Json = False,
 ) -> None:
     """Print finished runs as a table, mean and s.d. over seeds, beside the figures of the paper.

@@ -295,3 +295,20 @@ Threads = Annotated[
 def rows_in_words(rows: Iterable[Any]) -> str:
     """The rows of a table of formats in a phrase, for `--help`."""
     return "; ".join(f"{row.name}: {row.help}" if row.help else row.name for row in rows)
+
+
+Runs = Annotated[
+    list[str],
+    typer.Argument(
+        metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out."
+    ),
+]
+TableForm = Annotated[
+    Literal["markdown", "beside", "html"],
+    typer.Option(
+        "-f",
+        "--format",
+        help="beside: each model beside the transformer of the same corpora and task, with its command line; html: a page "
+        "with the table and the learning curves of the runs.",
+    ),
+]

@@ -16,8 +16,8 @@ from probtrans_cli.data.codecs.extractions import Extraction
 from probtrans_cli.data.readers.coordination_rows import read_coordinations
 from probtrans_cli.data.readers.extractions import read_extractions
 from probtrans_cli.data.tokens import tokenize
-from probtrans_cli.recipe.data import Data
 from probtrans_cli.errors import UsageError
+from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import FORMATS
 
 pytestmark = pytest.mark.usefixtures("quick")
