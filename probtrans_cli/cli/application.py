@@ -172,7 +172,10 @@ def train(
     init_from: InitFrom = None,
     nproc: Nproc = None,
     dry_run: Annotated[
-        bool, typer.Option("--dry-run", help="Prepare, build, do a few updates on the widest batches, write no run.")
+        bool,
+        typer.Option(
+            "--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."
+        ),
     ] = False,
     print_recipe: Annotated[bool, typer.Option("--print", help="Print the resolved recipe and exit.")] = False,
     as_json: Json = False,

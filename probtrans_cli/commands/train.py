@@ -276,10 +276,13 @@ def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
 
     prepared = prepare(recipe)
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
+    from probtrans_cli.training.shape_trace import shapes_told  # noqa: PLC0415
 
     ranks.start(recipe.runtime)
     with TemporaryDirectory() as folder:
-        seconds = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks).rehearse()
+        trainer = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks)
+        with shapes_told(trainer.network):
+            seconds = trainer.rehearse()
     return {
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
         "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * recipe.train.epochs, 1),

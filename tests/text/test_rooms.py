@@ -45,7 +45,7 @@ ROOMS = {
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own write",
     "training": ". ahead divergence draws final graphs group ivon loop loss microbatches optim output_rows parallel "
-    "plan run_folder start_from state stopping tracking uncompiled watch",
+    "plan run_folder shape_trace start_from state stopping tracking uncompiled watch",
     "export": ". bundle difference example graph hf measure onnx prune pt2 safetensors",
     "reports": ". confusion curves markup prepared published reliability run_page scores table table_beside table_page "
     "two_files",
