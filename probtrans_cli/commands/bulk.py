@@ -19,13 +19,13 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands import bulk_workers
-from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, WARNING, BulkRequest, attempt
+from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, WARNING, BulkRequest, attempt, is_current
 from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.input_stream import found
 from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
 from probtrans_cli.commands.parse import parse as parse_now
 from probtrans_cli.commands.unread import COUNTS, told
-from probtrans_cli.data.blocks import Block, cut, total
+from probtrans_cli.data.blocks import Block, Version, cut, total
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, reason
 from probtrans_cli.folders.checkpoints import SUMS, locate
 from probtrans_cli.folders.job import FAILED, JOB, Job
@@ -33,7 +33,7 @@ from probtrans_cli.text import first_of
 from probtrans_cli.trained.formats import FORMATS
 from probtrans_cli.version import __version__
 
-FORMAT = 1  # of a job's folder
+FORMAT = 2  # of a job's folder
 _ABOUT_THE_MODEL = ("training/", "eval.json", "README.md")  # what a checkpoint has beside the model
 
 
@@ -72,7 +72,9 @@ def parse_in_bulk(request: BulkRequest) -> None:
     _refuse(request)
     first, of = share_of(request.shard)
     request = replace(request, parse=replace(request.parse, files=found(request.parse.files)))
-    blocks = [block for name in request.parse.files for block in cut(name, _size(name), request.block_bytes)]
+    versions = [_version(name) for name in request.parse.files]
+    inputs = list(zip(request.parse.files, versions, strict=True))
+    blocks = [block for name, file in inputs for block in cut(name, file.size, request.block_bytes, file)]
     # By its own folder: `best` may be another one when a worker starts, or a process of another share.
     pinned = replace(request.parse, checkpoint=str(locate(request.parse.checkpoint)))
     if pinned.coordination is not None:
@@ -80,12 +82,12 @@ def parse_in_bulk(request: BulkRequest) -> None:
     request = replace(request, parse=replace(pinned, threads=1))
     if request.merge:
         with faults_of(request.parse.output, "-o"):
-            _merge(request, Job.of(request.folder, pinned.format, identity(request)), blocks)
+            _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
         return
     if not (request.folder / JOB).exists():
         Parsing.of(request.parse)  # what the model refuses is no job
     with faults_of(request.folder, "--output-dir"):
-        job = Job.begin(request.folder, pinned.format, identity(request))
+        job = Job.begin(request.folder, pinned.format, identity(request, versions))
         share = range(first, len(blocks) + 1, of)
         _do(request, job, blocks, share)
 
@@ -102,8 +104,11 @@ def share_of(shard: str | None) -> tuple[int, int]:
     return int(found[1]), int(found[2])
 
 
-def identity(request: BulkRequest) -> dict[str, Any]:
-    """All that the results of a job depend on, as JSON values."""
+def identity(request: BulkRequest, versions: Sequence[Version]) -> dict[str, Any]:
+    """All that the results of a job depend on, as JSON values; ``versions``: of its inputs.
+
+    Times of inputs are not among it: on another file system a file has another one.
+    """
     parse = request.parse
     elsewhere = {"checkpoint", "coordination", "files", "output", "threads"}
     return {
@@ -113,7 +118,7 @@ def identity(request: BulkRequest) -> dict[str, Any]:
         "coordination": None if parse.coordination is None else model_sum(Path(parse.coordination)),
         "options": {name: value for name, value in asdict(parse).items() if name not in elsewhere},
         "block_bytes": request.block_bytes,
-        "inputs": [{"name": name, "bytes": _size(name)} for name in parse.files],
+        "inputs": [{"name": name, "bytes": file.size} for name, file in zip(parse.files, versions, strict=True)],
         "named": {"checkpoint": parse.checkpoint, "coordination": parse.coordination},
     }
 
@@ -150,12 +155,12 @@ def _refuse(request: BulkRequest) -> None:
         raise UsageError("-o does not go with --output-dir", hint="give it with --merge, once all blocks are done")
 
 
-def _size(name: str) -> int:
+def _version(name: str) -> Version:
     try:
         if not Path(name).is_file():
             what = "is a folder" if Path(name).is_dir() else "there is no such file"
             raise DataError(f"{name}: {what}", hint="--output-dir reads files; several are named one by one, or by *")
-        return Path(name).stat().st_size
+        return Version.of(name)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
         raise DataError(f"{name}: cannot be read: {why}", hint="check the path") from None
@@ -167,6 +172,10 @@ def _size(name: str) -> int:
 def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int]) -> None:
     """Do the blocks of a share that have no marker."""
     done = job.done()
+    for number in _changed(job, blocks, done.intersection(share)):
+        console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
+        job.forget(number)
+        done.remove(number)
     missing = [number for number in share if number not in done]
     failed: list[int] = []
     if missing:
@@ -199,6 +208,11 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     console.log(f"{job.folder}: {there:,} of {len(blocks):,} blocks are done; {rest}")
 
 
+def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int]:
+    """The blocks that are done, and whose inputs have changed since."""
+    return [number for number in sorted(done) if not is_current(job, number, blocks[number - 1])]
+
+
 def _attempted(request: BulkRequest, job: Job, blocks: Sequence[Block], missing: Sequence[int]) -> Iterator[int]:
     """Try the blocks that are missing; yields each of them once it is done or has failed."""
     # What another process has done in the meantime is done.
@@ -218,7 +232,7 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     """Write the results of all blocks, in order, to stdout or to a file.
 
     Raises:
-        DataError: some are missing, or not what was written.
+        DataError: some are missing, or not what was written, or their inputs have changed since.
     """
     done = job.done()
     missing = [number for number in range(1, len(blocks) + 1) if number not in done]
@@ -226,6 +240,10 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
         listed = [f"{number} ({blocks[number - 1]}{_because(job, number)})" for number in missing]
         what = f"{job.folder}: {len(missing):,} of {len(blocks):,} blocks are missing: {'; '.join(listed)}"
         raise DataError(what, hint="run the same command without --merge: it does them, and only them")
+    if changed := _changed(job, blocks, range(1, len(blocks) + 1)):
+        listed = [f"{number} ({blocks[number - 1]})" for number in changed]
+        what = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(listed)}"
+        raise DataError(what, hint="put the inputs back, or run the same command without --merge: it does them again")
     pieces = (piece for number in range(1, len(blocks) + 1) for piece in job.content(number))
     output = request.parse.output
     if output is None and sys.stdout.isatty():

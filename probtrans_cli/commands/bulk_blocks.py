@@ -11,7 +11,7 @@ from typing import Any
 
 from probtrans_cli.commands.input_stream import LARGEST_CHUNK, form_of, sentences_of
 from probtrans_cli.commands.parse import ParseRequest, Parsing
-from probtrans_cli.data.blocks import Block, Ends, in_file, lines_of
+from probtrans_cli.data.blocks import Block, Ends, checksum, in_file, lines_of, require_unchanged
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, ProbtransError
@@ -59,12 +59,37 @@ def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
         job.fail(number, "\n".join(why if ours else [*why, traceback.format_exc()]))
 
 
+def is_current(job: Job, number: int, block: Block) -> bool:
+    """Whether a block that is done was made of what its input holds now.
+
+    The time of the input is believed. Where it is another one, as of a copy, the bytes are compared.
+
+    Raises:
+        DataError: the input cannot be read.
+    """
+    about = job.about(number)
+    now = block.file
+    if about is None or now is None:
+        return False
+    if (about.get("input_bytes"), about.get("modified")) == (now.size, now.modified):
+        return True
+    return bool(about.get("content") == checksum(block, _ends(about.get("form"))))
+
+
+def _ends(form: Any) -> Ends:
+    """What ends a sentence in a form."""
+    return "empty line" if form == "conllu" else "line"
+
+
 def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
+    require_unchanged(block)
     request = parsing.request
     form, _ = form_of(block.path, request.input_form)
-    ends: Ends = "empty line" if form == "conllu" else "line"
+    ends = _ends(form)
     name = display_name(block.path)
-    about: dict[str, Any] = {"input": block.path, "begin": block.begin, "end": block.end, "sentences": 0}
+    about: dict[str, Any] = {"input": block.path, "begin": block.begin, "end": block.end, "form": form, "sentences": 0}
+    if block.file is not None:
+        about |= {"input_bytes": block.file.size, "modified": block.file.modified, "content": checksum(block, ends)}
 
     def portions() -> Iterator[Sequence[Sentence]]:
         unread = parsing.unread(lambda message: about.update({WARNING: in_file(block, ends, message)}))
@@ -77,5 +102,7 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
     try:
         with job.writing(number, about) as file:
             file.writelines(parsing.written(portions()))
+            require_unchanged(block)  # what was read is what was planned for
     except DataError as error:
+        require_unchanged(block)  # else a fault of half a file is told
         raise DataError(in_file(block, ends, error.message), hint=error.hint) from None

@@ -7,6 +7,7 @@ of files alone, and who reads a block looks at little more than its bytes.
 
 from __future__ import annotations
 
+import hashlib
 import io
 import re
 from collections.abc import Iterator, Sequence
@@ -24,6 +25,25 @@ _PIECE = 1 << 20  # bytes read at a time to count lines
 
 
 @dataclass(frozen=True, slots=True)
+class Version:
+    """A file as it was at a moment: its bytes, when it was last written (nanoseconds), and its number on its disk."""
+
+    size: int
+    modified: int
+    inode: int
+
+    @classmethod
+    def of(cls, path: str) -> Version:
+        """The file as it is now.
+
+        Raises:
+            OSError, ValueError: there is none.
+        """
+        found = Path(path).stat()
+        return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+
+
+@dataclass(frozen=True, slots=True)
 class Block:
     """A whole file, or the sentences of a file that begin about in the bytes ``[begin, end)``; ``size`` is the bytes of
     the block."""
@@ -33,6 +53,8 @@ class Block:
     begin: int = 0
     end: int | None = None
     """None: up to the end of the file."""
+    file: Version | None = None
+    """Its file, as it was when the block was cut; None: nobody asks."""
 
     @property
     def is_whole(self) -> bool:
@@ -44,13 +66,51 @@ class Block:
         return name if self.is_whole else f"{name}, bytes {self.begin:,} to {self.begin + self.size:,}"
 
 
-def cut(path: str, size: int, most: int) -> list[Block]:
+def cut(path: str, size: int, most: int, file: Version | None = None) -> list[Block]:
     """The blocks of a file of ``size`` bytes: itself if it is compressed or has at most ``most`` bytes, else ranges of
-    so many."""
+    so many. ``file``: what :func:`require_unchanged` is to compare with."""
     if path.endswith(COMPRESSED) or size <= most:
-        return [Block(path, size)]
+        return [Block(path, size, file=file)]
     begins = range(0, size, most)
-    return [Block(path, min(most, size - at), at, None if at + most >= size else at + most) for at in begins]
+    return [Block(path, min(most, size - at), at, None if at + most >= size else at + most, file) for at in begins]
+
+
+def require_unchanged(block: Block) -> None:
+    """Refuse a block whose file is no longer what it was when the block was cut.
+
+    Raises:
+        DataError: it has another size, has been written again or replaced, or is gone.
+    """
+    before = block.file
+    if before is None:
+        return
+    try:
+        now = Version.of(block.path)
+    except OSError as error:
+        raise _unread(block, error) from None
+    if now == before:
+        return
+    what = "it has been written or replaced"
+    if now.size != before.size:
+        what = f"its size was {before.size:,}, and is {now.size:,} now"
+    hint = "put it back, and the same command does this block again; a file with other sentences is another job: "
+    hint += "give that one another folder"
+    raise DataError(f"{display_name(block.path)}: changed since the command began: {what}", hint=hint)
+
+
+def checksum(block: Block, ends: Ends) -> str:
+    """The sha256 of a block's bytes, as they are in the file.
+
+    Raises:
+        DataError: the file cannot be read.
+    """
+    try:
+        with Path(block.path).open("rb") as file:
+            if block.is_whole:
+                return hashlib.file_digest(file, "sha256").hexdigest()
+            return hashlib.sha256(_content(file, block, ends)).hexdigest()
+    except OSError as error:
+        raise _unread(block, error) from None
 
 
 def lines_of(block: Block, ends: Ends) -> Iterator[str]:
@@ -65,13 +125,21 @@ def lines_of(block: Block, ends: Ends) -> Iterator[str]:
         return
     try:
         with Path(block.path).open("rb") as file:
-            begin = _behind_sentence(file, block.begin, ends)
-            end = None if block.end is None else _behind_sentence(file, block.end, ends)
-            file.seek(begin)
-            content = file.read() if end is None else file.read(end - begin)
+            content = _content(file, block, ends)
     except OSError as error:
-        raise DataError(f"{block.path}: cannot be read: {reason(error)}", hint="check the path") from None
+        raise _unread(block, error) from None
     yield from decoded(io.BytesIO(content), block.path, begins=block.begin == 0)
+
+
+def _unread(block: Block, error: OSError) -> DataError:
+    return DataError(f"{block.path}: cannot be read: {reason(error)}", hint="check the path")
+
+
+def _content(file: BinaryIO, block: Block, ends: Ends) -> bytes:
+    begin = _behind_sentence(file, block.begin, ends)
+    end = None if block.end is None else _behind_sentence(file, block.end, ends)
+    file.seek(begin)
+    return file.read() if end is None else file.read(max(0, end - begin))
 
 
 def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
@@ -88,10 +156,13 @@ def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
 
 
 def in_file(block: Block, ends: Ends, message: str) -> str:
-    """A message about a block with the numbers that lines have in the whole file."""
+    """A message about a block with the numbers that lines have in the whole file, if that is still there."""
     if block.begin == 0:
         return message
-    before = _lines_before(block, ends)
+    try:
+        before = _lines_before(block, ends)
+    except OSError:
+        return message
     named = re.compile(re.escape(display_name(block.path)) + r":(\d+)")
     return named.sub(lambda found: f"{display_name(block.path)}:{int(found[1]) + before}", message)
 

@@ -100,6 +100,19 @@ class Job:
         numbers = (int(name[1]) for name in map(_MARKER.fullmatch, there) if name)
         return {number for number in numbers if self.result(number).name in there}
 
+    def about(self, number: int) -> dict[str, Any] | None:
+        """What the marker of a block says; None: there is none, or it is damaged."""
+        try:
+            found = from_json(self.marker(number).read_text(encoding="utf-8"))
+        except (OSError, ValueError):
+            return None
+        return found if isinstance(found, dict) else None
+
+    def forget(self, number: int) -> None:
+        """Remove the marker of a block, which is then to be done again."""
+        with suppress(FileNotFoundError):
+            self.marker(number).unlink()
+
     @contextmanager
     def writing(self, number: int, about: Mapping[str, Any]) -> Iterator[TextIO]:
         """Within: the result of a block, which gets its name and then its marker at the end; a failure leaves neither.
