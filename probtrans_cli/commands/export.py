@@ -84,6 +84,8 @@ def exported(request: ExportRequest, report: dict[str, Any]) -> str:
     """The report for people."""
     largest = report["largest_difference"]
     measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
+    if relative := report.get("largest_relative_difference"):
+        measured += f", or {relative:.2g} of its value"
     score = report.get("score")
     changed = (
         "" if score is None else f"; {score['metric']} on dev {score['dev']:.4g}, written {score['dev_exported']:.4g}"

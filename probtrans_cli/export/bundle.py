@@ -12,11 +12,11 @@ import numpy as np
 import torch
 from torch.export import ExportedProgram
 
-from probtrans_cli import atomic
+from probtrans_cli import atomic, console
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.difference import DRAWS, SENTENCES, WORDS, Run, largest_difference, words_per_second
+from probtrans_cli.export.difference import DRAWS, MOST, SENTENCES, WORDS, Run, largest_difference, words_per_second
 from probtrans_cli.export.example import example_files
 from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, axes_of, traced
 from probtrans_cli.export.measure import change_of_score, source_of
@@ -60,8 +60,13 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 assert form.quantise is not None, "the table of formats says which have it"
                 form.quantise(folder / form.file)
             run = form.opened(folder / form.file)
+            largest = largest_difference(network, graph.plan, run)
+            if options.dtype == "float32" and largest.relative > MOST:
+                what = f"an output of the graph differs from the model's by {largest.relative:.2g} of its value"
+                console.log(f"warning: {what}, more than the rounding of float32 ({MOST:.0e})")
             report = _described(model, graph, options, form) | {
-                "largest_difference": largest_difference(network, graph.plan, run),
+                "largest_difference": largest.absolute,
+                "largest_relative_difference": largest.relative,
                 "measured_over": f"random sentences of 1 to {min(WORDS, network.longest or WORDS)} tokens, "
                 f"in batches of 1 to {SENTENCES}: the 4 corners and {DRAWS} more batches",
                 "words_per_second": words_per_second(network, graph.plan, {form.runner: run}),

@@ -5,7 +5,7 @@ from __future__ import annotations
 import time
 from collections.abc import Callable, Iterator
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, NamedTuple
 
 import torch
 from torch import Tensor
@@ -17,9 +17,24 @@ from probtrans_cli.models.network import Network
 WORDS, SENTENCES, DRAWS = 200, 64, 8
 """The longest sentences, the largest batch, and how many batches of random sizes are drawn beside the corners."""
 SPEED_SENTENCES, SPEED_WORDS, SPEED_SECONDS = 16, 25, 0.5
+MOST = 1e-4
+"""The largest relative difference that is rounding in float32."""
 _FEATURES = 6
 
 Run = Callable[[Arrays], Arrays]
+
+
+class Difference(NamedTuple):
+    """How much two outputs differ."""
+
+    absolute: float
+    relative: float
+    """Relative to the value of the network where that is more than 1 or less than -1: scores of some models are in the
+    hundreds, and so is their rounding."""
+
+    def or_larger(self, other: Difference) -> Difference:
+        """The larger one of each."""
+        return Difference(max(self.absolute, other.absolute), max(self.relative, other.relative))
 
 
 @dataclass(frozen=True)
@@ -79,18 +94,18 @@ def sizes(longest: int | None, random: torch.Generator) -> Iterator[tuple[int, i
 
 
 @torch.no_grad()
-def largest_difference(network: Network, plan: Plan, run: Run, seed: int = 0) -> float:
-    """The largest one of all outputs, over random sentences; what stands at padding is nobody's.
+def largest_difference(network: Network, plan: Plan, run: Run, seed: int = 0) -> Difference:
+    """The largest ones of all outputs, over random sentences; what stands at padding is nobody's.
 
     The network is asked as it always is, with masks and rows; the graph by the same words.
     """
     random = torch.Generator().manual_seed(seed)
-    asked, largest = Asked(plan, run), 0.0
+    asked, largest = Asked(plan, run), Difference(0.0, 0.0)
     for size in sizes(network.longest, random):
         given = drawn(network, plan, size, random)
         expected, found = network(given.inputs, given.wants), asked(given.inputs, given.wants)
         for left, right in _compared(expected, found, given, plan):
-            largest = max(largest, _difference(left, right))
+            largest = largest.or_larger(_difference(left, right))
     return largest
 
 
@@ -112,11 +127,14 @@ def _compared(expected: Outputs, found: Outputs, given: Drawn, plan: Plan) -> It
         yield expected.arcs[there], found.arcs[there]
 
 
-def _difference(left: Tensor, right: Tensor) -> float:
-    """The largest one; of numbers that are infinite on one side it is infinite, on both sides there is none."""
+def _difference(left: Tensor, right: Tensor) -> Difference:
+    """The largest ones; of numbers that are infinite on one side it is infinite, on both sides there is none."""
     assert left.shape == right.shape, "a graph gives what the network gives"
     apart = torch.where(left == right, 0.0, (left.double() - right.double()).abs())
-    return float(apart.nan_to_num(nan=torch.inf).max()) if apart.numel() else 0.0
+    if not apart.numel():
+        return Difference(0.0, 0.0)
+    both = apart, apart / left.double().abs().clamp(min=1.0)
+    return Difference(*(float(one.nan_to_num(nan=torch.inf).max()) for one in both))
 
 
 @torch.no_grad()
