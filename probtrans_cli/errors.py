@@ -87,7 +87,7 @@ class ToldElsewhereError(ProbtransError):
 
 
 class StoppedError(ProbtransError):
-    """Training was stopped by a signal other than Ctrl-C after its state was saved."""
+    """A training was stopped by a signal other than Ctrl-C after its state was saved, or with nothing to save."""
 
     exit_code = 75
 

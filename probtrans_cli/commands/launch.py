@@ -17,7 +17,14 @@ from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
 from probtrans_cli.data.ranks import ALONE, Ranks
-from probtrans_cli.errors import LostError, ToldElsewhereError, UsageError
+from probtrans_cli.errors import (
+    InterruptedTrainingError,
+    LostError,
+    ProbtransError,
+    StoppedError,
+    ToldElsewhereError,
+    UsageError,
+)
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
 from probtrans_cli.training.watch import TOLD
@@ -26,6 +33,9 @@ if TYPE_CHECKING:
     from probtrans_cli.commands.train import TrainRequest
 
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
+AT_NO_UPDATE = "while preparing, or at the very end"
+"""When a signal comes to a training that has nothing to save."""
+GO_ON = "continue with the same command and --resume"
 
 
 def is_one_of_several() -> bool:
@@ -73,6 +83,7 @@ def launch(request: TrainRequest, section: Runtime) -> dict[str, Any]:
     Raises:
         UsageError: this process is itself one of several.
         ToldElsewhereError: the training failed or was stopped; one of the processes has told how.
+        StoppedError, InterruptedTrainingError: a signal came before there was a process that could tell.
         LostError: a process died, and no other one could tell.
     """
     if is_one_of_several():
@@ -85,7 +96,7 @@ def launch(request: TrainRequest, section: Runtime) -> dict[str, Any]:
         try:
             with _environment(given):
                 output = _started(request, section, request.nproc, folder)
-        except LostError as error:
+        except ProbtransError as error:
             if told.exists():
                 raise ToldElsewhereError(from_json(told.read_text("utf-8"))["code"]) from None
             raise error from None
@@ -121,16 +132,15 @@ def _started(request: TrainRequest, section: Runtime, nproc: int, folder: str) -
     try:
         elastic_launch(config, command)(*arguments, *arguments_of(request))
     except SignalException as error:
+        if error.sigval == signal.SIGINT:
+            raise InterruptedTrainingError("interrupted before there was anything to save", hint=GO_ON) from None
         name = signal.Signals(error.sigval).name
-        lost = LostError(f"stopped by {name} before there was anything to save")
-        lost.exit_code = 128 + error.sigval
-        raise lost from None
+        raise StoppedError(f"stopped by {name} {AT_NO_UPDATE}", hint=GO_ON) from None
     except ChildFailedError as error:
         rank, failure = error.get_first_failure()
         code = failure.exitcode
         how = f"was killed by {signal.Signals(-code).name}" if code < 0 else f"ended with exit code {code}"
-        hint = "continue with the same command and --resume"
-        raise LostError(f"rank {rank} of {nproc} (process {failure.pid}) {how}", hint=hint) from None
+        raise LostError(f"rank {rank} of {nproc} (process {failure.pid}) {how}", hint=GO_ON) from None
     return next(Path(folder).glob("**/0/stdout.log"))
 
 

@@ -9,6 +9,7 @@ from typing import TYPE_CHECKING, Any
 from probtrans_cli.data.corpus import prepared as corpus
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.reports.prepared import report
+from probtrans_cli.training.stopping import stopped_at_once
 
 if TYPE_CHECKING:
     from rich.console import Group
@@ -51,8 +52,10 @@ def prepare(request: PrepareRequest) -> PrepareResult:
 
     Raises:
         RecipeError, DataError, UsageError: as their readers and :func:`probtrans_cli.data.corpus.prepared.prepare` do.
+        StoppedError: a signal such as SIGTERM came.
     """
-    recipe = load_recipe(request.recipe, request.overrides)
-    prepared = corpus.prepare(recipe, force=request.force, check=request.check, jobs=request.jobs)
+    with stopped_at_once("while preparing", "the same command goes on"):
+        recipe = load_recipe(request.recipe, request.overrides)
+        prepared = corpus.prepare(recipe, force=request.force, check=request.check, jobs=request.jobs)
     state = "checked" if request.check else "prepared" if prepared.fresh else "up to date"
     return PrepareResult(state, prepared)

@@ -87,6 +87,10 @@ class Ranks:
         """Hear which run is trained, and how to note that another process has ended it."""
         del run, note
 
+    def again(self, run: str) -> str:
+        """What a user is told to do when a run has been stopped."""
+        return f"continue with: probtrans train {run} --resume"
+
     def at(self, what: str) -> None:
         """Note what is being done, to be told where the others wait for it in vain."""
         del what

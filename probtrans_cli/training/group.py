@@ -22,7 +22,7 @@ from torch.distributed import PrefixStore, TCPStore, rendezvous  # type: ignore[
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import OutOfMemoryError, ProbtransError, ToldElsewhereError
 from probtrans_cli.recipe.training import Runtime
-from probtrans_cli.training.watch import Fault, Watch
+from probtrans_cli.training.watch import TOLD, Fault, Watch
 
 SPARE = 300.0
 """Seconds after `runtime.timeout` in which the watch says who is missing, before the library gives up by itself."""
@@ -58,6 +58,11 @@ class Group(Ranks):
     def of_run(self, run: str, note: Callable[[ProbtransError], None]) -> None:
         self.watch.on_fault = note
         self.watch.hint = f"continue with the same command and --resume (the run is {run})"
+
+    def again(self, run: str) -> str:
+        if TOLD in os.environ:  # by `train --nproc`
+            return f"{super().again(run)} --nproc {self.world}"
+        return f"continue with the same command and --resume (the run is {run})"
 
     # --- what the processes tell each other ---------------------------------------------------------------------------
 

@@ -350,7 +350,7 @@ class Trainer:
         if not self._stops(stop):
             return
         self.progress.end()
-        hint = f"continue with: probtrans train {self.run} --resume"
+        hint = self.ranks.again(str(self.run))
         if stop.asked == signal.SIGINT:
             raise InterruptedTrainingError(f"interrupted; saved step {self.state.step} of {self.run}", hint=hint)
         name = signal.Signals(stop.asked).name

@@ -1,11 +1,14 @@
-"""Signals that ask a training to save and stop: SIGTERM, SIGUSR1, SIGHUP, SIGQUIT, Ctrl-C."""
+"""Signals that ask a training to save and stop: SIGTERM, SIGUSR1, SIGHUP, SIGQUIT, Ctrl-C. Imports no torch."""
 
 from __future__ import annotations
 
 import signal
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
+from threading import current_thread, main_thread
 from types import FrameType
+
+from probtrans_cli.errors import StoppedError
 
 NUMBERS = (signal.SIGTERM, signal.SIGUSR1, signal.SIGHUP, signal.SIGQUIT, signal.SIGINT)
 
@@ -43,6 +46,36 @@ def stop_signals(heard: Callable[[], None] = lambda: None, *, several: bool = Fa
     before = [signal.signal(number, request.handle) for number in heeded]
     try:
         yield request
+    finally:
+        for number, handler in zip(heeded, before, strict=True):
+            signal.signal(number, handler)
+
+
+@contextmanager
+def stopped_at_once(what: str, hint: str, *, several: bool = False) -> Iterator[None]:
+    """Within: a signal ends what is being done, as there is nothing that must be saved first. Ctrl-C does so anyway.
+
+    A second signal acts as usual; ``several``: of several processes none does, see :class:`StopRequest`. ``what``: how
+    the message goes on, such as "while preparing".
+
+    Raises:
+        StoppedError: a signal came.
+    """
+    if current_thread() is not main_thread():  # only that one hears signals
+        yield
+        return
+
+    def handle(number: int, frame: FrameType | None) -> None:
+        del frame
+        for one in heeded:
+            signal.signal(one, signal.SIG_IGN if several else signal.SIG_DFL)
+        raise StoppedError(f"stopped by {signal.Signals(number).name} {what}", hint=hint)
+
+    numbers = [number for number in NUMBERS if number != signal.SIGINT]
+    heeded = [number for number in numbers if signal.getsignal(number) is not signal.SIG_IGN]
+    before = [signal.signal(number, handle) for number in heeded]
+    try:
+        yield
     finally:
         for number, handler in zip(heeded, before, strict=True):
             signal.signal(number, handler)

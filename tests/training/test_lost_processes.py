@@ -118,6 +118,7 @@ def test_a_signal_to_the_launcher_saves_once(folder: Path) -> None:
     ended = job.end()
     assert ended.code == 75, ended.stderr
     assert "stopped by SIGTERM; saved step" in one_message(ended)
+    assert "  -> continue with: probtrans train runs/stopped --resume --nproc 2" in ended.stderr
     assert json.loads((job.run / "exit.json").read_text("utf-8"))["exit"] == 75
     assert several(folder, "stopped", 2, *short, "--resume").end().code == 0
     assert_same(job.run, whole.run)

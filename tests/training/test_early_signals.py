@@ -1,0 +1,100 @@
+"""A signal to a command that prepares a corpus, or that is about to train: 75, one message, and it goes on."""
+
+from __future__ import annotations
+
+import json
+import os
+import signal
+import subprocess
+import time
+from collections.abc import Sequence
+from pathlib import Path
+
+import pytest
+from support import COMMAND, environment, workplace
+
+from probtrans_cli.folders import lock
+
+SLOW = """
+import os, sys, time
+from pathlib import Path
+def wait(*_):
+    Path("reached").touch()
+    for _ in range(600):
+        time.sleep(0.1)
+if "{where}" == "ranks":
+    if "RANK" in os.environ:
+        wait()
+else:
+    from probtrans_cli.data.corpus import prepared
+    prepared.{where} = wait
+"""
+CHANGES = ("train.epochs=1", "train.accumulate=2")
+
+
+@pytest.fixture
+def folder(tmp_path: Path) -> Path:
+    """A workplace."""
+    return workplace(tmp_path)
+
+
+def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGTERM) -> tuple[int, str]:
+    """Send a signal to a command where it waits; its exit code, and the only thing that it says but for its log."""
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("what started the tests ignores this signal, and so does the command, as nohup wants it")
+    (folder / "slow").mkdir()
+    (folder / "slow/sitecustomize.py").write_text(SLOW.format(where=where), "utf-8")
+    path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])
+    with subprocess.Popen(
+        [*COMMAND, "-q", *arguments], cwd=folder, env=environment(PYTHONPATH=path), text=True,
+        stdout=subprocess.PIPE, stderr=subprocess.PIPE,
+    ) as process:  # fmt: skip
+        deadline = time.monotonic() + 120
+        while not (folder / "reached").exists():
+            assert time.monotonic() < deadline
+            assert process.poll() is None, process.communicate()
+            time.sleep(0.02)
+        process.send_signal(number)
+        out, err = process.communicate(timeout=60)
+    assert out == ""
+    return process.returncode, err
+
+
+def goes_on(folder: Path, arguments: Sequence[str]) -> None:
+    """The command, without what stopped it, comes to its end."""
+    done = subprocess.run([*COMMAND, "-q", *arguments], cwd=folder, env=environment(), capture_output=True, text=True)
+    assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("where", ["encode_all", "find_sources"])
+def test_a_prepare(where: str, folder: Path) -> None:
+    code, err = stopped(folder, where, "prepare", "tiny.yaml")
+    assert (code, err) == (75, "error: stopped by SIGTERM while preparing\n  -> the same command goes on\n")
+    assert not list((folder / "prepared").glob(".*.lock"))
+    goes_on(folder, ["prepare", "tiny.yaml"])
+
+
+def training(folder: Path, where: str, *options: str, number: int = signal.SIGTERM) -> None:
+    """A training that is stopped before its first update, and goes on."""
+    arguments = ["train", "tiny.yaml", *CHANGES, *options]
+    code, err = stopped(folder, where, *arguments, number=number)
+    name = signal.Signals(number).name
+    message = f"stopped by {name} while preparing, or at the very end"
+    assert (code, err) == (75, f"error: {message}\n  -> continue with the same command and --resume\n")
+    if where != "ranks":
+        assert json.loads((folder / "runs/tiny/exit.json").read_text("utf-8")) == {"exit": 75, "reason": message}
+        assert not lock.inside(folder / "runs/tiny").exists()
+    goes_on(folder, [*arguments, "--resume"])
+    assert json.loads((folder / "runs/tiny/exit.json").read_text("utf-8"))["exit"] == 0
+
+
+@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+def test_a_training_of_one_process(number: int, folder: Path) -> None:
+    training(folder, "encode_all", number=number)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("where", ["encode_all", "ranks"])
+def test_a_training_of_two_processes(where: str, folder: Path) -> None:
+    """While the first one prepares, and before there is one that could tell."""
+    training(folder, where, "--nproc", "2")
