@@ -22,14 +22,17 @@ if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model
 
 EXAMPLE, FEATURES = "example.py", "features.py"
-IMPORT_OF = {"pt2": "import torch", "onnx": "import onnxruntime"}
+RUNNER = {"pt2": "torch", "onnx": "onnxruntime"}
 OPENED = {
-    "pt2": 'network = torch.export.load(here / "model.pt2").module()',
-    "onnx": 'session = onnxruntime.InferenceSession(here / "model.onnx")',
+    "pt2": ['network = torch.export.load(here / "model.pt2").module()'],
+    "onnx": [
+        "onnxruntime.set_default_logger_severity(3)  # errors alone",
+        'session = onnxruntime.InferenceSession(here / "model.onnx")',
+    ],
 }
 RUN = {
-    "pt2": "found = {name: value.numpy() for name, value in network("
-    "**{name: torch.from_numpy(value) for name, value in given.items()}).items()}",
+    "pt2": "given = {name: torch.from_numpy(value) for name, value in given.items()}\n"
+    "found = {name: value.numpy() for name, value in network(**given).items()}",
     "onnx": "found = dict(zip([one.name for one in session.get_outputs()], session.run(None, given)))",
 }
 SAYS = {
@@ -43,8 +46,7 @@ SAYS = {
         print(*words, *[names[id] for id in scores.argsort()[::-1][:5]])""",
     "rows": """\
     for scores in found["scores"][number]:
-        said = [names[label] for label in scores[: len(words)].argmax(-1)]
-        if {*names[1:3]} <= {*said}:
+        if {*names[1:3]} <= {*(said := [names[label] for label in scores[: len(words)].argmax(-1)])}:
             print(*map("/".join, zip(words, said)))""",
     "graphs": """\
     for word, scores in zip(words, found["scores"][number]):
@@ -54,9 +56,11 @@ SAYS = {
 }
 """What is printed of one sentence, by what the task answers."""
 ARCS = """\
-    candidates = [*words, *[""] * (ids.shape[1] - len(words)), "ROOT"]
     for word, heads in zip(words, found["arcs"][number]{channel}):
-        print(word, "<-", candidates[heads.argmax()], f"{{heads.max():.2f}}")"""
+        if heads.any():  # a word that is alone has no head but the root
+            print(word, "<-", [*words, "ROOT"][min(heads.argmax(), len(words))], f"{{heads.max():.2f}}")"""
+PADDED = "np.array([*zip(*zip_longest([0], *rows, fillvalue=fill))], dtype=np.int64)[1:]"
+"""Rows of any lengths as one array of at least one column, in the example."""
 OF_FEATURES = '''\
 """The rows of the features of a word's spelling, as the model was trained with them."""
 from itertools import groupby
@@ -92,7 +96,8 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
     ``form``: the format of the graph, a key of :data:`OPENED`.
     """
     vocabulary = model.vocabulary
-    looked_up = _pieces(vocabulary.inner if isinstance(vocabulary, Enclosed) else vocabulary)
+    inner = vocabulary.inner if isinstance(vocabulary, Enclosed) else vocabulary
+    looked_up = _pieces(inner, special=bool(_special(model)))
     if looked_up is None:
         return {}
     imports, pieces = looked_up
@@ -100,32 +105,29 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
     if vocabulary.features is not None:
         section: WordFeatures = vocabulary.features.section
         files[FEATURES] = OF_FEATURES.format_map(section.model_dump())
-        imports = [*imports, "import features"]
     uses_json = "vocabulary[" in "".join(pieces)
     answers = "rows" if plan.main == "rows" else model.task.answers
     says = SAYS.get(answers, SAYS["shapes"])
     first, last = ([vocabulary.FIRST], [vocabulary.LAST]) if vocabulary.begins else ([], [])  # type: ignore[attr-defined]
-    standard = {"import json", "import sys", "import re", "from pathlib import Path"}
-    others = [line for line in imports if line not in standard]
+    pad = vocabulary.PAD
     lines = [
         f'"""{model.recipe.name}, without probtrans: python {EXAMPLE} "a text" "another one" ..."""',
-        *sorted({*standard, *_tools(plan)}, key=_place),
-        "",
-        "import numpy as np",
-        IMPORT_OF[form],
-        *others,
+        "import json, re, sys",
+        f"from itertools import {'accumulate, ' * ('first' in plan.inputs)}zip_longest",
+        "from pathlib import Path",
+        f"import numpy as np, {RUNNER[form]}{', features' * (vocabulary.features is not None)}",
+        *imports,
         "",
         "here = Path(__file__).parent",
         'names = json.loads((here / "labels.json").read_text("utf-8")).get("scores")',
         *(['vocabulary = json.loads((here / "vocabulary.json").read_text("utf-8"))'] if uses_json else []),
-        OPENED[form],
-        *pieces,
+        *OPENED[form],
         *_special(model),
+        *pieces,
         *_texts(model),
         f"tokens = [{first} + [id for word in words for id in pieces(word)] + {last} for words in sentences]",
-        "longest = max([1, *map(len, tokens)])",
-        f"ids = np.array([one + [{vocabulary.PAD}] * (longest - len(one)) for one in tokens], dtype=np.int64)",
-        f'given = {{"ids": ids, "mask": ids != {vocabulary.PAD}}}',
+        f"padded = lambda rows, fill: {PADDED}",
+        f'given = {{"ids": (ids := padded(tokens, {pad})), "mask": ids != {pad}}}',
         *_more(plan, vocabulary, len(first)),
         RUN[form],
         *_columns(model, says),
@@ -139,37 +141,33 @@ def example_files(model: Model, plan: Plan, form: str) -> dict[str, str]:
     return {**files, EXAMPLE: text + "\n"}
 
 
-def _tools(plan: Plan) -> list[str]:
-    """What is imported to put inputs together."""
-    found = [name for name, given in (("accumulate", "first"), ("zip_longest", "at")) if given in plan.inputs]
-    return [f"from itertools import {', '.join(found)}"] if found else []
-
-
-def _place(line: str) -> tuple[bool, str]:
-    return line.startswith("from"), line
-
-
-def _pieces(vocabulary: Vocabulary) -> tuple[list[str], list[str]] | None:
-    """What a vocabulary's look-up imports, and the look-up, ``pieces(word)``."""
+def _pieces(vocabulary: Vocabulary, *, special: bool) -> tuple[list[str], list[str]] | None:
+    """What a vocabulary's look-up imports, and the look-up, ``pieces(word)``; ``special``: there are words with tokens
+    of their own."""
     normal = "word"
     if getattr(vocabulary, "lowercase", False):
         normal += ".lower()"
+    known_word = "special.get(word) or " if special else ""
     if isinstance(vocabulary, Words):
         if vocabulary.digits:
             normal = f're.sub(r"\\d+(?:[.,]\\d+)*", "N", {normal})'
         table = 'table = {word: id for id, word in enumerate(vocabulary["words"], start=3)}'
-        return [], [table, f"pieces = lambda word: [table.get({normal}, {vocabulary.UNKNOWN})]"]
+        return [], [table, f"pieces = lambda word: {known_word}[table.get({normal}, {vocabulary.UNKNOWN})]"]
     if isinstance(vocabulary, Characters):
-        known = 'characters = vocabulary["options"]["characters"]'
-        found = "3 + characters.index(one) + (place > 0) * len(characters) if one in characters else 1"
-        return [], [known, f"pieces = lambda word: [{found} for place, one in enumerate({normal})]"]
+        known = 'known = {one: id for id, one in enumerate(vocabulary["options"]["characters"], start=3)}'
+        looked_up = "token = lambda one, inside: known[one] + inside * len(known) if one in known else 1"
+        found = f"[token(one, at > 0) for at, one in enumerate({normal})]"
+        return [], [known, looked_up, f"pieces = lambda word: {known_word}{found}"]
     if isinstance(vocabulary, Subwords):
         opened = f'processor = sentencepiece.SentencePieceProcessor(model_file=str(here / "{SUBWORDS_FILE}"))'
-        return ["import sentencepiece"], [opened, f"pieces = lambda word: processor.encode({normal}) or [1]"]
+        return ["import sentencepiece"], [
+            opened,
+            f"pieces = lambda word: {known_word}processor.encode({normal}) or [1]",
+        ]
     if isinstance(vocabulary, WordPieces):
         opened = f'tokenizer = Tokenizer.from_file(str(here / "{TOKENIZER_FILE}"))'
         found = f"tokenizer.encode(word, add_special_tokens=False).ids or [{vocabulary.UNKNOWN}]"
-        return ["from tokenizers import Tokenizer"], [opened, f"pieces = lambda word: {found}"]
+        return ["from tokenizers import Tokenizer"], [opened, f"pieces = lambda word: {known_word}{found}"]
     return None
 
 
@@ -181,10 +179,7 @@ def _special(model: Model) -> list[str]:
     names = extra_words(model.task.extra)
     encoded = vocabulary.encode_words(["a", *names], len(names))
     special |= {name: encoded.ids[start] for name, start in zip(names, encoded.word_start[1:], strict=True)}
-    if not special:
-        return []
-    given = f"word, special={special!r}, of_word=pieces"
-    return [f"pieces = lambda {given}: [special[word]] if word in special else of_word(word)"]
+    return [f"special = { {name: [id] for name, id in special.items()} }"] if special else []
 
 
 def _texts(model: Model) -> list[str]:
@@ -192,37 +187,30 @@ def _texts(model: Model) -> list[str]:
     masks = r"\[MASK\]|" if model.task.answers == "words" else ""
     shown = '"Two [MASK] fold a shirt ."' if masks else '"Two farmers fold a shirt ."'
     words = f"""re.findall(r"{masks}\\w+(?:[-'’.]\\w+)*|[^\\w\\s]", text)"""
-    if model.vocabulary.omits:
-        words = f"[word for word in {words} if any(map(str.isalnum, word))]"
     if extra := extra_words(model.task.extra):
         words += f" + {extra}"
-    return [f"sentences = [{words} for text in sys.argv[1:] or [{shown}]]"]
+    lines = [f"texts = sys.argv[1:] or [{shown}]", f"sentences = [{words} for text in texts]"]
+    if model.vocabulary.omits:
+        lines.append("sentences = [[one for one in words if any(map(str.isalnum, one))] for words in sentences]")
+    return lines
 
 
 def _more(plan: Plan, vocabulary: Vocabulary, begin: int) -> list[str]:
     """The inputs beside ids and mask."""
     lines: list[str] = []
     if "first" in plan.inputs:
-        lines += [
-            "sizes = [[len(pieces(word)) for word in words[:-1]] for words in sentences]",
-            f"starts = [[*accumulate(one, initial={begin})] for one in sizes]",
-            "most = max([1, *map(len, sentences)])",
-            'given["first"] = np.array([one + [longest] * (most - len(one)) for one in starts], dtype=np.int64)',
-        ]
+        before = f"accumulate((len(pieces(word)) for word in words[:-1]), initial={begin})"
+        lines += [f"starts = [[*{before}] for words in sentences]", 'given["first"] = padded(starts, ids.shape[1])']
     if "at" in plan.inputs:
-        at = f"zip_longest([0], *[np.flatnonzero(one == {vocabulary.MASK}) for one in ids], fillvalue=0)"
-        lines.append(f'given["at"] = np.array(list(zip(*{at})), dtype=np.int64)[1:]')
+        lines.append(f'given["at"] = padded([np.flatnonzero(one == {vocabulary.MASK}) for one in ids], 0)')
     if "segments" in plan.inputs:
         lines.append('given["segments"] = np.zeros_like(ids)')
     if "features" in plan.inputs:
-        around = f"[[]] * {begin} + " if begin else ""
+        around = "[], " * begin
         lines += [
-            f"rows = [{around}[features.rows(word) for word in words for _ in pieces(word)] for words in sentences]",
-            "most = max([1, *(len(one) for of_sentence in rows for one in of_sentence)])",
-            'given["features"] = np.full((*ids.shape, most), -1)',
-            "for number, of_sentence in enumerate(rows):",
-            "    for place, one in enumerate(of_sentence):",
-            '        given["features"][number, place, : len(one)] = one',
+            f"rows = [[{around}*(features.rows(word) for word in words for _ in pieces(word))] for words in sentences]",
+            "rows = [row for one in rows for row in one + [[]] * (ids.shape[1] - len(one))]",
+            'given["features"] = padded(rows, -1).reshape(*ids.shape, -1)',
         ]
     return lines
 
