@@ -69,7 +69,7 @@ def is_current(job: Job, number: int, block: Block) -> bool:
     """
     about = job.about(number)
     now = block.file
-    if about is None or now is None:
+    if not about or now is None:
         return False
     if (about.get("input_bytes"), about.get("modified")) == (now.size, now.modified):
         return True

@@ -154,9 +154,8 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
             hint = "a corpus is read more than once: write it into a file, or give - for standard input"
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
     tried = ", ".join(str(place) for place in found)
-    raise DataError(
-        f"{begins}there is no corpus {path!r} (tried {tried}; also with .gz, .xz or .zst)", hint=_where_to_get(path)
-    )
+    what, hint = ("file", "check the name") if once else ("corpus", _where_to_get(path))
+    raise DataError(f"{begins}there is no {what} {path!r} (tried {tried}; also with .gz, .xz or .zst)", hint=hint)
 
 
 def find_all(path: str, key: str | None = None) -> list[Path]:

@@ -100,13 +100,13 @@ class Job:
         numbers = (int(name[1]) for name in map(_MARKER.fullmatch, there) if name)
         return {number for number in numbers if self.result(number).name in there}
 
-    def about(self, number: int) -> dict[str, Any] | None:
-        """What the marker of a block says; None: there is none, or it is damaged."""
+    def about(self, number: int) -> dict[str, Any]:
+        """What the marker of a block says of it; nothing where there is none, or it is damaged."""
         try:
             found = from_json(self.marker(number).read_text(encoding="utf-8"))
         except (OSError, ValueError):
-            return None
-        return found if isinstance(found, dict) else None
+            return {}
+        return found if isinstance(found, dict) else {}
 
     def forget(self, number: int) -> None:
         """Remove the marker of a block, which is then to be done again."""
@@ -133,14 +133,6 @@ class Job:
         for path in (self.note(number), *atomic.left_of(result), *atomic.left_of(marker)):
             with suppress(FileNotFoundError):
                 path.unlink()
-
-    def about(self, number: int) -> dict[str, Any]:
-        """What the marker of a block that is done says of it; nothing where it cannot be read."""
-        try:
-            found = from_json(self.marker(number).read_text(encoding="utf-8"))
-        except (OSError, ValueError):
-            return {}
-        return found if isinstance(found, dict) else {}
 
     def fail(self, number: int, why: str) -> None:
         """Write down why a block could not be done."""

@@ -147,7 +147,7 @@ def test_what_cannot_be_done_in_bulk(place: list[str], invoke: Invoke) -> None:
         refused(invoke(*place, *OPTIONS, f"--shard={share}"), 2, "not a share", "3/64")
     for option in (["--merge"], ["--workers", "2"], ["--shard", "1/1"], ["--block-size", "9"]):
         refused(invoke(*place, *option), 2, option[0], "--output-dir")
-    refused(invoke(*place, "none.txt", *OPTIONS), 3, "none.txt: there is no such file")
+    refused(invoke(*place, "none.txt", *OPTIONS), 3, "there is no file 'none.txt'")
     refused(invoke(*place, ".", *OPTIONS), 3, ".: is a folder")
     refused(invoke(*place, *OPTIONS, "--channel", "99"), 2, "channel '99'")
     refused(invoke(*place, *OPTIONS, "-f", "text"), 2, "-f text")
