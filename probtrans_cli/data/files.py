@@ -5,6 +5,7 @@ from __future__ import annotations
 import gzip
 import io
 import lzma
+import stat
 import sys
 import zlib
 from collections.abc import Iterable, Iterator
@@ -19,6 +20,7 @@ from probtrans_cli.folders.places import holds, places
 EMBEDDED = "embedded:"
 COMPRESSED = (".gz", ".xz", ".zst")
 """Endings of the names of compressed files."""
+_TOO_LARGE = "too much memory for decoding"  # what Zstandard says of a window of more than 2**27 bytes
 
 
 def display_name(path: str | Path) -> str:
@@ -45,6 +47,8 @@ def open_lines(path: str | Path) -> Iterator[str]:
     except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, _DamagedZstandardError) as error:
         hint = "the file is damaged or cut off: fetch it again; a file that is not compressed must not end in "
         hint += str(path)[str(path).rindex(".") :]
+        if _TOO_LARGE in str(error):
+            hint = "its window is larger than 128 MiB: pack it again without --ultra and with --long=27 at most"
         raise DataError(f"{name}:{number + 1}: cannot be unpacked: {error}", hint=hint) from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read: {reason(error)}", hint="check the path") from None
@@ -72,11 +76,25 @@ def _open_bytes(path: str) -> AbstractContextManager[Iterable[bytes]]:
     if path == "-":
         # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
         return open(sys.stdin.fileno(), "rb", closefd=False)
+    if path.endswith(COMPRESSED):
+        _refuse_nothing(path)
     if path.endswith(".gz"):
         return gzip.open(path, "rb")
     if path.endswith(".xz"):
         return lzma.open(path, "rb")
     return _open_zstandard(path) if path.endswith(".zst") else Path(path).open("rb")
+
+
+def _refuse_nothing(path: str) -> None:
+    """Refuse an archive of no bytes: no program writes one, but a download that was cut off leaves one.
+
+    Raises:
+        DataError: it is such a file.
+    """
+    status = Path(path).stat()
+    if stat.S_ISREG(status.st_mode) and not status.st_size:
+        hint = "fetch it again; an archive of nothing has some bytes, too"
+        raise DataError(f"{path}: an archive of no bytes: it was cut off", hint=hint)
 
 
 class _DamagedZstandardError(Exception):

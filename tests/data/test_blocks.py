@@ -91,11 +91,34 @@ def test_archives_of_all_kinds(tmp_path: Path) -> None:
             list(open_lines(tmp_path / f"none.{ending}"))
 
 
+@pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
+def test_an_archive_of_no_bytes_was_cut_off(ending: str, tmp_path: Path) -> None:
+    path = tmp_path / f"a.{ending}"
+    path.write_bytes(b"")
+    with pytest.raises(DataError, match=rf"a.{ending}: an archive of no bytes"):
+        list(open_lines(path))
+
+
+def zstd(path: Path, *options: str) -> Path:
+    """Pack a file by the command of Zstandard; the archive."""
+    try:
+        subprocess.run(["zstd", "-q", *options, str(path)], check=True)
+    except FileNotFoundError:
+        pytest.skip("there is no command zstd")
+    return path.with_name(f"{path.name}.zst")
+
+
 def test_what_the_command_zstd_writes_is_read(tmp_path: Path) -> None:
     path = tmp_path / "a.txt"
     path.write_text("two farmers\n" * 999, "utf-8")
-    try:
-        subprocess.run(["zstd", "-q", str(path)], check=True)
-    except FileNotFoundError:
-        pytest.skip("there is no command zstd")
-    assert list(open_lines(f"{path}.zst")) == ["two farmers"] * 999
+    assert list(open_lines(zstd(path))) == ["two farmers"] * 999
+
+
+def test_a_window_that_is_too_large_is_named(tmp_path: Path) -> None:
+    """A window is as large as the content at most: 135 MB of nothing, which the disk does not hold."""
+    path = tmp_path / "a.txt"
+    with path.open("wb") as file:
+        file.truncate(2**27 + 2**20)
+    with pytest.raises(DataError, match=r"a.txt.zst:1: cannot be unpacked") as caught:
+        list(open_lines(zstd(path, "-1", "--long=31")))
+    assert "--long=27 at most" in (caught.value.hint or "")

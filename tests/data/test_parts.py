@@ -105,8 +105,8 @@ def test_two_processes_write_the_same_bytes(large: Path) -> None:
 @pytest.mark.parametrize(
     ("change", "message"),
     [
-        ({"train": ["a.conllu", "blank.txt"]}, "^blank.txt: no sentence in it"),
-        ({"dev": ["dev.conllu", "blank.txt"]}, "^blank.txt: no sentence in it"),
+        ({"train": "blank.txt"}, "^blank.txt: no sentence in it"),
+        ({"dev": ["blank.txt", "empty.txt"]}, "^blank.txt, empty.txt: no sentence in them"),
         ({"train": ["a.conllu", "bad.txt"]}, "^bad.txt:901: not UTF-8"),
         ({"train": ["a.conllu", "bad.conllu"]}, r"^bad.conllu:\d\d\d: 2 columns"),
         ({"select": {"words": 1}}, "every sentence of data.train has more than 1 words"),
@@ -115,11 +115,33 @@ def test_two_processes_write_the_same_bytes(large: Path) -> None:
 )
 def test_faults_are_those_of_the_whole(change: dict[str, Any], message: str, large: Path) -> None:
     Path("blank.txt").write_text("\n \n" * 4000, "utf-8")
+    Path("empty.txt").write_text("", "utf-8")
     Path("bad.txt").write_bytes(b"fine words\n" * 900 + b"f\xfcr\n" + b"fine words\n" * 900)
     Path("bad.conllu").write_text(sentences("train", 20) + "a\tb\n", "utf-8")
     with pytest.raises(DataError, match=message):
         prepare(large_recipe(**change, prepared="below/here"))
     assert not list(large.glob("below/here"))
+
+
+def test_an_empty_file_among_others_is_told(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """As one cell of a large corpus may be; in one part, in many, and where a corpus is read as a whole."""
+    Path("blank.txt").write_text("\n \n" * 4000, "utf-8")
+    Path("empty.txt").write_text("", "utf-8")
+    expected = rows(prepare(large_recipe(prepared="without", train=["a.conllu"], dev="dev.conllu")))
+    files: dict[str, Any] = {"train": ["empty.txt", "a.conllu", "blank.txt"], "dev": ["dev.conllu", "empty.txt"]}
+    told = [
+        "data.train: 2 of 3 files have no sentence: empty.txt, blank.txt",
+        "data.dev: 1 of 2 files have no sentence: empty.txt",
+    ]
+    for number in range(2):
+        made = prepare(large_recipe(**files, prepared=f"with-{number}"))
+        assert made.manifest["warnings"] == told
+        assert rows(made) == expected
+        monkeypatch.setattr(units, "BYTES", 1 << 30)
+    Path("one.txt").write_text("two farmers fold\nfarmers fold\n\nfold two\ntwo fold\n\n" * 3, "utf-8")
+    given: dict[str, Any] = {"format": "documents", "train": ["one.txt", "empty.txt"], "dev": "one.txt"}
+    made = prepare(recipe({"kind": "pretrain"}, **given, prepared="documents"))
+    assert made.manifest["warnings"] == ["data.train: 1 of 2 files have no sentence: empty.txt"]
 
 
 def test_sentences_that_are_left_out_are_counted_over_parts(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:

@@ -6,7 +6,7 @@ from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass, field
 
-from probtrans_cli.data.corpus.sources import Source
+from probtrans_cli.data.corpus.sources import Source, require_sentences
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
@@ -84,8 +84,14 @@ class KeptRows:
                 if has_rows or not self.leave_out:
                     left = True
                     yield sentence
+        require_sentences(self.found, self.sources[0].split)
         if not left:
             raise DataError(f"{', '.join(self.files)}: no sentence has {self.units} that are kept", hint=_HINT)
+
+    @property
+    def found(self) -> dict[str, int]:
+        """How many sentences there are, by file."""
+        return {name: file.sentences for name, file in self.files.items()}
 
     def report(self) -> list[str]:
         """A line for each file."""

@@ -82,8 +82,7 @@ def count(data: Data, unit: Unit) -> Told:
     words: Counter[str] = Counter()
     for of_sentence in labelled:
         words.update(of_sentence)
-    found = read.found if isinstance(read, SentencesOf) else {}
-    return {"words": words, "labels": labelled.counts, "found": found, "too_long": selected.too_long}
+    return {"words": words, "labels": labelled.counts, "found": read.found, "too_long": selected.too_long}
 
 
 # --- encoding ---------------------------------------------------------------------------------------------------------
@@ -132,7 +131,7 @@ def encode(data: Data, unit: Unit, vocabulary: Vocabulary, labels: Labels, folde
         files.append({"name": path.name, "bytes": path.stat().st_size, "sha256": sha256(path)})
     return {
         "files": files,
-        "found": read.found if isinstance(read, SentencesOf) else {},
+        "found": read.found,
         "notes": read.report() if isinstance(read, KeptRows) else [],
         "new_labels": noted.counts,
         "faults": given.faults,

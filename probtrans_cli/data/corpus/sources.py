@@ -12,6 +12,7 @@ from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
+from probtrans_cli.text import first_of
 
 SPLITS = ("train", "dev", "test", "extra")
 
@@ -35,17 +36,31 @@ class Source:
         """Yield the sentences that have a word.
 
         Raises:
-            DataError: the file is malformed, or holds no sentence.
+            DataError: the file is malformed.
         """
-        count = 0
         for sentence in read_corpus(self.path, data.format, data=data, lines=self.lines):
             if sentence.words:
-                count += 1
                 yield sentence
-        if not count:
-            raise DataError(
-                f"{display_name(self.path)}: no sentence in it", hint=f"check the file of data.{self.split}"
-            )
+
+
+def require_sentences(found: Mapping[str, int], split: str) -> None:
+    """Refuse a split without a sentence; ``found``: how many there are, by file.
+
+    Raises:
+        DataError: there is none in any of its files.
+    """
+    if found and not any(found.values()):
+        several = len(found) > 1
+        hint = f"check the file{'s' * several} of data.{split}"
+        raise DataError(f"{first_of(list(found))}: no sentence in {'them' if several else 'it'}", hint=hint)
+
+
+def without_sentences(found: Mapping[str, int], split: str) -> list[str]:
+    """What is to be told of files that have no sentence, where others have some."""
+    empty = [name for name, number in found.items() if not number]
+    if not empty:
+        return []
+    return [f"data.{split}: {len(empty):,} of {len(found):,} files have no sentence: {first_of(empty)}"]
 
 
 QUICKLY_READ = 1 << 30

@@ -98,8 +98,3 @@ class SentencesOf:
                         yield sentence
             except DataError as error:
                 raise DataError(in_file(block, ends, error.message), hint=error.hint) from None
-
-
-def no_sentence(name: str, split: str) -> DataError:
-    """What is said of a file without a sentence."""
-    return DataError(f"{name}: no sentence in it", hint=f"check the file of data.{split}")

@@ -32,9 +32,9 @@ from probtrans_cli.data.corpus.parts import (
     sentences_of,
 )
 from probtrans_cli.data.corpus.selection import Selected
-from probtrans_cli.data.corpus.sources import SPLITS, Source
+from probtrans_cli.data.corpus.sources import SPLITS, Source, require_sentences, without_sentences
 from probtrans_cli.data.corpus.store import Labels, Split
-from probtrans_cli.data.corpus.units import Unit, no_sentence, units_of
+from probtrans_cli.data.corpus.units import Unit, units_of
 from probtrans_cli.data.processes import Begin, Pool
 from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, load_vocabulary
@@ -130,7 +130,7 @@ def _count_all(data: Data, sources: Sequence[Source], units: Sequence[Unit], fol
             selected.too_long += told["too_long"]
             for column, of_column in told["labels"].items():
                 counts[column].update(of_column)
-        _require_sentences(found, "train")
+        require_sentences(found, "train")
         selected.require_some(bool(words))
         vocabulary = build_vocabulary(data.vocabulary, words)
         del words
@@ -152,16 +152,6 @@ def _add(counts: Counter[str], others: Mapping[str, int]) -> None:
     """Add counts, those of zero, too."""
     for name, number in others.items():
         counts[name] += number
-
-
-def _require_sentences(found: Mapping[str, int], split: str) -> None:
-    """
-    Raises:
-        DataError: a file of a split has no sentence.
-    """
-    for file, number in found.items():
-        if not number:
-            raise no_sentence(file, split)
 
 
 def _passing(units: Sequence[Unit], data: Data, counts: defaultdict[str, Counter[str]]) -> Iterator[list[str]]:
@@ -242,7 +232,7 @@ def _said(
     """Notes and warnings about a split.
 
     Raises:
-        DataError: a file has no sentence, or none is left.
+        DataError: the files have no sentence, or none is left.
     """
     found: Counter[str] = Counter()
     selected, shortened, faulty = Selected(list, data.select, name), Shortened((), vocabulary, data), FaultyTags(())
@@ -255,11 +245,11 @@ def _said(
         for file, (first, number) in told["faults"].items():
             faulty.faults[file] = faulty.faults.get(file, (first, 0))[0], faulty.faults.get(file, ("", 0))[1] + number
         notes += [f"data.{name}: {text}" for text in told["notes"]] if encoding.units else []
-    _require_sentences(found, name)
+    require_sentences(found, name)
     selected.require_some(left)
     shortened.require_some(left)
     notes += [text for text in (selected.report(), shortened.report(f"data.{name}")) if text]
-    return notes, faulty.warnings()
+    return notes, [*without_sentences(found, name), *faulty.warnings()]
 
 
 def _statistics(split: Split, labels: Labels, vocabulary: Vocabulary) -> dict[str, Any]:
