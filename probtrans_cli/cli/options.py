@@ -49,7 +49,7 @@ Nproc = Annotated[
         max=1024,
         metavar="N",
         help="Train in N processes on this machine, one for each GPU; they share the train.accumulate batches of an "
-        "update.",
+        "update, so train.accumulate must be at least N.",
     ),
 ]
 RunsAndFiles = Annotated[
@@ -132,7 +132,8 @@ OutputFolder = Annotated[
     typer.Option(
         "--output-dir",
         metavar="OUT",
-        help="In bulk: write the result of every block of the input into this folder, as far as it is not there.",
+        help="In bulk: write the result of every block of the input into this folder, as far as it is not there. "
+        "--threads and -f svg, html or latex do not go with it, and -o only with --merge.",
     ),
 ]
 Workers = Annotated[
@@ -143,7 +144,11 @@ Shard = Annotated[
     typer.Option("--shard", metavar="I/N", help="In bulk: do this share of the blocks only, I from 1 to N."),
 ]
 Merge = Annotated[
-    bool, typer.Option("--merge", help="In bulk: write the whole in input order, once all blocks are done.")
+    bool,
+    typer.Option(
+        "--merge",
+        help="In bulk: write the whole in input order, once all blocks are done. Give the same inputs and options.",
+    ),
 ]
 BlockSize = Annotated[
     int | None,

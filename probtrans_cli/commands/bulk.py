@@ -26,10 +26,11 @@ from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
 from probtrans_cli.commands.parse import parse as parse_now
 from probtrans_cli.commands.unread import COUNTS, told
 from probtrans_cli.data.blocks import Block, Version, cut, total
+from probtrans_cli.data.files import display_name
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, reason
 from probtrans_cli.folders.checkpoints import SUMS, locate
 from probtrans_cli.folders.job import FAILED, JOB, Job
-from probtrans_cli.text import first_of
+from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.formats import FORMATS
 from probtrans_cli.version import __version__
 
@@ -179,7 +180,10 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     missing = [number for number in share if number not in done]
     failed: list[int] = []
     if missing:
-        log = f"{job.folder}: {len(missing):,} blocks to do, {len(share) - len(missing):,} of this share are done"
+        there = len(share) - len(missing)
+        log = (
+            f"{job.folder}: {_blocks(len(missing))} to do, {there:,} of this share {'is' if there == 1 else 'are'} done"
+        )
         console.log(log)
         names = Counter(str(Path(name).resolve()) for name in request.parse.files)
         if repeated := [name for name, times in names.items() if times > 1]:
@@ -195,17 +199,17 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
                 unread.update({name: about.get(name, 0) for name in COUNTS})
             else:
                 failed.append(number)
-                console.log(f"block {number} failed: {blocks[number - 1]}: {job.why(number)}")
+                console.log(f"block {number} failed: {_told(job, number, blocks[number - 1])}")
         work.end()
         for line in told(unread):
             console.log(line)
     if failed:
-        what = f"{len(failed):,} of {len(share):,} blocks failed: {first_of([str(number) for number in failed])}"
+        what = f"{len(failed):,} of {_blocks(len(share))} failed: {first_of([str(number) for number in failed])}"
         again = "the same command tries them again, and only them, while the files keep their sizes"
         raise DataError(what, hint=f"{job.folder / FAILED} says why; {again}")
     there = len(job.done() & set(range(1, len(blocks) + 1)))
     rest = "put them together with --merge" if there == len(blocks) else "the others are of other shares"
-    console.log(f"{job.folder}: {there:,} of {len(blocks):,} blocks are done; {rest}")
+    console.log(f"{job.folder}: {there:,} of {_blocks(len(blocks))} {'is' if there == 1 else 'are'} done; {rest}")
 
 
 def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int]:
@@ -237,8 +241,9 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     done = job.done()
     missing = [number for number in range(1, len(blocks) + 1) if number not in done]
     if missing:
-        listed = [f"{number} ({blocks[number - 1]}{_because(job, number)})" for number in missing]
-        what = f"{job.folder}: {len(missing):,} of {len(blocks):,} blocks are missing: {'; '.join(listed)}"
+        listed = [f"{number} ({_told(job, number, blocks[number - 1])})" for number in missing]
+        are = "is" if len(missing) == 1 else "are"
+        what = f"{job.folder}: {len(missing):,} of {_blocks(len(blocks))} {are} missing: {'; '.join(listed)}"
         raise DataError(what, hint="run the same command without --merge: it does them, and only them")
     if changed := _changed(job, blocks, range(1, len(blocks) + 1)):
         listed = [f"{number} ({blocks[number - 1]})" for number in changed]
@@ -255,9 +260,17 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
             file.buffer.write(piece)
 
 
-def _because(job: Job, number: int) -> str:
+def _told(job: Job, number: int, block: Block) -> str:
+    """Which block it is, and why it could not be done; an error that begins with its file tells both."""
     why = job.why(number)
-    return "" if why is None else f": {why}"
+    if why is None:
+        return str(block)
+    return why if why.startswith(printable(display_name(block.path), 400)) else f"{block}: {why}"
+
+
+def _blocks(number: int) -> str:
+    """So many blocks, in words."""
+    return f"{number:,} block{'s' * (number != 1)}"
 
 
 def _safe_lines(pieces: Iterable[bytes]) -> Iterator[str]:

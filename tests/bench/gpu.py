@@ -40,6 +40,7 @@ TOY_TESTS = "tests/models/test_gpu_values.py::test_a_training_has_the_losses_of_
 
 def main(arguments: Sequence[str] | None = None) -> int:
     """Run what is asked for; returns the exit status: 1 where a test, a cell or a training failed."""
+    os.environ.setdefault("KINETO_LOG_LEVEL", "6")  # read by torch's profiler: two lines on stderr for each use
     options = _parser().parse_args(arguments)
     began = time.monotonic()
     until = began + 60 * options.minutes

@@ -93,12 +93,20 @@ def test_a_block_that_fails_is_named_and_the_others_go_on(place: list[str], invo
     assert "iconv" in note.read_text("utf-8")
     done = blocks()
     merge = invoke(*place, *OPTIONS, "--merge")
-    refused(merge, 3, "1 of ", "blocks are missing: 3 (a.txt, bytes 600 to 900", "not UTF-8", "without --merge")
+    refused(merge, 3, "1 of ", f"blocks is missing: 3 (a.txt:{number}: not UTF-8", "without --merge")
     Path("a.txt").write_bytes(content)
     assert invoke(*place, *OPTIONS).code == 0
     assert not list(Path("out/failed").iterdir())
     assert done.items() < blocks().items()
     assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out
+
+
+@pytest.mark.usefixtures("quick")
+def test_one_block_that_fails_is_named_once(place: list[str], invoke: Invoke) -> None:
+    Path("bad.zst").write_bytes(b"no archive")
+    ran = invoke(*place[:2], "bad.zst", *OPTIONS)
+    refused(ran, 3, "out: 1 block to do, 0 of this share are done", "1 of 1 block failed: 1")
+    assert "block 1 failed: bad.zst:1: cannot be unpacked" in ran.err
 
 
 @pytest.mark.usefixtures("quick")
