@@ -305,6 +305,12 @@ def _child(message: dict[str, Any]) -> None:
     os._exit(code)
 
 
+def skip_if_ignored(number: int) -> None:
+    """Skip the test where a signal is ignored from the start, as nohup wants it: so it is by the commands, too."""
+    if signal.getsignal(number) == signal.SIG_IGN:
+        pytest.skip("what started the tests ignores this signal, and so do the commands")
+
+
 def refused(ran: Ran, code: int, *words: str) -> None:
     """An error for people: the code, nothing on stdout, no traceback, the words in the message."""
     assert ran.code == code, ran.err

@@ -11,7 +11,7 @@ from pathlib import Path
 
 import pytest
 import torch
-from support import COMMAND, ROOT, Invoke, Ran, environment, refused, sentences, shell
+from support import COMMAND, ROOT, Invoke, Ran, environment, refused, sentences, shell, skip_if_ignored
 
 from probtrans_cli import __version__, checkpoint
 
@@ -181,8 +181,7 @@ def test_ctrl_c_outside_training_exits_130(here: Path, invoke: Invoke, monkeypat
     ],
 )
 def test_stopping_the_command_itself(number: int, code: int, fresh: Path) -> None:
-    if signal.getsignal(number) == signal.SIG_IGN:
-        pytest.skip("what started the tests ignores this signal, and so does the command, as nohup wants it")
+    skip_if_ignored(number)
     arguments = [*COMMAND, "train", "tiny.yaml", "train.epochs=10000", "--json"]
     with subprocess.Popen(
         arguments, cwd=fresh, env=environment(), stdout=subprocess.PIPE, stderr=subprocess.PIPE, text=True

@@ -379,8 +379,11 @@ def test_bllip_must_be_whole(tmp_path: Path, capsys: Captured) -> None:
 # --- all scripts ------------------------------------------------------------------------------------------------------
 
 
+TOYS = ("make_toy_treebank", "make_toy_tuples")
+
+
 def test_every_script_is_in_the_table() -> None:
     table = (FOLDER / "README.md").read_text("utf-8")
     scripts = {path.name for path in FOLDER.glob("*.py")} - {"corpus_files.py"}
-    assert scripts == {f"{name}.py" for name in (*PUBLIC, *LICENSED, "minilm", "make_toy_treebank", "make_toy_tuples")}
+    assert scripts == {f"{name}.py" for name in (*PUBLIC, *LICENSED, "minilm", "openie", *TOYS)}
     assert all(f"| `{name}`" in table for name in scripts)

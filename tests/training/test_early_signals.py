@@ -11,7 +11,7 @@ from collections.abc import Sequence
 from pathlib import Path
 
 import pytest
-from support import COMMAND, environment, workplace
+from support import COMMAND, environment, skip_if_ignored, workplace
 
 from probtrans_cli.folders import lock
 
@@ -40,8 +40,7 @@ def folder(tmp_path: Path) -> Path:
 
 def stopped(folder: Path, where: str, *arguments: str, number: int = signal.SIGTERM) -> tuple[int, str]:
     """Send a signal to a command where it waits; its exit code, and the only thing that it says but for its log."""
-    if signal.getsignal(number) == signal.SIG_IGN:
-        pytest.skip("what started the tests ignores this signal, and so does the command, as nohup wants it")
+    skip_if_ignored(number)
     (folder / "slow").mkdir()
     (folder / "slow/sitecustomize.py").write_text(SLOW.format(where=where), "utf-8")
     path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])

@@ -13,7 +13,7 @@ from pathlib import Path
 from typing import Any
 
 import pytest
-from support import COMMAND, Forks, environment, seeded, workplace
+from support import COMMAND, Forks, environment, seeded, skip_if_ignored, workplace
 
 from probtrans_cli import checkpoint
 
@@ -192,6 +192,7 @@ STOPS = [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)]
 
 @pytest.mark.parametrize(("number", "code"), STOPS, ids=lambda value: getattr(value, "name", None))
 def test_a_signal_saves_and_stops(number: signal.Signals, code: int, forks: Forks, folder: Path) -> None:
+    skip_if_ignored(number)
     run = folder / f"runs/stopped-{number.name}"
     arguments = [*command("ema", run.name), "save.every_steps=null"]
     process = forks.start(arguments, folder)
