@@ -29,15 +29,21 @@ ESCAPED_BAR = r"\p"
 _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
 
 
-def begins_as_conllu(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
-    """Whether the first line that is neither blank nor a comment is a word of CoNLL-U; and all lines."""
+def begun(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
+    """The lines up to the first one that is neither blank nor a comment, none where a file is empty; and all lines."""
     given = iter(lines)
     seen: list[str] = []
     for line in given:
         seen.append(line)
         if line.strip() and not line.startswith("#"):
             break
-    return bool(seen) and seen[-1].count("\t") == len(COLUMNS) - 1, chain(seen, given)
+    return seen, chain(seen, given)
+
+
+def begins_as_conllu(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
+    """Whether the first line that is neither blank nor a comment is a word of CoNLL-U; and all lines."""
+    seen, every = begun(lines)
+    return bool(seen) and seen[-1].count("\t") == len(COLUMNS) - 1, every
 
 
 def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:

@@ -4,14 +4,13 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator
-from itertools import chain
 from typing import Literal
 
+from probtrans_cli.data.readers.conllu import COLUMNS, begun
 from probtrans_cli.data.readers.label_rows import extra_of
 from probtrans_cli.text import from_json
 
 GridFormat = Literal["extractions", "coordinations"]
-_TABS = 9  # between the columns of CoNLL-U
 _ID = re.compile(r"\d+([-.]\d+)?")
 
 
@@ -21,18 +20,12 @@ def grid_format(lines: Iterable[str]) -> tuple[GridFormat | None, Iterator[str]]
     Lines of CoNLL-U have coordinations, and all others with tabs have tuples. A JSON object says it by its keys. A line
     of words that ends in extra words has tuples; else it has coordinations.
     """
-    given = iter(lines)
-    seen: list[str] = []
-    for line in given:
-        seen.append(line)
-        if line.strip() and not line.startswith("#"):
-            break
+    seen, every = begun(lines)
     first = next((line.strip() for line in seen if line.strip()), "")
-    every = chain(seen, given)
     if not first:
         return None, every
     last = seen[-1].split("\t")
-    if len(last) == _TABS + 1 and _ID.fullmatch(last[0]) and "(" not in last[3]:
+    if len(last) == len(COLUMNS) and _ID.fullmatch(last[0]) and "(" not in last[3]:
         return "coordinations", every
     if "\t" in first:
         return "extractions", every
