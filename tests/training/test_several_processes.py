@@ -2,6 +2,8 @@
 
 from __future__ import annotations
 
+import subprocess
+import sys
 from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
@@ -11,6 +13,7 @@ import numpy as np
 import pytest
 from safetensors.numpy import load_file
 from several_processes import EVERY, SHARDED, WEIGHTS, finish, place, start, train_all
+from support import environment
 from test_resume import assert_same, metrics
 
 from probtrans_cli import console
@@ -138,15 +141,34 @@ def test_scores_are_those_of_one_process(name: str, folder: Path, trained: list[
     assert two == pytest.approx(one, rel=1e-9, abs=1e-9)
 
 
-@pytest.mark.exhaustive
-def test_four_processes_over_a_hundred_updates(folder: Path) -> None:
-    """Every task and both encoders."""
+@pytest.fixture(scope="module")
+def long(folder: Path) -> Path:
+    """Every task and both encoders, trained over a hundred updates in this process."""
     runs = place(folder / "long")
     with quietly_in(runs):
         train_all([job(1, name, 100) for name in EVERY])
-        finish(start(runs, 4, [job(4, name, 100) for name in EVERY]))
+    return runs
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("name", ["mlm-probabilistic", "tagging-transformer"])
+def test_torchrun_over_a_hundred_updates(name: str, folder: Path) -> None:
+    """As a user starts it: two processes, masks and dropout on."""
+    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+    train = ["probtrans_cli", "-q", "train", "tiny.yaml", *VARIANTS[name], "train.steps=100"]
+    subprocess.run([*torchrun, *train, "--run", "runs/torchrun-" + name], cwd=folder, env=environment(), check=True)
+    with quietly_in(folder):
+        train_all([job("alone", name, 100)])
+    compare_losses(folder / f"runs/alone-{name}", folder / f"runs/torchrun-{name}", 100)
+
+
+@pytest.mark.exhaustive
+@pytest.mark.parametrize("number", [2, 4])
+def test_several_processes_over_a_hundred_updates(number: int, long: Path) -> None:
+    with quietly_in(long):
+        finish(start(long, number, [job(number, name, 100) for name in EVERY]))
     for name in EVERY:
-        compare_losses(runs / f"runs/1-{name}", runs / f"runs/4-{name}", 100)
+        compare_losses(long / f"runs/1-{name}", long / f"runs/{number}-{name}", 100)
 
 
 @pytest.mark.exhaustive
