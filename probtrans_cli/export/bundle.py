@@ -16,7 +16,17 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.difference import DRAWS, MOST, SENTENCES, WORDS, Run, largest_difference, words_per_second
+from probtrans_cli.export.difference import (
+    DRAWS,
+    MOST,
+    SENTENCES,
+    WORDS,
+    Run,
+    largest_difference,
+    largest_rounding,
+    rounded,
+    words_per_second,
+)
 from probtrans_cli.export.example import example_files
 from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, axes_of, traced
 from probtrans_cli.export.measure import change_of_score, source_of
@@ -61,12 +71,14 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 form.quantise(folder / form.file)
             run = form.opened(folder / form.file)
             largest = largest_difference(network, graph.plan, run)
+            rounding = None
             if options.dtype == "float32" and largest.relative > MOST:
-                what = f"an output of the graph differs from the model's by {largest.relative:.2g} of its value"
-                console.log(f"warning: {what}, more than the rounding of float32 ({MOST:.0e})")
+                rounding = largest_rounding(network, graph.plan).relative
+                _tell_of(largest.relative, rounding)
             report = _described(model, graph, options, form) | {
                 "largest_difference": largest.absolute,
                 "largest_relative_difference": largest.relative,
+                **({} if rounding is None else {"largest_relative_rounding": rounding}),
                 "measured_over": f"random sentences of 1 to {min(WORDS, network.longest or WORDS)} tokens, "
                 f"in batches of 1 to {SENTENCES}: the 4 corners and {DRAWS} more batches",
                 "words_per_second": words_per_second(network, graph.plan, {form.runner: run}),
@@ -88,6 +100,15 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
             f"{out}: cannot be written: {error.strerror or error}", hint="choose another OUT folder"
         ) from None
     return report
+
+
+def _tell_of(difference: float, rounding: float) -> None:
+    """Tell of a large relative difference; of one that the model's own rounding explains, that it does."""
+    what = f"an output of the graph differs from the model's by {difference:.2g} of its value"
+    if rounded(difference, rounding):
+        console.log(f"{what}; the model itself in float32 differs from itself in float64 by {rounding:.2g}")
+    else:
+        console.log(f"warning: {what}, more than the rounding of float32 ({max(MOST, 2 * rounding):.1g})")
 
 
 def plan_of(model: Model, *, arcs: bool) -> Plan:

@@ -109,6 +109,32 @@ def largest_difference(network: Network, plan: Plan, run: Run, seed: int = 0) ->
     return largest
 
 
+@torch.no_grad()
+def largest_rounding(network: Network, plan: Plan, seed: int = 0) -> Difference:
+    """How much a network in float32 differs from itself in float64, over the sentences of :func:`largest_difference`.
+
+    Where a network blows up what rounding begins, as many mean-field iterations after one another do, two orders of the
+    same sums differ by as much.
+    """
+    random, largest = torch.Generator().manual_seed(seed), Difference(0.0, 0.0)
+    for size in sizes(network.longest, random):
+        given = drawn(network, plan, size, random)
+        found = network(given.inputs, given.wants)
+        try:
+            expected = network.double()(given.inputs, given.wants)
+        finally:
+            network.float()  # as it was: no float32 is rounded in float64
+        for left, right in _compared(expected, found, given, plan):
+            largest = largest.or_larger(_difference(left, right))
+    return largest
+
+
+def rounded(difference: float, rounding: float) -> bool:
+    """Whether a relative difference is no more than rounding: two passes in float32 are each as far from the exact one
+    as the network is, ``rounding``."""
+    return difference <= max(MOST, 2 * rounding)
+
+
 def _compared(expected: Outputs, found: Outputs, given: Drawn, plan: Plan) -> Iterator[tuple[Tensor, Tensor]]:
     """The pairs of what both say; of padding nothing."""
     assert expected.scores.keys() == found.scores.keys(), "a graph gives the same scores"
