@@ -51,9 +51,11 @@ def weights(run: Path) -> dict[str, np.ndarray]:
 
 
 def compare_losses(one: Path, several: Path, steps: int) -> None:
+    """Within 1e-6, of the loss where that is above 1: around 6, numbers in float32 are 4.8e-7 apart."""
     assert len(losses(one)) == steps
     assert losses(one)[0] != losses(one)[-1]
-    np.testing.assert_allclose(losses(several), losses(one), rtol=0, atol=1e-6)
+    found, expected = np.array(losses(several)), np.array(losses(one))
+    np.testing.assert_array_less(np.abs(found - expected), 1e-6 * np.maximum(expected, 1.0))
 
 
 def compare(folder: Path, name: str, worlds: Sequence[int | str]) -> None:
