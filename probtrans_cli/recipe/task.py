@@ -145,6 +145,10 @@ class WordPrediction(TaskSection):
             """Whether BERT's output reads the word vectors themselves."""
 
         @property
+        def start_at_frequencies(self) -> bool | None:
+            """Whether scores of words begin at their frequencies; None: those of latent variables do."""
+
+        @property
         def eval_masks(self) -> int:
             """Mask draws of a final score."""
 
@@ -195,6 +199,10 @@ class MaskedLanguageModel(WordPrediction):
     transformer, BERT's: one more layer, its norm, then the word vectors once more, with a bias for every word."""
     tie_decoder: bool = True
     """With `output: bert`: the word vectors themselves; false = a table of its own."""
+    start_at_frequencies: bool | None = None
+    """Every word's bias starts with the logarithm of its frequency in train, which an optimizer takes thousands of
+    steps to find; false = they start alike; null = true of the tied output of a probabilistic transformer, else false
+    (as the paper's code and BERT's)."""
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
     dev_masks: PositiveInt = 1
@@ -347,6 +355,8 @@ class Pretraining(WordPrediction):
     root of a probabilistic transformer that has one, what the pooler of a transformer makes of it, else the state of
     `[CLS]`."""
     tie_decoder: bool = True
+    """As of `kind: mlm`."""
+    start_at_frequencies: bool | None = None
     """As of `kind: mlm`."""
     eval_masks: PositiveInt = 10
     """As of `kind: mlm`."""

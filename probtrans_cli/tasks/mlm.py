@@ -9,7 +9,7 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor, nn
+from torch import Tensor
 from torch.nn import functional
 
 from probtrans_cli.data.corpus.store import Split
@@ -63,11 +63,10 @@ class WordPrediction(Task):
         return WORD_OUTPUTS[self.section.output](encoder, self.vocabulary.size, never, tied=self.tied)
 
     def start(self, network: Network, split: Split) -> None:
-        """Let tied scores begin at the frequencies of the words that can be hidden, ``β_w = log (f(w) + 1) / Σ``.
-
-        The optimizer would take thousands of steps to find them.
-        """
-        start_at_frequencies(network.words, split, self.vocabulary)
+        """Where the recipe says so, let every word's bias begin at the logarithm of its frequency."""
+        wanted = self.section.start_at_frequencies
+        if isinstance(network.words, TiedOutput) if wanted is None else wanted:
+            start_at_frequencies(network.words, split, self.vocabulary)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         if isinstance(network.words, BertWordOutput):
@@ -177,10 +176,8 @@ class MaskedLanguageModelling(WordPrediction):
 
 
 @torch.no_grad()
-def start_at_frequencies(output: nn.Module, split: Split, vocabulary: Vocabulary) -> None:
-    """Let tied scores begin at the frequencies of the words that can be hidden, see :meth:`WordPrediction.start`."""
-    if not isinstance(output, TiedOutput):
-        return
+def start_at_frequencies(output: Any, split: Split, vocabulary: Vocabulary) -> None:
+    """Let the biases of words begin at the frequencies of those that can be hidden, ``β_w = log (f(w) + 1) / Σ``."""
     counts = np.zeros(vocabulary.size)
     for ids in split.columns("ids"):
         counts += np.bincount(ids, minlength=vocabulary.size)

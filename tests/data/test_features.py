@@ -293,14 +293,30 @@ def test_the_tied_output_has_a_bias_only_and_scores_the_features_of_entries() ->
     assert plain._table() is plain.unary.weight
 
 
-def test_a_tied_language_model_starts_at_the_frequencies_of_its_words() -> None:
+LAYERS = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 1}
+STARTS: dict[str, tuple[Any, str, bool | None, bool]] = {
+    "latent variables": (SECTION, "tied", None, True),
+    "latent variables alike": (SECTION, "tied", False, False),
+    "a layer of its own": (SECTION, "linear", None, False),
+    "a layer, wanted": (SECTION, "linear", True, True),
+    "word vectors": (LAYERS, "tied", None, False),
+    "word vectors, wanted": (LAYERS, "tied", True, True),
+    "BERT's": ({**LAYERS, "preset": "bert"}, "bert", True, True),
+    "uncertain weights": ({**LAYERS, "bayes": {"objective": "samples"}}, "linear", True, True),
+}
+
+
+@pytest.mark.parametrize("name", STARTS)
+def test_a_language_model_starts_at_the_frequencies_of_its_words_where_that_is_wanted(name: str) -> None:
+    section, output, wanted, expected = STARTS[name]
     words = build_vocabulary(WordVocabulary(min_count=2), [["a", "a", "a", "b", "b", "c"]])
-    task = MaskedLanguageModelling(MaskedLanguageModel(kind="mlm", output="tied"), words, {})
-    made = Network(words.size, models.build(SECTION), task.output)
+    options = {"output": output, "start_at_frequencies": wanted}
+    task = MaskedLanguageModelling(MaskedLanguageModel.model_validate({"kind": "mlm", **options}), words, {})
+    made = Network(words.size, models.build(section), task.output)
+    before = made.words.bias.detach().clone()
     task.start(made, encoded(words, [["a", "b", "a"], ["a", "b", "c"]]))
-    assert isinstance(made.output, TiedOutput)
-    wanted = torch.tensor([1, 1, 1, 4, 3]) / 10.0  # specials, though one of them occurs, then a and b
-    torch.testing.assert_close(made.output.bias.detach().exp(), wanted)
+    frequencies = torch.tensor([1, 1, 1, 4, 3]) / 10.0  # specials, though one of them occurs, then a and b
+    torch.testing.assert_close(made.words.bias.detach(), frequencies.log() if expected else before)
 
 
 @pytest.mark.usefixtures("quick")
