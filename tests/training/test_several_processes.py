@@ -153,12 +153,13 @@ def long(folder: Path) -> Path:
 
 
 @pytest.mark.slow
-@pytest.mark.parametrize("name", ["mlm-probabilistic", "tagging-transformer"])
-def test_torchrun_over_a_hundred_updates(name: str, folder: Path) -> None:
-    """As a user starts it: two processes, masks and dropout on."""
-    torchrun = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", "-m", "--"]
+@pytest.mark.parametrize(("number", "name"), [(2, "mlm-probabilistic"), (4, "tagging-transformer")])
+def test_torchrun_over_a_hundred_updates(number: int, name: str, folder: Path) -> None:
+    """As a user starts it, masks and dropout on."""
+    torchrun = ["-m", "torch.distributed.run", "--standalone", "--nproc-per-node", str(number), "-m", "--"]
     train = ["probtrans_cli", "-q", "train", "tiny.yaml", *VARIANTS[name], "train.steps=100"]
-    subprocess.run([*torchrun, *train, "--run", "runs/torchrun-" + name], cwd=folder, env=environment(), check=True)
+    command = [sys.executable, *torchrun, *train, "--run", "runs/torchrun-" + name]
+    subprocess.run(command, cwd=folder, env=environment(), check=True)
     with quietly_in(folder):
         train_all([job("alone", name, 100)])
     compare_losses(folder / f"runs/alone-{name}", folder / f"runs/torchrun-{name}", 100)
