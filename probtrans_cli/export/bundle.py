@@ -23,6 +23,7 @@ from probtrans_cli.export.difference import (
     WORDS,
     Run,
     largest_difference,
+    largest_rounded,
     largest_rounding,
     rounded,
     words_per_second,
@@ -108,7 +109,7 @@ def _tell_of(difference: float, rounding: float) -> None:
     if rounded(difference, rounding):
         console.log(f"{what}; the model itself in float32 differs from itself in float64 by {rounding:.2g}")
     else:
-        console.log(f"warning: {what}, more than the rounding of float32 ({max(MOST, 2 * rounding):.1g})")
+        console.log(f"warning: {what}, more than the rounding of float32 ({largest_rounded(rounding):.1g})")
 
 
 def plan_of(model: Model, *, arcs: bool) -> Plan:
