@@ -139,7 +139,15 @@ class Network(nn.Module):
             encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
             by = PLAIN if wants.moments is None else MOMENTS
             view = View(
-                encoded, tokens, wants.words, self._table, inputs, by, positions=wants.positions, places=wants.places
+                encoded,
+                tokens,
+                wants.words,
+                self._table,
+                inputs,
+                by,
+                positions=wants.positions,
+                places=wants.places,
+                unary=lambda: self.potentials(inputs.ids, inputs.features),
             )
             scores = self.output.read(view) if wants.scores else {}
         variances = {}

@@ -56,19 +56,28 @@ class View:
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
     places: Int[Tensor, "b k"] | Literal["all"] | None = None
+    unary: Callable[[], Float[Tensor, "b n d"]] | None = None
+
+    @property
+    def alone(self) -> Float[Tensor, "*m d"]:
+        """The unary scores of the words where scores are wanted: what each says by itself. As :attr:`states`."""
+        assert self.unary is not None, "the layer does not have sentences read again"
+        return self._where_wanted(self.unary())
 
     @property
     def states(self) -> Values:
         """The representations ``[m, d]`` where scores are wanted, in row-major order."""
         assert self.encoded is not None, "the layer does not have sentences read again"
-        if self.places is not None:
-            assert self.by is PLAIN, "moments have no graph"
-            states = self.encoded.states
-            return states if isinstance(self.places, str) else _at(states, self.places)
-        assert self.tokens is not None, "the task wants scores of words"
         encoded = self.encoded
-        values = self._values(encoded.states, encoded.variance, encoded.together)
-        return self.by.take(values, self.tokens if self.positions is None else self._token_positions(self.positions))
+        return self._where_wanted(self._values(encoded.states, encoded.variance, encoded.together))
+
+    def _where_wanted(self, values: Values) -> Values:
+        if self.places is not None:
+            assert isinstance(values, Tensor), "moments have no graph"
+            return values if isinstance(self.places, str) else _at(values, self.places)
+        assert self.tokens is not None, "the task wants scores of words"
+        by = PLAIN if isinstance(values, Tensor) else self.by
+        return by.take(values, self.tokens if self.positions is None else self._token_positions(self.positions))
 
     def _token_positions(self, positions: Int[Tensor, " m"]) -> Int[Tensor, " m"]:
         """The positions of the tokens where scores are wanted, from those of what was asked for."""

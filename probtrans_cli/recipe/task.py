@@ -319,6 +319,9 @@ class SemanticParsing(TaskSection):
     """How a word's parent is said: its distance, its position, or by attention over the words."""
     loss: Literal["words", "sentences"] = "words"
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    verb: Literal["context", "word"] = "context"
+    """What tells a verb's name: context: the word's representation (as the paper's code); word: its unary scores alone,
+    as the same form is of the same verb in every sentence."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -332,7 +335,16 @@ class SemanticParsing(TaskSection):
 
     @property
     def without_moments(self) -> str | None:
-        return "parent: attention" if self.parent == "attention" else None
+        if self.parent == "attention":
+            return "parent: attention"
+        return "verb: word" if self.verb == "word" else None
+
+    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        unary, state = recipe.model.unary_width, recipe.model.state_width
+        if self.verb != "word" or unary == state:
+            return []
+        reason = f"a word's unary scores are {unary} numbers and its representation {state}: choose context"
+        return [(("task", "verb"), reason)]
 
 
 @TASKS.add

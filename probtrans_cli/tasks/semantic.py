@@ -1,6 +1,7 @@
 """COGS as five labels a word (Ontañón et al. 2022; Wu & Tu 2023, D.4), scored by whole sentences.
 
     role, category, noun type, verb    a linear layer each on the word's representation x_i
+    verb by the word alone             the same layer on its unary scores S_w, which no neighbour changes
     parent, relative or absolute       one more: the distance to the parent, or its position; `none` is a label as well
     parent by attention                P_i(j) ∝ exp( (A x_i) · (B x_j) / √d ),  j ≠ i, or none: with k_0 for B x_j
 
@@ -29,28 +30,35 @@ from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Predict
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 
 OUTSIDE = -3  # a parent that is no word of the sentence
+VERB = "verb_name"
 _CASE = "case"
 
 
 class SemanticOutput(OutputLayer, nn.Module):
     """Scores of all labels of the words, and of their parents by attention."""
 
-    def __init__(self, width: int, labels: int, *, attention: bool) -> None:
+    def __init__(self, width: int, labels: int, *, attention: bool, alone: slice | None = None) -> None:
+        """``alone``: the labels that are read from the word's own unary scores; None = all are read from its state."""
         super().__init__()
         self.labels = nn.Linear(width, labels)
+        self.of_words = alone
         self.child = nn.Linear(width, width, bias=False) if attention else None
         self.parent = nn.Linear(width, width, bias=False) if attention else None
         self.none = nn.Parameter(torch.zeros(width)) if attention else None
 
     @property
     def has_moments(self) -> bool:  # type: ignore[override]
-        """Not by attention: a parent's score is a product of two uncertain vectors."""
-        return self.child is None
+        """Not by attention, where a parent's score is a product of two uncertain vectors, nor of words alone."""
+        return self.child is None and self.of_words is None
 
     def read(self, view: View) -> Mapping[str, Values]:
         """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
         states, words = view.states, view.words
-        scores: dict[str, Values] = {"words": view.by.linear(self.labels, states)}
+        labels = view.by.linear(self.labels, states)
+        if (verbs := self.of_words) is not None:
+            alone = functional.linear(view.alone, self.labels.weight[verbs], self.labels.bias[verbs])
+            labels = torch.cat([labels[..., : verbs.start], alone, labels[..., verbs.stop :]], dim=-1)
+        scores: dict[str, Values] = {"words": labels}
         if self.child is not None:
             assert words is not None, "the task asks for words"
             scores["parents"] = view.in_rows(self.parents(view.in_sentences(states), words))
@@ -88,13 +96,17 @@ class SemanticLabels(Task):
         return {"words": [len(names) for names in self.names.values()]}
 
     def output(self, encoder: Encoder) -> SemanticOutput:
-        """All labels by one product."""
-        return SemanticOutput(encoder.width, self.outputs, attention=self.attention)
+        """All labels by one product; verbs by one of their own, where the word alone tells them."""
+        before = list(self.names).index(VERB)
+        start, size = sum(self.sizes["words"][:before]), self.sizes["words"][before]
+        alone = slice(start, start + size) if self.section.verb == "word" else None
+        return SemanticOutput(encoder.width, self.outputs, attention=self.attention, alone=alone)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network
         names = tuple(f"{column} {name or 'none'}" for column, names in self.names.items() for name in names)
-        return {OUTPUT: OutputRows("labels of COGS", names)}
+        alone = ", verbs by the words alone" if self.section.verb == "word" else ""
+        return {OUTPUT: OutputRows(f"labels of COGS{alone}", names)}
 
     @property
     def columns(self) -> Mapping[str, int]:

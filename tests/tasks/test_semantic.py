@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import json
 from collections import defaultdict
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 import pytest
@@ -29,11 +29,15 @@ from probtrans_cli.tasks.batch import UNLEARNED
 from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
 from probtrans_cli.trained.evaluation import evaluate
 
+Verb = Literal["context", "word"]
+
 
 class Corpus:
     """The rows as train and, with a verb that train lacks, as dev."""
 
-    def __init__(self, parent: Parent, *, subwords: bool = False, model: dict[str, Any] | None = None) -> None:
+    def __init__(
+        self, parent: Parent, *, verb: Verb = "context", subwords: bool = False, model: dict[str, Any] | None = None
+    ) -> None:
         train = list(read_semantic(LINES, "train"))
         self.examples: list[Example] = list(read_cogs([*LINES, BEYOND], "dev"))
         words = SubwordVocabulary(kind="sentencepiece", size=40, algorithm="bpe") if subwords else WordVocabulary()
@@ -42,7 +46,7 @@ class Corpus:
         self.labels["case"] = list(CASES)
         self.train = self.encoded(train)
         self.dev = self.encoded(list(read_semantic([*LINES, BEYOND], "dev")))
-        self.task = SemanticLabels(SemanticParsing(kind="cogs", parent=parent), self.vocabulary, self.labels)
+        self.task = SemanticLabels(SemanticParsing(kind="cogs", parent=parent, verb=verb), self.vocabulary, self.labels)
         torch.manual_seed(3)
         section = model or {"labels": 8, "channels": 2, "iterations": 2, "dropout": 0.0}
         self.network = Network(self.vocabulary.size, models.build(section), self.task.output).double().eval()
@@ -68,12 +72,14 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
     n = int(split.words[index])
     first = split.row("first", index).tolist() if split.has("first") else range(n)
     states = [encode(network, ids, ids != PAD).states[0, i] for i in first]
+    alone = [network.unary.weight[ids[0, i]] for i in first]
     found = []
     for i in range(n):
         of_word, start = {}, 0
         for column, names in task.names.items():
             rows = range(start, start + len(names))
-            scores = [output.labels.weight[row] @ states[i] + output.labels.bias[row] for row in rows]
+            read = alone if column == "verb_name" and task.section.verb == "word" else states
+            scores = [output.labels.weight[row] @ read[i] + output.labels.bias[row] for row in rows]
             of_word[column] = (scores, int(split.row(column, index)[i]))
             start += len(names)
         if task.attention:
@@ -88,9 +94,10 @@ def by_loops(corpus: Corpus, split: Split, index: int) -> list[dict[str, tuple[l
 
 
 @pytest.mark.parametrize("subwords", [False, True], ids=["words", "pieces"])
+@pytest.mark.parametrize("verb", ["context", "word"])
 @pytest.mark.parametrize("parent", PARENTS)
-def test_the_loss_is_that_of_a_plain_loop(parent: Parent, subwords: bool) -> None:
-    corpus = Corpus(parent, subwords=subwords)
+def test_the_loss_is_that_of_a_plain_loop(parent: Parent, verb: Verb, subwords: bool) -> None:
+    corpus = Corpus(parent, verb=verb, subwords=subwords)
     for indices in ([0, 3, 5], [2], range(len(ROWS))):
         words = [word for index in indices for word in by_loops(corpus, corpus.train, index)]
         wanted = sum(soft(*choice) for word in words for choice in word.values())
@@ -101,9 +108,10 @@ def test_the_loss_is_that_of_a_plain_loop(parent: Parent, subwords: bool) -> Non
 
 
 @pytest.mark.parametrize("model", [None, {"kind": "transformer", "width": 8, "inner": 8, "heads": 2, "layers": 1}])
+@pytest.mark.parametrize("verb", ["context", "word"])
 @pytest.mark.parametrize("parent", PARENTS)
-def test_scores_are_those_of_a_plain_loop(parent: Parent, model: dict[str, Any] | None) -> None:
-    corpus = Corpus(parent, model=model)
+def test_scores_are_those_of_a_plain_loop(parent: Parent, verb: Verb, model: dict[str, Any] | None) -> None:
+    corpus = Corpus(parent, verb=verb, model=model)
     columns: dict[str, list[bool]] = defaultdict(list)
     cases: dict[str, list[bool]] = defaultdict(list)
     words: list[bool] = []

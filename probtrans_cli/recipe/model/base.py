@@ -105,6 +105,11 @@ class ModelSection(KindSection):
         return None
 
     @property
+    def unary_width(self) -> int | None:
+        """The size of a word's unary scores; None = it does not say."""
+        return self.state_width
+
+    @property
     def variational(self) -> Bayes | None:
         """How its weights are distributed; None = they are plain."""
         return None

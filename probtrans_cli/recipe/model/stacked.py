@@ -116,6 +116,10 @@ class Stacked(ModelSection):
         return self.upper.state_width
 
     @property
+    def unary_width(self) -> int | None:
+        return self.lower.unary_width
+
+    @property
     def refuses_unknown_tensors(self) -> bool:
         return self.lower.refuses_unknown_tensors
 
