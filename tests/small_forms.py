@@ -4,8 +4,8 @@ from __future__ import annotations
 
 from typing import Literal
 
-Parent = Literal["relative", "absolute", "attention"]
-PARENTS: tuple[Parent, ...] = ("relative", "absolute", "attention")
+Parent = Literal["relative", "absolute", "category", "attention"]
+PARENTS: tuple[Parent, ...] = ("relative", "absolute", "category", "attention")
 ROWS = [
     ("An otter juggled the pebble .", "* pebble ( x _ 4 ) ; otter ( x _ 1 ) AND juggle . agent ( x _ 2 , x _ 1 )"
      " AND juggle . theme ( x _ 2 , x _ 4 )", "in_distribution"),

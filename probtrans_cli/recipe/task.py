@@ -78,7 +78,7 @@ TASKS: Kinds[TaskSection] = Kinds("task")
 
 
 LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
-_PARENT = {"relative": ("offset",), "absolute": ("position",), "attention": ()}
+_PARENT = {"relative": ("offset",), "absolute": ("position",), "category": ("by_category",), "attention": ()}
 
 
 class Masking(Section):
@@ -315,8 +315,9 @@ class SemanticParsing(TaskSection):
     may_be_divided = False
 
     kind: Literal["cogs"]
-    parent: Literal["relative", "absolute", "attention"] = "relative"
-    """How a word's parent is said: its distance, its position, or by attention over the words."""
+    parent: Literal["relative", "absolute", "category", "attention"] = "relative"
+    """How a word's parent is said: its distance, its position, its number among the nouns, verbs or prepositions to the
+    left or right, or by attention over the words."""
     loss: Literal["words", "sentences"] = "words"
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
     verb: Literal["context", "word"] = "context"

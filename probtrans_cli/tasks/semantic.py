@@ -3,6 +3,7 @@
     role, category, noun type, verb    a linear layer each on the word's representation x_i
     verb by the word alone             the same layer on its unary scores S_w, which no neighbour changes
     parent, relative or absolute       one more: the distance to the parent, or its position; `none` is a label as well
+    parent by category                 one more: `+1 VERB` is the first verb to the right (Strzyz et al. 2019)
     parent by attention                P_i(j) ∝ exp( (A x_i) · (B x_j) / √d ),  j ≠ i, or none: with k_0 for B x_j
 
 The loss is the sum of the five cross entropies, its mean over words.
@@ -18,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form
+from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, kinds_of, logical_form, parent_by_category
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.base import Encoder, Outputs
@@ -215,13 +216,28 @@ class SemanticLabels(Task):
     def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
         """The labels of a sentence by name."""
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
-        if self.attention:
-            parents = [int(id) - 1 for id in ids["parents"]]
-        else:
-            relative = "offset" in texts
-            where = texts["offset" if relative else "position"]
-            parents = [_parent(text, i if relative else 0, len(where)) for i, text in enumerate(where)]
+        parents = [int(id) - 1 for id in ids["parents"]] if self.attention else _PARENTS[self.section.parent](texts)
         return GraphLabels(parents, *(texts[name] for name in LABELS_OF_COGS))
+
+
+def _by_offset(texts: Mapping[str, list[str]]) -> list[int]:
+    where = texts["offset"]
+    return [_parent(text, i, len(where)) for i, text in enumerate(where)]
+
+
+def _by_position(texts: Mapping[str, list[str]]) -> list[int]:
+    where = texts["position"]
+    return [_parent(text, 0, len(where)) for text in where]
+
+
+def _by_category(texts: Mapping[str, list[str]]) -> list[int]:
+    kinds = kinds_of(texts["role"], texts["category"])
+    found = [parent_by_category(text, i, kinds) for i, text in enumerate(texts["by_category"])]
+    return [OUTSIDE if parent is None else parent for parent in found]
+
+
+_PARENTS = {"relative": _by_offset, "absolute": _by_position, "category": _by_category}
+"""From the labels of a sentence to its parents, by the way in which these are said."""
 
 
 def _parent(text: str, start: int, words: int) -> int:

@@ -235,7 +235,9 @@ def test_an_analysis_is_read_back_from_its_labels(parent: Parent) -> None:
         assert logical_form(example.words, analysis) == example.form
 
 
-@pytest.mark.parametrize(("parent", "label"), [("relative", "+4"), ("absolute", "5"), ("relative", "-1")])
+@pytest.mark.parametrize(
+    ("parent", "label"), [("relative", "+4"), ("absolute", "5"), ("relative", "-1"), ("category", "-1 VERB")]
+)
 def test_a_parent_outside_of_the_sentence_is_no_parent_at_all(parent: Parent, label: str) -> None:
     """Nor does it count from the other end."""
     corpus = Corpus(parent)

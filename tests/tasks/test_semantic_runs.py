@@ -49,7 +49,7 @@ def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-COLUMN = {"relative": "offset", "absolute": "position", "attention": "parents"}
+COLUMN = {"relative": "offset", "absolute": "position", "category": "by_category", "attention": "parents"}
 
 
 @pytest.mark.parametrize(

@@ -37,6 +37,7 @@ from __future__ import annotations
 import re
 from collections.abc import Sequence
 from dataclasses import dataclass
+from itertools import islice
 
 ROLES = ("", "agent", "theme", "recipient", "ccomp", "xcomp", "PREP", "PP_NOUN")
 CATEGORIES = ("", "CNOUN", "PNOUN", "VERB")
@@ -89,6 +90,38 @@ class GraphLabels:
         lengths = [len(self.parents), len(self.role), len(self.category), len(self.noun_type), len(self.verb_name)]
         if len(set(lengths)) > 1:
             raise ValueError(f"lists of labels of {', '.join(map(str, lengths))} words")
+
+
+# --- parents, counted by category -------------------------------------------------------------------------------------
+
+
+def kinds_of(role: Sequence[str], category: Sequence[str]) -> list[str]:
+    """What parents are counted by: NOUN, VERB, PREP for prepositions, which have no category, or an empty string."""
+    kinds = {"CNOUN": "NOUN", "PNOUN": "NOUN"}
+    pairs = zip(role, category, strict=True)
+    return ["PREP" if of_word == "PREP" else kinds.get(kind, kind) for of_word, kind in pairs]
+
+
+def parents_by_category(labels: GraphLabels) -> list[str]:
+    """Parents as labels that no distance changes (Strzyz et al., NAACL 2019): `+1 VERB` is the first verb to the right,
+    `-2 NOUN` the second noun to the left; an empty string is no parent."""
+    kinds = kinds_of(labels.role, labels.category)
+    found = []
+    for i, parent in enumerate(labels.parents):
+        between = kinds[i + 1 : parent + 1] if parent > i else kinds[max(parent, 0) : i]
+        sign = "+" if parent > i else "-"
+        found.append(f"{sign}{between.count(kinds[parent])} {kinds[parent]}".strip() if parent >= 0 else "")
+    return found
+
+
+def parent_by_category(label: str, i: int, kinds: Sequence[str]) -> int | None:
+    """The parent of word ``i`` that a label of :func:`parents_by_category` means; -1 = none, None = no such word."""
+    if not label:
+        return -1
+    number, _, kind = label.partition(" ")
+    places = range(i + 1, len(kinds)) if number.startswith("+") else range(i - 1, -1, -1)
+    of_kind = (j for j in places if kinds[j] == kind)
+    return next(islice(of_kind, abs(int(number)) - 1, None), None)
 
 
 # --- from forms to labels ---------------------------------------------------------------------------------------------

@@ -7,7 +7,15 @@ from dataclasses import dataclass
 from itertools import chain, islice
 from typing import Any, NoReturn
 
-from probtrans_cli.data.codecs.logical_forms import CATEGORIES, NONE, NOUN_TYPES, ROLES, GraphLabels, analyse
+from probtrans_cli.data.codecs.logical_forms import (
+    CATEGORIES,
+    NONE,
+    NOUN_TYPES,
+    ROLES,
+    GraphLabels,
+    analyse,
+    parents_by_category,
+)
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import from_json
@@ -58,6 +66,7 @@ def _labelled(example: Example) -> Sentence:
         "verb_name": labels.verb_name,
         "offset": [f"{parent - i:+d}" if parent >= 0 else "" for i, parent in enumerate(labels.parents)],
         "position": [str(parent) if parent >= 0 else "" for parent in labels.parents],
+        "by_category": parents_by_category(labels),
     }
     return Sentence(
         words=list(example.words),
