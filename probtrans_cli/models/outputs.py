@@ -62,7 +62,8 @@ class View:
     def alone(self) -> Float[Tensor, "*m d"]:
         """The unary scores of the words where scores are wanted: what each says by itself. As :attr:`states`."""
         assert self.unary is not None, "the layer does not have sentences read again"
-        return self._where_wanted(self.unary())
+        alone: Tensor = self._where_wanted(self.unary())
+        return alone
 
     @property
     def states(self) -> Values:
