@@ -136,7 +136,8 @@ class Network(nn.Module):
             tokens = wants.tokens
             if wants.words is not None and wants.places is None:
                 tokens = inputs.tokens_of(wants.words)
-            encoded = self._encode(inputs, wants, self._needed(inputs, wants, tokens))
+            unary = self.potentials(inputs.ids, inputs.features)
+            encoded = self._encode(inputs, unary, wants, self._needed(inputs, wants, tokens))
             by = PLAIN if wants.moments is None else MOMENTS
             view = View(
                 encoded,
@@ -147,7 +148,7 @@ class Network(nn.Module):
                 by,
                 positions=wants.positions,
                 places=wants.places,
-                unary=lambda: self.potentials(inputs.ids, inputs.features),
+                unary=unary,
             )
             scores = self.output.read(view) if wants.scores else {}
         variances = {}
@@ -205,9 +206,11 @@ class Network(nn.Module):
             needed = torch.cat([torch.ones_like(needed[:, :1]), needed[:, 1:]], dim=1)
         return needed
 
-    def _encode(self, inputs: Inputs, wants: Wants, needed: Bool[Tensor, "b n"] | None) -> Encoded:
+    def _encode(
+        self, inputs: Inputs, unary: Float[Tensor, "b n d"], wants: Wants, needed: Bool[Tensor, "b n"] | None
+    ) -> Encoded:
         """Representations of the words, and of the sentences."""
-        unary, mask, arcs = self.potentials(inputs.ids, inputs.features), inputs.mask, wants.arcs or False
+        mask, arcs = inputs.mask, wants.arcs or False
         if self.start is not None:
             return self._behind_start(inputs, unary, wants, needed)
         given = self._given(unary, inputs, wants.moments)

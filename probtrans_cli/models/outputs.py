@@ -42,7 +42,8 @@ class View:
     ``[b, k, d]``. ``table``: gives ``S_w(a)`` of every entry of the vocabulary. ``by``: what to compute with;
     representations are tensors, or each a :class:`State` where moments are wanted. ``inputs``: the batch. ``again``:
     reads the sentences once more, given what is added to what is known of each token, for layers with ``steps``, which
-    have no ``encoded``. ``fed_back``, ``ends``: see :class:`Wants`.
+    have no ``encoded``. ``fed_back``, ``ends``: see :class:`Wants`. ``unary``: what each token says by itself; None for
+    layers with ``steps``.
     """
 
     encoded: Encoded | None
@@ -56,13 +57,13 @@ class View:
     fed_back: Int[Tensor, "b r w"] | None = None
     ends: bool = False
     places: Int[Tensor, "b k"] | Literal["all"] | None = None
-    unary: Callable[[], Float[Tensor, "b n d"]] | None = None
+    unary: Float[Tensor, "b n d"] | None = None
 
     @property
     def alone(self) -> Float[Tensor, "*m d"]:
         """The unary scores of the words where scores are wanted: what each says by itself. As :attr:`states`."""
         assert self.unary is not None, "the layer does not have sentences read again"
-        alone: Tensor = self._where_wanted(self.unary())
+        alone: Tensor = self._where_wanted(self.unary)
         return alone
 
     @property

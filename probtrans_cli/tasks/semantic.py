@@ -19,7 +19,7 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, kinds_of, logical_form, parent_by_category
+from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form, parent_by_category, places_by_kind
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.base import Encoder, Outputs
@@ -231,8 +231,8 @@ def _by_position(texts: Mapping[str, list[str]]) -> list[int]:
 
 
 def _by_category(texts: Mapping[str, list[str]]) -> list[int]:
-    kinds = kinds_of(texts["role"], texts["category"])
-    found = [parent_by_category(text, i, kinds) for i, text in enumerate(texts["by_category"])]
+    places = places_by_kind(texts["role"], texts["category"])
+    found = [parent_by_category(text, i, places) for i, text in enumerate(texts["by_category"])]
     return [OUTSIDE if parent is None else parent for parent in found]
 
 

@@ -19,10 +19,10 @@ from probtrans_cli.data.codecs.logical_forms import (
     ROLES,
     GraphLabels,
     analyse,
-    kinds_of,
     logical_form,
     parent_by_category,
     parents_by_category,
+    places_by_kind,
 )
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.cogs import read_cogs, read_seqtag
@@ -367,14 +367,19 @@ def test_a_parent_is_found_again_by_its_number_among_its_kind(links: list[tuple[
     parents, role, category = (list(column) for column in zip(*links, strict=True))
     parents = [-1 if parent == i else parent for i, parent in enumerate(parents)]
     labels = GraphLabels(parents, role, category, [""] * len(links), [""] * len(links))
-    kinds = kinds_of(role, category)
+    places = places_by_kind(role, category)
+    kinds = [
+        "PREP" if of_word == "PREP" else kind[1:] if kind.endswith("NOUN") else kind
+        for of_word, kind in zip(role, category, strict=True)
+    ]
+    assert {i: kind for kind, found in places.items() for i in found} == dict(enumerate(kinds))
     for i, (parent, label) in enumerate(zip(parents, parents_by_category(labels), strict=True)):
-        assert parent_by_category(label, i, kinds) == parent
+        assert parent_by_category(label, i, places) == parent
         if parent >= 0:
             step = 1 if parent > i else -1
             number = sum(kinds[j] == kinds[parent] for j in range(i + step, parent + step, step))
             assert label == f"{number * step:+d} {kinds[parent]}".strip()
-            assert parent_by_category(f"{100 * step:+d} {kinds[parent]}", i, kinds) is None
+            assert parent_by_category(f"{100 * step:+d} {kinds[parent]}", i, places) is None
 
 
 def test_phrases_between_a_noun_and_its_verb_change_no_label() -> None:

@@ -35,9 +35,9 @@ are the category alone. The form of a verb has its arguments, which the labels d
 from __future__ import annotations
 
 import re
-from collections.abc import Sequence
+from bisect import bisect_left, bisect_right
+from collections.abc import Mapping, Sequence
 from dataclasses import dataclass
-from itertools import islice
 
 ROLES = ("", "agent", "theme", "recipient", "ccomp", "xcomp", "PREP", "PP_NOUN")
 CATEGORIES = ("", "CNOUN", "PNOUN", "VERB")
@@ -95,33 +95,40 @@ class GraphLabels:
 # --- parents, counted by category -------------------------------------------------------------------------------------
 
 
-def kinds_of(role: Sequence[str], category: Sequence[str]) -> list[str]:
-    """What parents are counted by: NOUN, VERB, PREP for prepositions, which have no category, or an empty string."""
+def places_by_kind(role: Sequence[str], category: Sequence[str]) -> dict[str, list[int]]:
+    """Where the words are that parents are counted among: of NOUN, VERB, PREP (which is a role), and all others."""
     kinds = {"CNOUN": "NOUN", "PNOUN": "NOUN"}
-    pairs = zip(role, category, strict=True)
-    return ["PREP" if of_word == "PREP" else kinds.get(kind, kind) for of_word, kind in pairs]
+    found: dict[str, list[int]] = {}
+    for i, (of_word, kind) in enumerate(zip(role, category, strict=True)):
+        found.setdefault("PREP" if of_word == "PREP" else kinds.get(kind, kind), []).append(i)
+    return found
 
 
 def parents_by_category(labels: GraphLabels) -> list[str]:
     """Parents as labels that no distance changes (Strzyz et al., NAACL 2019): `+1 VERB` is the first verb to the right,
     `-2 NOUN` the second noun to the left; an empty string is no parent."""
-    kinds = kinds_of(labels.role, labels.category)
-    found = []
-    for i, parent in enumerate(labels.parents):
-        between = kinds[i + 1 : parent + 1] if parent > i else kinds[max(parent, 0) : i]
-        sign = "+" if parent > i else "-"
-        found.append(f"{sign}{between.count(kinds[parent])} {kinds[parent]}".strip() if parent >= 0 else "")
-    return found
+    places = places_by_kind(labels.role, labels.category)
+    kinds = {place: kind for kind, found in places.items() for place in found}
+    return [
+        "" if parent < 0 else f"{_number(parent, i, places[kinds[parent]]):+d} {kinds[parent]}".strip()
+        for i, parent in enumerate(labels.parents)
+    ]
 
 
-def parent_by_category(label: str, i: int, kinds: Sequence[str]) -> int | None:
-    """The parent of word ``i`` that a label of :func:`parents_by_category` means; -1 = none, None = no such word."""
+def _number(parent: int, i: int, places: Sequence[int]) -> int:
+    before = bisect_right if parent > i else bisect_left
+    return before(places, parent) - before(places, i)
+
+
+def parent_by_category(label: str, i: int, places: Mapping[str, Sequence[int]]) -> int | None:
+    """The parent of word ``i`` that a label of :func:`parents_by_category` means, among the places of
+    :func:`places_by_kind`; -1 = none, None = no such word."""
     if not label:
         return -1
-    number, _, kind = label.partition(" ")
-    places = range(i + 1, len(kinds)) if number.startswith("+") else range(i - 1, -1, -1)
-    of_kind = (j for j in places if kinds[j] == kind)
-    return next(islice(of_kind, abs(int(number)) - 1, None), None)
+    text, _, kind = label.partition(" ")
+    number, of_kind = int(text), places.get(kind, ())
+    at = bisect_right(of_kind, i) + number - 1 if number > 0 else bisect_left(of_kind, i) + number
+    return of_kind[at] if 0 <= at < len(of_kind) else None
 
 
 # --- from forms to labels ---------------------------------------------------------------------------------------------
