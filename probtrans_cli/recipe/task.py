@@ -320,13 +320,24 @@ class SemanticParsing(TaskSection):
     left or right, or by attention over the words."""
     loss: Literal["words", "sentences"] = "words"
     """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    category: Literal["context", "word"] = "context"
+    """What tells what a word is (a noun, a name, a verb, a preposition): context: its representation (as the paper's
+    code); word: its unary scores alone. Then no word has the role of a preposition but a preposition, and an infinitive
+    is told from other verbs by its role."""
     verb: Literal["context", "word"] = "context"
     """What tells a verb's name: context: the word's representation (as the paper's code); word: its unary scores alone,
     as the same form is of the same verb in every sentence."""
 
     @property
     def learned(self) -> tuple[str, ...]:
-        return (*LABELS_OF_COGS, *_PARENT[self.parent])
+        columns = ("kind" if self.category == "word" and name == "category" else name for name in LABELS_OF_COGS)
+        return (*columns, *_PARENT[self.parent])
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """The columns of `learned` that a word's unary scores tell."""
+        told = {"kind": self.category, "verb_name": self.verb}
+        return tuple(name for name, what in told.items() if what == "word")
 
     @property
     def not_linear(self) -> Inconsistency | None:
@@ -338,14 +349,14 @@ class SemanticParsing(TaskSection):
     def without_moments(self) -> str | None:
         if self.parent == "attention":
             return "parent: attention"
-        return "verb: word" if self.verb == "word" else None
+        return next((f"{key}: word" for key in ("category", "verb") if getattr(self, key) == "word"), None)
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         unary, state = recipe.model.unary_width, recipe.model.state_width
-        if self.verb != "word" or unary == state:
+        if unary == state:
             return []
         reason = f"a word's unary scores are {unary} numbers and its representation {state}: choose context"
-        return [(("task", "verb"), reason)]
+        return [(("task", key), reason) for key in ("category", "verb") if getattr(self, key) == "word"]
 
 
 @TASKS.add

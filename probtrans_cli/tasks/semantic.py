@@ -1,7 +1,7 @@
 """COGS as five labels a word (Ontañón et al. 2022; Wu & Tu 2023, D.4), scored by whole sentences.
 
     role, category, noun type, verb    a linear layer each on the word's representation x_i
-    verb by the word alone             the same layer on its unary scores S_w, which no neighbour changes
+    category, verb by the word alone   the same layer on its unary scores S_w, which no neighbour changes
     parent, relative or absolute       one more: the distance to the parent, or its position; `none` is a label as well
     parent by category                 one more: `+1 VERB` is the first verb to the right (Strzyz et al. 2019)
     parent by attention                P_i(j) ∝ exp( (A x_i) · (B x_j) / √d ),  j ≠ i, or none: with k_0 for B x_j
@@ -19,7 +19,14 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form, parent_by_category, places_by_kind
+from probtrans_cli.data.codecs.logical_forms import (
+    NONE,
+    GraphLabels,
+    categories,
+    logical_form,
+    parent_by_category,
+    places_by_kind,
+)
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.base import Encoder, Outputs
@@ -31,18 +38,19 @@ from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Predict
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 
 OUTSIDE = -3  # a parent that is no word of the sentence
-VERB = "verb_name"
+_PREPOSITION = "PREP"
 _CASE = "case"
 
 
 class SemanticOutput(OutputLayer, nn.Module):
     """Scores of all labels of the words, and of their parents by attention."""
 
-    def __init__(self, width: int, labels: int, *, attention: bool, alone: slice | None = None) -> None:
-        """``alone``: the labels that are read from the word's own unary scores; None = all are read from its state."""
+    def __init__(self, width: int, labels: int, *, attention: bool, alone: Sequence[bool] = ()) -> None:
+        """``alone``: of every label, whether it is read from the word's own unary scores, not from its state."""
         super().__init__()
         self.labels = nn.Linear(width, labels)
-        self.of_words = alone
+        self.of_words: Tensor | None
+        self.register_buffer("of_words", torch.tensor(alone) if any(alone) else None, persistent=False)
         self.child = nn.Linear(width, width, bias=False) if attention else None
         self.parent = nn.Linear(width, width, bias=False) if attention else None
         self.none = nn.Parameter(torch.zeros(width)) if attention else None
@@ -56,9 +64,8 @@ class SemanticOutput(OutputLayer, nn.Module):
         """``words [m, o]``, and by attention ``parents [m, 1 + w]``: none, or which word."""
         states, words = view.states, view.words
         labels = view.by.linear(self.labels, states)
-        if (verbs := self.of_words) is not None:
-            alone = functional.linear(view.alone, self.labels.weight[verbs], self.labels.bias[verbs])
-            labels = torch.cat([labels[..., : verbs.start], alone, labels[..., verbs.stop :]], dim=-1)
+        if self.of_words is not None:
+            labels = torch.where(self.of_words, self.labels(view.alone), labels)
         scores: dict[str, Values] = {"words": labels}
         if self.child is not None:
             assert words is not None, "the task asks for words"
@@ -97,16 +104,15 @@ class SemanticLabels(Task):
         return {"words": [len(names) for names in self.names.values()]}
 
     def output(self, encoder: Encoder) -> SemanticOutput:
-        """All labels by one product; verbs by one of their own, where the word alone tells them."""
-        before = list(self.names).index(VERB)
-        start, size = sum(self.sizes["words"][:before]), self.sizes["words"][before]
-        alone = slice(start, start + size) if self.section.verb == "word" else None
+        """All labels by one product, and once more of what the word alone tells."""
+        alone = [name in self.section.alone for name, labels in self.names.items() for _ in labels]
         return SemanticOutput(encoder.width, self.outputs, attention=self.attention, alone=alone)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network
         names = tuple(f"{column} {name or 'none'}" for column, names in self.names.items() for name in names)
-        alone = ", verbs by the words alone" if self.section.verb == "word" else ""
+        told = " and ".join({"kind": "kinds", "verb_name": "verbs"}[name] for name in self.section.alone)
+        alone = f", {told} by the words alone" if told else ""
         return {OUTPUT: OutputRows(f"labels of COGS{alone}", names)}
 
     @property
@@ -123,6 +129,15 @@ class SemanticLabels(Task):
         """Label ids ``[m]`` of every column; of ``parents`` 0 = none, 1 + the position."""
         gold = {name: batch.picked(batch.gold[name]) for name in self.names}
         return gold | ({"parents": batch.picked(batch.gold["parents"]) + 1} if self.attention else {})
+
+    def _best(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
+        """Label ids ``[m]`` of every column; what is known to be a preposition, and nothing else, has its role."""
+        best = {name: of_words.argmax(-1) for name, of_words in scores.items()}
+        if "kind" in best and _PREPOSITION in self.names["kind"]:
+            kind, role = (self.names[name].index(_PREPOSITION) for name in ("kind", "role"))
+            other = scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
+            best["role"] = torch.where(best["kind"] == kind, role, other)
+        return best
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Words, or sentences."""
@@ -143,7 +158,8 @@ class SemanticLabels(Task):
         for name, wanted in gold.items():
             loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNLEARNED)
             counts["loss", name], counts["labelled", name] = float(loss), int((wanted >= 0).sum())
-        best = torch.stack([scores[name].argmax(-1) for name in gold])
+        found = self._best(scores)
+        best = torch.stack([found[name] for name in gold])
         right = (best == torch.stack(list(gold.values()))).cpu().numpy()
         right = np.vstack([right.all(0), right])
         lengths = batch.words.sum(1).cpu().numpy()
@@ -183,7 +199,7 @@ class SemanticLabels(Task):
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """The ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""
         del top
-        best = {name: scores.argmax(-1).cpu().numpy() for name, scores in self._scores(outputs).items()}
+        best = {name: ids.cpu().numpy() for name, ids in self._best(self._scores(outputs)).items()}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy())[:-1]
         of_sentences = [np.split(ids, ends) for ids in best.values()]
         found: list[Prediction] = []
@@ -216,6 +232,8 @@ class SemanticLabels(Task):
     def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
         """The labels of a sentence by name."""
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
+        if "kind" in texts:
+            texts["category"] = categories(texts["role"], texts["kind"])
         parents = [int(id) - 1 for id in ids["parents"]] if self.attention else _PARENTS[self.section.parent](texts)
         return GraphLabels(parents, *(texts[name] for name in LABELS_OF_COGS))
 

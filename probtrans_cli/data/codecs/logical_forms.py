@@ -92,6 +92,22 @@ class GraphLabels:
             raise ValueError(f"lists of labels of {', '.join(map(str, lengths))} words")
 
 
+# --- what a word is, whatever it does in a sentence ------------------------------------------------------------------
+
+
+def kinds_of_words(labels: GraphLabels) -> list[str]:
+    """A label that is the same in every sentence: the category of a noun, VERB of infinitives as well, PREP of a
+    preposition, else an empty string. With the role it says what the category says: :func:`categories`."""
+    told = zip(labels.role, labels.category, labels.verb_name, strict=True)
+    return ["PREP" if role == "PREP" else "VERB" if verb else category for role, category, verb in told]
+
+
+def categories(role: Sequence[str], kinds: Sequence[str]) -> list[str]:
+    """The categories of words of which :func:`kinds_of_words` are known: an infinitive has none, nor a preposition."""
+    told = zip(role, kinds, strict=True)
+    return ["" if kind == "PREP" or (kind == "VERB" and of_word == "xcomp") else kind for of_word, kind in told]
+
+
 # --- parents, counted by category -------------------------------------------------------------------------------------
 
 
