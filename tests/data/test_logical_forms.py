@@ -19,6 +19,8 @@ from probtrans_cli.data.codecs.logical_forms import (
     ROLES,
     GraphLabels,
     analyse,
+    categories,
+    kinds_of_words,
     logical_form,
     parent_by_category,
     parents_by_category,
@@ -173,6 +175,16 @@ def test_labels_of_a_form_and_back(sentence: str, form: str, labels: Labels) -> 
 
 
 @CASES
+def test_kinds_and_roles_say_what_categories_say(sentence: str, form: str, labels: Labels) -> None:
+    del labels
+    analysis = analyse(sentence.split(" "), form)
+    kinds = kinds_of_words(analysis)
+    assert categories(analysis.role, kinds) == analysis.category
+    for kind, verb, role in zip(kinds, analysis.verb_name, analysis.role, strict=True):
+        assert (kind == "VERB", kind == "PREP") == (bool(verb), role == "PREP")
+
+
+@CASES
 def test_no_change_of_a_label_gives_the_same_form(sentence: str, form: str, labels: Labels) -> None:
     words = sentence.split(" ")
     forms = [logical_form(words, other) for other in changes(analysis_of(words, labels))]
@@ -313,6 +325,7 @@ def compare(corpus: Path, split: str, step: int) -> int:
     left = read_cogs(islice(open_lines(forms), 0, None, step), split)
     right = read_seqtag(islice(open_lines(labels), 0, None, step), split)
     rows = 0
+    kinds: dict[str, str] = {}
     for rows, (ours, published) in enumerate(zip(left, right, strict=True), start=1):
         assert logical_form(ours.words, ours.analysis) == ours.form
         assert (ours.words, ours.distribution) == (published.words, published.distribution)
@@ -322,6 +335,9 @@ def compare(corpus: Path, split: str, step: int) -> int:
             assert (expected.role[i], ours.analysis.role[i]) == ("agent", "theme")
             expected = changed(expected, "role", i, "theme")
         assert ours.analysis == expected
+        found = kinds_of_words(expected)
+        assert categories(expected.role, found) == expected.category
+        assert all(kinds.setdefault(word, kind) == kind for word, kind in zip(ours.words, found, strict=True))
     return rows
 
 

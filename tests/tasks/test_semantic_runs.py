@@ -88,20 +88,22 @@ def test_train_and_eval(parent: Parent, overrides: list[str], here: Path, invoke
 
 
 @pytest.mark.parametrize("lower", [6, 8])
-def test_a_verb_by_the_word_alone(lower: int, here: Path, invoke: Invoke) -> None:
-    """The same words have the same verbs in every sentence; scores and representations must have one width."""
+def test_verbs_and_categories_by_the_word_alone(lower: int, here: Path, invoke: Invoke) -> None:
+    """The same in every sentence; scores and representations must have one width."""
     below, above = (f"{{kind: probabilistic, labels: {size}, channels: 1}}" for size in (lower, 6))
     stack = f"model={{kind: stacked, lower: {below}, upper: {above}}}"
-    ran = invoke("train", "r.yaml", "task.verb=word", stack, "train.steps=40")
+    ran = invoke("train", "r.yaml", "task.verb=word", "task.category=word", stack, "train.steps=40")
     if lower == 8:
         assert ran.code == 2
-        assert "task.verb: a word's unary scores are 8 numbers and its representation 6: choose context" in ran.err
+        for key in ("verb", "category"):
+            assert f"task.{key}: a word's unary scores are 8 numbers and its representation 6: choose" in ran.err
         return
     assert ran.code == 0, ran.err
     Path("sunk.txt").write_text("Wim sank .\notter kite sank the shelf sank otter\n")
     found = invoke("parse", "runs/forms", "sunk.txt", "-f", "jsonl", "--input", "tokens", "--trees", "no")
     one, other = (json.loads(line) for line in found.out.splitlines())
     assert {one["labels"]["verb_name"][1]} == {other["labels"]["verb_name"][i] for i in (2, 5)}
+    assert {other["labels"]["category"][i] for i in (0, 6)} == {"CNOUN"}
 
 
 def test_corrected_and_original_rows_are_told_side_by_side(here: Path, invoke: Invoke) -> None:
