@@ -211,8 +211,8 @@ for _format in (
     Format(
         "cogs",
         frozenset({"words", "graphs"}),
-        ("role", "category", "noun_type", "verb_name", "offset", "position", "by_category", "kind", "case"),
-        stored_later=("by_category", "kind"),
+        ("role", "category", "noun_type", "verb_name", "offset", "position", "by_category", "kind", "frame", "case"),
+        stored_later=("by_category", "kind", "frame"),
     ),
     Format("documents", frozenset({"documents"}), ("pair",), options="documents"),
     Format("extractions", frozenset({"words", "extractions"}), ("upos",), options="grid"),

@@ -327,6 +327,11 @@ class SemanticParsing(TaskSection):
     verb: Literal["context", "word"] = "context"
     """What tells a verb's name: context: the word's representation (as the paper's code); word: its unary scores alone,
     as the same form is of the same verb in every sentence."""
+    decode: Literal["words", "sentence"] = "words"
+    """How labels are chosen: words: of every word, in every column, the best one (as the paper's code); sentence: the
+    most probable ones of a whole sentence where every word has labels that go together somewhere in train, one verb is
+    the main one, each role is filled once, a preposition has one noun and no arcs cross. It asks for `parent: category`
+    and `category: word`."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -352,6 +357,9 @@ class SemanticParsing(TaskSection):
         return next((f"{key}: word" for key in ("category", "verb") if getattr(self, key) == "word"), None)
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+        if self.decode == "sentence" and (self.parent, self.category) != ("category", "word"):
+            reason = "labels of whole sentences are those of `parent: category` and `category: word`: set them, too"
+            return [(("task", "decode"), reason)]
         unary, state = recipe.model.unary_width, recipe.model.state_width
         if unary == state:
             return []

@@ -6,6 +6,7 @@
     parent by category                 one more: `+1 VERB` is the first verb to the right (Strzyz et al. 2019)
     parent by attention                P_i(j) ∝ exp( (A x_i) · (B x_j) / √d ),  j ≠ i, or none: with k_0 for B x_j
 
+Labels are those that are best of every word in every column, or of a sentence as a whole (`tasks/whole_sentences.py`).
 The loss is the sum of the five cross entropies, its mean over words.
 """
 
@@ -23,9 +24,10 @@ from probtrans_cli.data.codecs.logical_forms import (
     NONE,
     GraphLabels,
     categories,
+    kinds_of_words,
     logical_form,
     parent_by_category,
-    places_by_kind,
+    places_of_kinds,
 )
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Values
@@ -36,6 +38,7 @@ from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
+from probtrans_cli.tasks.whole_sentences import COLUMNS, WholeSentences
 
 OUTSIDE = -3  # a parent that is no word of the sentence
 _PREPOSITION = "PREP"
@@ -93,6 +96,8 @@ class SemanticLabels(Task):
         self.attention = section.parent == "attention"
         self.names = {name: ["" if label == NONE else label for label in labels[name]] for name in section.learned}
         self.cases = list(labels[_CASE])
+        frames = ["" if label == NONE else label for label in labels["frame"]] if section.decode == "sentence" else None
+        self.whole = None if frames is None else WholeSentences(frames, self.names)
 
     @property
     def outputs(self) -> int:
@@ -130,14 +135,29 @@ class SemanticLabels(Task):
         gold = {name: batch.picked(batch.gold[name]) for name in self.names}
         return gold | ({"parents": batch.picked(batch.gold["parents"]) + 1} if self.attention else {})
 
-    def _best(self, scores: Mapping[str, Tensor]) -> dict[str, Tensor]:
+    def _best(self, scores: Mapping[str, Tensor], batch: Batch) -> dict[str, Tensor]:
         """Label ids ``[m]`` of every column; what is known to be a preposition, and nothing else, has its role."""
         best = {name: of_words.argmax(-1) for name, of_words in scores.items()}
         if "kind" in best and _PREPOSITION in self.names["kind"]:
             kind, role = (self.names[name].index(_PREPOSITION) for name in ("kind", "role"))
             other = scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
             best["role"] = torch.where(best["kind"] == kind, role, other)
-        return best
+        return best if self.whole is None else self._of_sentences(self.whole, best, scores, batch)
+
+    def _of_sentences(
+        self, whole: WholeSentences, best: dict[str, Tensor], scores: Mapping[str, Tensor], batch: Batch
+    ) -> dict[str, Tensor]:
+        """The best labels of whole sentences; those of the words where a sentence has none, or is one word."""
+        logs = {name: scores[name].log_softmax(-1).cpu().numpy() for name in COLUMNS}
+        kinds = [self.names["kind"][id] for id in best["kind"].tolist()]
+        found = {name: best[name].tolist() for name in COLUMNS}
+        ends = np.cumsum(batch.words.sum(1).cpu().numpy()).tolist()
+        for start, end in zip([0, *ends], ends, strict=False):
+            if end - start > 1:
+                labels = whole.find(kinds[start:end], {name: of_words[start:end] for name, of_words in logs.items()})
+                for name, of_words in (labels or {}).items():
+                    found[name][start:end] = of_words
+        return best | {name: torch.tensor(of_words, device=best[name].device) for name, of_words in found.items()}
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Words, or sentences."""
@@ -158,7 +178,7 @@ class SemanticLabels(Task):
         for name, wanted in gold.items():
             loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNLEARNED)
             counts["loss", name], counts["labelled", name] = float(loss), int((wanted >= 0).sum())
-        found = self._best(scores)
+        found = self._best(scores, batch)
         best = torch.stack([found[name] for name in gold])
         right = (best == torch.stack(list(gold.values()))).cpu().numpy()
         right = np.vstack([right.all(0), right])
@@ -199,7 +219,7 @@ class SemanticLabels(Task):
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """The ``labels`` of the words, column by column, and the ``logical_form`` that is rebuilt from them."""
         del top
-        best = {name: ids.cpu().numpy() for name, ids in self._best(self._scores(outputs)).items()}
+        best = {name: ids.cpu().numpy() for name, ids in self._best(self._scores(outputs), batch).items()}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy())[:-1]
         of_sentences = [np.split(ids, ends) for ids in best.values()]
         found: list[Prediction] = []
@@ -234,6 +254,8 @@ class SemanticLabels(Task):
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
         if "kind" in texts:
             texts["category"] = categories(texts["role"], texts["kind"])
+        else:
+            texts["kind"] = kinds_of_words(texts["role"], texts["category"], texts["verb_name"])
         parents = [int(id) - 1 for id in ids["parents"]] if self.attention else _PARENTS[self.section.parent](texts)
         return GraphLabels(parents, *(texts[name] for name in LABELS_OF_COGS))
 
@@ -249,7 +271,7 @@ def _by_position(texts: Mapping[str, list[str]]) -> list[int]:
 
 
 def _by_category(texts: Mapping[str, list[str]]) -> list[int]:
-    places = places_by_kind(texts["role"], texts["category"])
+    places = places_of_kinds(texts["kind"])
     found = [parent_by_category(text, i, places) for i, text in enumerate(texts["by_category"])]
     return [OUTSIDE if parent is None else parent for parent in found]
 

@@ -24,7 +24,7 @@ from probtrans_cli.data.codecs.logical_forms import (
     logical_form,
     parent_by_category,
     parents_by_category,
-    places_by_kind,
+    places_of_kinds,
 )
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.cogs import read_cogs, read_seqtag
@@ -178,7 +178,7 @@ def test_labels_of_a_form_and_back(sentence: str, form: str, labels: Labels) -> 
 def test_kinds_and_roles_say_what_categories_say(sentence: str, form: str, labels: Labels) -> None:
     del labels
     analysis = analyse(sentence.split(" "), form)
-    kinds = kinds_of_words(analysis)
+    kinds = kinds_of_words(analysis.role, analysis.category, analysis.verb_name)
     assert categories(analysis.role, kinds) == analysis.category
     for kind, verb, role in zip(kinds, analysis.verb_name, analysis.role, strict=True):
         assert (kind == "VERB", kind == "PREP") == (bool(verb), role == "PREP")
@@ -335,7 +335,7 @@ def compare(corpus: Path, split: str, step: int) -> int:
             assert (expected.role[i], ours.analysis.role[i]) == ("agent", "theme")
             expected = changed(expected, "role", i, "theme")
         assert ours.analysis == expected
-        found = kinds_of_words(expected)
+        found = kinds_of_words(expected.role, expected.category, expected.verb_name)
         assert categories(expected.role, found) == expected.category
         assert all(kinds.setdefault(word, kind) == kind for word, kind in zip(ours.words, found, strict=True))
     return rows
@@ -383,7 +383,8 @@ def test_a_parent_is_found_again_by_its_number_among_its_kind(links: list[tuple[
     parents, role, category = (list(column) for column in zip(*links, strict=True))
     parents = [-1 if parent == i else parent for i, parent in enumerate(parents)]
     labels = GraphLabels(parents, role, category, [""] * len(links), [""] * len(links))
-    places = places_by_kind(role, category)
+    of_words = kinds_of_words(role, category, labels.verb_name)
+    places = places_of_kinds(of_words)
     kinds = [
         "PREP" if of_word == "PREP" else kind[1:] if kind.endswith("NOUN") else kind
         for of_word, kind in zip(role, category, strict=True)

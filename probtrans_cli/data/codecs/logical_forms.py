@@ -95,11 +95,11 @@ class GraphLabels:
 # --- what a word is, whatever it does in a sentence ------------------------------------------------------------------
 
 
-def kinds_of_words(labels: GraphLabels) -> list[str]:
+def kinds_of_words(role: Sequence[str], category: Sequence[str], verb_name: Sequence[str]) -> list[str]:
     """A label that is the same in every sentence: the category of a noun, VERB of infinitives as well, PREP of a
     preposition, else an empty string. With the role it says what the category says: :func:`categories`."""
-    told = zip(labels.role, labels.category, labels.verb_name, strict=True)
-    return ["PREP" if role == "PREP" else "VERB" if verb else category for role, category, verb in told]
+    told = zip(role, category, verb_name, strict=True)
+    return ["PREP" if of_word == "PREP" else "VERB" if verb else kind for of_word, kind, verb in told]
 
 
 def categories(role: Sequence[str], kinds: Sequence[str]) -> list[str]:
@@ -111,20 +111,24 @@ def categories(role: Sequence[str], kinds: Sequence[str]) -> list[str]:
 # --- parents, counted by category -------------------------------------------------------------------------------------
 
 
-def places_by_kind(role: Sequence[str], category: Sequence[str]) -> dict[str, list[int]]:
-    """Where the words are that parents are counted among: of NOUN, VERB, PREP (which is a role), and all others."""
-    kinds = {"CNOUN": "NOUN", "PNOUN": "NOUN"}
+def places_of_kinds(kinds: Sequence[str]) -> dict[str, list[int]]:
+    """Where the words are that parents are counted among, by their :func:`kinds_of_words`: of NOUN, which common and
+    proper nouns are, VERB, PREP, and all others."""
     found: dict[str, list[int]] = {}
-    for i, (of_word, kind) in enumerate(zip(role, category, strict=True)):
-        found.setdefault("PREP" if of_word == "PREP" else kinds.get(kind, kind), []).append(i)
+    for i, kind in enumerate(kinds):
+        found.setdefault(_counted(kind), []).append(i)
     return found
+
+
+def _counted(kind: str) -> str:
+    return "NOUN" if kind.endswith("NOUN") else kind
 
 
 def parents_by_category(labels: GraphLabels) -> list[str]:
     """Parents as labels that no distance changes (Strzyz et al., NAACL 2019): `+1 VERB` is the first verb to the right,
     `-2 NOUN` the second noun to the left; an empty string is no parent."""
-    places = places_by_kind(labels.role, labels.category)
-    kinds = {place: kind for kind, found in places.items() for place in found}
+    of_words = kinds_of_words(labels.role, labels.category, labels.verb_name)
+    kinds, places = list(map(_counted, of_words)), places_of_kinds(of_words)
     return [
         "" if parent < 0 else f"{_number(parent, i, places[kinds[parent]]):+d} {kinds[parent]}".strip()
         for i, parent in enumerate(labels.parents)
@@ -138,13 +142,28 @@ def _number(parent: int, i: int, places: Sequence[int]) -> int:
 
 def parent_by_category(label: str, i: int, places: Mapping[str, Sequence[int]]) -> int | None:
     """The parent of word ``i`` that a label of :func:`parents_by_category` means, among the places of
-    :func:`places_by_kind`; -1 = none, None = no such word."""
+    :func:`places_of_kinds`; -1 = none, None = no such word."""
     if not label:
         return -1
     text, _, kind = label.partition(" ")
     number, of_kind = int(text), places.get(kind, ())
     at = bisect_right(of_kind, i) + number - 1 if number > 0 else bisect_left(of_kind, i) + number
     return of_kind[at] if 0 <= at < len(of_kind) else None
+
+
+# --- labels that go together ------------------------------------------------------------------------------------------
+
+
+BETWEEN_LABELS = "|"
+
+
+def frames_of_words(labels: GraphLabels) -> list[str]:
+    """Kind, role, parent by category and noun type of every word in one text; empty for the word of a primitive."""
+    if len(labels.parents) == 1:
+        return [""]
+    kinds = kinds_of_words(labels.role, labels.category, labels.verb_name)
+    told = zip(kinds, labels.role, parents_by_category(labels), labels.noun_type, strict=True)
+    return list(map(BETWEEN_LABELS.join, told))
 
 
 # --- from forms to labels ---------------------------------------------------------------------------------------------

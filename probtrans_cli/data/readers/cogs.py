@@ -14,6 +14,7 @@ from probtrans_cli.data.codecs.logical_forms import (
     ROLES,
     GraphLabels,
     analyse,
+    frames_of_words,
     kinds_of_words,
     parents_by_category,
 )
@@ -68,7 +69,8 @@ def _labelled(example: Example) -> Sentence:
         "offset": [f"{parent - i:+d}" if parent >= 0 else "" for i, parent in enumerate(labels.parents)],
         "position": [str(parent) if parent >= 0 else "" for parent in labels.parents],
         "by_category": parents_by_category(labels),
-        "kind": kinds_of_words(labels),
+        "kind": kinds_of_words(labels.role, labels.category, labels.verb_name),
+        "frame": frames_of_words(labels),
     }
     return Sentence(
         words=list(example.words),

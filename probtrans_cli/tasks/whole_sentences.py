@@ -1,0 +1,166 @@
+"""The most probable labels of a whole sentence of COGS, among those that keep what all its sentences keep.
+
+Every word i has one frame f: its kind, role, parent and noun type, which go together somewhere in train. With
+x_if = 1 if word i has frame f, and j the parent that f means for it,
+
+    maximise  Σ_if x_if log P(f | i)       such that
+    Σ_f x_if = 1                           for every word i
+    Σ_if x_if ≤ 1                          over all f with the same role and parent j: a role is filled once
+    Σ_if x_if = 1                          over all f whose parent is a preposition j: it has one noun
+    Σ_if x_if = 1                          over verbs without a role: one is that of the main clause
+    x_if + x_kg ≤ 1                        where the arcs of f and g cross; the main verb's begins before all
+
+This is an integer linear program, as in semantic role labelling (Punyakanok, Roth and Yih, Computational Linguistics
+34(2), 2008). Arcs that cross are few, so their rows are added when a solution has them (Riedel and Clarke, EMNLP 2006);
+and where the best frames of all words keep the rules already, nothing is to be solved.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Mapping, Sequence
+from typing import NamedTuple
+
+import numpy as np
+from scipy.optimize import Bounds, LinearConstraint, milp
+from scipy.sparse import coo_array
+
+from probtrans_cli.data.codecs.logical_forms import BETWEEN_LABELS, parent_by_category, places_of_kinds
+
+LONGEST = 256
+"""Words of the longest sentence that is solved; the longest of COGS has 61."""
+_ROUNDS = 100  # of solving, each with rows for more arcs that cross; no sentence of COGS needs ten
+_VERB, _PREPOSITION = "VERB", "PREP"
+
+
+COLUMNS = ("role", "by_category", "noun_type")
+"""The columns of labels that are found; what every word is, is known."""
+
+
+class _Frame(NamedTuple):
+    """Labels of a word that go together; an empty string is none."""
+
+    kind: str
+    role: str
+    parent: str
+    noun_type: str
+
+
+class _Choice(NamedTuple):
+    """A frame that a word may have; ``parent``: the word that it means, -1 = none."""
+
+    word: int
+    frame: _Frame
+    parent: int
+    score: float
+
+    @property
+    def is_main(self) -> bool:
+        return self.frame.kind == _VERB and not self.frame.role
+
+    @property
+    def span(self) -> tuple[int, int] | None:
+        """From one end of the arc to the other; None = there is none."""
+        if self.parent < 0:
+            return (-1, self.word) if self.is_main else None
+        return min(self.word, self.parent), max(self.word, self.parent)
+
+
+class WholeSentences:
+    """Finds labels of sentences.
+
+    Args:
+        frames: those of train, as :func:`frames_of_words` writes them.
+        names: the labels of ``COLUMNS``.
+    """
+
+    def __init__(self, frames: Sequence[str], names: Mapping[str, Sequence[str]]) -> None:
+        self.ids = {column: {label: id for id, label in enumerate(names[column])} for column in COLUMNS}
+        self.frames: dict[str, list[_Frame]] = {}
+        for text in filter(None, frames):
+            frame = _Frame(*text.split(BETWEEN_LABELS))
+            self.frames.setdefault(frame.kind, []).append(frame)
+
+    def find(self, kinds: Sequence[str], scores: Mapping[str, np.ndarray]) -> dict[str, list[int]] | None:
+        """The label ids ``[n]`` of a sentence's words, of every column.
+
+        Args:
+            kinds: what every word is.
+            scores: ``[n, labels]`` of every column, logarithms of probabilities.
+
+        Returns:
+            None where no labels keep the rules, or the sentence has more than ``LONGEST`` words.
+        """
+        if len(kinds) > LONGEST:
+            return None
+        places = places_of_kinds(kinds)
+        choices: list[_Choice] = []
+        best: list[_Choice] = []
+        for i, kind in enumerate(kinds):
+            of_word = []
+            for frame in self.frames.get(kind, ()):
+                parent = parent_by_category(frame.parent, i, places)
+                if parent is not None:
+                    score = sum(float(scores[column][i, id]) for column, id in self._labels(frame).items())
+                    of_word.append(_Choice(i, frame, parent, score))
+            if not of_word:
+                return None
+            choices += of_word
+            best.append(max(of_word, key=lambda one: one.score))
+        chosen = best if keeps_the_rules(best, kinds) else _solved(choices, kinds)
+        if chosen is None:
+            return None
+        labels = [self._labels(one.frame) for one in chosen]
+        return {column: [of_word[column] for of_word in labels] for column in COLUMNS}
+
+    def _labels(self, frame: _Frame) -> dict[str, int]:
+        return {column: self.ids[column][label] for column, label in zip(COLUMNS, frame[1:], strict=True)}
+
+
+def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
+    """Whether one choice for every word breaks none of the rules."""
+    if sum(one.is_main for one in chosen) != 1 or _crossing(chosen):
+        return False
+    filled = [(one.parent, one.frame.role) for one in chosen if one.parent >= 0]
+    with_noun = [one.parent for one in chosen if one.parent >= 0 and kinds[one.parent] == _PREPOSITION]
+    prepositions = [i for i, kind in enumerate(kinds) if kind == _PREPOSITION]
+    return len(set(filled)) == len(filled) and sorted(with_noun) == prepositions
+
+
+def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
+    """Numbers of the choices whose arcs cross."""
+    spans = [(number, *one.span) for number, one in enumerate(chosen) if one.span is not None]
+    number, start, end = np.array(spans, dtype=int).reshape(-1, 3).T
+    inside = (start[:, None] < start) & (start < end[:, None]) & (end[:, None] < end)
+    return [(int(number[one]), int(number[other])) for one, other in zip(*np.nonzero(inside), strict=True)]
+
+
+def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] | None:
+    """The choices with the largest sum of scores that keep the rules, one for every word; None = there are none."""
+    once: dict[tuple[str, int, str], list[int]] = {}  # of every rule "exactly once", the choices it is about
+    at_most_once: dict[tuple[int, str], list[int]] = {}
+    once["main", -1, ""] = [number for number, one in enumerate(choices) if one.is_main]
+    once |= {("noun of", i, ""): [] for i, kind in enumerate(kinds) if kind == _PREPOSITION}
+    for number, one in enumerate(choices):
+        once.setdefault(("word", one.word, ""), []).append(number)
+        if one.parent >= 0:
+            if kinds[one.parent] == _PREPOSITION:
+                once["noun of", one.parent, ""].append(number)
+            at_most_once.setdefault((one.parent, one.frame.role), []).append(number)
+    rows, lower = [*once.values(), *at_most_once.values()], [1] * len(once) + [0] * len(at_most_once)
+    costs = np.array([-one.score for one in choices])
+    for _ in range(_ROUNDS):
+        columns = np.concatenate([np.array(row, dtype=int) for row in rows])
+        of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
+        matrix = coo_array((np.ones(len(columns)), (of_row, columns)), shape=(len(rows), len(choices))).tocsr()
+        rules = LinearConstraint(matrix, lower, np.ones(len(rows)))
+        solution = milp(costs, constraints=rules, integrality=np.ones(len(choices)), bounds=Bounds(0, 1)).x
+        if solution is None:
+            return None
+        numbers = np.flatnonzero(solution > 0.5).tolist()
+        chosen = [choices[number] for number in numbers]
+        crossing = _crossing(chosen)
+        if not crossing:
+            return chosen
+        rows += [[numbers[one], numbers[other]] for one, other in crossing]
+        lower += [0] * len(crossing)
+    return None
