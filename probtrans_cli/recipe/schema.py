@@ -12,6 +12,7 @@ from typing import Annotated, Literal
 from pydantic import Field, model_validator
 
 from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds kinds of tasks
+from probtrans_cli.recipe import semantic as _semantic  # noqa: F401 - and this one COGS
 from probtrans_cli.recipe.base import NAME, InconsistentError, Section
 from probtrans_cli.recipe.checks import inconsistencies
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data

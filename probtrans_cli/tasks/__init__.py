@@ -9,6 +9,7 @@ from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.recipe import grids as grid_sections
 from probtrans_cli.recipe import task as sections
 from probtrans_cli.recipe.kinds import Table
+from probtrans_cli.recipe.semantic import SemanticParsing
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
@@ -49,7 +50,7 @@ register(TaskKind(sections.MaskedLanguageModel, MaskedLanguageModelling))
 register(TaskKind(sections.Tagging, WordTagging))
 register(TaskKind(sections.EntityRecognition, NamedEntities))
 register(TaskKind(sections.Classification, SentenceClassification))
-register(TaskKind(sections.SemanticParsing, SemanticLabels))
+register(TaskKind(SemanticParsing, SemanticLabels))
 register(TaskKind(sections.Pretraining, Pretraining))
 register(TaskKind(grid_sections.OpenExtraction, ExtractedTuples))
 register(TaskKind(grid_sections.Coordinations, FoundCoordinations))

@@ -29,6 +29,7 @@ from probtrans_cli.data.codecs.logical_forms import BETWEEN_LABELS, parent_by_ca
 LONGEST = 256
 """Words of the longest sentence that is solved; the longest of COGS has 61."""
 _ROUNDS = 100  # of solving, each with rows for more arcs that cross; no sentence of COGS needs ten
+_NODES = 10_000  # of the tree of one search; what is best by then is taken
 _VERB, _PREPOSITION = "VERB", "PREP"
 
 
@@ -153,7 +154,8 @@ def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] |
         of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
         matrix = coo_array((np.ones(len(columns)), (of_row, columns)), shape=(len(rows), len(choices))).tocsr()
         rules = LinearConstraint(matrix, lower, np.ones(len(rows)))
-        solution = milp(costs, constraints=rules, integrality=np.ones(len(choices)), bounds=Bounds(0, 1)).x
+        search = {"constraints": rules, "integrality": np.ones(len(choices)), "bounds": Bounds(0, 1)}
+        solution = milp(costs, **search, options={"node_limit": _NODES}).x
         if solution is None:
             return None
         numbers = np.flatnonzero(solution > 0.5).tolist()

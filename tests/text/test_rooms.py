@@ -18,8 +18,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
     "folders": ". checkpoints job lock places",
-    "recipe": ". base bert checks data faults grids kinds origin overrides reference schema source task training "
-    "weights yaml",
+    "recipe": ". base bert checks data faults grids kinds origin overrides reference schema semantic source task "
+    "training weights yaml",
     "recipe.model": ". base bayes probabilistic stacked transformer",
     "data": ". blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
@@ -39,7 +39,7 @@ ROOMS = {
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty word_order",
     "tasks": ". answers base batch classification confusions coordination entities extraction grids masking mlm "
-    "penalties pretraining semantic tagging valid_tags",
+    "penalties pretraining semantic tagging valid_tags whole_sentences",
     "trained": ". abstention arcs arrow card cues evaluation gallery inner latent_labels machine model parses "
     "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
