@@ -21,8 +21,6 @@ from collections.abc import Mapping, Sequence
 from typing import NamedTuple
 
 import numpy as np
-from scipy.optimize import Bounds, LinearConstraint, milp
-from scipy.sparse import coo_array
 
 from probtrans_cli.data.codecs.logical_forms import BETWEEN_LABELS, parent_by_category, places_of_kinds
 
@@ -137,6 +135,10 @@ def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
 
 def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] | None:
     """The choices with the largest sum of scores that keep the rules, one for every word; None = there are none."""
+    # Imported here: it takes as long as to read hundreds of sentences, and most tasks never solve any.
+    from scipy.optimize import Bounds, LinearConstraint, milp  # noqa: PLC0415
+    from scipy.sparse import coo_array  # noqa: PLC0415
+
     once: dict[tuple[str, int, str], list[int]] = {}  # of every rule "exactly once", the choices it is about
     at_most_once: dict[tuple[int, str], list[int]] = {}
     once["main", -1, ""] = [number for number, one in enumerate(choices) if one.is_main]
