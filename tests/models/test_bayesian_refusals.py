@@ -49,7 +49,7 @@ def test_output_layers_without_a_rule_are_refused() -> None:
 
     refused(network(lambda one: Other(one.width, CLASSES), noise=0.0), "Other")
     refused(network(lambda one: SemanticOutput(one.width, CLASSES, attention=True)), "SemanticOutput")
-    of_words = slice(0, CLASSES - 1)
+    of_words = [True] * (CLASSES - 1) + [False]
     refused(network(lambda one: SemanticOutput(one.width, CLASSES, attention=False, alone=of_words)), "SemanticOutput")
 
 
