@@ -41,8 +41,9 @@ class SemanticParsing(TaskSection):
     decode: Literal["words", "sentence"] = "words"
     """How labels are chosen: words: of every word, in every column, the best one (as the paper's code); sentence: the
     most probable ones of a whole sentence where every word has labels that go together somewhere in train, one verb is
-    the main one, each role is filled once, a preposition has one noun and no arcs cross. It asks for `parent: category`
-    and `category: word`."""
+    the main one, each role is filled once, a preposition has one noun and no arcs cross; where no
+    labels are so, or a sentence has more than 256 words, those of its words. It asks for `parent: category` and
+    `category: word`."""
 
     @property
     def learned(self) -> tuple[str, ...]:

@@ -22,9 +22,6 @@ from probtrans_cli.data.codecs.logical_forms import (
     categories,
     kinds_of_words,
     logical_form,
-    parent_by_category,
-    parents_by_category,
-    places_of_kinds,
 )
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.cogs import read_cogs, read_seqtag
@@ -367,43 +364,3 @@ def test_a_changed_label_never_gives_the_gold_form(corpus: Path) -> None:
         assert form != example.form
         others += form is not None
     assert 0.05 < others / len(examples) < 0.15
-
-
-# --- parents, counted by category -------------------------------------------------------------------------------------
-
-LINKS = st.integers(1, 7).flatmap(
-    lambda n: st.lists(
-        st.tuples(st.integers(-1, n - 1), st.sampled_from(ROLES), st.sampled_from(CATEGORIES)), min_size=n, max_size=n
-    )
-)
-
-
-@given(LINKS)
-def test_a_parent_is_found_again_by_its_number_among_its_kind(links: list[tuple[int, str, str]]) -> None:
-    parents, role, category = (list(column) for column in zip(*links, strict=True))
-    parents = [-1 if parent == i else parent for i, parent in enumerate(parents)]
-    labels = GraphLabels(parents, role, category, [""] * len(links), [""] * len(links))
-    of_words = kinds_of_words(role, category, labels.verb_name)
-    places = places_of_kinds(of_words)
-    kinds = [
-        "PREP" if of_word == "PREP" else kind[1:] if kind.endswith("NOUN") else kind
-        for of_word, kind in zip(role, category, strict=True)
-    ]
-    assert {i: kind for kind, found in places.items() for i in found} == dict(enumerate(kinds))
-    for i, (parent, label) in enumerate(zip(parents, parents_by_category(labels), strict=True)):
-        assert parent_by_category(label, i, places) == parent
-        if parent >= 0:
-            step = 1 if parent > i else -1
-            number = sum(kinds[j] == kinds[parent] for j in range(i + step, parent + step, step))
-            assert label == f"{number * step:+d} {kinds[parent]}".strip()
-            assert parent_by_category(f"{100 * step:+d} {kinds[parent]}", i, places) is None
-
-
-def test_phrases_between_a_noun_and_its_verb_change_no_label() -> None:
-    words = ["The", "kite", "on", "a", "shelf", "behind", "the", "shed", "sank", "."]
-    form = (
-        "* kite ( x _ 1 ) ; * shed ( x _ 7 ) ; kite . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 ) AND"
-        " shelf . nmod . behind ( x _ 4 , x _ 7 ) AND sink . theme ( x _ 8 , x _ 1 )"
-    )
-    wanted = ["", "+1 VERB", "-1 NOUN", "", "-1 PREP", "-1 NOUN", "", "-1 PREP", "", ""]
-    assert parents_by_category(analyse(words, form)) == wanted
