@@ -290,7 +290,8 @@ def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
         trainer = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks)
         with shapes_told(trainer.network):
             seconds = trainer.rehearse()
+        passes = trainer.plan.passes(len(trainer.plan.batches(0)))
     return {
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "dry_run": True,
-        "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * recipe.train.epochs, 1),
+        "seconds_per_epoch": round(seconds, 1), "estimated_seconds": round(seconds * passes, 1),
     }  # fmt: skip

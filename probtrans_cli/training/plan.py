@@ -32,6 +32,10 @@ class Plan:
         section = self.section
         return int(min(math.ceil(batches / section.accumulate) * section.epochs, section.steps or math.inf))
 
+    def passes(self, batches: int) -> float:
+        """How often the whole training reads its sentences: a fraction where `train.steps` ends it within an epoch."""
+        return self.updates(batches) / math.ceil(batches / self.section.accumulate)
+
     def share_done(self, state: State, batches: int) -> float:
         """Share of the training that lies behind the middle of the coming update."""
         section = self.section
