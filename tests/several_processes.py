@@ -4,11 +4,13 @@ runs. Starting torch takes seconds, so that one set of processes does all of the
 from __future__ import annotations
 
 import json
+import os
 import random
 import shutil
 import socket
 import subprocess
 import sys
+import time
 from collections.abc import Mapping, Sequence
 from pathlib import Path
 from typing import Any
@@ -95,6 +97,45 @@ def place(folder: Path) -> Path:
     for name, text in files.items():
         (folder / name).write_text(text + "\n", "utf-8")
     return folder
+
+
+HELD = """
+import os, signal, time
+from pathlib import Path
+if "RANK" in os.environ:
+    os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")  # as the command does before it imports torch
+    from probtrans_cli.training.loop import Trainer
+    update = Trainer._update
+    def held(self, batches):
+        update(self, batches)
+        if self.state.step == {step}:
+            (Path(__file__).parent / ("rank " + os.environ["RANK"])).touch()
+            while not signal.getsignal(signal.SIGTERM).__self__.asked:
+                time.sleep(0.02)
+    Trainer._update = held
+"""
+
+
+class Held:
+    """Processes of a training that wait after an update until each of them has a SIGTERM: on a busy machine, a training
+    of a second is over before the test, or a launcher, has sent it.
+
+    ``environment``: of the training.
+    """
+
+    def __init__(self, folder: Path, step: int = 5) -> None:
+        self.place = folder / "held"
+        self.place.mkdir()
+        (self.place / "sitecustomize.py").write_text(HELD.format(step=step), "utf-8")
+        self.environment = {"PYTHONPATH": os.pathsep.join([str(self.place), environment()["PYTHONPATH"]])}
+
+    def wait(self, world: int, training: subprocess.Popen[Any], log: Path) -> None:
+        """Until so many processes wait."""
+        deadline = time.monotonic() + 120
+        while len(list(self.place.glob("rank *"))) < world:
+            assert time.monotonic() < deadline, log.read_text("utf-8")
+            assert training.poll() is None, log.read_text("utf-8")
+            time.sleep(0.02)
 
 
 def port() -> int:

@@ -8,14 +8,12 @@ import os
 import re
 import signal
 import subprocess
-import time
-from collections.abc import Callable
 from pathlib import Path
 
 import pytest
 import stand_ins
 import yaml
-from several_processes import place
+from several_processes import Held, place
 from support import environment
 from test_readme import block
 
@@ -79,12 +77,13 @@ def test_a_slurm_job_is_preempted_requeued_and_finished(tmp_path: Path) -> None:
     done = shell(submit, tmp_path / "alone")
     assert done.returncode == 0, done.stderr
     folder = tmp_path / "taken"
-    path = stand_ins.install(folder / "bin")
+    path, held = stand_ins.install(folder / "bin"), Held(folder)
     with (folder / "log").open("w") as log:
         job = subprocess.Popen(
-            ["bash", "-c", submit], cwd=folder, env=environment(PATH=path), stdout=log, stderr=subprocess.STDOUT
-        )
-    until(lambda: (folder / "runs/mine/metrics.jsonl").exists() and steps_of(folder) >= 5, folder / "log")
+            ["bash", "-c", submit], cwd=folder, env=environment(PATH=path, **held.environment), stdout=log,
+            stderr=subprocess.STDOUT,
+        )  # fmt: skip
+    held.wait(2, job, folder / "log")
     for task in (folder / "tasks").read_text("utf-8").split():
         os.kill(int(task), signal.SIGTERM)
     assert job.wait(timeout=300) == 0, (folder / "log").read_text("utf-8")
@@ -98,16 +97,6 @@ def test_a_slurm_job_is_preempted_requeued_and_finished(tmp_path: Path) -> None:
     assert weights[0] == weights[1]
     assert exit_of(folder / "runs/mine") == {"exit": 0, "reason": "done"}
 
-
-def steps_of(folder: Path) -> int:
-    return (folder / "runs/mine/metrics.jsonl").read_text("utf-8").count("\n")
-
-
-def until(true: Callable[[], bool], log: Path) -> None:
-    deadline = time.monotonic() + 120
-    while not true():
-        assert time.monotonic() < deadline, log.read_text("utf-8")
-        time.sleep(0.02)
 
 
 def test_an_array_job_parses_what_one_process_does(tmp_path: Path) -> None:

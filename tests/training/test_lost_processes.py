@@ -15,7 +15,7 @@ from pathlib import Path
 from typing import NamedTuple
 
 import pytest
-from several_processes import place, ranks
+from several_processes import Held, place, ranks
 from support import COMMAND, environment, seeded
 from test_resume import assert_same, state
 
@@ -112,8 +112,9 @@ def test_a_signal_to_the_launcher_saves_once(folder: Path) -> None:
     short = ("train.epochs=5", "eval.every_epochs=1", "save.every_steps=null")
     whole = several(folder, "whole", 2, *short)
     assert whole.end().code == 0, whole.log.read_text()
-    job = several(folder, "stopped", 2, *short)
-    job.after(lines=4)
+    held = Held(folder)
+    job = several(folder, "stopped", 2, *short, **held.environment)
+    held.wait(2, job.process, job.log)
     job.process.terminate()
     ended = job.end()
     assert ended.code == 75, ended.stderr
