@@ -98,7 +98,6 @@ def test_a_slurm_job_is_preempted_requeued_and_finished(tmp_path: Path) -> None:
     assert exit_of(folder / "runs/mine") == {"exit": 0, "reason": "done"}
 
 
-
 def test_an_array_job_parses_what_one_process_does(tmp_path: Path) -> None:
     folder = place(tmp_path / "work")
     (folder / "parse.sh").write_text(block("slurm parse", "docs/clusters.md").replace("--workers 4", "--workers 1"))
