@@ -20,6 +20,8 @@ from probtrans_cli.folders.places import holds, places
 EMBEDDED = "embedded:"
 COMPRESSED = (".gz", ".xz", ".zst")
 """Endings of the names of compressed files."""
+SCRIPTS = {"ud/en_ewt/": "ud_english_ewt", "ud/": "ud_treebanks"}
+"""By how a name in a recipe begins: the script in data_scripts/ that puts the file in place."""
 _TOO_LARGE = "too much memory for decoding"  # what Zstandard says of a window of more than 2**27 bytes
 
 
@@ -230,5 +232,6 @@ def _places(path: str, begins: str) -> list[Path]:
 def _where_to_get(path: str) -> str:
     if path.startswith(EMBEDDED):
         return "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
-    script = "python data_scripts/ud_english_ewt.py" if path.startswith("ud/en_ewt/") else "the script in data_scripts/"
+    known = (f"python data_scripts/{script}.py" for start, script in SCRIPTS.items() if path.startswith(start))
+    script = next(known, "the script in data_scripts/")
     return f"run {script} to fetch a public corpus, or set PROBTRANS_DATA to the folder that holds it"

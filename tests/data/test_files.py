@@ -79,6 +79,7 @@ def test_find_looks_here_then_in_the_data_folder(tmp_path: Path, monkeypatch: py
     ("name", "hint"),
     [
         ("ud/en_ewt/train.conllu", "data_scripts/ud_english_ewt.py"),
+        ("ud/wo_wtb/train.conllu", "data_scripts/ud_treebanks.py"),
         ("text/x.txt", "PROBTRANS_DATA"),
         ("embedded:nowhere.conllu", "embedded:toy"),
         ("embedded:../recipe.py", "embedded:toy"),
