@@ -208,7 +208,7 @@ def evaluate(
     ] = None,
     baselines: Annotated[
         bool,
-        typer.Option("--baselines", help="Also the floors: of trees (next word, nearest rarer word, ...), of tuples."),
+        typer.Option("--baselines", help="Also the floors: of trees (next word, untrained bias, ...), of tuples."),
     ] = False,
     channel: Channel = None,
     iteration: Iteration = None,
