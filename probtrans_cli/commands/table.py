@@ -8,7 +8,7 @@ from typing import Any, Literal
 
 from probtrans_cli.reports import table as report
 from probtrans_cli.reports.table import markdown
-from probtrans_cli.reports.table_beside import beside
+from probtrans_cli.reports.table_beside import RIVAL, beside, rival_of
 from probtrans_cli.reports.table_page import page
 
 __all__ = ["Form", "TableRequest", "table", "written"]
@@ -27,12 +27,17 @@ class TableRequest:
 
 
 def table(request: TableRequest) -> dict[str, Any]:
-    """The rows of the table; :func:`written` makes text of them.
+    """The rows of the table, each with the runs of its ``rival``, the transformer that it stands beside in
+    ``-f beside``, or none; :func:`written` makes text of them.
 
     Raises:
         CheckpointError: none of the folders is a finished run.
     """
-    return report.table(request.runs)
+    result = report.table(request.runs)
+    for row in result["rows"]:
+        rival = None if row["model"] == RIVAL else rival_of(row, result["rows"])
+        row["rival"] = None if rival is None else rival["runs"]
+    return result
 
 
 def written(request: TableRequest, result: dict[str, Any]) -> str:

@@ -127,7 +127,7 @@ def read_run(folder: str) -> Finished:
     if missing := [split for split in splits if not stored.get(split)]:
         raise CheckpointError(f"{where}: its eval.json has no scores of {' and '.join(missing)}")
     try:
-        scores = {split: flattened(stored[split]) for split in splits}
+        scores = {split: flattened(stored[split]) | _floor(stored[split]) for split in splits}
         parameters = int(_read(checkpoint / "config.json")["parameters"]["encoder"])
         state = _read((last(run / "checkpoints") if run else checkpoint) / STATE)
         seconds = float(state["seconds"]) if run and state else None
@@ -180,6 +180,14 @@ def _read(path: Path) -> dict[str, Any]:
     return value
 
 
+def _floor(scores: dict[str, Any]) -> dict[str, float]:
+    """The UUAS of the best trees that need no training, in the convention that :func:`flattened` takes; maybe empty."""
+    trees = scores.get("trees", {})
+    floor = trees.get("floors", {}).get("untrained_bias", {})
+    main = floor.get("no_punct" if "no_punct" in trees else "with_punct", {}).get("all", {})
+    return {"floor_uuas": float(main["uuas"])} if main.get("uuas") is not None else {}
+
+
 def _speeds(metrics: Path) -> list[float]:
     """Words a second, of every line of a ``metrics.jsonl`` that says so."""
     speeds = []
@@ -215,7 +223,7 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
     task, model = first.recipe.task, first.recipe.model.kind
     metric = task.metric
     column = task.chosen_column
-    scores = {split: _over_seeds(runs, split, [metric, "uuas"]) for split in first.scores}
+    scores = {split: _over_seeds(runs, split, [metric, "uuas", "floor_uuas"]) for split in first.scores}
     cell = published(first.name, model, metric, column)
     seconds = [run.seconds for run in runs if run.seconds is not None]
     speeds = [speed for run in runs for speed in run.speeds]

@@ -45,8 +45,9 @@ def _on_dev(row: dict[str, Any]) -> float:
 def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     both = [row] if rival is None else [row, rival]
     metric, alone = row["metric"], row["model"] == RIVAL
-    ours = score_in_words(metric, _test(row))
-    theirs = ours if alone else "" if rival is None else score_in_words(metric, _test(rival))
+    ours = score_in_words(metric, _scores(row).get(metric))
+    theirs = ours if alone else "" if rival is None else score_in_words(metric, _scores(rival).get(metric))
+    floor = _scores(row).get("floor_uuas")
     times = ["" if one["seconds"] is None else time_in_words(one["seconds"]) for one in both]
     return {
         "recipe": row["recipe"],
@@ -55,6 +56,8 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
         "paper": score_in_words(metric, row["paper"]),
         "ours": "" if alone else ours,
         RIVAL: theirs,
+        "UUAS": " / ".join(filter(None, (score_in_words("uuas", _scores(one).get("uuas")) for one in both))),
+        "untrained bias": score_in_words("uuas", floor and floor | {"sd": None}),
         "parameters": " / ".join(f"{one['encoder_parameters']:,}" for one in both),
         "time": " / ".join(filter(None, times)),
         "seeds": " / ".join(str(len(one["seeds"])) for one in both),
@@ -62,7 +65,6 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     }
 
 
-def _test(row: dict[str, Any]) -> dict[str, Any] | None:
-    """The score on test, or where there is no test set on dev."""
-    scores = row["test"] or row["dev"]
-    return None if scores is None else scores[row["metric"]]
+def _scores(row: dict[str, Any]) -> dict[str, Any]:
+    """The scores on test, or where there is no test set on dev."""
+    return row["test"] or row["dev"] or {}

@@ -298,8 +298,10 @@ def test_json_holds_the_raw_numbers(tmp_path: Path, invoke: Callable[..., Any]) 
     code, out, err = invoke(folder, "--json")
     assert (code, err) == (0, "")
     assert out.count("\n") == 1
-    assert json.loads(out) == table([str(folder)])
-    assert json.loads(out)["rows"][0]["test"]["accuracy"]["mean"] == 0.9126
+    printed = json.loads(out)
+    assert printed["rows"][0].pop("rival") is None
+    assert printed == table([str(folder)])
+    assert printed["rows"][0]["test"]["accuracy"]["mean"] == 0.9126
 
 
 def test_large_perplexities_stay_short(tmp_path: Path) -> None:
@@ -400,6 +402,26 @@ def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
     }  # fmt: skip
     assert (by_name["worse"]["ours"], by_name["worse"]["transformer"]) == ("", "20.00")
     assert (by_name["worse"]["seeds"], by_name["worse"]["command"]) == ("1", "")
+
+
+def test_trees_stand_beside_those_that_need_no_training(
+    tmp_path: Path, invoke: Callable[..., tuple[int, str, str]]
+) -> None:
+    """The floor's UUAS has no spread over seeds; a transformer's trees stand behind the model's."""
+    own, other = trees(0.6), trees(0.4)
+    own["floors"] = {"next_word": trees(0.8), "untrained_bias": trees(0.58)}
+    folders = [
+        *(run(tmp_path / f"ours{seed}", scores(30, 33, trees=own), "name=ours", f"seed={seed}") for seed in (0, 1)),
+        run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", "model={kind: transformer}"),
+    ]
+    code, out, err = invoke(*folders, "-f", "beside")
+    assert (code, err) == (0, "")
+    header, _, line = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
+    cells = dict(zip(header, line, strict=True))
+    assert (cells["UUAS"], cells["untrained bias"]) == ("60.00 ± 0.00 % / 40.00 %", "58.00 %")
+    _, out, _ = invoke(*folders, "--json")
+    rivals = {row["recipe"]: row["rival"] for row in json.loads(out)["rows"]}
+    assert rivals == {"ours": [str(folders[2])], "theirs": None}
 
 
 def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
