@@ -45,6 +45,14 @@ def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: 
     refused(invoke("eval", "runs/tagger", "/dev/null"), 3, "/dev/null: there is no sentence in it")
 
 
+def test_where_there_are_no_floors_that_is_said(here: Path, invoke: Invoke) -> None:
+    (here / "plain.txt").write_text(SENTENCE + "\n", "utf-8")
+    ran = invoke("eval", "runs/tiny", "plain.txt", "--baselines", "--masks", "1", "--json")
+    assert (ran.code, "trees" in scores(ran)) == (0, False)
+    assert "--baselines: plain.txt has no trees to compare, and perplexity has no floors" in ran.err
+    assert "--baselines" not in invoke("eval", "runs/tiny", "--baselines", "--masks", "1", "--json").err
+
+
 def test_eval_of_every_name_of_a_checkpoint(here: Path, invoke: Invoke) -> None:
     last = (here / "runs/tiny/checkpoints/last").resolve()
     step = int(last.name.removeprefix("step-"))
