@@ -81,7 +81,7 @@ def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with probtrans, by name; in a source checkout those of its ``recipes/`` folder."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "recipes", package.parent / "recipes"):
-        found = {path.stem: path for path in sorted(folder.glob("*.yaml"))}
+        found = {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: path.stem)}
         if found:
             return found
     return {}

@@ -54,8 +54,12 @@ def test_version(invoke: Invoke) -> None:
 def test_list_names_the_shipped_recipes(invoke: Invoke) -> None:
     ran = invoke("--list")
     assert ran.code == 0
-    assert ran.out.startswith("pos-ewt") or "quickstart" in ran.out
-    assert invoke("--list", "--json").json.keys() == {line.split()[0] for line in ran.out.splitlines()}
+    found = invoke("--list", "--json").json
+    assert "quickstart" in found
+    assert list(found) == sorted(found)
+    width = max(map(len, found)) + 2
+    assert ran.out.splitlines() == [f"{name:<{width}}{text}" for name, text in found.items()]
+    assert [name for name, text in found.items() if not text.endswith((".", "?"))] == []
 
 
 def test_schema_is_the_shipped_one(invoke: Invoke) -> None:
