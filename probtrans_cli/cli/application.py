@@ -121,8 +121,7 @@ def main(
         from probtrans_cli.recipe.source import describe, shipped_recipes  # noqa: PLC0415
 
         found = {name: describe(path) for name, path in shipped_recipes().items()}
-        width = max(map(len, found), default=0)
-        rows = "".join(f"{name:<{width}}  {text}\n" for name, text in found.items())
+        rows = "".join(f"{name:<{max(map(len, found))}}  {text}\n" for name, text in found.items())
         console.result_json(found) if as_json else console.result(rows)
     elif schema:
         from probtrans_cli.recipe.source import json_schema  # noqa: PLC0415
