@@ -160,7 +160,7 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
         scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood, splitter)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
-    scores |= _floors(model, corpus, title, told=ranks.first and not has_trees) if request.baselines else {}
+    scores |= _floors(model, corpus, told=ranks.first and not has_trees) if request.baselines else {}
     if has_trees:
         scores |= tree_scores(
             model, corpus, reading, baselines=request.baselines, every=every, relations=of_words, predictor=asked
@@ -180,11 +180,11 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
     return result, unmet if ranks.first else None
 
 
-def _floors(model: Model, corpus: Split, title: str, *, told: bool) -> dict[str, Any]:
+def _floors(model: Model, corpus: Split, *, told: bool) -> dict[str, Any]:
     """The task's floors, those of trees come with them; ``told``: stderr says where there are none."""
     floors = model.task.floors(corpus)
     if told and not floors:
-        console.log(f"--baselines: {title} has no trees to compare, and {model.task.metric} has no floors")
+        console.log(f"--baselines: no trees are scored here, and {model.task.metric} has no floors")
     return floors
 
 
