@@ -62,6 +62,23 @@ def softmax(scores: Row) -> Row:
     return [weight / sum(weights) for weight in weights]
 
 
+def on_the_sphere(scores: Row) -> Row:
+    """The mean of a point ``z`` with ``|z|² = d`` and the density ``exp(scores · z)``, by an integral over the angle
+    between the two (of one number: over its two signs)."""
+    d, length = len(scores), math.sqrt(sum(score * score for score in scores))
+    if length == 0.0:
+        return [0.0] * d
+    kappa = math.sqrt(d) * length
+    if d == 1:
+        mean_cosine = math.tanh(kappa)
+    else:
+        node, weight = np.polynomial.legendre.leggauss(200)
+        angle = (node + 1.0) * math.pi / 2.0
+        density = weight * np.exp(kappa * (np.cos(angle) - 1.0)) * np.sin(angle) ** (d - 2)
+        mean_cosine = float((density * np.cos(angle)).sum() / density.sum())
+    return [math.sqrt(d) * mean_cosine * score / length for score in scores]
+
+
 # --- trees ----------------------------------------------------------------------------------------------------------
 
 
@@ -221,18 +238,21 @@ def mean_field_loops(
     n, d, h, m, columns = sentence.n, sentence.d, sentence.h, sentence.m, sentence.columns
     d_root, second = sentence.d_root, sentence.second
     lambda_Z = section.message_weight.labels
-    lambda_H = section.message_weight.heads if section.message_weight.heads is not None else 1.0 / d
+    spherical = section.latent == "spherical"
+    default = math.sqrt(d) if spherical else 1.0 / d
+    lambda_H = section.message_weight.heads if section.message_weight.heads is not None else default
+    mean = on_the_sphere if spherical else softmax
     alpha_Z, alpha_H = section.step_size.labels, section.step_size.heads
     beta_Z, beta_H = section.damping.labels, section.damping.heads
 
     # Start: M and Q at t = 0.
-    M_Z = [list(row) for row in sentence.S]
+    M_Z = [[score / lambda_Z if spherical else score for score in row] for row in sentence.S]
     M_H = [[[0.0] * columns for _ in range(n)] for _ in range(h)]
     M_root = [0.0] * d_root
     M_G = [[[0.0] * m for _ in range(second)] for _ in range(n)]
-    Q_Z = [softmax(row) for row in M_Z]
+    Q_Z = [mean(row) for row in M_Z]
     Q_H = sentence.head_distributions(M_H)
-    Q_root = softmax(M_root)
+    Q_root = mean(M_root)
     Q_G = [[softmax(row) for row in rows] for rows in M_G]
 
     trace = Trace()
@@ -270,8 +290,8 @@ def mean_field_loops(
         to_root = drop("root", t, [sentence.G_root(b, Q_Z, seen_H) for b in range(d_root)])
         new_M_Z = [[(1 - beta_Z) * to_labels[i][a] / lambda_Z + beta_Z * M_Z[i][a] for a in range(d)] for i in range(n)]
         new_M_root = [(1 - beta_Z) * to_root[b] / lambda_Z + beta_Z * M_root[b] for b in range(d_root)]
-        new_Q_Z = [_step(alpha_Z, softmax(new_M_Z[i]), Q_Z[i]) for i in range(n)]
-        new_Q_root = _step(alpha_Z, softmax(new_M_root), Q_root)
+        new_Q_Z = [_step(alpha_Z, mean(new_M_Z[i]), Q_Z[i]) for i in range(n)]
+        new_Q_root = _step(alpha_Z, mean(new_M_root), Q_root)
 
         Q_Z, M_Z, Q_H, M_H = new_Q_Z, new_M_Z, new_Q_H, new_M_H
         Q_root, M_root, Q_G, M_G = new_Q_root, new_M_root, new_Q_G, new_M_G

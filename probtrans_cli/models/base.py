@@ -168,6 +168,8 @@ class Encoder(nn.Module, ABC):
 
     has_latent_labels: bool = False
     """Whether a word's representation is a distribution over latent labels, see :meth:`latent_labels`."""
+    latent_mean: Callable[[Tensor], Tensor] | None = None
+    """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
     has_moments: bool = False
     """Whether ``forward`` takes the moments of uncertain vectors, too: a ``State`` for ``unary``."""
 

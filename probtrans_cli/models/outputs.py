@@ -1,6 +1,7 @@
 """Output layers: from the representations of words and sentences to scores.
 
     P_i(w)  ∝ Σ_a exp(β_w + S_w(a) + M_i(a))                   tied output: the hidden word as a latent variable
+    P_i(w)  ∝ exp(β_w + S_w · E[Z_i])                          the same of a spherical Z, by mean field
     P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
     P_i(w)  ∝ exp(β_w + D_w · LN(act(W M_i + b)))              BERT's, with D = S where it is tied
     P(c)    ∝ exp(w_c · s + b_c)                               of a sentence, or a pair of texts; s: its vector
@@ -259,6 +260,26 @@ class TiedLinear(OutputLayer, nn.Module):
         return {"words": self(view.states, view.table(), view.by)}
 
 
+class TiedMean(TiedLinear):
+    """Word scores by the unary scores themselves, ``β_w + S_w · E[Z_i]``.
+
+    The hidden word ``W_i`` is one more variable of the mean field, and its potential with ``Z_i`` is that of a word
+    that is seen. Of a categorical ``Z_i``, :class:`TiedOutput` sums the label out exactly.
+    """
+
+    has_moments = False
+
+    def __init__(self, words: int, mean: Callable[[Tensor], Tensor], *, never: Sequence[int] = ()) -> None:
+        """``mean``: ``E[Z_i]`` of a representation; ``never``: ids without a probability."""
+        super().__init__(words, never=never)
+        self.mean = mean
+
+    def read(self, view: View) -> Mapping[str, Values]:
+        states = view.states
+        assert isinstance(states, Tensor), "it has no moments"
+        return {"words": self(self.mean(states), view.table())}
+
+
 class BertWordOutput(OutputLayer, nn.Module):
     """Word scores of BERT (Devlin et al. 2019): one more layer with its norm, then the word vectors, or others.
 
@@ -335,7 +356,8 @@ def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> 
     if encoder.has_latent_labels:
         section: Any = encoder.section
         return TiedOutput(words, probabilities=section.output == "probabilities", never=never)
-    return TiedLinear(words, never=never)
+    mean = encoder.latent_mean
+    return TiedLinear(words, never=never) if mean is None else TiedMean(words, mean, never=never)
 
 
 def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:

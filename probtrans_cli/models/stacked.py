@@ -45,6 +45,7 @@ class StackedEncoder(Encoder):
         nn.init.xavier_uniform_(self.projection.weight)
         self.upper = upper
         self.has_latent_labels = upper.has_latent_labels
+        self.latent_mean = upper.latent_mean
 
     @property
     def width(self) -> int:

@@ -32,6 +32,7 @@ FREE = {
     "initialization",
     "std",
     "word_std",
+    "ternary_std",
     "pooler",
     "bayes",
 }

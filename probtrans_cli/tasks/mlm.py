@@ -16,7 +16,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network
-from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedOutput, WordLayer
+from probtrans_cli.models.outputs import WORD_OUTPUTS, BertWordOutput, OutputLayer, TiedMean, TiedOutput, WordLayer
 from probtrans_cli.recipe.task import MaskedLanguageModel, Pretraining
 from probtrans_cli.tasks.answers import doubt_of, with_probability
 from probtrans_cli.tasks.base import OUTPUT, Counts, Evaluation, OutputRows, Places, Prediction, Questions, Task, Term
@@ -65,7 +65,7 @@ class WordPrediction(Task):
     def start(self, network: Network, split: Split) -> None:
         """Where the recipe says so, let every word's bias begin at the logarithm of its frequency."""
         wanted = self.section.start_at_frequencies
-        if isinstance(network.words, TiedOutput) if wanted is None else wanted:
+        if isinstance(network.words, TiedOutput | TiedMean) if wanted is None else wanted:
             start_at_frequencies(network.words, split, self.vocabulary)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:

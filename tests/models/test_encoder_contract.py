@@ -39,6 +39,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "probabilities": {"output": "probabilities", "step_size": {"labels": 0.5}, "damping": {"heads": 0.3}},
         "synchronous": {"schedule": "synchronous", "root": {"labels": 4}},
         "head bias": {"head_bias": {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5}},
+        "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     },
     "transformer": {
         "plain": {},
@@ -59,6 +60,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "probabilities": {"upper": {**FIELD, "output": "probabilities"}},
         "segments": {"lower": {**LAYERS, "segments": 2, "norm": "pre"}, "upper": {**LAYERS, "pooler": True}},
         "fields": {"lower": {**FIELD, "labels": 8, "root": {"labels": 4}}, "upper": FIELD},
+        "spherical": {"upper": {**FIELD, "latent": "spherical"}},
     },
 }
 CASES = [(kind, name) for kind in models.ENCODERS for name in OPTIONS.get(kind, {"plain": {}})]
@@ -201,7 +203,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of
     arcs = everything(made, given)["arcs"].detach()
     assert bool((arcs >= 0).all())
     itself = arcs[..., : given.mask.shape[1]].diagonal(dim1=-2, dim2=-1)
-    if section.has_latent_labels:
+    if section.has_ternary_scores:
         assert not itself.any(), "no word is its own head"
     sums = arcs.sum(-1)
     for b, length in enumerate(LENGTHS):
@@ -211,7 +213,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of
             if made.start is None:
                 torch.testing.assert_close(of_words.sum(-1), torch.full_like(of_words[..., 0], total), **NEAR)
             assert bool((of_words <= 1 + 1e-9).all())
-        elif section.has_latent_labels and length == 1 and not others(made):
+        elif section.has_ternary_scores and length == 1 and not others(made):
             assert not of_words.any()
         else:
             torch.testing.assert_close(of_words, torch.ones_like(of_words), **NEAR)

@@ -12,10 +12,17 @@ import torch
 from oracle import Drop, keep_all, mean_field_loops
 from small_models import encoder, sentences
 
+from probtrans_cli.models.probabilistic import latent
 from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 DRAWS = range(320)
+
+
+@pytest.fixture(autouse=True)
+def _exact_means(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Means of spherical variables to the last digits, for sizes as small as these."""
+    monkeypatch.setattr(latent, "_STEPS", 60)
 
 
 def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
@@ -44,6 +51,7 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
         "step_size": {"labels": one([1.0, 0.6]), "heads": one([1.0, 0.3])},
         "damping": {"labels": one([0.0, 0.4]), "heads": one([0.0, 0.2])},
     }
+    section["latent"] = "categorical" if generator.random() < 0.75 else "spherical"
     if decomposition["kind"] != "rotary":
         section |= {"distance": one([None, 0, 1, 3]), "symmetric": one([False, False, True])}
     return section, [generator.randint(1, 4 if tree else 5) for _ in range(one([1, 2]))]
@@ -159,6 +167,9 @@ def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
         for step in (1.0, 0.3)
     }
     assert {one.distance for one in sections} == {None, 0, 1, 3}
+    assert {(one.latent, one.heads) for one in sections} == {
+        (latent, heads) for latent in ("categorical", "spherical") for heads in ("independent", "tree")
+    }
     assert {one.root.decomposition.kind for one in sections if one.root} == {"none", "uv", "uvw"}
     assert {one.globals.parameterization for one in sections if one.globals} == {"direct", "neural"}
     assert {(one.decomposition.kind, one.symmetric) for one in sections if one.decomposition.kind != "rotary"} == {

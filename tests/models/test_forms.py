@@ -43,6 +43,7 @@ OPTIONS: list[dict[str, Any]] = [
         "schedule": "synchronous",
         "iterations": 3,
     },
+    {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     {"heads": "tree"},
     {"heads": "tree", "root": {"labels": 3}, "globals": GLOBALS[2], "damping": {"heads": 0.2}},
 ]

@@ -32,7 +32,7 @@ ROOMS = {
     "wordpiece_building words",
     "models": ". arithmetic base grids network outputs shapes stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
-    "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference layout "
+    "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference latent layout "
     "matrix_tree meanfield messages potentials projections",
     "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",

@@ -13,6 +13,7 @@ from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.forms import choose
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
+from probtrans_cli.models.probabilistic.latent import LATENT
 from probtrans_cli.models.probabilistic.meanfield import MeanField, State
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -26,26 +27,29 @@ class ProbabilisticEncoder(Encoder):
     First derivatives only: gradients are partly written by hand, and second ones raise an error.
     """
 
-    has_latent_labels = True
-
     def __init__(self, section: ProbabilisticTransformer, messages: Messages = "auto") -> None:
         super().__init__()
         self.section = section
         self.messages = messages
+        self.has_latent_labels = section.has_latent_labels
+        self.latent = LATENT[section.latent]
+        self.latent_mean = None if self.has_latent_labels else self.latent.mean
         self.ternary = ternary(section)
         self.root = None if section.root is None else RootScores(section.root, section.channels, section.labels)
         features = section.globals
         self.globals = None if features is None else GlobalScores(features, section.channels, section.labels)
-        weight, step, damping = section.message_weight, section.step_size, section.damping
+        weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
+        assert weight.heads is not None, "it is resolved"
         self.inference = Inference(
             iterations=section.iterations,
             asynchronous=section.schedule == "asynchronous",
             channels=section.channels,
             distance=section.distance,
             labels=Update(weight.labels, step.labels, damping.labels),
-            heads=Update(weight.heads or 1.0 / section.labels, step.heads, damping.heads),
+            heads=Update(weight.heads, step.heads, damping.heads),
             root=section.root is not None,
             tree=section.heads == "tree",
+            latent=section.latent,
         )
 
     @property
@@ -78,11 +82,13 @@ class ProbabilisticEncoder(Encoder):
             states = encoded.states
             if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
                 states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
-            return {"message_norm": message_norm(unary, states, mask)}
+            return {"message_norm": message_norm(unary, self.inference.labels.weight * states, mask)}
 
         return of_batch
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
+        if not self.has_latent_labels:
+            return super().latent_labels(states)
         return states if self.section.output == "probabilities" else states.softmax(-1)
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
@@ -176,7 +182,8 @@ class ProbabilisticEncoder(Encoder):
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
         scored = energy.expected_score(self, unary, mask, state, self._bias(unary, cues))
-        return -scored - energy.entropy(state, self.inference.labels.weight, self.inference.heads.weight)
+        entropies = energy.entropy(state, self.latent, self.inference.labels.weight, self.inference.heads.weight)
+        return -scored - entropies
 
     def _bias(self, unary: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
@@ -236,8 +243,9 @@ def message_norm(
 ) -> Float[Tensor, ""]:
     """``|G| / |S|``: how much louder than a word itself its neighbours are, over all real words of a batch.
 
-    G, the messages, are the label scores of the last iteration less S, the unary ones. What all labels of a word share
-    is left out of both, because it changes no distribution. Far above 5, words hardly count.
+    G, the messages, are the label ``scores`` of the last iteration, before they are divided by λ_Z, less S, the unary
+    ones. What all labels of a word share is left out of both, because it changes no label's distribution. Far above 5,
+    words hardly count.
     """
     words, messages = unary[mask].float(), (scores - unary)[mask].float()
     own, heard = ((x - x.mean(-1, keepdim=True)).norm() for x in (words, messages))

@@ -3,9 +3,9 @@
     E(Q)   = - Σ_i Σ_a Q_i(a) S[w_i,a] - Σ_c Σ_i Σ_j≠i Q_ic(j) F_ic(j) - Σ_c Σ_i Q_ic(root) F_ic(root) - Σ Q B
     E_λ(Q) = E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H (Σ_ic H(Q_ic) + Σ H(Q_G))
 
-Updating one variable at a time to ``softmax(-∂E/λ)`` minimises ``E_λ`` exactly in that variable, so that sequential
-updates never raise it; the parallel updates of the model may. With all weights 1, ``-E_λ`` is a lower bound of the log
-partition function.
+Updating one variable at a time to ``softmax(-∂E/λ)``, a spherical one to its mean (``latent.py``), minimises ``E_λ``
+exactly in that variable, so that sequential updates never raise it; the parallel updates of the model may. With all
+weights 1, ``-E_λ`` is a lower bound of the log partition function.
 """
 
 from __future__ import annotations
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from probtrans_cli.models.probabilistic.latent import Latent
 from probtrans_cli.models.probabilistic.layout import Layout
 from probtrans_cli.models.probabilistic.meanfield import State
 from probtrans_cli.models.probabilistic.messages import PlainMessages
@@ -55,11 +56,11 @@ def expected_score(
     return score
 
 
-def entropy(state: State, label_weight: float, head_weight: float) -> Float[Tensor, " b"]:
+def entropy(state: State, latent: Latent, label_weight: float, head_weight: float) -> Float[Tensor, " b"]:
     """Weighted sum of the entropies of all variables of every sentence."""
-    labels = _entropy(state.labels)
+    labels = latent.entropy(state.labels).sum(1)
     if state.root is not None:
-        labels = labels + _entropy(state.root)
+        labels = labels + latent.entropy(state.root)
     heads = _entropy(state.heads)
     if state.features is not None:
         heads = heads + _entropy(state.features)

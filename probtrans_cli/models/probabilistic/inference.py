@@ -10,6 +10,8 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from probtrans_cli.recipe.model.probabilistic import LatentKind
+
 
 @dataclass(frozen=True)
 class Update:
@@ -42,7 +44,7 @@ class Inference:
     """Options of the mean-field loop.
 
     ``distance`` γ, None for one bucket; ``root``: every word may have the root as its head; ``tree``: the heads of a
-    sentence form a tree in every channel.
+    sentence form a tree in every channel; ``latent``: what the labels of words and root are.
     """
 
     iterations: int
@@ -53,3 +55,4 @@ class Inference:
     heads: Update
     root: bool = False
     tree: bool = False
+    latent: LatentKind = "categorical"

@@ -12,6 +12,9 @@
     Q_i^(t) = α_Z softmax(M_Z^(t)) + (1 - α_Z) Q_i^(t-1)         label distributions                            (5, B.1)
     and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``)
 
+The softmax is the mean of a categorical variable, written as vectors; that of a spherical one takes its place, with
+M_Z^(0) = S / λ_Z (``latent.py``).
+
 Asynchronous (2.3.2): heads from ``Q_Z^(t-1)``, then labels from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
 from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where
 the paper's code has it: on head distributions (the same dropped ones in every message) and on ``S + G``, of the words
@@ -29,7 +32,7 @@ Q_G      features     [w, h|1, m]        second heads of dep-split and single-sp
 
 from __future__ import annotations
 
-from collections.abc import Collection
+from collections.abc import Callable, Collection
 from typing import NamedTuple
 
 import torch
@@ -39,12 +42,13 @@ from torch import Tensor
 from probtrans_cli.models.probabilistic.forms import Chosen
 from probtrans_cli.models.probabilistic.head_variables import StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference, Update
+from probtrans_cli.models.probabilistic.latent import LATENT
 from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
 from probtrans_cli.models.shapes import may_depend_on
 
 
 class State(NamedTuple):
-    """All distributions after an iteration, padded, zero on padding.
+    """All distributions after an iteration, padded, zero on padding; of spherical labels and roots their means.
 
     ``labels [b, n, d]``; ``heads [b, h, n, n (+1 root) (+m global features)]``; ``root [b, d_root]`` and ``features
     [b, n, h|1, m]`` where the model has them.
@@ -66,21 +70,25 @@ class Result(NamedTuple):
 
 
 class Variable(NamedTuple):
-    """A variable whose distribution and damped message are kept: labels, root, second heads."""
+    """A variable whose distribution and damped message are kept: labels, root, second heads. ``mean`` makes the
+    distribution of the message; of a spherical variable its mean stands for it."""
 
     how: Update
     message: Tensor | None
     probabilities: Tensor
+    mean: Callable[[Tensor], Tensor]
 
     def updated(self, message: Tensor) -> Variable:
         """The variable after a step."""
         message = self.how.message(message, self.message)
-        return Variable(self.how, message, self.how.distribution(message.softmax(-1), self.probabilities))
+        return self._replace(
+            message=message, probabilities=self.how.distribution(self.mean(message), self.probabilities)
+        )
 
     def at(self, rows: Tensor) -> Variable:
         """The variables of some rows alone."""
         message = None if self.message is None else self.message.index_select(0, rows)
-        return Variable(self.how, message, self.probabilities.index_select(0, rows))
+        return self._replace(message=message, probabilities=self.probabilities.index_select(0, rows))
 
 
 class MeanField:
@@ -104,18 +112,20 @@ class MeanField:
         self.mask = mask
         # What stands at padding, NaN included, must not reach any word.
         self.unary = self.layout.rows(unary.masked_fill(~mask[:, :, None], 0.0))
-        self.labels = Variable(inference.labels, self.unary, self.unary.softmax(-1))
+        latent = LATENT[inference.latent]
+        start = latent.start(self.unary, inference.labels.weight)
+        self.labels = Variable(inference.labels, start, latent.mean(start), latent.mean)
         self.root_scores = None if root is None else root.dense()
         self.root: Variable | None = None
         if root is not None:
             start = unary.new_zeros(mask.shape[0], root.size)
-            self.root = Variable(inference.labels, None, start.softmax(-1))
+            self.root = Variable(inference.labels, None, latent.mean(start), latent.mean)
         self.split = features is not None and features.kind != "all-dep"
         self.global_scores = None if features is None else features.dense()
         self.features: Variable | None = None
         if self.split and self.global_scores is not None:
             start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
-            self.features = Variable(inference.heads, None, start.softmax(-1))
+            self.features = Variable(inference.heads, None, start.softmax(-1), LATENT["categorical"].mean)
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         extra = (root is not None) + all_dep
         self.heads = form.heads(ternary, self.layout, extra, inference, self.dropout, self.unary.dtype)

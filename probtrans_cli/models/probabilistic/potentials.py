@@ -314,7 +314,12 @@ register(TernaryKind(RotaryDecomposition, _rotary))
 
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
-    return TERNARY[section.decomposition.kind].make(section)
+    made = TERNARY[section.decomposition.kind].make(section)
+    if section.ternary_std is not None:
+        for name, parameter in made.named_parameters(recurse=False):
+            if name in ("T", "U", "V"):
+                nn.init.normal_(parameter, std=section.ternary_std)
+    return made
 
 
 def bucket_count(distance: int | None) -> int:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
@@ -26,6 +27,7 @@ from probtrans_cli.recipe.model.base import MODELS, ModelSection
 if TYPE_CHECKING:
     from probtrans_cli.recipe.schema import Recipe
 
+LatentKind = Literal["categorical", "spherical"]
 StepSize = Annotated[float, Field(gt=0.0, le=1.0)]
 DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition")
 """The kinds of `model.decomposition`."""
@@ -181,7 +183,7 @@ class MessageWeight(Section):
     labels: PositiveFloat = 1.0
     """lambda_Z."""
     heads: PositiveFloat | None = None
-    """lambda_H; null = 1 / labels (1/d)."""
+    """lambda_H; null = 1 / labels (1/d), with `latent: spherical` the square root of labels."""
 
 
 class StepSizes(Section):
@@ -206,12 +208,15 @@ class Damping(Section):
 class ProbabilisticTransformer(ModelSection):
     """The probabilistic transformer of Wu & Tu (2023)."""
 
-    has_latent_labels = True
     has_ternary_scores = True
 
     kind: Literal["probabilistic"] = "probabilistic"
     labels: Size = 384
     """d, the number of latent labels of a word."""
+    latent: LatentKind = "categorical"
+    """What the latent variable of a word, and of the root, is. categorical: one of the d labels (the paper's);
+    spherical: a point on a sphere in d dimensions, whose mean is a normalised vector as in a transformer (not in the
+    paper). A spherical one wants `message_weight.labels`, `word_std` and `ternary_std` of about 0.06 at d = 128."""
     channels: Count = 16
     """h, the number of dependency structures."""
     iterations: Count = 5
@@ -244,6 +249,9 @@ class ProbabilisticTransformer(ModelSection):
     word_std: PositiveFloat | None = None
     """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code), with which
     messages drown a word's own scores for long, those of rare words above all."""
+    ternary_std: PositiveFloat | None = None
+    """Standard deviation of the ternary scores at the start, or of their factors `U` and `V`; null = 1, of factors
+    1/sqrt(r) (the paper's code)."""
     dropout: Fraction = 0.1
     """On head distributions and on the label scores, of words and root, of every iteration."""
     output: Literal["scores", "probabilities"] = "scores"
@@ -259,6 +267,11 @@ class ProbabilisticTransformer(ModelSection):
         decomposition = given.get("decomposition") if isinstance(given, Mapping) else None
         kind = decomposition.get("kind") if isinstance(decomposition, Mapping) else getattr(decomposition, "kind", None)
         return {"distance": None, **given} if kind == "rotary" else given
+
+    @property
+    def has_latent_labels(self) -> bool:  # type: ignore[override]
+        """If its variables are labels."""
+        return self.latent == "categorical"
 
     @property
     def has_root(self) -> bool:
@@ -288,7 +301,8 @@ class ProbabilisticTransformer(ModelSection):
         """The same section with every automatic value (``null``) filled in."""
         weight = self.message_weight
         if weight.heads is None:
-            weight = weight.model_copy(update={"heads": 1.0 / self.labels})
+            heads = math.sqrt(self.labels) if self.latent == "spherical" else 1.0 / self.labels
+            weight = weight.model_copy(update={"heads": heads})
         return self.model_copy(update={"message_weight": weight})
 
     def inconsistencies(self) -> list[Inconsistency]:
@@ -299,6 +313,8 @@ class ProbabilisticTransformer(ModelSection):
             faults.append((("distance",), reason))
         if self.symmetric and not self.decomposition.can_be_symmetric:
             faults.append((("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"))
+        if self.latent == "spherical" and self.output == "probabilities":
+            faults.append((("output",), "a point on a sphere has no probabilities: set this to scores"))
         if self.globals is not None:
             if self.globals.parameterization == "neural" and self.globals.kind != "all-dep":
                 faults.append((("globals", "parameterization"), "`neural` is for `kind: all-dep`"))
