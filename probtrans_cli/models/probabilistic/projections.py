@@ -190,6 +190,6 @@ def _sum(messages: Sequence[Tensor]) -> Tensor:
 
 def _rotate(side: Float[Tensor, "w 1 c r"], turn: tuple[Tensor, Tensor]) -> Float[Tensor, "w 1 c r"]:
     """Every plane (l, l + r/2) of every word turned by the word's own angle."""
-    first, second = side.chunk(2, dim=-1)
     cos, sin = (part.to(side.dtype) for part in turn)
-    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=-1)
+    swapped = side.roll(side.shape[-1] // 2, -1)  # the other number of each plane; its gradient is such a copy, too
+    return side * torch.cat([cos, cos], dim=-1) + swapped * torch.cat([-sin, sin], dim=-1)
