@@ -52,12 +52,12 @@ def require_labels(model: Model) -> None:
     """Refuse a model whose words have no latent labels.
 
     Raises:
-        UsageError: it is not a probabilistic transformer.
+        UsageError: it is no probabilistic transformer, or one whose variables are points on a sphere.
     """
     if not model.recipe.model.has_latent_labels:
         raise UsageError(
-            f"--labels: a model of kind {model.recipe.model.kind} has no latent labels",
-            hint="leave it out, or give a model of kind probabilistic",
+            f"--labels: the words of this model of kind {model.recipe.model.kind} have no latent labels",
+            hint="leave it out, or give a model of kind probabilistic whose model.latent is categorical",
         )
 
 

@@ -48,6 +48,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "dep-split": {"globals": {"kind": "dep-split", "features": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
     "single-split": {"globals": {"kind": "single-split", "features": 3}},
     "steps": {"step_size": {"labels": 0.8, "heads": 0.7}, "root": {"labels": 4}},
+    "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     "head-bias": {"head_bias": {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5}, "root": {"labels": 4}},
 }
 TRANSFORMERS: dict[str, dict[str, Any]] = {

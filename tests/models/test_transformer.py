@@ -359,4 +359,4 @@ def test_what_a_transformer_does_not_have(
     assert "positions" in capfd.readouterr().err
     assert run([*command, "name=short", "train.steps=1"]) == 0
     assert run(["eval", "runs/short", "--labels"]) == 2
-    assert "a model of kind transformer has no latent labels" in capfd.readouterr().err
+    assert "the words of this model of kind transformer have no latent labels" in capfd.readouterr().err

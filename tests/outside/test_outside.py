@@ -136,7 +136,7 @@ def test_an_encoder(commands: Any, tmp_path: Path) -> None:
     assert "a model of kind `window` has no ternary scores" in says[1]
     assert "model.reach: found 0, wanted a whole number ≥ 1" in says[2]
     assert "did you mean `window`?" in says[3]
-    assert "a model of kind window has no latent labels" in says[5]
+    assert "the words of this model of kind window have no latent labels" in says[5]
     assert "the model has channels 0 to 0" in says[6]
     assert "not expressible in transformers: model.kind: window" in says[7]
 
