@@ -263,8 +263,9 @@ class TiedLinear(OutputLayer, nn.Module):
 class TiedMean(TiedLinear):
     """Word scores by the unary scores themselves, ``β_w + S_w · E[Z_i]``.
 
-    The hidden word ``W_i`` is one more variable of the mean field, and its potential with ``Z_i`` is that of a word
-    that is seen. Of a categorical ``Z_i``, :class:`TiedOutput` sums the label out exactly.
+    The hidden word ``W_i`` is one more variable of the mean field, updated once, after the last iteration; its
+    potential with ``Z_i`` is that of a word that is seen. Of a categorical ``Z_i``, :class:`TiedOutput` sums the label
+    out exactly.
     """
 
     has_moments = False

@@ -3,7 +3,8 @@
     H[Q_Z(i)]             of word i's latent label after the last iteration
     1/h Σ_c H[Q_H(i, c)]  of its heads, the mean over the channels
 
-A probabilistic transformer has both; a network without latent labels has neither. Told is what belongs to the answers:
+A probabilistic transformer has both, one whose variables are points on a sphere has heads alone, and another network
+neither. Told is what belongs to the answers:
 of one pass both; of the mean over draws of the weights the heads' alone, whose distribution is the mean over the draws;
 of passes with dropout and of several networks neither.
 """
@@ -30,19 +31,22 @@ INNER = ("latent_label_entropy", "head_entropy")
 
 def with_inner_wants(model: Model, predictor: Predictor, wants: Wants) -> Wants:
     """Wants with the states and arcs that the doubt inside the network is of; the last iteration's are the last."""
-    if not model.recipe.model.has_latent_labels:
+    section = model.recipe.model
+    if not section.has_head_variables:
         return wants
+    states = predictor.own_states and section.has_latent_labels
     arcs = sorted({*wants.arcs, model.recipe.model.iterations}) if predictor.own_arcs else wants.arcs
-    return replace(wants, states=wants.states or predictor.own_states, arcs=arcs)
+    return replace(wants, states=wants.states or states, arcs=arcs)
 
 
 def inner_doubt(model: Model, predictor: Predictor, outputs: Outputs) -> dict[str, Tensor]:
     """Entropies of every token ``[b, n]`` in nats, by name, of outputs with :func:`with_inner_wants`; only those that
     belong to the predictor's answers."""
     found: dict[str, Tensor] = {}
-    if not model.recipe.model.has_latent_labels:
+    section = model.recipe.model
+    if not section.has_head_variables:
         return found
-    if predictor.own_states and outputs.states is not None:
+    if section.has_latent_labels and predictor.own_states and outputs.states is not None:
         found["latent_label_entropy"] = entropy(model.network.encoder.latent_labels(outputs.states.float()))
     if predictor.own_arcs and outputs.arcs is not None:
         found["head_entropy"] = entropy(outputs.arcs[:, -1].float()).mean(1)

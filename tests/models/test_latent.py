@@ -17,6 +17,7 @@ from probtrans_cli.models import InconsistentError, build
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean
 from probtrans_cli.models.probabilistic import energy, latent
+from probtrans_cli.models.probabilistic.exact import gap
 from probtrans_cli.models.probabilistic.latent import LATENT, spherical_entropy, spherical_mean
 from probtrans_cli.models.probabilistic.meanfield import State
 
@@ -70,11 +71,15 @@ def test_weak_scores_are_their_own_mean_and_strong_ones_a_direction() -> None:
 
 @pytest.mark.parametrize("dtype", [torch.float16, torch.bfloat16])
 def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
-    """Sums of squares of loud scores are beyond what float16 holds."""
+    """Sums of squares of loud scores are beyond what float16 holds; an encoder in such numbers stays in them."""
     scores = torch.full((1, 128), 200.0, dtype=dtype)
-    found = spherical_mean(scores)
-    assert found.dtype == torch.float32
-    torch.testing.assert_close(found, torch.ones(1, 128), rtol=0.01, atol=0)
+    torch.testing.assert_close(spherical_mean(scores), torch.ones(1, 128, dtype=dtype), rtol=0.01, atol=0)
+    model = encoder(**SPHERICAL, root={"labels": 3}, message_weight={"labels": 0.5})
+    unary, mask = sentences([4, 2])
+    expected = model(unary, mask).states
+    found = model.to(dtype)(unary.to(dtype), mask).states
+    assert found.dtype == dtype
+    torch.testing.assert_close(found.double(), expected, rtol=0.1, atol=0.3)
 
 
 # --- entropy and energy -----------------------------------------------------------------------------------------------
@@ -96,6 +101,14 @@ def test_the_entropy_is_that_of_an_integral(d: int, monkeypatch: pytest.MonkeyPa
         vector[0, 0] = math.sqrt(d) * mean
         assert float(spherical_entropy(vector)) == pytest.approx(math.log(partition) - kappa * mean, abs=1e-7)
     assert float(spherical_entropy(torch.zeros(1, d))) == pytest.approx(0.0, abs=1e-7)
+
+
+def test_the_entropy_of_a_certain_direction_is_finite() -> None:
+    """Means of float32 may have the whole length of the sphere; nothing as large as the concentration is made."""
+    loud = spherical_mean(1e8 * torch.randn(4, 16))
+    found = spherical_entropy(loud)
+    assert bool(found.isfinite().all())
+    assert bool((found < spherical_entropy(spherical_mean(torch.full((4, 16), 100.0)))).all())
 
 
 @pytest.mark.parametrize(
@@ -138,6 +151,8 @@ def test_a_point_of_a_sphere_has_no_labels() -> None:
     assert made.inference.heads.weight == 4.0  # the square root of d
     with pytest.raises(TypeError, match="no latent labels"):
         made.latent_labels(torch.zeros(1, 2, 16))
+    with pytest.raises(ValueError, match="points on a sphere are not"):
+        gap(made, torch.zeros(2, 16))
     with pytest.raises(InconsistentError, match="no probabilities"):
         build({"kind": "probabilistic", **SPHERICAL, "output": "probabilities"})
     assert set(LATENT) == {"categorical", "spherical"}
@@ -152,6 +167,8 @@ def test_a_loud_start_is_that_of_the_key() -> None:
         ternary = build({**section, "ternary_std": 0.03}).ternary
         for part, values in ternary.named_parameters():
             assert float(values.detach().std()) == pytest.approx(1.0 if part == "D" else 0.03, rel=0.1), (kind, part)
+        root = build({**section, "ternary_std": 0.03, "root": {"labels": 32}}).root
+        assert float(root.T.detach().std()) == pytest.approx(0.03, rel=0.1)
 
 
 @torch.no_grad()

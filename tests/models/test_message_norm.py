@@ -23,6 +23,23 @@ def test_how_loud_messages_are() -> None:
     assert float(message_norm(unary, scores, mask)) == pytest.approx((heard / own) ** 0.5, rel=1e-5)
 
 
+@torch.no_grad()
+def test_messages_are_compared_before_they_are_divided() -> None:
+    """By λ_Z; of points on a sphere with all that their numbers share."""
+    torch.manual_seed(0)
+    options = {"labels": 6, "channels": 2, "iterations": 1, "dropout": 0.0, "message_weight": {"labels": 0.5}}
+    section = ProbabilisticTransformer.model_validate({**options, "latent": "spherical"})
+    encoder = ProbabilisticEncoder(section)
+    unary, mask = torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool)
+    states = encoder(unary, mask)
+    found = encoder.figures(unary, mask, states)
+    messages = 0.5 * states.states - unary
+    assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-5)
+    torch.nn.init.zeros_(encoder.ternary.U)
+    quiet = encoder.figures(unary, mask, encoder(unary, mask))
+    assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
+
+
 @pytest.mark.parametrize("output", ["scores", "probabilities"])
 @torch.no_grad()
 def test_an_encoder_tells_how_loud_its_messages_are(output: str) -> None:

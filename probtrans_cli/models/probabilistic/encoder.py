@@ -15,7 +15,7 @@ from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.latent import LATENT
 from probtrans_cli.models.probabilistic.meanfield import MeanField, State
-from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, ternary
+from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, start, ternary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.training import Messages, Optim
 
@@ -36,6 +36,8 @@ class ProbabilisticEncoder(Encoder):
         self.latent_mean = None if self.has_latent_labels else self.latent.mean
         self.ternary = ternary(section)
         self.root = None if section.root is None else RootScores(section.root, section.channels, section.labels)
+        if self.root is not None:
+            start(self.root, section.ternary_std)
         features = section.globals
         self.globals = None if features is None else GlobalScores(features, section.channels, section.labels)
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
@@ -82,7 +84,8 @@ class ProbabilisticEncoder(Encoder):
             states = encoded.states
             if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
                 states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
-            return {"message_norm": message_norm(unary, self.inference.labels.weight * states, mask)}
+            scores = self.inference.labels.weight * states
+            return {"message_norm": message_norm(unary, scores, mask, of_labels=self.has_latent_labels)}
 
         return of_batch
 
@@ -239,15 +242,18 @@ class ProbabilisticEncoder(Encoder):
 
 
 def message_norm(
-    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"]
+    unary: Float[Tensor, "b n d"], scores: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], *, of_labels: bool = True
 ) -> Float[Tensor, ""]:
     """``|G| / |S|``: how much louder than a word itself its neighbours are, over all real words of a batch.
 
-    G, the messages, are the label ``scores`` of the last iteration, before they are divided by λ_Z, less S, the unary
-    ones. What all labels of a word share is left out of both, because it changes no label's distribution. Far above 5,
-    words hardly count.
+    G, the messages, are the ``scores`` of the last iteration, before they are divided by λ_Z, less S, the unary ones
+    (with damping, some of the messages of earlier iterations is in them). What all labels of a word share is left out
+    of both, because it changes no distribution; of a spherical variable (``of_labels`` False) it counts. Far above 5,
+    a label hardly hears its own word.
     """
     words, messages = unary[mask].float(), (scores - unary)[mask].float()
-    own, heard = ((x - x.mean(-1, keepdim=True)).norm() for x in (words, messages))
+    if of_labels:
+        words, messages = (x - x.mean(-1, keepdim=True) for x in (words, messages))
+    own, heard = words.norm(), messages.norm()
     ratio: Tensor = heard / own.clamp_min(torch.finfo(own.dtype).tiny)
     return ratio

@@ -5,7 +5,7 @@
 
 Updating one variable at a time to ``softmax(-∂E/λ)``, a spherical one to its mean (``latent.py``), minimises ``E_λ``
 exactly in that variable, so that sequential updates never raise it; the parallel updates of the model may. With all
-weights 1, ``-E_λ`` is a lower bound of the log partition function.
+weights 1, ``-E_λ`` is a lower bound of the log partition function, in which the points of a sphere weigh 1 together.
 """
 
 from __future__ import annotations

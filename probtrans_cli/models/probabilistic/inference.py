@@ -1,7 +1,7 @@
 """Options of the mean-field loop, and how a message becomes a distribution.
 
 M^(t) = (1 - β) (message) / λ + β M^(t-1)     damped messages, after the division by the weight     (2.3.3, B.2)
-Q^(t) = α softmax(M^(t)) + (1 - α) Q^(t-1)    distributions after a step                            (B.1)
+Q^(t) = α softmax(M^(t)) + (1 - α) Q^(t-1)    distributions after a step (``latent.py``: or means)   (B.1)
 """
 
 from __future__ import annotations

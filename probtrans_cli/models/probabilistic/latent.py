@@ -24,6 +24,7 @@ import math
 from collections.abc import Callable
 from typing import NamedTuple
 
+import numpy as np
 import torch
 from jaxtyping import Float
 from torch import Tensor
@@ -32,6 +33,7 @@ from probtrans_cli.recipe.model.probabilistic import LatentKind
 
 _STEPS = 2  # of the ratios' recurrence, below an approximation that is the better the higher the order
 _HALVINGS = 80  # of an interval of float64
+_POINTS = 200  # of an integral
 
 
 class Latent(NamedTuple):
@@ -44,12 +46,12 @@ class Latent(NamedTuple):
 
 
 def spherical_mean(scores: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
-    """``E[z]`` of a spherical variable, in float32 or better; its relative error is below 1e-6 from d = 64 on,
-    1e-4 from 5, 4e-4 for two numbers and 7e-4 for one."""
-    if scores.dtype in (torch.float16, torch.bfloat16):
-        scores = scores.float()
-    d = scores.shape[-1]
-    return d * _ratio(d * scores.square().sum(-1, keepdim=True), d) * scores
+    """``E[z]`` of a spherical variable, computed in float32 or better; the relative error of its formula is below 1e-6
+    from d = 64 on, below 1e-4 from 5, and 4e-4 for two numbers and 7e-4 for one."""
+    exact = scores.float() if scores.dtype in (torch.float16, torch.bfloat16) else scores
+    d = exact.shape[-1]
+    mean: Tensor = d * _ratio(d * exact.square().sum(-1, keepdim=True), d) * exact
+    return mean.to(scores.dtype)
 
 
 def _ratio(squares: Float[Tensor, "*n"], d: int) -> Float[Tensor, "*n"]:
@@ -77,26 +79,27 @@ def categorical_entropy(mean: Float[Tensor, "*n d"]) -> Float[Tensor, " *n"]:
 
 
 def spherical_entropy(mean: Float[Tensor, "*n d"]) -> Float[Tensor, " *n"]:
-    """``log Z(κ) - κ A(κ)``, where κ is the concentration of that mean and ``Z`` the mean of ``exp(κ cos)`` over all
-    directions. For a read-out: κ is found by halving an interval, and ``Z`` is a sum of as many terms as κ is large."""
+    """``log Z(κ) - κ A(κ) = κ (1 - A(κ)) - ∫ (1 - A(x)) dx``, the integral from 0 to the concentration κ of that mean;
+    ``Z`` is the mean of ``exp(κ cos)`` over all directions. A read-out: κ is found by halving an interval, and the
+    integral is taken by points of Gauss and Legendre over ``log(1 + x)``."""
     d = mean.shape[-1]
-    length = (mean.double().norm(dim=-1) / math.sqrt(d)).clamp(max=1.0 - 1e-12)
+    length = (mean.double().norm(dim=-1) / math.sqrt(d)).clamp(max=1.0 - 1e-9)
     low, high = torch.zeros_like(length), d * length / (1.0 - length.square()) + 1.0
     for _ in range(_HALVINGS):
         middle = (low + high) / 2
-        short = middle * _ratio(middle.square(), d) < length
+        short = _cosine(middle, d) < length
         low, high = torch.where(short, middle, low), torch.where(short, high, middle)
-    entropy: Tensor = _log_normalizer(high, d) - high * length
+    node, weight = (torch.as_tensor(part, device=mean.device) for part in np.polynomial.legendre.leggauss(_POINTS))
+    end = high.log1p()[..., None] / 2.0
+    x = (end * (node + 1.0)).expm1()
+    rest = (end * weight * (1.0 - _cosine(x, d)) * (x + 1.0)).sum(-1)
+    entropy: Tensor = high * (1.0 - _cosine(high, d)) - rest
     return entropy.to(mean.dtype)
 
 
-def _log_normalizer(kappa: Float[Tensor, "*n"], d: int) -> Float[Tensor, "*n"]:
-    """``log Z(κ) = log Σ_k (κ/2)^(2k) Γ(d/2) / (k! Γ(k + d/2))``."""
-    count = math.ceil(float(kappa.max()) if kappa.numel() else 0.0) + 64
-    k = torch.arange(count, dtype=kappa.dtype, device=kappa.device)
-    falling = torch.lgamma(k + 1.0) + torch.lgamma(k + d / 2) - math.lgamma(d / 2)
-    terms: Tensor = 2.0 * k * (kappa[..., None] / 2.0).clamp_min(1e-300).log() - falling
-    return terms.logsumexp(-1)
+def _cosine(kappa: Float[Tensor, "*n"], d: int) -> Float[Tensor, "*n"]:
+    """``A(κ)``, the mean cosine of the angle to the direction of the scores."""
+    return kappa * _ratio(kappa.square(), d)
 
 
 LATENT: dict[LatentKind, Latent] = {

@@ -1,6 +1,6 @@
 """Factors of the conditional random field (Wu & Tu 2023, section 2 and B.3) and their parameters.
 
-Every ternary factor is a bilinear form in the label distributions of a word and of its head,
+Every ternary factor is a bilinear form in the label distributions (or means, ``latent.py``) of a word and its head,
 
     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[k,c,a,b] = Σ_l u_i[k,c,l] v_j[k,c,l],     k = f(i-j)         (Eq. 3, 9)
 
@@ -315,11 +315,16 @@ register(TernaryKind(RotaryDecomposition, _rotary))
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
     made = TERNARY[section.decomposition.kind].make(section)
-    if section.ternary_std is not None:
-        for name, parameter in made.named_parameters(recurse=False):
-            if name in ("T", "U", "V"):
-                nn.init.normal_(parameter, std=section.ternary_std)
+    start(made, section.ternary_std)
     return made
+
+
+def start(scores: nn.Module, std: float | None) -> None:
+    """Draw ``T``, or its factors ``U`` and ``V``, from N(0, std²); with None they stay as they are."""
+    for name in ("T", "U", "V"):
+        parameter = getattr(scores, name, None)
+        if std is not None and isinstance(parameter, nn.Parameter):
+            nn.init.normal_(parameter, std=std)
 
 
 def bucket_count(distance: int | None) -> int:

@@ -39,6 +39,8 @@ class ModelSection(KindSection):
     """Whether its encoder tells the probability of every head, so that trees can be read from it."""
     has_latent_labels: ClassVar[bool] = False
     """Whether a word's representation is a distribution over latent labels."""
+    has_head_variables: ClassVar[bool] = False
+    """Whether arcs are distributions of head variables, each of which stands for something that is not known."""
     has_ternary_scores: ClassVar[bool] = False
     """Whether `optim.ternary_penalty` has something to penalise."""
     has_bert_output: ClassVar[bool] = False

@@ -208,6 +208,7 @@ class Damping(Section):
 class ProbabilisticTransformer(ModelSection):
     """The probabilistic transformer of Wu & Tu (2023)."""
 
+    has_head_variables = True
     has_ternary_scores = True
 
     kind: Literal["probabilistic"] = "probabilistic"
@@ -216,7 +217,7 @@ class ProbabilisticTransformer(ModelSection):
     latent: LatentKind = "categorical"
     """What the latent variable of a word, and of the root, is. categorical: one of the d labels (the paper's);
     spherical: a point on a sphere in d dimensions, whose mean is a normalised vector as in a transformer (not in the
-    paper). A spherical one wants `message_weight.labels`, `word_std` and `ternary_std` of about 0.06 at d = 128."""
+    paper)."""
     channels: Count = 16
     """h, the number of dependency structures."""
     iterations: Count = 5
@@ -250,8 +251,8 @@ class ProbabilisticTransformer(ModelSection):
     """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code), with which
     messages drown a word's own scores for long, those of rare words above all."""
     ternary_std: PositiveFloat | None = None
-    """Standard deviation of the ternary scores at the start, or of their factors `U` and `V`; null = 1, of factors
-    1/sqrt(r) (the paper's code)."""
+    """Standard deviation of the ternary scores and the root's at the start, or of their factors `U` and `V`; null = 1,
+    of factors 1/sqrt(r) (the paper's code)."""
     dropout: Fraction = 0.1
     """On head distributions and on the label scores, of words and root, of every iteration."""
     output: Literal["scores", "probabilities"] = "scores"

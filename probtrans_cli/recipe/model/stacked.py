@@ -72,6 +72,11 @@ class Stacked(ModelSection):
         return self.upper.has_latent_labels
 
     @property
+    def has_head_variables(self) -> bool:  # type: ignore[override]
+        """Whether the arcs of the upper encoder are of head variables."""
+        return self.upper.has_head_variables
+
+    @property
     def has_ternary_scores(self) -> bool:  # type: ignore[override]
         """Whether one of the two has something that `optim.ternary_penalty` penalises."""
         return self.lower.has_ternary_scores or self.upper.has_ternary_scores
