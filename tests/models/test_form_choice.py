@@ -69,10 +69,22 @@ def test_only_the_choice_looks_into_the_fast_room() -> None:
 
 
 def test_what_is_written_by_hand() -> None:
-    """On a CPU, in one precision, of plain tensors; a form's products, bands and dropout follow the one answer."""
+    """On a CPU, of plain tensors; a form's products, bands and dropout follow the one answer. In an autocast, products
+    and whole iterations of heads alone."""
     unary, mask = sentences([4, 2])
-    inference = encoder().inference
-    assert choice.choose("auto", unary, mask, inference).by_hand
+    unary = unary.float()
+    inference, damped = encoder().inference, encoder(damping={"heads": 0.5}).inference
+    chosen = choice.choose("auto", unary, mask, inference)
+    assert chosen.by_hand
+    assert chosen.bands_by_hand
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert not choice.choose("auto", unary, mask, inference).by_hand
+        chosen = choice.choose("auto", unary, mask, inference)
+        assert (chosen.form.name, chosen.by_hand, chosen.bands_by_hand) == ("fused", True, False)
+        for other in (
+            choice.choose("auto", unary, mask, damped),
+            choice.choose("auto", unary, mask, inference, all_pairs=True),
+            choice.choose("auto", unary.double(), mask, inference),
+        ):
+            assert not other.by_hand
+            assert not other.bands_by_hand
     assert not choice.choose("auto", unary.to("meta"), mask, inference).by_hand

@@ -121,6 +121,31 @@ def test_what_compilers_and_other_devices_see(
         assert_near(gradients(model, unary, found), expected, 1e-10)
 
 
+@pytest.mark.usefixtures("small_pieces", "rows")
+@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[-3]], ids=name)
+@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 2]), ids=name)
+def test_by_hand_an_autocast_rounds_no_more_than_by_autograd(
+    scores: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances to float32 of the states and all gradients, taken together."""
+    model = encoder(**scores, **options).float()
+    unary, mask = sentences(LENGTHS)
+    unary = unary.float().requires_grad_()
+
+    def everything() -> torch.Tensor:
+        found = model(unary, mask)
+        parts = [found.states.detach(), *gradients(model, unary, found)]
+        return torch.cat([(part.float() / part.float().norm().clamp_min(1e-6)).flatten() for part in parts])
+
+    exact = everything()
+    with torch.autocast("cpu", dtype=torch.bfloat16):
+        assert choice.choose("auto", unary, mask, model.inference).form.name == "fused"
+        hand = everything()
+        monkeypatch.setattr(choice, "mixed", lambda _: False)
+        autograd = everything()
+    assert 0.0 < float((hand - exact).norm()) <= 1.5 * float((autograd - exact).norm()) + 1e-3
+
+
 @pytest.mark.usefixtures("rows")
 @pytest.mark.parametrize("options", [OPTIONS[-3]], ids=name)
 @pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 3]), ids=name)

@@ -45,13 +45,15 @@ LONG = 2**25  # head scores of an iteration above which they are computed in blo
 
 @dataclass(frozen=True)
 class Case:
-    """What the choice depends on. ``all_pairs``: probabilities of all pairs of words are needed, or of trees."""
+    """What the choice depends on. ``all_pairs``: probabilities of all pairs of words are needed, or of trees;
+    ``by_hand``, ``mixed``: see :func:`by_hand`, :func:`mixed`."""
 
     option: Messages
     mask: Bool[Tensor, "b n"]
     inference: Inference
     all_pairs: bool
     by_hand: bool
+    mixed: bool
 
     @property
     def long(self) -> bool:
@@ -65,7 +67,7 @@ class Case:
     @property
     def usual(self) -> bool:
         """Whether an iteration of the heads forgets the ones before, and gradients may be written by hand."""
-        return self.by_hand and self.inference.heads.forgets
+        return (self.by_hand or self.mixed) and self.inference.heads.forgets
 
 
 class Form(NamedTuple):
@@ -76,23 +78,27 @@ class Form(NamedTuple):
     messages: type[PlainMessages] | type[BandedMessages]
     heads: Callable[..., HeadVariables]
     lines: Callable[[Tensor], Layout]
+    fused: bool = False
 
 
+_again = partial(FusedHeads, keep=False)
 FORMS = (
     Form("plain", lambda case: case.option == "plain", PlainMessages, StoredHeads, Layout.of),
     Form("pairs", lambda case: case.all_pairs, BandedMessages, StoredHeads, packed),
-    Form("fused", lambda case: case.usual and not case.long, BandedMessages, FusedHeads, shared_lines),
-    Form("fused-again", lambda case: case.usual, BandedMessages, partial(FusedHeads, keep=False), shared_lines),
+    Form("fused", lambda case: case.usual and not case.long, BandedMessages, FusedHeads, shared_lines, True),
+    Form("fused-again", lambda case: case.usual, BandedMessages, _again, shared_lines, True),
     Form("banded", lambda case: not case.long, BandedMessages, StoredHeads, shared_lines),
     Form("recomputed", lambda case: case.long, BandedMessages, RecomputedHeads, shared_lines),
 )
 
 
 class Chosen(NamedTuple):
-    """The form of a batch; ``by_hand``: whether its gradients are partly written by hand."""
+    """The form of a batch; ``by_hand``: whether gradients of its products, heads and dropout may be written by hand;
+    ``bands_by_hand``: those of near buckets, too, and of single products of pairs, which know one precision."""
 
     form: Form
     by_hand: bool
+    bands_by_hand: bool
 
     def layout(self, mask: Bool[Tensor, "b n"]) -> Layout:
         """Where the words of the batch stand."""
@@ -111,7 +117,7 @@ class Chosen(NamedTuple):
         if self.form.messages is PlainMessages:
             messages = PlainMessages(ternary, layout, inference.distance, matrix=matrix)
         else:
-            messages = BandedMessages(ternary, layout, inference.distance, matrix=matrix, by_hand=self.by_hand)
+            messages = BandedMessages(ternary, layout, inference.distance, matrix=matrix, by_hand=self.bands_by_hand)
         return self.form.heads(messages, extra, inference, dropout, dtype)
 
 
@@ -119,15 +125,21 @@ def choose(
     option: Messages, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
 ) -> Chosen:
     """The form of a batch. ``all_pairs``: the probabilities, or a bias, of all pairs of words are asked for."""
-    case = Case(option, mask, inference, all_pairs or inference.tree, by_hand(unary))
-    return Chosen(next(form for form in FORMS if form.serves(case)), case.by_hand)
+    case = Case(option, mask, inference, all_pairs or inference.tree, by_hand(unary), mixed(unary))
+    form = next(form for form in FORMS if form.serves(case))
+    return Chosen(form, case.by_hand or (case.mixed and form.fused), case.by_hand)
 
 
 def by_hand(unary: Tensor) -> bool:
-    """Whether gradients may be written by hand: eagerly, on a CPU, in one precision."""
-    return (
-        unary.device.type == "cpu"
-        and not torch.compiler.is_compiling()
-        and type(unary) in (Tensor, nn.Parameter)
-        and not torch.is_autocast_enabled("cpu")
-    )
+    """Whether all gradients may be written by hand: eagerly, on a CPU, in one precision."""
+    return _eager(unary) and not torch.is_autocast_enabled("cpu")
+
+
+def mixed(unary: Tensor) -> bool:
+    """Whether those of the products and of whole iterations of the heads may: in an autocast."""
+    return _eager(unary) and torch.is_autocast_enabled("cpu") and unary.dtype == torch.float32
+
+
+def _eager(unary: Tensor) -> bool:
+    plain = type(unary) in (Tensor, nn.Parameter)
+    return unary.device.type == "cpu" and plain and not torch.compiler.is_compiling()

@@ -169,27 +169,51 @@ class Rotated(Projection):
 
     def __init__(self, U: Factor, V: Factor, frequency: Tensor) -> None:
         self.U, self.V, self.frequency = U, V, frequency
+        self.known: tuple[Tensor, _Turn] | None = None
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
-        turn = self._turn(position, -1.0)
-        return [Sides(_rotate(self.U.side(labels), turn), _rotate(self.V.side(labels), turn))]
+        child, head = self.U.side(labels), self.V.side(labels)
+        turn = self._turn(position, child.dtype)
+        return [Sides(turn.back(child), turn.back(head))]
 
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
-        turn = self._turn(position, 1.0)
         (message,) = messages
-        return self.U.back(_rotate(message.child, turn)) + self.V.back(_rotate(message.head, turn))
+        turn = self._turn(position, message.child.dtype)
+        return self.U.back(turn.forth(message.child)) + self.V.back(turn.forth(message.head))
 
-    def _turn(self, position: Tensor, sign: float) -> tuple[Tensor, Tensor]:
-        angle = sign * position[:, None] * self.frequency
-        return angle.cos()[:, None, None], angle.sin()[:, None, None]
+    def _turn(self, position: Int[Tensor, " w"], dtype: torch.dtype) -> _Turn:
+        """The turns of the words, made anew only where the words are others than last time."""
+        if self.known is None or self.known[0] is not position or self.known[1].cos.dtype != dtype:
+            self.known = position, _Turn.by(position[:, None] * self.frequency, dtype)
+        return self.known[1]
 
 
 def _sum(messages: Sequence[Tensor]) -> Tensor:
     return sum(messages[1:], messages[0])
 
 
-def _rotate(side: Float[Tensor, "w 1 c r"], turn: tuple[Tensor, Tensor]) -> Float[Tensor, "w 1 c r"]:
-    """Every plane (l, l + r/2) of every word turned by the word's own angle."""
-    cos, sin = (part.to(side.dtype) for part in turn)
-    swapped = side.roll(side.shape[-1] // 2, -1)  # the other number of each plane; its gradient is such a copy, too
-    return side * torch.cat([cos, cos], dim=-1) + swapped * torch.cat([-sin, sin], dim=-1)
+class _Turn(NamedTuple):
+    """A turn of every plane (l, l + r/2) of every word by the word's own angle: ``cos``, and ``-sin`` for the first and
+    ``sin`` for the second number of a plane, ``[w, 1, 1, r]``."""
+
+    cos: Tensor
+    sin: Tensor
+
+    @classmethod
+    def by(cls, angle: Float[Tensor, "w r2"], dtype: torch.dtype) -> _Turn:
+        """The turns by some angles."""
+        cos, sin = (part[:, None, None].to(dtype) for part in (angle.cos(), angle.sin()))
+        return cls(torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1))
+
+    def forth(self, side: Float[Tensor, "w 1 c r"]) -> Float[Tensor, "w 1 c r"]:
+        """A side turned by the angle."""
+        return torch.addcmul(side * self.cos, _swapped(side), self.sin)
+
+    def back(self, side: Float[Tensor, "w 1 c r"]) -> Float[Tensor, "w 1 c r"]:
+        """A side turned by the angle, the other way round."""
+        return torch.addcmul(side * self.cos, _swapped(side), self.sin, value=-1.0)
+
+
+def _swapped(side: Float[Tensor, "w 1 c r"]) -> Float[Tensor, "w 1 c r"]:
+    """The other number of each plane; the gradient is such a copy, too."""
+    return side.roll(side.shape[-1] // 2, -1)

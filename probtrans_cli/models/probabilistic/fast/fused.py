@@ -1,15 +1,16 @@
 """Head variables in blocks, by hand: scores, softmax, dropout and messages in one operation.
 
-The usual case: an iteration forgets the ones before (no damping, steps of 1), rows are softmaxes, one precision, a
-CPU. With the sides ``u``, ``v`` of the scores and ``u'``, ``v'`` of the messages (the same ones if asynchronous) and
-the factors ``D`` of dropout (0 or ``1 / (1 - p)``), for each block of children (``blocks.py``) and far bucket:
+The usual case: an iteration forgets the ones before (no damping, steps of 1), rows are softmaxes, a CPU. With the
+sides ``u``, ``v`` of the scores and ``u'``, ``v'`` of the messages (the same ones if asynchronous) and the factors
+``D`` of dropout (0 or ``1 / (1 - p)``), for each block of children (``blocks.py``) and far bucket:
 
     F = u vᵀ / λ         P = softmax(F)       Q = D ∘ P       ū = Q v'        v̄ = Qᵀ u'
     dQ = dū v'ᵀ + u' dv̄ᵀ                      dF = Q ∘ dQ - P (Q·dQ)
     du = dF v / λ        dv = dFᵀ u / λ       du' = Q dv̄      dv' = Qᵀ dū
 
 ``P`` and ``Q`` of a block are small enough for a processor's cache. They are kept for the gradient, or, for long
-sentences, computed again (``keep``), so that nothing of the size of all pairs of words is ever there.
+sentences, computed again (``keep``), so that nothing of the size of all pairs of words is ever there. In an autocast,
+the factors of products are of its precision; softmaxes, and sums over blocks, are not.
 """
 
 from __future__ import annotations
@@ -26,6 +27,7 @@ from torch.autograd.function import once_differentiable
 from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
 from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.products import precision
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables
 from probtrans_cli.models.probabilistic.inference import Inference
 
@@ -72,9 +74,10 @@ class FusedHeads(HeadVariables):
 
 
 def _tensors(sides: BandedSides) -> list[Tensor]:
-    """Child sides of the far buckets, then head sides: one where all share it."""
+    """Child sides of the far buckets, then head sides: one where all share it; in the precision of products."""
     heads = [one.head for one in sides.far]
-    return [one.child for one in sides.far] + [one for k, one in enumerate(heads) if k == 0 or one is not heads[0]]
+    tensors = [one.child for one in sides.far] + [one for k, one in enumerate(heads) if k == 0 or one is not heads[0]]
+    return [one.to(precision(one)) for one in tensors]
 
 
 class _FarSides(NamedTuple):
@@ -88,25 +91,40 @@ class _FarSides(NamedTuple):
         return self.heads[bucket if len(self.heads) > 1 else 0]
 
     def turned(self) -> _FarSides:
-        """With head sides transposed ``[l, c2, r, n]``: small products with a transposed second factor run three times
-        slower on a CPU than a copy and a plain product."""
-        return _FarSides(self.children, [one.mT.contiguous() for one in self.heads])
+        """With head sides transposed ``[l, c2, r, n]``: small products in float32 with a transposed second factor run
+        three times slower on a CPU than a copy and a plain product; those in half precision do not."""
+        half = self.heads[0].element_size() == 2
+        return _FarSides(self.children, [one.mT if half else one.mT.contiguous() for one in self.heads])
 
-    def like(self) -> _FarSides:
-        """Room for as many numbers."""
-        return _FarSides(
-            [torch.empty_like(one) for one in self.children], [torch.empty_like(one) for one in self.heads]
-        )
 
-    def add(self, bucket: int, columns: slice, part: Float[Tensor, "l c2 k r"], block: int) -> None:
-        """Add what a block gives to some words of a bucket's head side; the first one finds no numbers."""
-        total = self.head(bucket)
-        if block or (bucket and total is self.heads[0]):
-            total[:, :, columns] += part
-        else:
-            total[:, :, : columns.start].zero_()
-            total[:, :, columns] = part
-            total[:, :, columns.stop :].zero_()
+class _ByBlock:
+    """Sides of the far buckets that blocks give one after the other: children's, and what each adds to the heads'."""
+
+    def __init__(self, like: _FarSides, dtype: torch.dtype) -> None:
+        """``like``: sides of the same sizes; ``dtype`` of sums."""
+        self.like, self.dtype = like, dtype
+        self.children: list[list[Tensor]] = [[] for _ in like.children]
+        self.heads: list[Tensor | None] = [None for _ in like.heads]
+
+    def add(self, bucket: int, child: Float[Tensor, "l c m r"], head: Float[Tensor, "l c2 k r"], heads: slice) -> None:
+        """What a block has for its children, and for the words that are ``heads``."""
+        self.children[bucket].append(child)
+        which = bucket if len(self.heads) > 1 else 0
+        total, like = self.heads[which], self.like.heads[which]
+        if total is None and head.shape == like.shape:
+            self.heads[which] = head
+            return
+        total = torch.zeros_like(like, dtype=self.dtype) if total is None else total.to(self.dtype)
+        total[:, :, heads] += head
+        self.heads[which] = total
+
+    def sides(self) -> _FarSides:
+        """All of them."""
+        if not all(self.children):  # there are no words
+            return self.like
+        children = [one[0] if len(one) == 1 else torch.cat(one, dim=2) for one in self.children]
+        totals = [total for total in self.heads if total is not None]
+        return _FarSides(children, [total.to(one.dtype) for total, one in zip(totals, self.like.heads, strict=True)])
 
 
 @dataclass
@@ -152,17 +170,23 @@ class _Plan:
                 yield _Block.of(self.geometry, start, stop, self.dtype)
 
     def distribution(self, block: _Block, turned: _FarSides, short: Tensor) -> tuple[Tensor, Tensor]:
-        """``P`` and ``Q`` of a block, from sides of the scores, the heads' transposed."""
+        """``P`` and ``Q`` of a block, in the precision of products, from sides of the scores, the heads' transposed."""
         rows = block.children
         far = [
             _product(child[:, :, rows], turned.head(k)[..., columns])
             for k, (child, columns) in enumerate(zip(turned.children, block.heads, strict=True))
         ]
-        scores = torch.cat([*far, short[:, :, rows]], dim=-1)
+        scores = self.joined([*far, short[:, :, rows]])
         P = torch.add(block.bias, scores, alpha=1.0 / self.weight, out=scores).softmax(-1)
         if block.present is not None:
             P.mul_(block.present)
-        return P, self.dropout.factors(P).mul_(P) if self.dropout.p > 0.0 else P
+        exact, P = P, P.to(far[0].dtype)
+        return P, self.dropout.factors(exact).mul_(exact).to(P.dtype) if self.dropout.p > 0.0 else P
+
+    def joined(self, parts: Sequence[Tensor]) -> Float[Tensor, "l c m k"]:
+        """All columns of a block, of far buckets and then the short ones, in the precision of softmaxes."""
+        alone = len(parts) == 2 and parts[1].shape[-1] == 0
+        return (parts[0] if alone else torch.cat(list(parts), dim=-1)).to(self.dtype)
 
 
 class _Fused(torch.autograd.Function):
@@ -177,8 +201,8 @@ class _Fused(torch.autograd.Function):
         ctx.plan, ctx.of_messages, ctx.inputs, ctx.random = plan, of_messages, len(tensors), []
         kept: list[Tensor] = []
         used = torch.empty_like(short)
-        messages = sides.like()
-        for number, block in enumerate(plan.blocks()):
+        messages = _ByBlock(sides, plan.dtype)
+        for block in plan.blocks():
             ctx.random.append(None if plan.keep else random_state(short))
             P, Q = plan.distribution(block, turned, short)
             if plan.keep:
@@ -186,10 +210,11 @@ class _Fused(torch.autograd.Function):
             rows = block.children
             *parts, used[:, :, rows] = _parts(Q, block.heads, short.shape[-1])
             for k, (q, columns) in enumerate(zip(parts, block.heads, strict=True)):
-                messages.children[k][:, :, rows] = _product(q, sides.head(k)[:, :, columns])
-                messages.add(k, columns, _product_t(q, sides.children[k][:, :, rows], sides.head(k)), number)
+                to_child = _product(q, sides.head(k)[:, :, columns])
+                messages.add(k, to_child, _product_t(q, sides.children[k][:, :, rows], sides.head(k)), columns)
         ctx.save_for_backward(*tensors, *turned.heads, *kept)
-        return (used, *messages.children, *messages.heads)
+        children, heads = messages.sides()
+        return (used, *children, *heads)
 
     @staticmethod
     @once_differentiable
@@ -202,8 +227,8 @@ class _Fused(torch.autograd.Function):
         sides_turned = turned if one_kind else sides.turned()
         by_used, by_sides = gradients[0], _FarSides(gradients[1 : 1 + far], gradients[1 + far :])
         by_turned = by_sides.turned()
-        of_short, of_sides = torch.empty_like(short), sides.like()
-        of_scored = of_sides if one_kind else scored.like()
+        of_short, by_block = torch.empty_like(short), _ByBlock(sides, plan.dtype)
+        of_scored = _ByBlock(scored, plan.dtype)
         now = random_state(short)
         for number, block in enumerate(plan.blocks()):
             if plan.keep:
@@ -216,9 +241,9 @@ class _Fused(torch.autograd.Function):
             for k, columns in enumerate(block.heads):
                 part = _product(by_sides.children[k][:, :, rows], sides_turned.head(k)[..., columns])
                 by_Q.append(_product(sides.children[k][:, :, rows], by_turned.head(k)[..., columns], part))
-            by_F = torch.cat([*by_Q, by_used[:, :, rows]], dim=-1).mul_(Q)
+            by_F = plan.joined([*by_Q, by_used[:, :, rows]]).mul_(Q)
             by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0)
-            *of_F, of_short[:, :, rows] = _parts(by_F, block.heads, short.shape[-1])
+            *of_F, of_short[:, :, rows] = _parts(by_F.to(P.dtype), block.heads, short.shape[-1])
             *of_Q, _ = _parts(Q, block.heads, short.shape[-1])
             for k, (q, f, columns) in enumerate(zip(of_Q, of_F, block.heads, strict=True)):
                 child = _product(q, by_sides.head(k)[:, :, columns])
@@ -228,17 +253,15 @@ class _Fused(torch.autograd.Function):
                     _product(f, at_head[:, :, columns], into=child, factor=1.0 / plan.weight)
                     _product_t(f, at_child, at_head, into=head, factor=1.0 / plan.weight)
                 else:
-                    of_scored.children[k][:, :, rows] = _product(f, at_head[:, :, columns])
-                    of_scored.add(k, columns, _product_t(f, at_child, at_head), number)
-                of_sides.children[k][:, :, rows] = child
-                of_sides.add(k, columns, head, number)
+                    of_scored.add(k, _product(f, at_head[:, :, columns]), _product_t(f, at_child, at_head), columns)
+                by_block.add(k, child, head, columns)
         if not plan.keep:
             set_random_state(now)
-        results = [*of_sides.children, *of_sides.heads, of_short]
+        children, heads = by_block.sides()
+        results = [*children, *heads, of_short.div_(plan.weight)]
         if not one_kind:
-            results += *of_scored.children, *of_scored.heads
-        for one in results[ctx.of_messages :]:
-            one.div_(plan.weight)
+            children, heads = of_scored.sides()
+            results += [one.div_(plan.weight) for one in (*children, *heads)]
         return None, None, *results
 
 

@@ -9,7 +9,8 @@ products gave, and a product adds its own part to it in place,
     x = y M,  M' = M:        dM = dM' + yᵀ dx        dy = dx Mᵀ
 
 The sum so far travels along the graph, so nothing is left behind by a backward pass that ends early or does not ask
-for the matrix.
+for the matrix. In an autocast, factors are rounded to its precision, the matrix once for all of them; what is handed
+on, and the sum, are not.
 """
 
 from __future__ import annotations
@@ -38,7 +39,7 @@ class MatrixByHand(Matrix):
         """A matrix for one forward pass; without a gradient, there is nothing to add up."""
         if not (matrix.requires_grad and torch.is_grad_enabled()):
             return Matrix(matrix)
-        return cls(_HandedOn(matrix), slice(0, matrix.shape[0]))
+        return cls(_HandedOn(matrix, matrix.detach().to(precision(matrix))), slice(0, matrix.shape[0]))
 
     def split(self, sizes: Sequence[int]) -> list[Matrix]:
         parts: list[Matrix] = []
@@ -50,62 +51,74 @@ class MatrixByHand(Matrix):
 
     def times(self, narrow: Float[Tensor, "w d"]) -> Float[Tensor, "w o"]:
         result: Tensor
-        result, self.handed_on.matrix = _Times.apply(narrow, self.handed_on.matrix, self.rows)  # type: ignore[no-untyped-call]
+        handed_on = self.handed_on
+        result, handed_on.matrix = _Times.apply(narrow, handed_on.matrix, handed_on.rounded[self.rows], self.rows)  # type: ignore[no-untyped-call]
         return result
 
     def back(self, wide: Float[Tensor, "w o"]) -> Float[Tensor, "w d"]:
         result: Tensor
-        result, self.handed_on.matrix = _Back.apply(wide, self.handed_on.matrix, self.rows)  # type: ignore[no-untyped-call]
+        handed_on = self.handed_on
+        result, handed_on.matrix = _Back.apply(wide, handed_on.matrix, handed_on.rounded[self.rows], self.rows)  # type: ignore[no-untyped-call]
         return result
 
 
-class _HandedOn:
-    """The matrix as the last product handed it on."""
+def precision(like: Tensor) -> torch.dtype:
+    """What products on a CPU are computed in: an autocast's precision, or else that of their factors."""
+    return torch.get_autocast_dtype("cpu") if torch.is_autocast_enabled("cpu") else like.dtype
 
-    def __init__(self, matrix: Tensor) -> None:
-        self.matrix = matrix
+
+class _HandedOn:
+    """The matrix as the last product handed it on, and rounded to the precision of products."""
+
+    def __init__(self, matrix: Tensor, rounded: Tensor) -> None:
+        self.matrix, self.rounded = matrix, rounded
 
 
 class _Times(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, narrow: Tensor, matrix: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(narrow, matrix)
+    def forward(ctx: Any, narrow: Tensor, matrix: Tensor, rounded: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        narrow = narrow.to(rounded.dtype)
+        ctx.save_for_backward(narrow, matrix, rounded)
         ctx.part = part
         ctx.set_materialize_grads(False)
-        return narrow @ matrix[part].T, matrix.view_as(matrix)
+        return narrow @ rounded.T, matrix.view_as(matrix)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
-        narrow, matrix = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
+        narrow, matrix, rounded = ctx.saved_tensors
         wide, total = gradients
         if wide is None:
-            return None, total, None
+            return None, total, None, None
         total = _added(total, matrix, ctx.part, wide, narrow)
-        return (wide @ matrix[ctx.part] if ctx.needs_input_grad[0] else None), total, None
+        return (wide @ rounded if ctx.needs_input_grad[0] else None), total, None, None
 
 
 class _Back(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, wide: Tensor, matrix: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(wide, matrix)
+    def forward(ctx: Any, wide: Tensor, matrix: Tensor, rounded: Tensor, part: slice) -> tuple[Tensor, Tensor]:
+        wide = wide.to(rounded.dtype)
+        ctx.save_for_backward(wide, matrix, rounded)
         ctx.part = part
         ctx.set_materialize_grads(False)
-        return wide @ matrix[part], matrix.view_as(matrix)
+        return wide @ rounded, matrix.view_as(matrix)
 
     @staticmethod
     @once_differentiable
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None]:
-        wide, matrix = ctx.saved_tensors
+    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
+        wide, matrix, rounded = ctx.saved_tensors
         narrow, total = gradients
         if narrow is None:
-            return None, total, None
+            return None, total, None, None
         total = _added(total, matrix, ctx.part, wide, narrow)
-        return (narrow @ matrix[ctx.part].T if ctx.needs_input_grad[0] else None), total, None
+        return (narrow @ rounded.T if ctx.needs_input_grad[0] else None), total, None, None
 
 
 def _added(total: Tensor | None, matrix: Tensor, part: slice, wide: Tensor, narrow: Tensor) -> Tensor:
     """The sum so far (None: nothing yet) with ``wideᵀ narrow`` added to some rows."""
     total = torch.zeros_like(matrix) if total is None else total
-    total[part].addmm_(wide.T, narrow)
+    if wide.dtype == total.dtype:
+        total[part].addmm_(wide.T, narrow)
+    else:
+        total[part] += wide.T @ narrow
     return total
