@@ -173,18 +173,18 @@ class Rotated(Projection):
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
         child, head = self.U.side(labels), self.V.side(labels)
-        turn = self._turn(position, child.dtype)
+        turn = self._turn(position, child)
         return [Sides(turn.back(child), turn.back(head))]
 
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         (message,) = messages
-        turn = self._turn(position, message.child.dtype)
+        turn = self._turn(position, message.child)
         return self.U.back(turn.forth(message.child)) + self.V.back(turn.forth(message.head))
 
-    def _turn(self, position: Int[Tensor, " w"], dtype: torch.dtype) -> _Turn:
-        """The turns of the words, made anew only where the words are others than last time."""
-        if self.known is None or self.known[0] is not position or self.known[1].cos.dtype != dtype:
-            self.known = position, _Turn.by(position[:, None] * self.frequency, dtype)
+    def _turn(self, position: Int[Tensor, " w"], side: Float[Tensor, "w 1 c r"]) -> _Turn:
+        """The turns of a side of these words, made anew only where the words are others than last time."""
+        if self.known is None or self.known[0] is not position or self.known[1].cos.dtype != side.dtype:
+            self.known = position, _Turn.of(side, position[:, None] * self.frequency)
         return self.known[1]
 
 
@@ -194,16 +194,20 @@ def _sum(messages: Sequence[Tensor]) -> Tensor:
 
 class _Turn(NamedTuple):
     """A turn of every plane (l, l + r/2) of every word by the word's own angle: ``cos``, and ``-sin`` for the first and
-    ``sin`` for the second number of a plane, ``[w, 1, 1, r]``."""
+    ``sin`` for the second number of a plane, ``[w, 1, 1, r]``; or of the shape of what is turned."""
 
     cos: Tensor
     sin: Tensor
 
     @classmethod
-    def by(cls, angle: Float[Tensor, "w r2"], dtype: torch.dtype) -> _Turn:
-        """The turns by some angles."""
-        cos, sin = (part[:, None, None].to(dtype) for part in (angle.cos(), angle.sin()))
-        return cls(torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1))
+    def of(cls, side: Float[Tensor, "w 1 c r"], angle: Float[Tensor, "w r2"]) -> _Turn:
+        """The turns of a side by some angles."""
+        cos, sin = (part[:, None, None].to(side.dtype) for part in (angle.cos(), angle.sin()))
+        turn = cls(torch.cat([cos, cos], dim=-1), torch.cat([-sin, sin], dim=-1))
+        if side.device.type != "cpu":
+            return turn
+        # A CPU multiplies one long row faster than many short ones.
+        return cls(*(part.expand(side.shape).contiguous() for part in turn))
 
     def forth(self, side: Float[Tensor, "w 1 c r"]) -> Float[Tensor, "w 1 c r"]:
         """A side turned by the angle."""

@@ -225,7 +225,8 @@ class _Fused(torch.autograd.Function):
         turned, kept = _FarSides(scored.children, others[: len(scored.heads)]), others[len(scored.heads) :]
         one_kind = scored is sides
         sides_turned = turned if one_kind else sides.turned()
-        by_used, by_sides = gradients[0], _FarSides(gradients[1 : 1 + far], gradients[1 + far :])
+        by_used, *by_messages = (one.contiguous() for one in gradients)
+        by_sides = _FarSides(by_messages[:far], by_messages[far:])
         by_turned = by_sides.turned()
         of_short, by_block = torch.empty_like(short), _ByBlock(sides, plan.dtype)
         of_scored = _ByBlock(scored, plan.dtype)
