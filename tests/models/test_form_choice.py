@@ -69,8 +69,7 @@ def test_only_the_choice_looks_into_the_fast_room() -> None:
 
 
 def test_what_is_written_by_hand() -> None:
-    """On a CPU, of plain tensors; a form's products, bands and dropout follow the one answer. In an autocast, products
-    and whole iterations of heads alone."""
+    """On a CPU, of plain tensors. In an autocast, products and whole iterations of the heads alone."""
     unary, mask = sentences([4, 2])
     unary = unary.float()
     inference, damped = encoder().inference, encoder(damping={"heads": 0.5}).inference

@@ -71,7 +71,7 @@ class Case:
 
 
 class Form(NamedTuple):
-    """A row of the table."""
+    """A row of the table; ``fused``: heads are :class:`FusedHeads`, which serve an autocast, too."""
 
     name: str
     serves: Callable[[Case], bool]
@@ -93,8 +93,9 @@ FORMS = (
 
 
 class Chosen(NamedTuple):
-    """The form of a batch; ``by_hand``: whether gradients of its products, heads and dropout may be written by hand;
-    ``bands_by_hand``: those of near buckets, too, and of single products of pairs, which know one precision."""
+    """The form of a batch; ``by_hand``: whether its matrix products and iterations of the heads have gradients by hand,
+    and its dropout is drawn as they want it; ``bands_by_hand``: whether the near buckets and the products of
+    ``pairs.py`` have them, too, which need all tensors in one precision."""
 
     form: Form
     by_hand: bool
@@ -136,7 +137,8 @@ def by_hand(unary: Tensor) -> bool:
 
 
 def mixed(unary: Tensor) -> bool:
-    """Whether those of the products and of whole iterations of the heads may: in an autocast."""
+    """Whether gradients of matrix products and of whole iterations of the heads may be written by hand, though an
+    autocast is on: eagerly, on a CPU, of scores in float32."""
     return _eager(unary) and torch.is_autocast_enabled("cpu") and unary.dtype == torch.float32
 
 

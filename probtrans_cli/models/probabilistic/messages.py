@@ -76,7 +76,7 @@ class PlainMessages(Messages[Sides]):
 
     def __init__(self, ternary: Ternary, layout: Layout, distance: int | None, *, matrix: MatrixOf = Matrix) -> None:
         """``matrix``: how the factors of the ternary scores are multiplied with."""
-        self.layout = layout
+        self.layout, self.position = layout, layout.position
         self.projection = ternary.projection([bucket_count(distance)], matrix)
         self.bucket = bucket_of(layout.sentence.shape[1], distance, layout.sentence.device)
 
@@ -85,7 +85,7 @@ class PlainMessages(Messages[Sides]):
         return pairs(self.layout.sentence)
 
     def sides(self, labels: Float[Tensor, "w d"]) -> Sides:
-        (sides,) = self.projection.sides(labels, self.layout.position)
+        (sides,) = self.projection.sides(labels, self.position)
         return sides
 
     def to_heads(self, sides: Sides) -> Float[Tensor, "l c n m"]:
@@ -104,7 +104,7 @@ class PlainMessages(Messages[Sides]):
             if sides.head.shape[axis] == 1:
                 to_head = to_head.sum(axis + 1, keepdim=True)
         message = Sides(sides.back(self.layout.rows(to_child)), self.layout.rows(to_head))
-        to_labels = self.projection.collect([message], self.layout.position)
+        to_labels = self.projection.collect([message], self.position)
         return to_labels if only is None else to_labels.index_select(0, only)
 
     def _grids(self, sides: Sides) -> tuple[Float[Tensor, "l n k c r"], Float[Tensor, "l n k c r"]]:

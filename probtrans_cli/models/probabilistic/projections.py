@@ -182,7 +182,7 @@ class Rotated(Projection):
         return self.U.back(turn.forth(message.child)) + self.V.back(turn.forth(message.head))
 
     def _turn(self, position: Int[Tensor, " w"], side: Float[Tensor, "w 1 c r"]) -> _Turn:
-        """The turns of a side of these words, made anew only where the words are others than last time."""
+        """The turns of a side of these words, made anew only for another ``position`` (another tensor) or precision."""
         if self.known is None or self.known[0] is not position or self.known[1].cos.dtype != side.dtype:
             self.known = position, _Turn.of(side, position[:, None] * self.frequency)
         return self.known[1]

@@ -11,4 +11,5 @@ hold every form equal to the plain one, and ``python -m tests.bench.parts`` says
     pairs.py         products of the words of a sentence
     lines.py         the layout of real words alone, where short sentences share a line
     dropout.py       four decisions out of one random number
+    derivatives.py   gradients by hand are not differentiated again
 """

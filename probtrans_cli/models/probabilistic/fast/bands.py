@@ -24,9 +24,9 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 from torch.nn import functional
 
+from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
 from probtrans_cli.models.probabilistic.projections import Sides
 
 
@@ -216,7 +216,7 @@ class _BandScores(torch.autograd.Function):
         return bands.scores((u, v)), u.view_as(u), v.view_as(v)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         u, v = ctx.saved_tensors
         p, by_child, by_head = gradients
@@ -233,7 +233,7 @@ class _BandMessages(torch.autograd.Function):
         return bands.by_child(p, v), bands.by_head(p, u)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         # The expected score is linear in each of p, u and v: the derivatives of its derivatives are of the same kind.
         p, u, v = ctx.saved_tensors
@@ -328,7 +328,7 @@ class _SharedScores(torch.autograd.Function):
         return bands.scores(weight, u, v), u.view_as(u), v.view_as(v)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         u, v, weight = ctx.saved_tensors
         p, by_child, by_head = gradients
@@ -349,7 +349,7 @@ class _SharedMessages(torch.autograd.Function):
         return to_child, to_head
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         p, u, v, weight = ctx.saved_tensors
         of_child, of_head = gradients

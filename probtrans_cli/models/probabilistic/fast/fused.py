@@ -22,10 +22,10 @@ from typing import Any, NamedTuple
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
 from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
+from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
 from probtrans_cli.models.probabilistic.fast.products import precision
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables
@@ -106,8 +106,10 @@ class _ByBlock:
         self.children: list[list[Tensor]] = [[] for _ in like.children]
         self.heads: list[Tensor | None] = [None for _ in like.heads]
 
-    def add(self, bucket: int, child: Float[Tensor, "l c m r"], head: Float[Tensor, "l c2 k r"], heads: slice) -> None:
-        """What a block has for its children, and for the words that are ``heads``."""
+    def add(
+        self, bucket: int, child: Float[Tensor, "l c m r"], head: Float[Tensor, "l c2 k r"], columns: slice
+    ) -> None:
+        """What a block has for its children, and for the words that may be their heads, those of ``columns``."""
         self.children[bucket].append(child)
         which = bucket if len(self.heads) > 1 else 0
         total, like = self.heads[which], self.like.heads[which]
@@ -115,13 +117,13 @@ class _ByBlock:
             self.heads[which] = head
             return
         total = torch.zeros_like(like, dtype=self.dtype) if total is None else total.to(self.dtype)
-        total[:, :, heads] += head
+        total[:, :, columns] += head
         self.heads[which] = total
 
     def sides(self) -> _FarSides:
         """All of them."""
         if not all(self.children):  # there are no words
-            return self.like
+            return _FarSides(*([torch.empty_like(one) for one in kind] for kind in self.like))
         children = [one[0] if len(one) == 1 else torch.cat(one, dim=2) for one in self.children]
         totals = [total for total in self.heads if total is not None]
         return _FarSides(children, [total.to(one.dtype) for total, one in zip(totals, self.like.heads, strict=True)])
@@ -217,7 +219,7 @@ class _Fused(torch.autograd.Function):
         return (used, *children, *heads)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         plan, far = ctx.plan, ctx.plan.geometry.far
         tensors, others = ctx.saved_tensors[: ctx.inputs], ctx.saved_tensors[ctx.inputs :]

@@ -11,7 +11,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
+
+from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
 
 
 def scores_of(u: Float[Tensor, "*b m r"], v: Float[Tensor, "*b n r"], v_t: Tensor) -> Float[Tensor, "*b m n"]:
@@ -35,7 +36,7 @@ class _Scores(torch.autograd.Function):
         return u @ v_t
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, None]:
         u, v = ctx.saved_tensors
         (gradient,) = gradients
@@ -49,7 +50,7 @@ class _Messages(torch.autograd.Function):
         return p @ v, p.mT @ u
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor, Tensor, Tensor, None]:
         p, u, v_t = ctx.saved_tensors
         to_child, to_head = gradients

@@ -9,8 +9,8 @@ products gave, and a product adds its own part to it in place,
     x = y M,  M' = M:        dM = dM' + yᵀ dx        dy = dx Mᵀ
 
 The sum so far travels along the graph, so nothing is left behind by a backward pass that ends early or does not ask
-for the matrix. In an autocast, factors are rounded to its precision, the matrix once for all of them; what is handed
-on, and the sum, are not.
+for the matrix. In an autocast, factors are rounded to its precision, the matrix once for all products that add up
+a gradient; what is handed on, and the sum, are not.
 """
 
 from __future__ import annotations
@@ -21,8 +21,8 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
+from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
 from probtrans_cli.models.probabilistic.projections import Matrix
 
 
@@ -77,14 +77,14 @@ class _HandedOn:
 class _Times(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, narrow: Tensor, matrix: Tensor, rounded: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        narrow = narrow.to(rounded.dtype)
+        narrow = narrow if rounded.dtype == matrix.dtype else narrow.to(rounded.dtype)
         ctx.save_for_backward(narrow, matrix, rounded)
         ctx.part = part
         ctx.set_materialize_grads(False)
         return narrow @ rounded.T, matrix.view_as(matrix)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
         narrow, matrix, rounded = ctx.saved_tensors
         wide, total = gradients
@@ -97,14 +97,14 @@ class _Times(torch.autograd.Function):
 class _Back(torch.autograd.Function):
     @staticmethod
     def forward(ctx: Any, wide: Tensor, matrix: Tensor, rounded: Tensor, part: slice) -> tuple[Tensor, Tensor]:
-        wide = wide.to(rounded.dtype)
+        wide = wide if rounded.dtype == matrix.dtype else wide.to(rounded.dtype)
         ctx.save_for_backward(wide, matrix, rounded)
         ctx.part = part
         ctx.set_materialize_grads(False)
         return wide @ rounded, matrix.view_as(matrix)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, Tensor | None, None, None]:
         wide, matrix, rounded = ctx.saved_tensors
         narrow, total = gradients

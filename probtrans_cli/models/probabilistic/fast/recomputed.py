@@ -19,11 +19,11 @@ from typing import Any
 import torch
 from jaxtyping import Float
 from torch import Tensor
-from torch.autograd.function import once_differentiable
 
 from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
 from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
+from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables, over
 from probtrans_cli.models.probabilistic.inference import Inference
 
@@ -148,7 +148,7 @@ class _InBlocks(torch.autograd.Function):
         return (used, *to_child, *to_head)
 
     @staticmethod
-    @once_differentiable
+    @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         tensors, block = ctx.saved_tensors, ctx.block
         far = block.blocks.far
