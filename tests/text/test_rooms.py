@@ -34,7 +34,7 @@ ROOMS = {
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference latent layout "
     "matrix_tree meanfield messages potentials projections",
-    "models.probabilistic.fast": ". banded bands blocks dropout fused lines pairs products recomputed",
+    "models.probabilistic.fast": ". banded bands blocks derivatives dropout fused lines pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty word_order",
