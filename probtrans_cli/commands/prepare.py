@@ -7,7 +7,7 @@ from dataclasses import dataclass
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.corpus import prepared as corpus
-from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.recipe.source import get_ready, load_recipe
 from probtrans_cli.reports.prepared import report
 from probtrans_cli.training.stopping import stopped_at_once
 
@@ -54,6 +54,7 @@ def prepare(request: PrepareRequest) -> PrepareResult:
         RecipeError, DataError, UsageError: as their readers and :func:`probtrans_cli.data.corpus.prepared.prepare` do.
         StoppedError: a signal such as SIGTERM came.
     """
+    get_ready()
     with stopped_at_once("while preparing", "the same command goes on"):
         recipe = load_recipe(request.recipe, request.overrides)
         prepared = corpus.prepare(recipe, force=request.force, check=request.check, jobs=request.jobs)

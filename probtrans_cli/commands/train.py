@@ -17,7 +17,7 @@ from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.source import dump_recipe, load_recipe
+from probtrans_cli.recipe.source import dump_recipe, get_ready, load_recipe
 from probtrans_cli.reports.run_page import NAME as REPORT
 from probtrans_cli.reports.run_page import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
@@ -90,6 +90,7 @@ def train(request: TrainRequest) -> dict[str, Any]:
     Raises:
         StoppedError: a signal such as SIGTERM came; if updates were being done, their state is saved.
     """
+    get_ready()
     if request.nproc is not None and request.nproc > 1:
         with stopped_at_once(AT_NO_UPDATE, GO_ON):
             recipe, _ = _asked(request, request.nproc)

@@ -24,7 +24,7 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import LARGEST, Fault, Mapping, Scalar, plain, read_tree, shown, write_tree
 from probtrans_cli.text import printable
 
-__all__ = ["describe", "dump_recipe", "json_schema", "load_recipe", "read_recipe", "shipped_recipes"]
+__all__ = ["describe", "dump_recipe", "get_ready", "json_schema", "load_recipe", "read_recipe", "shipped_recipes"]
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
@@ -101,6 +101,13 @@ def describe(path: Path | str) -> str:
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
+
+
+def get_ready() -> None:
+    """Do what reading recipes needs once, before signals raise exceptions: pydantic takes one that comes while it makes
+    the schema for a default that cannot be written, warns, and goes on without either."""
+    load_outside()
+    root()
 
 
 def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Recipe:

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import importlib
 import json
 import os
 import signal
@@ -9,11 +10,15 @@ import subprocess
 import time
 from collections.abc import Sequence
 from pathlib import Path
+from typing import NoReturn
 
 import pytest
 from support import COMMAND, environment, skip_if_ignored, workplace
 
+from probtrans_cli.commands import prepare, train
+from probtrans_cli.errors import StoppedError
 from probtrans_cli.folders import lock
+from probtrans_cli.recipe import reference
 
 SLOW = """
 import os, sys, time
@@ -63,6 +68,26 @@ def goes_on(folder: Path, arguments: Sequence[str]) -> None:
     """The command, without what stopped it, comes to its end."""
     done = subprocess.run([*COMMAND, "-q", *arguments], cwd=folder, env=environment(), capture_output=True, text=True)
     assert done.returncode == 0, done.stderr
+
+
+@pytest.mark.parametrize("command", ["train", "prepare"])
+def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
+    command: str, folder: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Pydantic would take what they raise for a fault of its own, and go on."""
+    module = importlib.import_module(f"probtrans_cli.commands.{command}")
+
+    def stopped_at_once(*_: str, several: bool = False) -> NoReturn:
+        del several
+        assert reference._schema.cache_info().currsize == 1
+        raise StoppedError("here")
+
+    monkeypatch.chdir(folder)
+    monkeypatch.setattr(module, "stopped_at_once", stopped_at_once)
+    reference._schema.cache_clear()
+    request = {"train": train.TrainRequest, "prepare": prepare.PrepareRequest}[command]
+    with pytest.raises(StoppedError, match="here"):
+        getattr(module, command)(request("tiny.yaml"))
 
 
 @pytest.mark.parametrize("where", ["encode_all", "find_sources"])
