@@ -7,6 +7,8 @@ from collections.abc import Iterator
 import pytest
 import torch
 
+from probtrans_cli.models.probabilistic.fast import lines
+
 
 @pytest.fixture
 def double() -> Iterator[None]:
@@ -14,3 +16,10 @@ def double() -> Iterator[None]:
     torch.set_default_dtype(torch.float64)
     yield
     torch.set_default_dtype(torch.float32)
+
+
+@pytest.fixture(params=["packed", "padded"])
+def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
+    """Rows of real words only, or of all positions."""
+    monkeypatch.setattr(lines, "WORTH_PACKING", -1.0 if request.param == "packed" else 2.0)
+    return request.param

@@ -52,13 +52,6 @@ LENGTHS = [18, 1, 5, 2]  # longer than a block of the linear form and than the b
 pytestmark = pytest.mark.usefixtures("quick")
 
 
-@pytest.fixture(params=["packed", "padded"])
-def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
-    """Rows of real words only, or of all positions."""
-    monkeypatch.setattr(lines, "WORTH_PACKING", -1.0 if request.param == "packed" else 2.0)
-    return request.param
-
-
 def forms(model: ProbabilisticEncoder, *which: str) -> Iterator[str]:
     """The model in one form of the messages after the other."""
     for messages in which:
@@ -119,49 +112,6 @@ def test_what_compilers_and_other_devices_see(
         found = model(unary, mask)
         assert_near(values(found), values(plain), 1e-10)
         assert_near(gradients(model, unary, found), expected, 1e-10)
-
-
-@pytest.mark.usefixtures("small_pieces", "rows")
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[3], OPTIONS[-3]], ids=name)
-@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 2]), ids=name)
-def test_by_hand_an_autocast_rounds_no_more_than_by_autograd(
-    scores: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """Distances to float32 of the states and all gradients, taken together."""
-    model = encoder(**scores, **options).float()
-    unary, mask = sentences(LENGTHS)
-    unary = unary.float().requires_grad_()
-
-    def everything() -> torch.Tensor:
-        found = model(unary, mask)
-        parts = [found.states.detach(), *gradients(model, unary, found)]  # from within the autocast
-        return torch.cat([(part.float() / part.float().norm().clamp_min(1e-6)).flatten() for part in parts])
-
-    exact = everything()
-    with torch.autocast("cpu", dtype=torch.bfloat16):
-        assert choice.choose("auto", unary, mask, model.inference).form.name == "fused"
-        hand = everything()
-        monkeypatch.setattr(choice, "mixed", lambda _: False)
-        autograd = everything()
-    assert 0.0 < float((hand - exact).norm()) <= 3.0 * float((autograd - exact).norm()) + 1e-3
-
-
-@pytest.mark.usefixtures("small_pieces", "rows")
-@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 2]), ids=name)
-def test_what_is_computed_again_in_an_autocast_is_the_same(scores: dict[str, Any]) -> None:
-    """With dropout and several blocks, bit by bit; the backward pass is outside of the autocast, as in training."""
-    model = encoder(**scores, dropout=0.3).float().train()
-    unary, mask = sentences(LENGTHS)
-    unary = unary.float().requires_grad_()
-    found = []
-    for _ in forms(model, *FAST):
-        torch.manual_seed(0)
-        with torch.autocast("cpu", dtype=torch.bfloat16):
-            encoded = model(unary, mask)
-        found.append([encoded.states, *gradients(model, unary, encoded)])
-    for one, other in zip(*found, strict=True):
-        assert one.dtype == torch.float32
-        assert torch.equal(one, other)
 
 
 @pytest.mark.usefixtures("rows")
@@ -275,20 +225,6 @@ def test_gradients_of_no_words_are_none_or_zero(messages: str, schedule: str) ->
         unary = torch.zeros(*shape, model.width, dtype=torch.float64, requires_grad=True)
         found = model(unary, torch.zeros(shape, dtype=torch.bool))
         assert all(not one.any() for one in gradients(model, unary, found))
-
-
-@pytest.mark.parametrize(
-    ("messages", "autocast"),
-    [("plain", False), *((messages, autocast) for messages in FAST for autocast in (False, True))],
-)
-def test_second_derivatives_are_refused(messages: str, autocast: bool) -> None:
-    model = encoder(messages=messages).float()
-    unary, mask = sentences([4, 2])
-    unary = unary.float().requires_grad_()
-    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        states = model(unary, mask).states
-    with pytest.raises(RuntimeError, match="have no derivatives"):
-        torch.autograd.grad(states.square().sum(), unary, create_graph=True)
 
 
 @pytest.mark.usefixtures("small_pieces")
