@@ -65,6 +65,10 @@ def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
     return found.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
+CUES = 7
+"""What is told of a word beside its unary scores, see :mod:`probtrans_cli.models.probabilistic.head_bias`."""
+
+
 @dataclass(frozen=True, kw_only=True)
 class Wants:
     """What is asked of a network; nothing else is computed.
@@ -216,8 +220,8 @@ class Encoder(nn.Module, ABC):
 
     @property
     def reads_cues(self) -> bool:
-        """Whether ``forward`` and ``arcs_alone`` take ``cues [b, n, 3]``: how common each word is in the training file,
-        to which side it leans there, and how easily it is left out."""
+        """Whether ``forward`` and ``arcs_alone`` take ``cues [b, n, CUES]``: how common each word is in the training
+        file, and what the order of words tells of it there."""
         return False
 
     @property

@@ -21,7 +21,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import PLAIN
-from probtrans_cli.models.base import Encoded, Encoder, Features, Inputs, Outputs, Wants, first_tokens
+from probtrans_cli.models.base import CUES, Encoded, Encoder, Features, Inputs, Outputs, Wants, first_tokens
 from probtrans_cli.models.bayesian.moments import State, mean_over_words
 from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, refusal, start
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
@@ -55,7 +55,8 @@ class Network(nn.Module):
     where :class:`TiedOutput` reads it, otherwise as the encoder has it. ``sentence``: what represents a sentence: the
     encoder's root, a word `<cls>` in front of every sentence, which nobody else sees, or the mean of the words.
     ``begins``: the ids of a sentence begin with such a word. ``common``: how common every entry of the vocabulary is,
-    for an encoder with a `head_bias`; ``ordered``: it has ``order``, too, what the order of words tells of every entry.
+    for an encoder with a `head_bias`; ``order_cues``: the columns of ``order``, what the order of words tells of every
+    entry; 0 = nothing.
     ``padding``, ``hidden``: ids of the vocabulary.
     """
 
@@ -75,14 +76,14 @@ class Network(nn.Module):
         sentence: Sentence | None = None,
         begins: bool = False,
         common: Float[Tensor, " v"] | None = None,
-        ordered: bool = False,
+        order_cues: int = 0,
         padding: int = PADDING,
         hidden: int = HIDDEN,
     ) -> None:
         super().__init__()
         self.padding, self.hidden = padding, hidden
         self.register_buffer("common", common, persistent=False)  # follows from the vocabulary
-        self.register_buffer("order", torch.zeros(vocabulary, 2) if ordered else None)
+        self.register_buffer("order", torch.zeros(vocabulary, order_cues) if order_cues else None)
         self.unary = nn.Embedding(vocabulary, encoder.in_width, padding_idx=padding)
         self.features = FeatureScores(feature_rows, encoder.in_width) if feature_rows else None
         self.encoder = encoder
@@ -249,10 +250,8 @@ class Network(nn.Module):
         found: dict[str, Tensor] = {}
         if self.common is not None:
             common = self.common[inputs.ids][..., None]
-            order = self.order
-            cues = (
-                nn.functional.pad(common, (0, 2)) if order is None else torch.cat([common, order[inputs.ids]], dim=-1)
-            )
+            told = common if self.order is None else torch.cat([common, self.order[inputs.ids]], dim=-1)
+            cues = nn.functional.pad(told, (0, CUES - told.shape[2]))
             found["cues"] = cues if self.start is None else nn.functional.pad(cues, (0, 0, 1, 0))
         if inputs.segments is not None and self.encoder.reads_segments:
             assert self.start is None, "texts with segments begin with a `<cls>` of their own"

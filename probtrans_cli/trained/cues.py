@@ -23,12 +23,21 @@ def commonness_of(vocabulary: Vocabulary) -> Float[Tensor, " v"]:
     return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
 
 
-def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 2"]:
-    """What the order of words tells of every entry, by the first :data:`ENOUGH_WORDS` words of a training corpus."""
+def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 6"]:
+    """z, R, Λ, D, e and 1 for punctuation, of every entry by the first :data:`ENOUGH_WORDS` words of a training corpus,
+    see :mod:`probtrans_cli.models.probabilistic.head_bias`; of a boundary, z, R and D are 0."""
     named = ((id in vocabulary.specials, vocabulary.decode(id)) for id in range(vocabulary.size))
     boundary = np.array([not (special or is_word(word)) for special, word in named])
     lengths = train.lengths[: 1 + int(np.searchsorted(np.cumsum(train.lengths, dtype=np.int64), ENOUGH_WORDS))]
     parts, columns = [np.zeros(0, dtype=np.int64)], train.columns("ids")
     while (wanted := int(lengths.sum()) - sum(map(len, parts))) > 0:
         parts.append(next(columns)[:wanted])
-    return torch.from_numpy(word_order(np.concatenate(parts), lengths, boundary, vocabulary.UNKNOWN))
+    ids = np.concatenate(parts)
+    order = word_order(ids, lengths, boundary, vocabulary.UNKNOWN)
+    counts = np.where(boundary, 0, np.bincount(ids, minlength=vocabulary.size))
+    common = commonness_of(vocabulary).numpy()
+    words = max(int(counts.sum()), 1)
+    right = float(np.clip(counts @ order[:, 0] / words, 0.0, 1.0))
+    drawn = np.where(boundary, 0.0, right * (common - counts @ common / words))
+    edge = np.where(boundary, common[~boundary].max(initial=0.0), common)
+    return torch.from_numpy(np.column_stack([order, np.full(vocabulary.size, right), drawn, edge, boundary]))

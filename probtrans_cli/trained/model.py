@@ -87,7 +87,7 @@ class Model:
             sentence=task.representation(recipe.model),
             begins=vocabulary.begins,
             common=commonness_of(vocabulary) if recipe.model.counts_words else None,
-            ordered=recipe.model.reads_word_order,
+            order_cues=recipe.model.order_cues,
             padding=vocabulary.PAD,
             hidden=vocabulary.MASK,
         ).to(machine.device)
@@ -297,7 +297,7 @@ class Model:
     def learn_word_order(self, train: Split) -> None:
         """Read off the training corpus what the order of words tells of each of them, where the encoder asks."""
         if self.network.order is not None:
-            self.network.order.copy_(order_of(self.vocabulary, train))
+            self.network.order.copy_(order_of(self.vocabulary, train)[:, : self.network.order.shape[1]])
 
     def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
         """Which of these sentences is the first that the encoder cannot read, and what to say of it; None: none is."""

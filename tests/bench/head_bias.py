@@ -49,9 +49,11 @@ def scores(recipe: Recipe, folder: Path, split: str) -> tuple[float, float]:
     order = np.argsort(encoded.lengths, kind="stable")
     for some in np.split(order, range(AT_ONCE, len(order), AT_ONCE)):
         lengths = encoded.lengths[some]
-        words, root = head_bias(recipe.model.head_bias, cues[torch.from_numpy(encoded.padded("ids", some, 0))])
+        mask = np.arange(lengths.max()) < lengths[:, None]
+        ids = torch.from_numpy(encoded.padded("ids", some, 0))
+        words, root = head_bias(recipe.model.head_bias, cues[ids], torch.from_numpy(mask))
         table = torch.cat([words.expand(len(some), -1, -1, -1)[:, 0], root[:, 0, :, None]], dim=2).numpy()
-        trees = decode(table, np.arange(table.shape[1]) < lengths[:, None], "eisner")
+        trees = decode(table, mask, "eisner")
         for index, tree, n in zip(some, trees, lengths, strict=True):
             heads[index] = tree[:n]
     gold, punct = ([encoded.row(name, index) for index in range(len(encoded))] for name in ("heads", "punct"))

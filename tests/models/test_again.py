@@ -10,7 +10,7 @@ from test_encoder_contract import NEAR, ROWS, VOCABULARY, network
 
 from probtrans_cli import models
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.base import Encoder
+from probtrans_cli.models.base import CUES, Encoder
 
 LENGTHS = (6, 1, 4)
 
@@ -22,7 +22,7 @@ def given(encoder: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     more: dict[str, Any] = {}
     if encoder.reads_cues:
-        more["cues"] = torch.rand(*mask.shape, 3, dtype=torch.float64, generator=generator)
+        more["cues"] = torch.rand(*mask.shape, CUES, dtype=torch.float64, generator=generator)
     if encoder.reads_segments:
         more["segments"] = torch.randint(0, 2, mask.shape, generator=generator)
     return unary, mask, more

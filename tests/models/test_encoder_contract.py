@@ -12,7 +12,7 @@ from small_tasks import encode
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.base import CUES, Inputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 from probtrans_cli.training.graphs import in_few_shapes
@@ -353,7 +353,7 @@ def test_few_shapes_change_nothing(kind: str, name: str) -> None:
         if encoder.reads_segments:
             more["segments"] = torch.randint(0, 2, (b, n), generator=generator)
         if encoder.reads_cues:
-            more["cues"] = torch.rand(b, n, 3, generator=generator, dtype=torch.float64)
+            more["cues"] = torch.rand(b, n, CUES, generator=generator, dtype=torch.float64)
         if encoder.reads_first:  # every second token is a word's first
             more["first"] = torch.arange(0, n, 2).expand(b, -1)
             more["first"] = more["first"].masked_fill(more["first"] >= mask.sum(1, keepdim=True), n)

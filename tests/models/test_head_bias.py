@@ -14,7 +14,7 @@ from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.base import CUES, Inputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.exact import gap, pair_scores
@@ -25,6 +25,8 @@ from probtrans_cli.statistics.word_order import word_order
 from probtrans_cli.trained.model import Model
 
 BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9, "leaning": 0.8, "reducible": 0.5}
+BIAS |= {"leaning_head": 0.3, "branching": 0.06, "reducible_far": 0.15, "reducible_side": 0.25, "punctuation": 0.45}
+BIAS |= {"frequency_pair": 0.001, "phrase_end": 0.02, "phrase_end_side": 0.03, "phrase_end_next": 0.05}
 
 
 def encoder_of(**options: Any) -> ProbabilisticEncoder:
@@ -39,8 +41,12 @@ def sentence(n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     generator = torch.Generator().manual_seed(seed)
     unary = torch.randn(1, n, 3, generator=generator, dtype=torch.float64)
     common = 50 * torch.rand(1, n, 1, generator=generator, dtype=torch.float64)
-    order = torch.randn(1, n, 2, generator=generator, dtype=torch.float64)
-    return unary, torch.ones(1, n, dtype=torch.bool), torch.cat([common, order], dim=-1)
+    order = torch.randn(1, n, 3, generator=generator, dtype=torch.float64)
+    mark = (torch.rand(1, n, 1, generator=generator, dtype=torch.float64) < 0.5).double()
+    right = torch.full((1, n, 1), 0.3, dtype=torch.float64)
+    edge = common + 30 * torch.rand(1, n, 1, generator=generator, dtype=torch.float64)
+    cues = torch.cat([common, order[..., :2], right, 20 * order[..., 2:], edge, mark], dim=-1)
+    return unary, torch.ones(1, n, dtype=torch.bool), cues
 
 
 def test_commonness_of_a_vocabulary() -> None:
@@ -60,7 +66,8 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
     right, rarer, to_root = (bias[name] if isinstance(bias[name], list) else [bias[name]] * 2 for name in names)
     encoder = encoder_of(heads=heads, root=root, head_bias=bias)
     unary, mask, cues = sentence(n)
-    common, leaning, reducible = cues.unbind(-1)
+    common, leaning, reducible, language, drawn, edge, mark = cues.unbind(-1)
+    behind = [*edge[0, 1:], edge.max()]
     q = unary[0].softmax(-1)
     plain = encoder_of(heads=heads, root=root, head_bias=None)
     plain.load_state_dict(encoder.state_dict())
@@ -72,12 +79,15 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
                 if i != j:
                     of_words = right[c] * (j > i) - 0.7 * math.log(abs(i - j)) - 0.04 * common[0, j]
                     of_words += rarer[c] * (common[0, j] < common[0, i])
-                    of_words += 0.8 * leaning[0, i] * (j > i) - 0.5 * reducible[0, j]
+                    of_words += 0.8 * leaning[0, i] * (j > i) + 0.02 * behind[j]
+                    of_words += (0.06 * drawn[0, i] - 0.3 * leaning[0, j] - 0.03 * behind[i]) * (j > i)
+                    of_words -= 0.05 * behind[i] * (abs(i - j) == 1) - 0.001 * common[0, i] * common[0, j]
+                    of_words -= 0.45 * min(2, sum(mark[0, min(i, j) + 1 : max(i, j)]))
+                    of_words -= (0.5 + 0.25 * language[0, j] - 0.15 * math.log(abs(i - j))) * reducible[0, j]
                     expected[c, i, j] = (q[i] @ ternary[i, j, c] @ q[j] + of_words) / 0.6
             if at_root is not None:
-                expected[c, i, n] = (
-                    (q[i] @ at_root[c]).mean() - to_root[c] * common[0, i] - 0.5 * reducible[0, i]
-                ) / 0.6
+                of_word = to_root[c] * common[0, i] + 0.5 * reducible[0, i]
+                expected[c, i, n] = ((q[i] @ at_root[c]).mean() - of_word) / 0.6
     if heads == "tree":
         scores = expected if root else torch.cat([expected[..., :n], torch.zeros(2, n, 1)], -1)
         found = tree_marginals(scores, mask.expand(2, n))
@@ -98,7 +108,7 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
 )
 def test_forms_and_batches_agree(options: dict[str, Any]) -> None:
     """Plain and fast, alone and padded, with and without arcs; what stands at padding has no say."""
-    options = options if "root" in options else {**options, "head_bias": {**BIAS, "root": 0.0}}
+    options = options if "root" in options else {**options, "head_bias": BIAS | {"root": 0.0}}
     encoder = encoder_of(distance=2, **options)
     long, short = sentence(7), sentence(4, seed=1)
     unary = torch.cat([long[0], torch.nn.functional.pad(short[0], (0, 0, 0, 3), value=torch.nan)])
@@ -233,6 +243,37 @@ def test_a_model_keeps_what_the_order_of_words_told(
         if name == "first":
             words = invoke("parse", name, "first.txt", "-f", "conllu")
             assert words.code == 0, words.err
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_model_keeps_how_its_language_leans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
+    """Λ, D and e of every word, and what is punctuation, by loops over the text; such a model reads."""
+    monkeypatch.chdir(tmp_path)
+    text = "the dog saw the old cat .\nthe cat , a dog\n" * 4 + "a bird\n"
+    (tmp_path / "text.txt").write_text(text)
+    small = ["model.labels=4", "model.channels=1", "model.root={labels: 2}", "model.heads=tree", "train.epochs=1"]
+    data = ["data.train=text.txt", "data.dev=text.txt", "data.format=text", "data.vocabulary.min_count=2"]
+    bias = "model.head_bias={leaning_head: 0.1, branching: 0.5, phrase_end: 0.2, root: 0.1, punctuation: [0.4]}"
+    ran = invoke("train", "quickstart", "--run", "run", *data, *small, bias, "runtime.threads=1")
+    assert ran.code == 0, ran.err
+    model = Model.load("run")
+    order = model.network.order
+    assert order is not None
+    assert model.network.common is not None
+    assert order.shape[1] == CUES - 1
+    ids = [id for line in text.splitlines() for id in model.vocabulary.encode_words(line.split()).ids]
+    words = [id for id in ids if model.vocabulary.decode(id) not in (",", ".")]
+    common = model.network.common.tolist()
+    right = sum(order[id, 0].item() for id in words) / len(words)
+    mean = sum(common[id] for id in words) / len(words)
+    assert 0 < right < 1
+    assert model.vocabulary.UNKNOWN in words
+    for id in set(words):
+        assert order[id, 2:].tolist() == pytest.approx([right, right * (common[id] - mean), common[id], 0.0], rel=1e-5)
+    comma, the = (model.vocabulary.encode_words([word]).ids[0] for word in (",", "the"))
+    assert order[comma].tolist() == pytest.approx([0.0, 0.0, right, 0.0, common[the], 1.0], rel=1e-5)
+    read = invoke("parse", "run", "text.txt", "-f", "conllu")
+    assert read.code == 0, read.err
 
 
 @pytest.mark.parametrize("heads", ["independent", "tree"])

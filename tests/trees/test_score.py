@@ -13,6 +13,7 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import real_data
 
+from probtrans_cli.models.base import CUES
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.recipe.model.probabilistic import HeadBias
 from probtrans_cli.trees import bootstrap
@@ -270,7 +271,8 @@ def test_the_untrained_bias_is_that_of_a_model() -> None:
         part = counts[start : start + n]
         if n:
             common = torch.from_numpy(np.log(np.maximum(part, 1)) ** 2)[None, :, None]
-            words, root = head_bias(section, torch.nn.functional.pad(common, (0, 2)))
+            cues, mask = torch.nn.functional.pad(common, (0, CUES - 1)), torch.ones(1, n, dtype=torch.bool)
+            words, root = head_bias(section, cues, mask)
             expected = torch.cat([words[0, 0], root[0, 0, :, None]], dim=1).numpy()
             np.testing.assert_allclose(bias_scores(part[None])[0], expected, rtol=1e-12)
             assert (

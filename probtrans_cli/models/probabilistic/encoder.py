@@ -8,7 +8,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, chosen_iterations
+from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, chosen_iterations
 from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.forms import choose
 from probtrans_cli.models.probabilistic.head_bias import head_bias
@@ -112,7 +112,7 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
-        cues: Float[Tensor, "b n 3"] | None = None,
+        cues: Float[Tensor, "b n 7"] | None = None,
     ) -> Encoded:
         """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also ``Q_H^(t)``.
 
@@ -133,7 +133,7 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         iterations: Collection[int],
-        cues: Float[Tensor, "b n 3"] | None = None,
+        cues: Float[Tensor, "b n 7"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         return torch.stack(self._mean_field(unary, mask, all_pairs=True, cues=cues).run_heads(iterations), dim=1)
@@ -144,7 +144,7 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         steps: int,
         arcs: Iterations = False,
-        cues: Float[Tensor, "b n 3"] | None = None,
+        cues: Float[Tensor, "b n 7"] | None = None,
     ) -> Reading:
         """See :meth:`Encoder.begin`; ``cues``: see :meth:`forward`. The root is carried along."""
         seen, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
@@ -165,7 +165,7 @@ class ProbabilisticEncoder(Encoder):
         return Reading(reading.mask, reading.steps, inference, states, (*reading.arcs, *kept))
 
     def infer(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 3"] | None = None
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 7"] | None = None
     ) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
         inference = self._mean_field(unary, mask, all_pairs=True, cues=cues)
@@ -176,7 +176,7 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         state: State,
-        cues: Float[Tensor, "b n 3"] | None = None,
+        cues: Float[Tensor, "b n 7"] | None = None,
     ) -> Float[Tensor, " b"]:
         """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
 
@@ -185,15 +185,16 @@ class ProbabilisticEncoder(Encoder):
         """
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
-        scored = energy.expected_score(self, unary, mask, state, self._bias(unary, cues))
+        scored = energy.expected_score(self, unary, mask, state, self._bias(unary, mask, cues))
         entropies = energy.entropy(state, self.latent, self.inference.labels.weight, self.inference.heads.weight)
         return -scored - entropies
 
-    def _bias(self, unary: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
+    def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
         if section is None:
             return None
-        return head_bias(section, unary.new_zeros(*unary.shape[:2], 3) if cues is None else cues.to(unary.dtype))
+        given = unary.new_zeros(*unary.shape[:2], CUES) if cues is None else cues.to(unary.dtype)
+        return head_bias(section, given, mask)
 
     def _mean_field(self, unary: Tensor, mask: Tensor, *, all_pairs: bool, cues: Tensor | None) -> MeanField:
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
@@ -204,7 +205,7 @@ class ProbabilisticEncoder(Encoder):
         all_pairs = all_pairs or self.section.head_bias is not None
         form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)
         dropout = self.section.dropout if self.training else 0.0
-        return MeanField(unary, mask, potentials, self.inference, dropout, form, self._bias(unary, cues))
+        return MeanField(unary, mask, potentials, self.inference, dropout, form, self._bias(unary, mask, cues))
 
     def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.

@@ -42,6 +42,7 @@ from jaxtyping import Float, Int64
 from torch import Tensor
 
 from probtrans_cli.models import build
+from probtrans_cli.models.base import CUES
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 
 LARGEST = 2_000_000
@@ -205,7 +206,7 @@ def pair_scores(encoder: MeanField, n: int) -> Float[Tensor, "n n h d d"]:
     section = encoder.section.head_bias
     if section is None:
         return scores
-    bias, _ = head_bias(section, scores.new_zeros(1, n, 3))
+    bias, _ = head_bias(section, scores.new_zeros(1, n, CUES), torch.ones(1, n, dtype=torch.bool))
     return scores + bias[0].permute(1, 2, 0)[..., None, None]
 
 

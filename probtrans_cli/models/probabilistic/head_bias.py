@@ -1,14 +1,25 @@
 """Scores of heads in which no label has a say: distance, direction, frequency, order of words (not in the paper).
 
-    F_ic(j)    += (ρ + ψ z(i)) [j > i] - δ ln|i - j| - φ g(j) + η [g(j) < g(i)] - ω R(j)
-    F_ic(root) -= κ g(i) + ω R(i),                       g(w) = (ln n_w)^2, n_w the training count of the word
+    F_ic(j)    += (ρ + ψ z(i) - χ z(j) + β D(i) - σ e(i+1)) [j > i] - α e(i+1) [|i - j| = 1]
+                  - δ ln|i - j| - π p(i, j) - φ g(j) + γ g(i) g(j) + η [g(j) < g(i)] + ε e(j+1)
+                  - (ω + ν Λ - μ ln|i - j|) R(j)
+    F_ic(root) -= κ g(i) + ω R(i)
+    g(w)        = (ln n_w)^2, n_w the training count of the word,        D(w) = Λ (g(w) - ḡ)
 
-with ρ, ψ, δ, φ, η, ω, κ of the channel ``c`` where it has its own. They say what is expected of dependency trees before
-a word is read: arcs are short (Klein & Manning's harmonic start, 2004), they lean to one side, which is the language's
-and the word's, and function words, of which the most frequent words are, have no dependents (so in Universal
-Dependencies); a large η says this without a scale. Nor have words that are easily left out. The leaning ``z`` and the
-reducibility ``R`` of a word are read off the training corpus, see :mod:`probtrans_cli.statistics.word_order`. Unlike a
-start of the learned scores, all these stay.
+with weights of the channel ``c`` where it has its own; words count from 1 to n, and e(n+1) is the largest e of the
+sentence. They say what is expected of dependency trees before a word is read: arcs are short (Klein & Manning's
+harmonic start, 2004), they lean to one side, which is the language's and the word's, and function words, of which the
+most frequent words are, have no dependents (so in Universal Dependencies) but of their kind; a large η says this
+without a scale. Nor have words that are easily left out. Few arcs cross a mark of punctuation: ``p`` is how many stand
+between the two words, two at most. A head stands at the end of its phrase, in front of a frequent word or of
+punctuation, and a word that stands there has its head to the left: ``e(w)`` is g(w), and of punctuation the largest g
+of all words.
+
+The leaning ``z`` and the reducibility ``R`` of a word are read off the training corpus, see
+:mod:`probtrans_cli.statistics.word_order`, and so is how far the language leans to the right: ``Λ`` is the mean of z
+over that corpus, from 0 to 1, as ``ḡ`` is that of g. Where Λ is near 1, articles and prepositions wait for something
+to their right, and verbs for their objects, so the heads of rare words are to the left (β). Unlike a start of the
+learned scores, all these stay.
 """
 
 from __future__ import annotations
@@ -17,8 +28,9 @@ import math
 from collections.abc import Sequence
 
 import torch
-from jaxtyping import Float
+from jaxtyping import Bool, Float, Int64
 from torch import Tensor
+from torch.nn import functional
 
 from probtrans_cli.recipe.model.probabilistic import HeadBias
 
@@ -32,23 +44,45 @@ def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:
 
 
 def head_bias(
-    section: HeadBias, cues: Float[Tensor, "b n 3"]
+    section: HeadBias, cues: Float[Tensor, "b n 7"], mask: Bool[Tensor, "b n"]
 ) -> tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]]:
     """What is added to the scores of the words as heads, ``[b, channel, i, j]``, and to those of the root; one channel
-    stands for all where they have the same numbers. ``cues``: g, z and R of every word."""
+    stands for all where they have the same numbers. ``cues``: g, z, R, Λ, D and e of every word, and 1 for punctuation;
+    ``mask``: where there is a word."""
 
     numbers = section.model_dump()
     channels = max((len(value) for value in numbers.values() if isinstance(value, list)), default=1)
 
-    common, leaning, reducible = cues[:, None].unbind(-1)
-
     def of(name: str) -> Float[Tensor, "c 1 1"]:
-        return common.new_tensor(numbers[name]).reshape(-1, 1, 1).expand(channels, 1, 1)
+        return cues.new_tensor(numbers[name]).reshape(-1, 1, 1).expand(channels, 1, 1)
 
-    word = torch.arange(common.shape[2], device=common.device)
-    x = word[None, :] - word[:, None]
-    to_right = of("right") + of("leaning") * leaning[..., None]
-    near = to_right * (x > 0) - of("distance") * x.abs().clamp(min=1).to(common.dtype).log()
+    common, leaning, reducible, right, drawn, edge, mark = cues[:, None].unbind(-1)
+    behind = _behind(edge, mask)
     child, head = common[..., :, None], common[..., None, :]
-    near = near + of("rarer") * (head < child) - of("frequency") * head - of("reducible") * reducible[..., None, :]
+    word = torch.arange(mask.shape[1], device=cues.device)
+    x = word[None, :] - word[:, None]
+    far = x.abs().clamp(min=1).to(cues.dtype).log()
+    to_right = of("right") + of("leaning") * leaning[..., None] + of("branching") * drawn[..., None]
+    to_right = to_right - of("leaning_head") * leaning[..., None, :] - of("phrase_end_side") * behind[..., None]
+    near = to_right * (x > 0) - of("phrase_end_next") * behind[..., None] * (x.abs() == 1)
+    near = near - of("distance") * far - of("punctuation") * _between(mark, x)
+    near = near - of("frequency") * head + of("frequency_pair") * child * head + of("rarer") * (head < child)
+    price = of("reducible") + of("reducible_side") * right[..., None, :] - of("reducible_far") * far
+    near = near - price * reducible[..., None, :] + of("phrase_end") * behind[..., None, :]
     return near, -of("root")[:, 0] * common - of("reducible")[:, 0] * reducible
+
+
+def _behind(edge: Float[Tensor, "b 1 n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 n"]:
+    """e of the word behind each word; of the last one, the largest e of the sentence."""
+    there = mask[:, None]
+    most = edge.masked_fill(~there, 0.0).amax(dim=2, keepdim=True).expand_as(edge)
+    follows = functional.pad(there[..., 1:], (0, 1))
+    return torch.where(follows, functional.pad(edge[..., 1:], (0, 1)), most)
+
+
+def _between(mark: Float[Tensor, "b 1 n"], x: Int64[Tensor, "n n"]) -> Float[Tensor, "b 1 n n"]:
+    """How many marks of punctuation stand between two words, two at most."""
+    upto = mark.cumsum(dim=2)  # with the word's own
+    forward = upto[..., None, :] - upto[..., :, None] - mark[..., None, :]
+    backward = upto[..., :, None] - upto[..., None, :] - mark[..., :, None]
+    return torch.where(x > 0, forward, backward).clamp(min=0.0, max=2.0)

@@ -77,9 +77,11 @@ class ModelSection(KindSection):
         return False
 
     @property
-    def reads_word_order(self) -> bool:
-        """Whether it asks what the order of words in the training file tells of each of them."""
-        return False
+    def order_cues(self) -> int:
+        """How much it asks of what the order of words in the training file tells: 0, the columns z and R of
+        :mod:`probtrans_cli.statistics.word_order`, or these, Λ, D, e and what is
+        punctuation, see :mod:`probtrans_cli.models.probabilistic.head_bias`."""
+        return 0
 
     @property
     def drops(self) -> bool:

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Mapping, Sequence
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -33,6 +33,11 @@ DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition")
 """The kinds of `model.decomposition`."""
 ROOT_DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition of root scores")
 """The kinds of `model.root.decomposition`."""
+
+
+def _given(value: float | Sequence[float]) -> bool:
+    """Whether a number, or one of a list, is not 0."""
+    return any(value) if isinstance(value, Sequence) else value != 0
 
 
 class Decomposition(KindSection):
@@ -155,7 +160,7 @@ NonNegativeNumbers = NonNegativeFloat | Annotated[list[NonNegativeFloat], Field(
 class HeadBias(Section):
     """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
     - frequency (ln n_j)^2 + rarer [n_j < n_i]` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in
-    the training file of this recipe (also with `init_from`), and what `leaning` and `reducible` say. Like every score
+    the training file of this recipe (also with `init_from`), and what the other keys say. Like every score
     of heads it is divided by `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong. Each is
     one number for all channels, or a list of one for each."""
 
@@ -172,9 +177,34 @@ class HeadBias(Section):
     leaning: Numbers = 0.0
     """What a head to the right gains times the leaning of the word: words that hardly ever stand in front of
     punctuation or the end, as `the`, lean to the right."""
+    leaning_head: Numbers = 0.0
+    """What a head to the right loses times its own leaning."""
+    branching: Numbers = 0.0
+    """What a head to the right gains times how much more common than the mean the word is, (ln n_i)^2 less the mean,
+    and how far the language leans to the right, from 0 to 1: where frequent words wait for what is to their right, rare
+    words have heads to their left."""
     reducible: NonNegativeNumbers = 0.0
     """What a head, or a word at the root, loses times its reducibility, in standard deviations: how well the words
     around it go together without it, as around adjectives."""
+    reducible_far: Numbers = 0.0
+    """What is left out of that for a distant head, times the logarithm of the number of words."""
+    reducible_side: Numbers = 0.0
+    """What a head loses beside that, times how far the language leans to the right."""
+    frequency_pair: Numbers = 0.0
+    """What a frequent head gains with a frequent dependent, times (ln n_i)^2 (ln n_j)^2."""
+    phrase_end: Numbers = 0.0
+    """What a head gains times (ln n)^2 of the word behind it, or of the most common word where that is punctuation:
+    both begin another phrase."""
+    phrase_end_side: Numbers = 0.0
+    """What a head to the right loses times the same of the word behind the dependent, which ends its phrase then."""
+    phrase_end_next: Numbers = 0.0
+    """What a head next to the dependent, on either side, loses times the same."""
+    punctuation: Numbers = 0.0
+    """What a head loses for every mark of punctuation between it and the dependent, for two at most."""
+
+
+_OF_LANGUAGE = {"branching", "reducible_side", "phrase_end", "phrase_end_side", "phrase_end_next", "punctuation"}
+"""Scores that ask more of the training file than the leaning and the reducibility of words."""
 
 
 class MessageWeight(Section):
@@ -287,11 +317,13 @@ class ProbabilisticTransformer(ModelSection):
         return self.head_bias is not None
 
     @property
-    def reads_word_order(self) -> bool:
+    def order_cues(self) -> int:
         if self.head_bias is None:
-            return False
-        given = (self.head_bias.leaning, self.head_bias.reducible)
-        return any(any(value if isinstance(value, list) else [value]) for value in given)
+            return 0
+        given = {name for name, value in self.head_bias if _given(value)}
+        if given & _OF_LANGUAGE:
+            return 6
+        return 2 if given & {"leaning", "leaning_head", "reducible", "reducible_far"} else 0
 
     def describe(self) -> str:
         """For people, a sentence."""
@@ -327,8 +359,7 @@ class ProbabilisticTransformer(ModelSection):
                 if isinstance(value, list) and len(value) != self.channels:
                     reason = f"{len(value)} numbers for {self.channels} channels: give one for each, or one for all"
                     faults.append((("head_bias", name), reason))
-            root = self.head_bias.root
-            if any(root if isinstance(root, list) else [root]) and self.root is None:
+            if _given(self.head_bias.root) and self.root is None:
                 reason = "the model has no root node: set model.root='{}', or leave it out"
                 faults.append((("head_bias", "root"), reason))
         return faults

@@ -94,8 +94,8 @@ class Stacked(ModelSection):
         return self.lower.counts_words or self.upper.counts_words
 
     @property
-    def reads_word_order(self) -> bool:
-        return self.lower.reads_word_order or self.upper.reads_word_order
+    def order_cues(self) -> int:
+        return max(self.lower.order_cues, self.upper.order_cues)
 
     @property
     def drops(self) -> bool:
