@@ -66,7 +66,8 @@ def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
 
 
 CUES = 7
-"""What is told of a word beside its unary scores, see :mod:`probtrans_cli.models.probabilistic.head_bias`."""
+"""What is told of a word beside its unary scores: g, z, R, Λ, D and e of
+:mod:`probtrans_cli.models.probabilistic.head_bias`, and 1 for punctuation."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -40,6 +40,9 @@ DECOMPOSITIONS: dict[str, dict[str, Any]] = {
     "shared": {"decomposition": {"kind": "shared", "rank": 4}, "symmetric": True},
     "rotary": {"decomposition": {"kind": "rotary", "rank": 4}, "distance": None},
 }
+BIAS = {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5, "leaning": 0.3, "leaning_head": 0.2}
+BIAS |= {"branching": 0.2, "reducible": 0.3, "reducible_far": 0.1, "reducible_side": 0.2, "frequency_pair": 0.02}
+BIAS |= {"phrase_end": 0.2, "phrase_end_side": 0.1, "phrase_end_next": 0.3, "punctuation": 0.5}
 OPTIONS: dict[str, dict[str, Any]] = {
     "root": {"root": {"labels": 4}},
     "root-by-factors": {"root": {"labels": 4, "decomposition": {"kind": "uv", "rank": 2}}, "output": "probabilities"},
@@ -49,7 +52,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "single-split": {"globals": {"kind": "single-split", "features": 3}},
     "steps": {"step_size": {"labels": 0.8, "heads": 0.7}, "root": {"labels": 4}},
     "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
-    "head-bias": {"head_bias": {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5}, "root": {"labels": 4}},
+    "head-bias": {"head_bias": BIAS, "root": {"labels": 4}},
 }
 TRANSFORMERS: dict[str, dict[str, Any]] = {
     "absolute": {},
@@ -78,9 +81,11 @@ def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, 
     common = torch.arange(40.0) if made.counts_words else None
     network = Network(
         40, encoder, lambda one: LinearOutput(one.width, 5), feature_rows=features, begins=encoder.reads_segments,
-        common=common,
+        common=common, order_cues=made.order_cues,
     ).eval()  # fmt: skip
     with torch.no_grad():
+        if network.order is not None:
+            network.order.uniform_()
         for parameter in network.parameters():
             torch.nn.init.normal_(parameter, std=0.25)
     wants = Wants(words=torch.ones(1, 1, dtype=torch.bool))
@@ -125,6 +130,11 @@ def test_every_encoder_has_a_module(name: str, few: None) -> None:
     graph = encoder_graph(ENCODERS[name], divides=True, features=12)
     assert set(graph.plan.inputs) == {"ids", "mask", "features", "first"}
     assert difference.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+
+
+def test_a_head_bias_can_be_traced(few: None) -> None:
+    """With all its scores, for sentences of any length."""
+    traced(encoder_graph(ENCODERS["head-bias"], divides=False), "pt2")
 
 
 def test_uncertain_weights_are_their_means(tmp_path: Path, few: None) -> None:

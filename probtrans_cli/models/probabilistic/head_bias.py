@@ -6,20 +6,23 @@
     F_ic(root) -= κ g(i) + ω R(i)
     g(w)        = (ln n_w)^2, n_w the training count of the word,        D(w) = Λ (g(w) - ḡ)
 
+    ρ right  ψ leaning  χ leaning_head  β branching  σ phrase_end_side  α phrase_end_next  δ distance  π punctuation
+    φ frequency  γ frequency_pair  η rarer  ε phrase_end  ω reducible  ν reducible_side  μ reducible_far  κ root
+
 with weights of the channel ``c`` where it has its own; words count from 1 to n, and e(n+1) is the largest e of the
 sentence. They say what is expected of dependency trees before a word is read: arcs are short (Klein & Manning's
 harmonic start, 2004), they lean to one side, which is the language's and the word's, and function words, of which the
-most frequent words are, have no dependents (so in Universal Dependencies) but of their kind; a large η says this
+most frequent words are, have no dependents (so in Universal Dependencies) but of their kind (γ); a large η says this
 without a scale. Nor have words that are easily left out. Few arcs cross a mark of punctuation: ``p`` is how many stand
 between the two words, two at most. A head stands at the end of its phrase, in front of a frequent word or of
-punctuation, and a word that stands there has its head to the left: ``e(w)`` is g(w), and of punctuation the largest g
-of all words.
+punctuation, and a word that stands there has its head to the left (σ) and not next to it (α): ``e(w)`` is g(w), and of
+punctuation the largest g of all words.
 
 The leaning ``z`` and the reducibility ``R`` of a word are read off the training corpus, see
 :mod:`probtrans_cli.statistics.word_order`, and so is how far the language leans to the right: ``Λ`` is the mean of z
-over that corpus, from 0 to 1, as ``ḡ`` is that of g. Where Λ is near 1, articles and prepositions wait for something
-to their right, and verbs for their objects, so the heads of rare words are to the left (β). Unlike a start of the
-learned scores, all these stay.
+over the words of that corpus without punctuation, cut off at 0 and at 1, as ``ḡ`` is their mean of g. Where Λ is near
+1, articles and prepositions wait for something to their right, and verbs for their objects, so the heads of rare words
+are to the left (β). Unlike a start of the learned scores, all these stay.
 """
 
 from __future__ import annotations
@@ -27,10 +30,10 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
+import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
-from torch.nn import functional
 
 from probtrans_cli.recipe.model.probabilistic import HeadBias
 
@@ -56,28 +59,43 @@ def head_bias(
     def of(name: str) -> Float[Tensor, "c 1 1"]:
         return cues.new_tensor(numbers[name]).reshape(-1, 1, 1).expand(channels, 1, 1)
 
+    def asked(*names: str) -> bool:
+        """Whether one of these is not 0: what nobody asks for costs nothing."""
+        return any(np.any(numbers[name]) for name in names)
+
     common, leaning, reducible, right, drawn, edge, mark = cues[:, None].unbind(-1)
-    behind = _behind(edge, mask)
     child, head = common[..., :, None], common[..., None, :]
     word = torch.arange(mask.shape[1], device=cues.device)
     x = word[None, :] - word[:, None]
     far = x.abs().clamp(min=1).to(cues.dtype).log()
+    behind = _behind(edge, mask) if asked("phrase_end", "phrase_end_side", "phrase_end_next") else edge
     to_right = of("right") + of("leaning") * leaning[..., None] + of("branching") * drawn[..., None]
-    to_right = to_right - of("leaning_head") * leaning[..., None, :] - of("phrase_end_side") * behind[..., None]
-    near = to_right * (x > 0) - of("phrase_end_next") * behind[..., None] * (x.abs() == 1)
-    near = near - of("distance") * far - of("punctuation") * _between(mark, x)
-    near = near - of("frequency") * head + of("frequency_pair") * child * head + of("rarer") * (head < child)
-    price = of("reducible") + of("reducible_side") * right[..., None, :] - of("reducible_far") * far
-    near = near - price * reducible[..., None, :] + of("phrase_end") * behind[..., None, :]
+    to_right = to_right - of("phrase_end_side") * behind[..., None]
+    if asked("leaning_head"):
+        to_right = to_right - of("leaning_head") * leaning[..., None, :]
+    near = to_right * (x > 0) - of("distance") * far
+    of_head = of("phrase_end") * behind[..., None, :] - of("frequency") * head
+    of_head = of_head - (of("reducible") + of("reducible_side") * right[..., None, :]) * reducible[..., None, :]
+    near = near + of_head
+    if asked("rarer"):
+        near = near + of("rarer") * (head < child)
+    if asked("frequency_pair"):
+        near = near + of("frequency_pair") * child * head
+    if asked("reducible_far"):
+        near = near + of("reducible_far") * far * reducible[..., None, :]
+    if asked("phrase_end_next"):
+        near = near - of("phrase_end_next") * behind[..., None] * (x.abs() == 1)
+    if asked("punctuation"):
+        near = near - of("punctuation") * _between(mark, x)
     return near, -of("root")[:, 0] * common - of("reducible")[:, 0] * reducible
 
 
 def _behind(edge: Float[Tensor, "b 1 n"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b 1 n"]:
     """e of the word behind each word; of the last one, the largest e of the sentence."""
     there = mask[:, None]
-    most = edge.masked_fill(~there, 0.0).amax(dim=2, keepdim=True).expand_as(edge)
-    follows = functional.pad(there[..., 1:], (0, 1))
-    return torch.where(follows, functional.pad(edge[..., 1:], (0, 1)), most)
+    most = edge.masked_fill(~there, 0.0).amax(dim=2, keepdim=True)
+    last = torch.arange(mask.shape[1], device=mask.device) == mask.shape[1] - 1
+    return torch.where(there.roll(-1, 2) & ~last, edge.roll(-1, 2), most)
 
 
 def _between(mark: Float[Tensor, "b 1 n"], x: Int64[Tensor, "n n"]) -> Float[Tensor, "b 1 n n"]:

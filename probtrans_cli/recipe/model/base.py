@@ -78,9 +78,9 @@ class ModelSection(KindSection):
 
     @property
     def order_cues(self) -> int:
-        """How much it asks of what the order of words in the training file tells: 0, the columns z and R of
-        :mod:`probtrans_cli.statistics.word_order`, or these, Λ, D, e and what is
-        punctuation, see :mod:`probtrans_cli.models.probabilistic.head_bias`."""
+        """How many columns it asks of what the order of words in the training file tells of each: 0; 2, z and R of
+        :mod:`probtrans_cli.statistics.word_order`; or 6, these, Λ, D, e and 1 for punctuation, of
+        :mod:`probtrans_cli.models.probabilistic.head_bias`."""
         return 0
 
     @property

@@ -178,29 +178,29 @@ class HeadBias(Section):
     """What a head to the right gains times the leaning of the word: words that hardly ever stand in front of
     punctuation or the end, as `the`, lean to the right."""
     leaning_head: Numbers = 0.0
-    """What a head to the right loses times its own leaning."""
+    """What a head to the right loses times the leaning of the head itself."""
     branching: Numbers = 0.0
-    """What a head to the right gains times how much more common than the mean the word is, (ln n_i)^2 less the mean,
-    and how far the language leans to the right, from 0 to 1: where frequent words wait for what is to their right, rare
-    words have heads to their left."""
+    """What a head to the right gains times how much (ln n_i)^2 of the dependent is above the mean, and times how far
+    the language leans to the right, from 0 to 1: where it does, rare words have their heads to the left."""
     reducible: NonNegativeNumbers = 0.0
     """What a head, or a word at the root, loses times its reducibility, in standard deviations: how well the words
     around it go together without it, as around adjectives."""
     reducible_far: Numbers = 0.0
-    """What is left out of that for a distant head, times the logarithm of the number of words."""
+    """How much smaller `reducible` is for a distant head, times the logarithm of the number of words."""
     reducible_side: Numbers = 0.0
-    """What a head loses beside that, times how far the language leans to the right."""
+    """What is added to `reducible` for heads that are words, times how far the language leans to the right."""
     frequency_pair: Numbers = 0.0
     """What a frequent head gains with a frequent dependent, times (ln n_i)^2 (ln n_j)^2."""
     phrase_end: Numbers = 0.0
-    """What a head gains times (ln n)^2 of the word behind it, or of the most common word where that is punctuation:
-    both begin another phrase."""
+    """What a head gains times (ln n)^2 of the word behind it, which begins another phrase where it is common.
+    Punctuation counts as the most common word of all, the end of the sentence as the largest value in the sentence."""
     phrase_end_side: Numbers = 0.0
-    """What a head to the right loses times the same of the word behind the dependent, which ends its phrase then."""
+    """What a head to the right loses times that value of the word behind the dependent."""
     phrase_end_next: Numbers = 0.0
-    """What a head next to the dependent, on either side, loses times the same."""
+    """What a head next to the dependent, on either side, loses times that value of the word behind the dependent."""
     punctuation: Numbers = 0.0
-    """What a head loses for every mark of punctuation between it and the dependent, for two at most."""
+    """What a head loses for every mark of punctuation between it and the dependent, for two at most; without effect
+    where the words have none (`data.vocabulary.punctuation: false`)."""
 
 
 _OF_LANGUAGE = {"branching", "reducible_side", "phrase_end", "phrase_end_side", "phrase_end_next", "punctuation"}
@@ -267,8 +267,8 @@ class ProbabilisticTransformer(ModelSection):
     globals: Globals | None = None
     """Global features; null = none."""
     head_bias: HeadBias | None = None
-    """Scores of heads by distance, direction and frequency alone; null = none. Messages are then
-    computed for all pairs of words."""
+    """Scores of heads in which no label has a say, by distance, direction, frequency and order of words; null = none.
+    Messages are then computed for all pairs of words."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
