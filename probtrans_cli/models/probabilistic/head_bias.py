@@ -30,7 +30,6 @@ from __future__ import annotations
 import math
 from collections.abc import Sequence
 
-import numpy as np
 import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
@@ -59,33 +58,30 @@ def head_bias(
     def of(name: str) -> Float[Tensor, "c 1 1"]:
         return cues.new_tensor(numbers[name]).reshape(-1, 1, 1).expand(channels, 1, 1)
 
-    def asked(*names: str) -> bool:
-        """Whether one of these is not 0: what nobody asks for costs nothing."""
-        return any(np.any(numbers[name]) for name in names)
-
     common, leaning, reducible, right, drawn, edge, mark = cues[:, None].unbind(-1)
     child, head = common[..., :, None], common[..., None, :]
     word = torch.arange(mask.shape[1], device=cues.device)
     x = word[None, :] - word[:, None]
     far = x.abs().clamp(min=1).to(cues.dtype).log()
-    behind = _behind(edge, mask) if asked("phrase_end", "phrase_end_side", "phrase_end_next") else edge
+    # What nobody asks for costs nothing.
+    behind = _behind(edge, mask) if section.asks("phrase_end", "phrase_end_side", "phrase_end_next") else edge
     to_right = of("right") + of("leaning") * leaning[..., None] + of("branching") * drawn[..., None]
     to_right = to_right - of("phrase_end_side") * behind[..., None]
-    if asked("leaning_head"):
+    if section.asks("leaning_head"):
         to_right = to_right - of("leaning_head") * leaning[..., None, :]
     near = to_right * (x > 0) - of("distance") * far
     of_head = of("phrase_end") * behind[..., None, :] - of("frequency") * head
     of_head = of_head - (of("reducible") + of("reducible_side") * right[..., None, :]) * reducible[..., None, :]
     near = near + of_head
-    if asked("rarer"):
+    if section.asks("rarer"):
         near = near + of("rarer") * (head < child)
-    if asked("frequency_pair"):
+    if section.asks("frequency_pair"):
         near = near + of("frequency_pair") * child * head
-    if asked("reducible_far"):
+    if section.asks("reducible_far"):
         near = near + of("reducible_far") * far * reducible[..., None, :]
-    if asked("phrase_end_next"):
+    if section.asks("phrase_end_next"):
         near = near - of("phrase_end_next") * behind[..., None] * (x.abs() == 1)
-    if asked("punctuation"):
+    if section.asks("punctuation"):
         near = near - of("punctuation") * _between(mark, x)
     return near, -of("root")[:, 0] * common - of("reducible")[:, 0] * reducible
 

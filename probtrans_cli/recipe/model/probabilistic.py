@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping, Sequence
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Any, Literal
 
 from pydantic import Field, model_validator
@@ -33,11 +33,6 @@ DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition")
 """The kinds of `model.decomposition`."""
 ROOT_DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition of root scores")
 """The kinds of `model.root.decomposition`."""
-
-
-def _given(value: float | Sequence[float]) -> bool:
-    """Whether a number, or one of a list, is not 0."""
-    return any(value) if isinstance(value, Sequence) else value != 0
 
 
 class Decomposition(KindSection):
@@ -202,8 +197,15 @@ class HeadBias(Section):
     """What a head loses for every mark of punctuation between it and the dependent, for two at most; without effect
     where the words have none (`data.vocabulary.punctuation: false`)."""
 
+    def asks(self, *names: str) -> bool:
+        """Whether one of these numbers, or one of a list, is not 0."""
+        values = (getattr(self, name) for name in names)
+        return any(any(value) if isinstance(value, list) else value != 0 for value in values)
 
-_OF_LANGUAGE = {"branching", "reducible_side", "phrase_end", "phrase_end_side", "phrase_end_next", "punctuation"}
+
+_OF_WORDS = ("leaning", "leaning_head", "reducible", "reducible_far")
+"""Scores that ask for the leaning and the reducibility of words."""
+_OF_LANGUAGE = ("branching", "reducible_side", "phrase_end", "phrase_end_side", "phrase_end_next", "punctuation")
 """Scores that ask more of the training file than the leaning and the reducibility of words."""
 
 
@@ -320,10 +322,9 @@ class ProbabilisticTransformer(ModelSection):
     def order_cues(self) -> int:
         if self.head_bias is None:
             return 0
-        given = {name for name, value in self.head_bias if _given(value)}
-        if given & _OF_LANGUAGE:
+        if self.head_bias.asks(*_OF_LANGUAGE):
             return 6
-        return 2 if given & {"leaning", "leaning_head", "reducible", "reducible_far"} else 0
+        return 2 if self.head_bias.asks(*_OF_WORDS) else 0
 
     def describe(self) -> str:
         """For people, a sentence."""
@@ -359,7 +360,7 @@ class ProbabilisticTransformer(ModelSection):
                 if isinstance(value, list) and len(value) != self.channels:
                     reason = f"{len(value)} numbers for {self.channels} channels: give one for each, or one for all"
                     faults.append((("head_bias", name), reason))
-            if _given(self.head_bias.root) and self.root is None:
+            if self.head_bias.asks("root") and self.root is None:
                 reason = "the model has no root node: set model.root='{}', or leave it out"
                 faults.append((("head_bias", "root"), reason))
         return faults
