@@ -20,7 +20,7 @@ ROOMS = {
     "folders": ". checkpoints job lock places",
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema semantic source task "
     "training weights yaml",
-    "recipe.model": ". base bayes probabilistic stacked transformer",
+    "recipe.model": ". base bayes head_bias probabilistic stacked transformer",
     "data": ". blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57 written_forms",

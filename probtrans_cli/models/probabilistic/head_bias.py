@@ -34,7 +34,7 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
-from probtrans_cli.recipe.model.probabilistic import HeadBias
+from probtrans_cli.recipe.model.head_bias import HeadBias
 
 
 def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:
