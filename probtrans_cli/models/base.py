@@ -65,9 +65,9 @@ def first_tokens(first: Int[Tensor, "b w"], n: int) -> Bool[Tensor, "b n"]:
     return found.scatter(1, first.clamp(max=n), True)[:, :n]
 
 
-CUES = 7
+CUES = 9
 """What is told of a word beside its unary scores: g, z, R, Λ, D and e of
-:mod:`probtrans_cli.models.probabilistic.head_bias`, and 1 for punctuation."""
+:mod:`probtrans_cli.models.probabilistic.head_bias`, 1 for punctuation, N, and 1 for a rare word."""
 
 
 @dataclass(frozen=True, kw_only=True)

@@ -124,7 +124,7 @@ class StackedEncoder(Encoder):
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
         segments: Int[Tensor, "b n"] | None = None,
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
     ) -> Encoded:
         """See :meth:`Encoder.forward`; ``segments`` and ``cues`` of every token, as the two encoders read them.
@@ -148,7 +148,7 @@ class StackedEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         iterations: Collection[int],
         segments: Int[Tensor, "b n"] | None = None,
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`, and for the rest :meth:`forward`."""
@@ -165,7 +165,7 @@ class StackedEncoder(Encoder):
         steps: int,
         arcs: Iterations = False,
         segments: Int[Tensor, "b n"] | None = None,
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
         first: Int[Tensor, "b w"] | None = None,
     ) -> Reading:
         """See :meth:`Encoder.begin`, and for the rest :meth:`forward`: the upper encoder reads again."""

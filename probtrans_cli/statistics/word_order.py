@@ -1,10 +1,13 @@
-"""What the order of the words of a corpus tells of each word: to which side it leans, and how easily it is left out.
+"""What the order of the words of a corpus tells of each word: to which side it leans, and how easily it is left out;
+and of the language: which one of two rare words in a row stands alone as well.
 
-Both are cues of dependency trees that need none. A boundary is where a sentence begins or ends, and punctuation.
+All are cues of dependency trees that need none. A boundary is where a sentence begins or ends, and punctuation.
 
     leaning        z(w) = ln ((b_w + a β) / ((n_w + a) β)) - ln ((e_w + a ε) / ((n_w + a) ε)),     a = 5
     reducibility   R(w) = mean of PMI(c(l), c(r)) over the occurrences l w r, shrunk and standardised
                    PMI(x, y) = ln ((n_xy + s p_x q_y) / ((n + s) p_x q_y)),                         s = 250
+    standing alone N = mean of (o(y) - o(x)) / s.d. of o, over the occurrences f x y g of rare words x and y
+                   o(w) = ln ((a_w + 1/2) / (n_w - a_w + 1/2))
 
 ``b_w`` and ``e_w`` of the ``n_w`` occurrences of a word stand behind and in front of a boundary, as the shares β and ε
 of all words do. A word that hardly ever stands in front of one, as `the` and `of`, waits for something to its right,
@@ -14,6 +17,12 @@ the left and on the right. So R tells how well its neighbours would go together 
 modifiers: what can be left out has no dependents (reducibility: Mareček and Žabokrtský 2012). Nothing goes together
 where both neighbours are boundaries. The mean of a rare word is drawn to that of all words that are no class of their
 own, as if 15 of them had been seen, too; then the mean over the corpus is 0 and the variance 1.
+
+A word is frequent if it is one of the 200 most frequent ones, and otherwise rare. ``a_w`` of the ``n_w`` occurrences of
+a rare word stand alone: behind a frequent word ``f``, and in front of a frequent word or a boundary ``g``. Where two
+rare words stand there together, the head is the one that can do without the other: beside ``the white house`` there is
+``the house`` more often than ``the white``. So N is positive where modifiers stand in front of what they modify, and
+negative where they stand behind it, as in French. An unknown word is never x or y, nor alone, but it is rare.
 """
 
 from __future__ import annotations
@@ -48,8 +57,7 @@ def word_order(
     begun, ended = (np.bincount(here, weights=side < 0, minlength=entries) for side in (before, behind))
     leaning: Float[np.ndarray, " v"] = _share(begun, counts) - _share(ended, counts)
 
-    frequent = np.where(np.arange(entries) == unknown, 0, counts)
-    own = np.argsort(-frequent, kind="stable")[:CLASSES]
+    own = _most_frequent(counts, unknown)
     class_of = np.full(entries + 1, CLASSES)  # the last entry, of id -1: a boundary
     class_of[own], class_of[-1] = np.arange(len(own)), CLASSES + 1
     together = _associations(class_of[words])[class_of[before], class_of[behind]]
@@ -61,6 +69,33 @@ def word_order(
     reducibility = (found - found[here].mean()) / max(float(found[here].std()), 1e-9)
     order: Float[np.ndarray, "v 2"] = np.where((counts > 0)[:, None], np.stack([leaning, reducibility], axis=1), 0.0)
     return order
+
+
+def standing_alone(
+    ids: Int[np.ndarray, " m"], lengths: Int[np.ndarray, " s"], boundary: Bool[np.ndarray, " v"], unknown: int
+) -> tuple[Bool[np.ndarray, " v"], float]:
+    """Which entries of a vocabulary are rare words, also those that are not there, and N, 0 where nothing tells it.
+    For the arguments see :func:`word_order`."""
+    entries = len(boundary)
+    words = _in_turn(ids, lengths, boundary)
+    counts = np.bincount(words[words >= 0], minlength=entries)
+    frequent = np.zeros(entries + 1, dtype=np.bool_)  # the last entry, of id -1: a boundary
+    frequent[_most_frequent(counts, unknown)] = True
+    rare = ~(frequent[:-1] & (counts > 0) | boundary)
+    behind, last = frequent[words], frequent[words] | (words < 0)
+    known = np.append(rare & (np.arange(entries) != unknown), False)[words]
+    alone = np.bincount(words[1:-1][behind[:-2] & known[1:-1] & last[2:]], minlength=entries)
+    odds = np.log((alone + 0.5) / (counts - alone + 0.5))
+    first = 1 + np.flatnonzero(behind[:-3] & known[1:-2] & known[2:-1] & last[3:])
+    both = odds[words[np.stack([first, first + 1])]]
+    spread = float(both.std()) if both.size else 0.0
+    return rare, float((both[1] - both[0]).mean()) / spread if spread > 1e-9 else 0.0
+
+
+def _most_frequent(counts: Int64[np.ndarray, " v"], unknown: int) -> Int64[np.ndarray, " c"]:
+    """The :data:`CLASSES` most frequent words."""
+    found: Int64[np.ndarray, " c"] = np.argsort(-np.where(np.arange(len(counts)) == unknown, 0, counts), kind="stable")
+    return found[:CLASSES]
 
 
 def _in_turn(

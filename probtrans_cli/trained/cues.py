@@ -11,7 +11,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.words import is_word
 from probtrans_cli.models.probabilistic.head_bias import commonness
-from probtrans_cli.statistics.word_order import word_order
+from probtrans_cli.statistics.word_order import standing_alone, word_order
 
 ENOUGH_WORDS = 2_000_000
 """Of a training corpus, to see what the order of words tells."""
@@ -23,9 +23,9 @@ def commonness_of(vocabulary: Vocabulary) -> Float[Tensor, " v"]:
     return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
 
 
-def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 6"]:
-    """z, R, Λ, D, e and 1 for punctuation, of every entry by the first :data:`ENOUGH_WORDS` words of a training corpus,
-    see :mod:`probtrans_cli.models.probabilistic.head_bias`; of a boundary, z, R and D are 0."""
+def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 8"]:
+    """z, R, Λ, D, e, 1 for punctuation, N and 1 for a rare word, of every entry by the first :data:`ENOUGH_WORDS` words
+    of a training corpus, see :mod:`probtrans_cli.models.probabilistic.head_bias`; of a boundary, z, R and D are 0."""
     named = ((id in vocabulary.specials, vocabulary.decode(id)) for id in range(vocabulary.size))
     boundary = np.array([not (special or is_word(word)) for special, word in named])
     lengths = train.lengths[: 1 + int(np.searchsorted(np.cumsum(train.lengths, dtype=np.int64), ENOUGH_WORDS))]
@@ -40,4 +40,6 @@ def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 6"]:
     right = float(np.clip(counts @ order[:, 0] / words, 0.0, 1.0))
     drawn = np.where(boundary, 0.0, right * (common - counts @ common / words))
     edge = np.where(boundary, common[~boundary].max(initial=0.0), common)
-    return torch.from_numpy(np.column_stack([order, np.full(vocabulary.size, right), drawn, edge, boundary]))
+    rare, alone = standing_alone(ids, lengths, boundary, vocabulary.UNKNOWN)
+    language = [np.full(vocabulary.size, value) for value in (right, alone)]
+    return torch.from_numpy(np.column_stack([order, language[0], drawn, edge, boundary, language[1], rare]))

@@ -42,7 +42,7 @@ DECOMPOSITIONS: dict[str, dict[str, Any]] = {
 }
 BIAS = {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5, "leaning": 0.3, "leaning_head": 0.2}
 BIAS |= {"branching": 0.2, "reducible": 0.3, "reducible_far": 0.1, "reducible_side": 0.2, "frequency_pair": 0.02}
-BIAS |= {"phrase_end": 0.2, "phrase_end_side": 0.1, "phrase_end_next": 0.3, "punctuation": 0.5}
+BIAS |= {"phrase_end": 0.2, "phrase_end_side": 0.1, "phrase_end_next": 0.3, "punctuation": 0.5, "alone": 0.6}
 OPTIONS: dict[str, dict[str, Any]] = {
     "root": {"root": {"labels": 4}},
     "root-by-factors": {"root": {"labels": 4, "decomposition": {"kind": "uv", "rank": 2}}, "output": "probabilities"},

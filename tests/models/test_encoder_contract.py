@@ -39,7 +39,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "probabilities": {"output": "probabilities", "step_size": {"labels": 0.5}, "damping": {"heads": 0.3}},
         "synchronous": {"schedule": "synchronous", "root": {"labels": 4}},
         "head bias": {"head_bias": {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5}},
-        "phrases": {"head_bias": {"leaning_head": 0.3, "phrase_end": 0.2, "phrase_end_next": 0.1, "punctuation": 0.4}},
+        "phrases": {"head_bias": {"leaning_head": 0.3, "phrase_end": 0.2, "punctuation": 0.4, "alone": 0.5}},
         "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     },
     "transformer": {

@@ -35,7 +35,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "root": {"root": {"labels": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
     "tree": {"heads": "tree", "root": {"labels": 3}},
     "head bias": {"head_bias": {}},
-    "phrases": {"head_bias": {"leaning": 0.3, "phrase_end": 0.2, "phrase_end_next": 0.1, "punctuation": 0.4}},
+    "phrases": {"head_bias": {"leaning": 0.3, "phrase_end": 0.2, "punctuation": 0.4, "alone": 0.5}},
     "synchronous": {"schedule": "synchronous", "output": "probabilities"},
     **{name(one): {"globals": one} for one in GLOBALS},
 }

@@ -21,12 +21,12 @@ from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
 from probtrans_cli.recipe.model.head_bias import HeadBias
-from probtrans_cli.statistics.word_order import word_order
+from probtrans_cli.statistics.word_order import standing_alone, word_order
 from probtrans_cli.trained.model import Model
 
 BIAS = {"distance": 0.7, "right": 1.3, "frequency": 0.04, "root": 0.2, "rarer": 0.9, "leaning": 0.8, "reducible": 0.5}
 BIAS |= {"leaning_head": 0.3, "branching": 0.06, "reducible_far": 0.15, "reducible_side": 0.25, "punctuation": 0.45}
-BIAS |= {"frequency_pair": 0.001, "phrase_end": 0.02, "phrase_end_side": 0.03, "phrase_end_next": 0.05}
+BIAS |= {"frequency_pair": 0.001, "phrase_end": 0.02, "phrase_end_side": 0.03, "phrase_end_next": 0.05, "alone": 0.7}
 
 
 def encoder_of(**options: Any) -> ProbabilisticEncoder:
@@ -45,7 +45,9 @@ def sentence(n: int, seed: int = 0) -> tuple[Tensor, Tensor, Tensor]:
     mark = (torch.rand(1, n, 1, generator=generator, dtype=torch.float64) < 0.5).double()
     right = torch.full((1, n, 1), 0.3, dtype=torch.float64)
     edge = common + 30 * torch.rand(1, n, 1, generator=generator, dtype=torch.float64)
-    cues = torch.cat([common, order[..., :2], right, 20 * order[..., 2:], edge, mark], dim=-1)
+    alone = torch.full((1, n, 1), -0.8, dtype=torch.float64)
+    rare = (torch.rand(1, n, 1, generator=generator, dtype=torch.float64) < 0.7).double()
+    cues = torch.cat([common, order[..., :2], right, 20 * order[..., 2:], edge, mark, alone, rare], dim=-1)
     return unary, torch.ones(1, n, dtype=torch.bool), cues
 
 
@@ -66,7 +68,7 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
     right, rarer, to_root = (bias[name] if isinstance(bias[name], list) else [bias[name]] * 2 for name in names)
     encoder = encoder_of(heads=heads, root=root, head_bias=bias)
     unary, mask, cues = sentence(n)
-    common, leaning, reducible, language, drawn, edge, mark = cues.unbind(-1)
+    common, leaning, reducible, language, drawn, edge, mark, alone, rare = cues.unbind(-1)
     behind = [*edge[0, 1:], edge.max()]
     q = unary[0].softmax(-1)
     plain = encoder_of(heads=heads, root=root, head_bias=None)
@@ -83,6 +85,8 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
                     of_words += (0.06 * drawn[0, i] - 0.3 * leaning[0, j] - 0.03 * behind[i]) * (j > i)
                     of_words -= 0.05 * behind[i] * (abs(i - j) == 1) - 0.001 * common[0, i] * common[0, j]
                     of_words -= 0.45 * min(2, sum(mark[0, min(i, j) + 1 : max(i, j)]))
+                    if abs(i - j) == 1 and rare[0, i] and rare[0, j]:
+                        of_words += 0.7 * alone[0, 0] * (1 if j > i else -1)
                     of_words -= (0.5 + 0.25 * language[0, j] - 0.15 * math.log(abs(i - j))) * reducible[0, j]
                     expected[c, i, j] = (q[i] @ ternary[i, j, c] @ q[j] + of_words) / 0.6
             if at_root is not None:
@@ -247,14 +251,18 @@ def test_a_model_keeps_what_the_order_of_words_told(
 
 @pytest.mark.usefixtures("quick")
 def test_a_model_keeps_how_its_language_leans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
-    """Λ, D and e of every word, and what is punctuation, by loops over the text; such a model reads."""
+    """Λ, D, e, N and r of every word, and what is punctuation, read off the text; such a model reads."""
     monkeypatch.chdir(tmp_path)
     text = "the dog saw the old cat .\nthe cat , a dog\n" * 4 + "a bird\n"
     (tmp_path / "text.txt").write_text(text)
     small = ["model.labels=4", "model.channels=1", "model.root={labels: 2}", "model.heads=tree", "train.epochs=1"]
     data = ["data.train=text.txt", "data.dev=text.txt", "data.format=text", "data.vocabulary.min_count=2"]
-    bias = "model.head_bias={leaning_head: 0.1, branching: 0.5, phrase_end: 0.2, root: 0.1, punctuation: [0.4]}"
-    ran = invoke("train", "quickstart", "--run", "run", *data, *small, bias, "runtime.threads=1")
+    bias = "leaning_head: 0.1, branching: 0.5, phrase_end: 0.2, root: 0.1, punctuation: [0.4]"
+    biases = [f"model.head_bias={{{bias}{more}}}" for more in ("", ", alone: [1.5]")]
+    ran = invoke("train", "quickstart", "--run", "fewer", *data, *small, biases[0], "runtime.threads=1")
+    assert ran.code == 0, ran.err
+    fewer = Model.load("fewer").network.order
+    ran = invoke("train", "quickstart", "--run", "run", *data, *small, biases[1], "runtime.threads=1")
     assert ran.code == 0, ran.err
     model = Model.load("run")
     order = model.network.order
@@ -268,10 +276,17 @@ def test_a_model_keeps_how_its_language_leans(tmp_path: Path, monkeypatch: pytes
     mean = sum(common[id] for id in words) / len(words)
     assert 0 < right < 1
     assert model.vocabulary.UNKNOWN in words
+    assert fewer is not None
+    torch.testing.assert_close(fewer, order[:, :-2])
+    rare, alone = standing_alone(
+        np.array(ids), np.array([7, 5] * 4 + [2]), order[:, 5].numpy() > 0, model.vocabulary.UNKNOWN
+    )
+    assert order[:, 7].tolist() == rare.tolist()
+    assert order[:, 6].tolist() == pytest.approx([alone] * len(order))
     for id in set(words):
-        assert order[id, 2:].tolist() == pytest.approx([right, right * (common[id] - mean), common[id], 0.0], rel=1e-5)
+        assert order[id, 2:6].tolist() == pytest.approx([right, right * (common[id] - mean), common[id], 0.0], rel=1e-5)
     comma, the = (model.vocabulary.encode_words([word]).ids[0] for word in (",", "the"))
-    assert order[comma].tolist() == pytest.approx([0.0, 0.0, right, 0.0, common[the], 1.0], rel=1e-5)
+    assert order[comma, :6].tolist() == pytest.approx([0.0, 0.0, right, 0.0, common[the], 1.0], rel=1e-5)
     read = invoke("parse", "run", "text.txt", "-f", "conllu")
     assert read.code == 0, read.err
 

@@ -10,7 +10,7 @@ import numpy as np
 import pytest
 
 from probtrans_cli.statistics import word_order as module
-from probtrans_cli.statistics.word_order import LEANING, PAIRS, SHRINKING, word_order
+from probtrans_cli.statistics.word_order import LEANING, PAIRS, SHRINKING, standing_alone, word_order
 
 UNKNOWN, COMMA = 1, 3
 
@@ -103,3 +103,79 @@ def test_corpora_that_tell_nothing(sentences: list[list[int]]) -> None:
     found = word_order(ids, np.array([*map(len, sentences)], dtype=np.int64), np.arange(5) == COMMA, UNKNOWN)
     assert found.shape == (5, 2)
     assert np.abs(found).max() < 1e-9
+
+
+def alone_by_loops(sentences: list[list[int]], size: int, classes: int) -> tuple[set[int], float]:
+    """The rare words and N, phrase by phrase."""
+    counts = Counter(word for one in sentences for word in one if word != COMMA)
+    ranked = sorted((word for word in range(size) if word != UNKNOWN), key=lambda word: -counts[word])
+    frequent = set(ranked[:classes])
+    rare = {word for word in range(size) if word not in frequent and word != COMMA}
+    parts: list[list[int | None]] = [[None]]
+    for sentence in sentences:
+        for word in [*sentence, COMMA]:
+            parts[-1].append(None if word == COMMA else word)
+            if word == COMMA:
+                parts.append([None])
+    alone = Counter[int]()
+    pairs = []
+    for part in parts:
+        runs: list[list[int]] = []  # of rare words, each behind a frequent word
+        for before, word in pairwise(part):
+            if word is None or word in frequent:
+                continue
+            if before in rare:
+                runs[-1].append(word)
+            elif before in frequent:
+                runs.append([word])
+            else:
+                runs.append([UNKNOWN, word])  # it begins the phrase, so nothing frequent stands in front of it
+        for run in runs:
+            if len(run) == 1 and run[0] != UNKNOWN:
+                alone[run[0]] += 1
+            if len(run) == 2 and UNKNOWN not in run:
+                pairs.append(run)
+
+    def odds(word: int) -> float:
+        return math.log((alone[word] + 0.5) / (counts[word] - alone[word] + 0.5))
+
+    values = np.array([[odds(word) for word in pair] for pair in pairs])
+    return rare, float((values[:, 1] - values[:, 0]).mean() / values.std())
+
+
+@pytest.mark.parametrize("seed", range(5))
+def test_standing_alone_is_as_the_equations_say(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr(module, "CLASSES", 3)
+    random = np.random.default_rng(seed)
+    size = 16
+    chances = random.dirichlet(np.full(size, 2.0))
+    chances[0] = 0.0
+    sentences = [random.choice(size, random.integers(1, 9), p=chances / chances.sum()).tolist() for _ in range(200)]
+    lengths = np.array([*map(len, sentences)])
+    rare, alone = standing_alone(np.concatenate(sentences), lengths, np.arange(size) == COMMA, UNKNOWN)
+    expected = alone_by_loops(sentences, size, 3)
+    assert set(np.flatnonzero(rare).tolist()) == expected[0]
+    assert alone == pytest.approx(expected[1])
+    assert alone != 0.0
+
+
+@pytest.mark.parametrize("behind", [False, True])
+def test_the_head_of_two_is_the_one_that_stands_alone(behind: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    """`the white house` and `the house`, or `the house white`."""
+    monkeypatch.setattr(module, "CLASSES", 1)
+    the, white, house, red = 4, 5, 6, 7
+    turn = 1 if behind else -1
+    sentences = 3 * [[the, house, the, house, the, red, *[house, white][::turn], COMMA]]
+    sentences += 3 * [[the, *[house, red][::turn]], [the, *[house, white][::turn]]]
+    ids, lengths = np.concatenate(sentences), np.array([*map(len, sentences)])
+    rare, alone = standing_alone(ids, lengths, np.arange(8) == COMMA, UNKNOWN)
+    assert np.flatnonzero(rare).tolist() == [0, 1, 2, white, house, red]
+    assert alone == pytest.approx(-2.0 if behind else 2.0, rel=0.2)
+
+
+@pytest.mark.parametrize("sentences", [[], [[COMMA]], [[], []], [[4]], [[4, 4]], 9 * [[4, 2, 0]]])
+def test_corpora_that_tell_nothing_of_standing_alone(sentences: list[list[int]]) -> None:
+    ids = np.array([word for one in sentences for word in one], dtype=np.int64)
+    found = standing_alone(ids, np.array([*map(len, sentences)], dtype=np.int64), np.arange(5) == COMMA, UNKNOWN)
+    assert found[0].shape == (5,)
+    assert found[1] == 0.0

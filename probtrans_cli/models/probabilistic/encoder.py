@@ -112,7 +112,7 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         arcs: Iterations = False,
         at: Bool[Tensor, "b n"] | None = None,
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
     ) -> Encoded:
         """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also ``Q_H^(t)``.
 
@@ -133,7 +133,7 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         iterations: Collection[int],
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
     ) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
         return torch.stack(self._mean_field(unary, mask, all_pairs=True, cues=cues).run_heads(iterations), dim=1)
@@ -144,7 +144,7 @@ class ProbabilisticEncoder(Encoder):
         mask: Bool[Tensor, "b n"],
         steps: int,
         arcs: Iterations = False,
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
     ) -> Reading:
         """See :meth:`Encoder.begin`; ``cues``: see :meth:`forward`. The root is carried along."""
         seen, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
@@ -165,7 +165,7 @@ class ProbabilisticEncoder(Encoder):
         return Reading(reading.mask, reading.steps, inference, states, (*reading.arcs, *kept))
 
     def infer(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 7"] | None = None
+        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 9"] | None = None
     ) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
         inference = self._mean_field(unary, mask, all_pairs=True, cues=cues)
@@ -176,7 +176,7 @@ class ProbabilisticEncoder(Encoder):
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
         state: State,
-        cues: Float[Tensor, "b n 7"] | None = None,
+        cues: Float[Tensor, "b n 9"] | None = None,
     ) -> Float[Tensor, " b"]:
         """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
 

@@ -2,12 +2,13 @@
 
     F_ic(j)    += (ρ + ψ z(i) - χ z(j) + β D(i) - σ e(i+1)) [j > i] - α e(i+1) [|i - j| = 1]
                   - δ ln|i - j| - π p(i, j) - φ g(j) + γ g(i) g(j) + η [g(j) < g(i)] + ε e(j+1)
-                  - (ω + ν Λ - μ ln|i - j|) R(j)
+                  - (ω + ν Λ - μ ln|i - j|) R(j) + ζ N r(i) r(j) ([j = i + 1] - [j = i - 1])
     F_ic(root) -= κ g(i) + ω R(i)
     g(w)        = (ln n_w)^2, n_w the training count of the word,        D(w) = Λ (g(w) - ḡ)
 
     ρ right  ψ leaning  χ leaning_head  β branching  σ phrase_end_side  α phrase_end_next  δ distance  π punctuation
     φ frequency  γ frequency_pair  η rarer  ε phrase_end  ω reducible  ν reducible_side  μ reducible_far  κ root
+    ζ alone
 
 with weights of the channel ``c`` where it has its own; words count from 1 to n, and e(n+1) is the largest e of the
 sentence. They say what is expected of dependency trees before a word is read: arcs are short (Klein & Manning's
@@ -22,7 +23,9 @@ The leaning ``z`` and the reducibility ``R`` of a word are read off the training
 :mod:`probtrans_cli.statistics.word_order`, and so is how far the language leans to the right: ``Λ`` is the mean of z
 over the words of that corpus without punctuation, cut off at 0 and at 1, as ``ḡ`` is their mean of g. Where Λ is near
 1, articles and prepositions wait for something to their right, and verbs for their objects, so the heads of rare words
-are to the left (β). Unlike a start of the learned scores, all these stay.
+are to the left (β). Of two rare words in a row, the head is the second one where N is positive, and the first one where
+N is negative (ζ): the one that also stands alone, over the whole corpus. ``r`` is 1 for a rare word, and 0 for the most
+frequent ones and for punctuation. Unlike a start of the learned scores, all these stay.
 """
 
 from __future__ import annotations
@@ -46,11 +49,11 @@ def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:
 
 
 def head_bias(
-    section: HeadBias, cues: Float[Tensor, "b n 7"], mask: Bool[Tensor, "b n"]
+    section: HeadBias, cues: Float[Tensor, "b n 9"], mask: Bool[Tensor, "b n"]
 ) -> tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]]:
     """What is added to the scores of the words as heads, ``[b, channel, i, j]``, and to those of the root; one channel
-    stands for all where they have the same numbers. ``cues``: g, z, R, Λ, D and e of every word, and 1 for punctuation;
-    ``mask``: where there is a word."""
+    stands for all where they have the same numbers. ``cues``: g, z, R, Λ, D and e of every word, 1 for punctuation, N,
+    and 1 for a rare word; ``mask``: where there is a word."""
 
     numbers = section.model_dump()
     channels = max((len(value) for value in numbers.values() if isinstance(value, list)), default=1)
@@ -58,7 +61,7 @@ def head_bias(
     def of(name: str) -> Float[Tensor, "c 1 1"]:
         return cues.new_tensor(numbers[name]).reshape(-1, 1, 1).expand(channels, 1, 1)
 
-    common, leaning, reducible, right, drawn, edge, mark = cues[:, None].unbind(-1)
+    common, leaning, reducible, right, drawn, edge, mark, alone, rare = cues[:, None].unbind(-1)
     child, head = common[..., :, None], common[..., None, :]
     word = torch.arange(mask.shape[1], device=cues.device)
     x = word[None, :] - word[:, None]
@@ -83,6 +86,9 @@ def head_bias(
         near = near - of("phrase_end_next") * behind[..., None] * (x.abs() == 1)
     if section.asks("punctuation"):
         near = near - of("punctuation") * _between(mark, x)
+    if section.asks("alone"):
+        side = (x == 1).to(cues.dtype) - (x == -1).to(cues.dtype)
+        near = near + of("alone") * side * (alone * rare)[..., :, None] * rare[..., None, :]
     return near, -of("root")[:, 0] * common - of("reducible")[:, 0] * reducible
 
 

@@ -79,8 +79,8 @@ class ModelSection(KindSection):
     @property
     def order_cues(self) -> int:
         """How many columns it asks of what the order of words in the training file tells of each: 0; 2, z and R of
-        :mod:`probtrans_cli.statistics.word_order`; or 6, these, Λ, D, e and 1 for punctuation, of
-        :mod:`probtrans_cli.models.probabilistic.head_bias`."""
+        :mod:`probtrans_cli.statistics.word_order`; 6, these, Λ, D, e and 1 for punctuation, of
+        :mod:`probtrans_cli.models.probabilistic.head_bias`; or 8, these, N and 1 for a rare word."""
         return 0
 
     @property

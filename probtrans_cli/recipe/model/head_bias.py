@@ -61,6 +61,10 @@ class HeadBias(Section):
     punctuation: Numbers = 0.0
     """What a head loses for every mark of punctuation between it and the dependent, for two at most; without effect
     where the words have none (`data.vocabulary.punctuation: false`)."""
+    alone: Numbers = 0.0
+    """Of two rare words in a row, what the second one gains as the head of the first and loses as its dependent, times
+    how much more often than the first such a word stands alone in the training file: a positive number where modifiers
+    stand in front, a negative one where they stand behind."""
 
     def asks(self, *names: str) -> bool:
         """Whether one of these numbers, or one of a list, is not 0."""
@@ -70,6 +74,8 @@ class HeadBias(Section):
     @property
     def order_cues(self) -> int:
         """See :attr:`ModelSection.order_cues`."""
+        if self.asks("alone"):
+            return 8
         if self.asks(*_OF_LANGUAGE):
             return 6
         return 2 if self.asks(*_OF_WORDS) else 0
