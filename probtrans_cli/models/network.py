@@ -246,7 +246,7 @@ class Network(nn.Module):
         return self._from_words(self.encoder.arcs_alone(*self._with_start(unary, inputs.mask), wants.arcs, **of_words))
 
     def _of_words(self, inputs: Inputs) -> dict[str, Tensor]:
-        """What an encoder reads of the words beside their unary scores; a `<cls>` of our own is a rare word."""
+        """What an encoder reads of the words beside their unary scores; a `<cls>` of our own has none of it."""
         found: dict[str, Tensor] = {}
         if self.common is not None:
             common = self.common[inputs.ids][..., None]

@@ -1,7 +1,8 @@
 """What the order of the words of a corpus tells of each word: to which side it leans, and how easily it is left out;
 and of the language: which one of two rare words in a row stands alone as well.
 
-All are cues of dependency trees that need none. A boundary is where a sentence begins or ends, and punctuation.
+All are cues of dependency trees, and are read off text without trees. A boundary is where a sentence begins or ends,
+and punctuation.
 
     leaning        z(w) = ln ((b_w + a β) / ((n_w + a) β)) - ln ((e_w + a ε) / ((n_w + a) ε)),     a = 5
     reducibility   R(w) = mean of PMI(c(l), c(r)) over the occurrences l w r, shrunk and standardised
@@ -94,8 +95,9 @@ def standing_alone(
 
 def _most_frequent(counts: Int64[np.ndarray, " v"], unknown: int) -> Int64[np.ndarray, " c"]:
     """The :data:`CLASSES` most frequent words."""
-    found: Int64[np.ndarray, " c"] = np.argsort(-np.where(np.arange(len(counts)) == unknown, 0, counts), kind="stable")
-    return found[:CLASSES]
+    ranked = np.argsort(-counts, kind="stable")
+    found: Int64[np.ndarray, " c"] = ranked[ranked != unknown][:CLASSES]
+    return found
 
 
 def _in_turn(

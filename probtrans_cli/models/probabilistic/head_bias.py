@@ -24,8 +24,8 @@ The leaning ``z`` and the reducibility ``R`` of a word are read off the training
 over the words of that corpus without punctuation, cut off at 0 and at 1, as ``ḡ`` is their mean of g. Where Λ is near
 1, articles and prepositions wait for something to their right, and verbs for their objects, so the heads of rare words
 are to the left (β). Of two rare words in a row, the head is the second one where N is positive, and the first one where
-N is negative (ζ): the one that also stands alone, over the whole corpus. ``r`` is 1 for a rare word, and 0 for the most
-frequent ones and for punctuation. Unlike a start of the learned scores, all these stay.
+N is negative (ζ): the one that also stands alone, over the whole corpus. ``r`` is 1 for a rare or a
+hidden word, and 0 for the most frequent ones and for punctuation. Unlike a start of the learned scores, all these stay.
 """
 
 from __future__ import annotations

@@ -62,9 +62,10 @@ class HeadBias(Section):
     """What a head loses for every mark of punctuation between it and the dependent, for two at most; without effect
     where the words have none (`data.vocabulary.punctuation: false`)."""
     alone: Numbers = 0.0
-    """Of two rare words in a row, what the second one gains as the head of the first and loses as its dependent, times
-    how much more often than the first such a word stands alone in the training file: a positive number where modifiers
-    stand in front, a negative one where they stand behind."""
+    """Of two words in a row that are not among the 200 most frequent ones, what the second one gains as the head of the
+    first and loses as its dependent, times a number that is read off the training file: by how many standard deviations
+    the second one of such words stands alone more often than the first. That number is positive where modifiers stand
+    in front of nouns, and negative where they stand behind them, so one `alone` serves every language."""
 
     def asks(self, *names: str) -> bool:
         """Whether one of these numbers, or one of a list, is not 0."""
