@@ -9,6 +9,7 @@ import socket
 import time
 from collections.abc import Callable, Iterator
 from pathlib import Path
+from types import SimpleNamespace
 from typing import Any
 
 import pytest
@@ -17,6 +18,8 @@ from support import Ended, Forks, workplace
 from probtrans_cli import checkpoint
 from probtrans_cli.folders import lock
 from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.training.loop import Trainer
+from probtrans_cli.training.stopping import StopRequest
 
 TURNS = 6
 ENDLESS = ("train.epochs=1000000", "save.every_steps=1")
@@ -120,3 +123,18 @@ def test_a_killed_training_keeps_nobody_out(servers: list[Forks], places: list[P
     process = servers[1].start([*arguments, "--resume"], places[1])
     assert stopped(servers[1], process, places[1], run).code == 75
     assert_whole(run, 3)
+
+
+def test_a_signal_that_comes_while_processes_agree_is_not_lost() -> None:
+    """It comes after the number of this update was read: nobody stops yet, and all do after the next one."""
+    stop = StopRequest(lambda: None, several=True)
+
+    def largest(asked: int, where: str) -> int:
+        del where
+        stop.handle(signal.SIGTERM, None)
+        return asked
+
+    trainer: Any = SimpleNamespace(ranks=SimpleNamespace(largest=largest), state=SimpleNamespace(step=3))
+    assert not Trainer._stops(trainer, stop)
+    assert Trainer._stops(trainer, stop)
+    assert stop.asked == signal.SIGTERM
