@@ -241,6 +241,7 @@ def mean_field_loops(
     spherical = section.latent == "spherical"
     default = math.sqrt(d) if spherical else 1.0 / d
     lambda_H = section.message_weight.heads if section.message_weight.heads is not None else default
+    lambda_G = section.message_weight.features if section.message_weight.features is not None else lambda_H
     mean = on_the_sphere if spherical else softmax
     alpha_Z, alpha_H = section.step_size.labels, section.step_size.heads
     beta_Z, beta_H = section.damping.labels, section.damping.heads
@@ -275,7 +276,7 @@ def mean_field_loops(
         for i in range(n):
             for c in range(second):
                 for k in range(m):
-                    message = sentence.H(i, c, k, Q_Z) / lambda_H
+                    message = sentence.H(i, c, k, Q_Z) / lambda_G
                     new_M_G[i][c][k] = (1 - beta_H) * message + beta_H * M_G[i][c][k]
             new_Q_G.append([_step(alpha_H, softmax(new_M_G[i][c]), Q_G[i][c]) for c in range(second)])
 

@@ -12,6 +12,7 @@ from small_models import GLOBALS, name
 
 from probtrans_cli.models import build
 from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 UV = {"kind": "uv", "rank": 64}
 SIZES: list[tuple[str, dict[str, Any], int]] = [
@@ -74,3 +75,13 @@ def test_a_dict_and_its_section_build_the_same() -> None:
     model = build(section).double()
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
     assert model.width == 8
+
+
+@pytest.mark.parametrize(
+    ("features", "faulty"),
+    [(None, True), ("all-dep", True), ("dep-split", False), ("single-split", False)],
+)
+def test_a_weight_of_features_needs_features_apart_from_heads(features: str | None, faulty: bool) -> None:
+    section: dict[str, Any] = {"globals": features and {"kind": features}, "message_weight": {"features": 2.0}}
+    found = ProbabilisticTransformer.model_validate(section).inconsistencies()
+    assert [path for path, _ in found] == ([("message_weight", "features")] if faulty else [])

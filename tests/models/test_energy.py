@@ -20,7 +20,7 @@ MODELS: list[dict[str, Any]] = [
     {"root": {"labels": 2, "decomposition": {"kind": "uv", "rank": 2}}, "globals": GLOBALS[0]},
     *({"globals": one} for one in GLOBALS),
     {"root": ROOT, "globals": GLOBALS[2], "message_weight": {"labels": 0.7, "heads": 1.5}},
-    {"root": ROOT, "globals": GLOBALS[3], "message_weight": {"labels": 2.0, "heads": 0.3}},
+    {"root": ROOT, "globals": GLOBALS[3], "message_weight": {"labels": 2.0, "heads": 0.3, "features": 0.8}},
 ]
 SCORES = with_distances(DECOMPOSITIONS, [None, 1])
 
@@ -70,7 +70,8 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     inputs[number].requires_grad_()  # type: ignore[union-attr]
     score = energy.expected_score(model, unary, mask, State(*inputs)).sum()  # type: ignore[arg-type]
     (gradient,) = torch.autograd.grad(score, inputs[number])
-    how = model.inference.labels if number in (0, 2) else model.inference.heads
+    inference = model.inference
+    how = (inference.labels, inference.heads, inference.labels, inference.features)[number]
     new = state[number].clone()  # type: ignore[union-attr]
     new[index] = allowed_softmax(gradient[index] / how.weight, state[number][index] > 0)  # type: ignore[index]
     return state._replace(**{State._fields[number]: new})
@@ -136,7 +137,7 @@ def loops(model: Any, unary: torch.Tensor, state: State) -> float:
             total -= weights.heads * entropy(row)
         for c in range(sentence.second):
             total -= sum(second[i][c][k] * sentence.H(i, c, k, labels) for k in range(sentence.m))
-            total -= weights.heads * entropy(second[i][c])
+            total -= (weights.features or weights.heads) * entropy(second[i][c])
     return total
 
 

@@ -52,6 +52,8 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
         "damping": {"labels": one([0.0, 0.4]), "heads": one([0.0, 0.2])},
     }
     section["latent"] = "categorical" if generator.random() < 0.75 else "spherical"
+    if kind and kind != "all-dep":
+        section["message_weight"]["features"] = one([None, 0.4, 3.0])
     if decomposition["kind"] != "rotary":
         section |= {"distance": one([None, 0, 1, 3]), "symmetric": one([False, False, True])}
     return section, [generator.randint(1, 4 if tree else 5) for _ in range(one([1, 2]))]

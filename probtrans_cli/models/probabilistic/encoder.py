@@ -50,6 +50,7 @@ class ProbabilisticEncoder(Encoder):
             distance=section.distance,
             labels=Update(weight.labels, step.labels, damping.labels),
             heads=Update(weight.heads, step.heads, damping.heads),
+            features=Update(weight.features or weight.heads, step.heads, damping.heads),
             root=section.root is not None,
             tree=section.heads == "tree",
             latent=section.latent,
@@ -186,7 +187,7 @@ class ProbabilisticEncoder(Encoder):
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
         scored = energy.expected_score(self, unary, mask, state, self._bias(unary, mask, cues))
-        entropies = energy.entropy(state, self.latent, self.inference.labels.weight, self.inference.heads.weight)
+        entropies = energy.entropy(state, self.latent, self.inference)
         return -scored - entropies
 
     def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:

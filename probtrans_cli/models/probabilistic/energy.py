@@ -1,7 +1,7 @@
 """The energy that mean field descends (Wu & Tu 2023, appendix A.4), with the entropies that regularise it (A.2).
 
     E(Q)   = - Σ_i Σ_a Q_i(a) S[w_i,a] - Σ_c Σ_i Σ_j≠i Q_ic(j) F_ic(j) - Σ_c Σ_i Q_ic(root) F_ic(root) - Σ Q B
-    E_λ(Q) = E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H (Σ_ic H(Q_ic) + Σ H(Q_G))
+    E_λ(Q) = E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H Σ_ic H(Q_ic) - λ_G Σ H(Q_G)
 
 Updating one variable at a time to ``softmax(-∂E/λ)``, a spherical one to its mean (``latent.py``), minimises ``E_λ``
 exactly in that variable, so that sequential updates never raise it; the parallel updates of the model may. With all
@@ -16,6 +16,7 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
+from probtrans_cli.models.probabilistic.inference import Inference
 from probtrans_cli.models.probabilistic.latent import Latent
 from probtrans_cli.models.probabilistic.layout import Layout
 from probtrans_cli.models.probabilistic.meanfield import State
@@ -56,15 +57,15 @@ def expected_score(
     return score
 
 
-def entropy(state: State, latent: Latent, label_weight: float, head_weight: float) -> Float[Tensor, " b"]:
+def entropy(state: State, latent: Latent, inference: Inference) -> Float[Tensor, " b"]:
     """Weighted sum of the entropies of all variables of every sentence."""
     labels = latent.entropy(state.labels).sum(1)
     if state.root is not None:
         labels = labels + latent.entropy(state.root)
-    heads = _entropy(state.heads)
+    total = inference.labels.weight * labels + inference.heads.weight * _entropy(state.heads)
     if state.features is not None:
-        heads = heads + _entropy(state.features)
-    return label_weight * labels + head_weight * heads
+        total = total + inference.features.weight * _entropy(state.features)
+    return total
 
 
 def _entropy(distribution: Float[Tensor, "b ..."]) -> Float[Tensor, " b"]:

@@ -43,8 +43,9 @@ class Update:
 class Inference:
     """Options of the mean-field loop.
 
-    ``distance`` γ, None for one bucket; ``root``: every word may have the root as its head; ``tree``: the heads of a
-    sentence form a tree in every channel; ``latent``: what the labels of words and root are.
+    ``features``: of the second heads of dep-split and single-split; ``distance`` γ, None for one bucket; ``root``:
+    every word may have the root as its head; ``tree``: heads of a sentence form a tree in every channel; ``latent``:
+    what the labels of words and root are.
     """
 
     iterations: int
@@ -53,6 +54,7 @@ class Inference:
     distance: int | None
     labels: Update
     heads: Update
+    features: Update
     root: bool = False
     tree: bool = False
     latent: LatentKind = "categorical"

@@ -10,7 +10,8 @@
     Q_i^(0) ∝ exp(S[w_i]), all other distributions uniform at the start                                       (7, 8, 45)
     M_Z^(t) = (1 - β_Z) (S[w_i] + G_i) / λ_Z + β_Z M_Z^(t-1)    damped label scores, M_Z^(0) = S               (11, B.2)
     Q_i^(t) = α_Z softmax(M_Z^(t)) + (1 - α_Z) Q_i^(t-1)         label distributions                            (5, B.1)
-    and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``)
+    and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``); the second
+    heads may have a λ of their own
 
 The softmax is the mean of a categorical variable, written as vectors; that of a spherical one takes its place, with
 M_Z^(0) = S / λ_Z (``latent.py``).
@@ -125,7 +126,7 @@ class MeanField:
         self.features: Variable | None = None
         if self.split and self.global_scores is not None:
             start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
-            self.features = Variable(inference.heads, None, start.softmax(-1), LATENT["categorical"].mean)
+            self.features = Variable(inference.features, None, start.softmax(-1), LATENT["categorical"].mean)
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         extra = (root is not None) + all_dep
         self.heads = form.heads(ternary, self.layout, extra, inference, self.dropout, self.unary.dtype)

@@ -154,6 +154,9 @@ class MessageWeight(Section):
     """lambda_Z."""
     heads: PositiveFloat | None = None
     """lambda_H; null = 1 / labels (1/d), with `latent: spherical` the square root of labels."""
+    features: PositiveFloat | None = None
+    """Of global features that are chosen apart from the heads (`kind: dep-split` or `single-split`; in the paper their
+    weight is lambda_H); null = lambda_H."""
 
 
 class StepSizes(Section):
@@ -212,7 +215,7 @@ class ProbabilisticTransformer(ModelSection):
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
-    """lambda_Z and lambda_H."""
+    """lambda_Z, lambda_H and that of global features."""
     step_size: StepSizes = StepSizes()
     """alpha_Z and alpha_H."""
     damping: Damping = Damping()
@@ -289,6 +292,9 @@ class ProbabilisticTransformer(ModelSection):
             if self.globals.kind == "all-dep" and self.heads == "tree":
                 reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
                 faults.append((("globals", "kind"), reason))
+        if self.message_weight.features is not None and (self.globals is None or self.globals.kind == "all-dep"):
+            reason = "no global features are chosen apart from the heads: choose globals of dep-split, or leave it out"
+            faults.append((("message_weight", "features"), reason))
         if self.head_bias is not None:
             for name, value in self.head_bias.model_dump().items():
                 if isinstance(value, list) and len(value) != self.channels:
