@@ -145,10 +145,7 @@ class Trainer:
 
     def _stops(self, stop: StopRequest) -> bool:
         """Whether a signal has asked any process to stop; all of them then stop after the same update."""
-        asked = self.ranks.largest(stop.asked, f"the end of update {self.state.step}")
-        if asked:  # a signal that comes meanwhile is heard after the next update, and must not be overwritten by 0
-            stop.asked = asked
-        return bool(asked)
+        return stop.agreed(self.ranks.largest(stop.asked, f"the end of update {self.state.step}"))
 
     def rehearse(self) -> float:
         """Estimated seconds of an epoch, from three updates on the batches with most tokens; nothing is saved."""

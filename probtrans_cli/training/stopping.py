@@ -32,6 +32,13 @@ class StopRequest:
             return
         signal.signal(number, signal.SIG_DFL if number != signal.SIGINT else signal.default_int_handler)
 
+    def agreed(self, number: int) -> bool:
+        """Whether all stop now: ``number`` is the signal of one of them, or 0. Nothing is written back for 0, so that a
+        signal which came since it was read stays asked for."""
+        if number:
+            self.asked = number
+        return bool(number)
+
 
 @contextmanager
 def stop_signals(heard: Callable[[], None] = lambda: None, *, several: bool = False) -> Iterator[StopRequest]:
