@@ -41,5 +41,5 @@ def order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 8"]:
     drawn = np.where(boundary, 0.0, right * (common - counts @ common / words))
     edge = np.where(boundary, common[~boundary].max(initial=0.0), common)
     rare, alone = standing_alone(ids, lengths, boundary, vocabulary.UNKNOWN)
-    language = [np.full(vocabulary.size, value) for value in (right, alone)]
-    return torch.from_numpy(np.column_stack([order, language[0], drawn, edge, boundary, language[1], rare]))
+    every = np.ones(vocabulary.size)
+    return torch.from_numpy(np.column_stack([order, right * every, drawn, edge, boundary, alone * every, rare]))
