@@ -293,7 +293,7 @@ class ProbabilisticTransformer(ModelSection):
                 reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
                 faults.append((("globals", "kind"), reason))
         if self.message_weight.features is not None and (self.globals is None or self.globals.kind == "all-dep"):
-            reason = "it is for `model.globals` of kind dep-split or single-split: choose one of them, or leave this out"
+            reason = "it is for `model.globals` of kind dep-split or single-split: choose one of them, or leave it out"
             faults.append((("message_weight", "features"), reason))
         if self.head_bias is not None:
             for name, value in self.head_bias.model_dump().items():
