@@ -180,6 +180,9 @@ class Optim(Section):
     """Lower layers move more slowly: of L layers, layer l at the rate times `layer_decay` to the power L - l, and the
     embeddings as if they were layer 0; what stands above the layers, and features of spelling, at the rate itself.
     1 = all alike."""
+    encoder_rate: PositiveFloat = 1.0
+    """The encoder's parameters move at the rate times this; the scores or vectors of words, and the output layer, at
+    the rate itself. 1 = all alike."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
     """Decay rates of the two moments."""
     eps: PositiveFloat = 1e-9

@@ -40,7 +40,7 @@ class Optimizers:
     ) -> None:
         """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON; ``stages``: of the
         network, for `layer_decay`."""
-        factors = rate_factors(stages, section.layer_decay)
+        factors = rate_factors(section, network, stages)
         self.section, self.parameters = section, [one for one in network.parameters() if one.requires_grad]
         self.posteriors: list[Uncertain] = list(uncertain(network))
         self.ivon: IVON | None = None
@@ -129,13 +129,20 @@ class Optimizers:
             self._keep_deviations()
 
 
-def rate_factors(stages: Stages, decay: float) -> dict[int, float]:
-    """By the ids of parameters, of what multiple of the rate they move (Howard & Ruder 2018): of the L layers, layer l
-    of ``decay ** (L - l)``, and what is below layer 1 as if it were layer 0. All others move at the rate itself."""
-    if decay == 1.0:
-        return {}
-    top = len(stages) - 1
-    return {id(one): decay ** (top - layer) for layer, stage in enumerate(stages) for one in stage}
+def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int, float]:
+    """By the ids of parameters, of what multiple of the rate they move; all others move at the rate itself.
+
+    `layer_decay` (Howard & Ruder 2018): of the L layers, layer l of ``decay ** (L - l)``, and what is below layer 1 as
+    if it were layer 0; `encoder_rate`: all parameters of the encoder, times this.
+    """
+    factors: dict[int, float] = {}
+    if section.layer_decay != 1.0:
+        top = len(stages) - 1
+        factors = {id(one): section.layer_decay ** (top - layer) for layer, stage in enumerate(stages) for one in stage}
+    if section.encoder_rate != 1.0:
+        for one in network.get_submodule("encoder").parameters():
+            factors[id(one)] = section.encoder_rate * factors.get(id(one), 1.0)
+    return factors
 
 
 def _by_rate(group: Mapping[str, Any], factors: Mapping[int, float]) -> Iterator[dict[str, Any]]:

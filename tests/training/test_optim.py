@@ -46,3 +46,29 @@ def test_what_decays(decayed: str, kept: bool) -> None:
     assert before.keys() == after.keys()
     assert after.pop("0.weight") == pytest.approx(0.95)
     assert list(after.values()) == pytest.approx([1.0 if kept else 0.95] * 3)
+
+
+class _Network(nn.Module):
+    """What the optimizers see of a network: an encoder between two other parts."""
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.unary, self.encoder, self.output = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
+
+
+@pytest.mark.parametrize("kind", ["adam", "adamw"])
+def test_the_encoder_has_a_rate_of_its_own(kind: str) -> None:
+    """The first update of Adam moves whatever has a gradient by the rate; `layer_decay` multiplies it."""
+    options = {"kind": kind, "lr": 1.0, "eps": 1e-30, "encoder_rate": 0.25, "decayed": "matrices"}
+    network = _Network()
+    stages = [[network.unary.weight], [network.encoder.bias], [network.output.weight]]
+    for parameter in network.parameters():
+        nn.init.zeros_(parameter)
+        parameter.grad = torch.ones_like(parameter)
+    for decay, expected in ((1.0, [1, 1, 0.25, 0.25, 1, 1]), (0.5, [0.25, 1, 0.25, 0.125, 1, 1])):
+        before = [parameter.clone() for parameter in network.parameters()]
+        moved = optim.Optimizers(Optim.model_validate({**options, "layer_decay": decay}), network, stages=stages)
+        moved.set_rate(0.1)
+        moved.step()
+        steps = [float((one - old).detach().abs().max()) for one, old in zip(network.parameters(), before, strict=True)]
+        assert steps == pytest.approx([0.1 * factor for factor in expected], rel=1e-5)
