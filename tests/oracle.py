@@ -228,9 +228,11 @@ def mean_field_loops(
     root: Any = None,
     B: Any = None,
     drop: Drop = keep_all,
+    later: Sequence[tuple[Callable[[int], Any], Any, Any]] = (),
 ) -> Trace:
     """All T iterations for one sentence without padding; S [n, d], T(x) [h][d][d], root [h, d, d_root], B as above.
 
+    ``later``: T, root and B of the second iteration and so on, where each has its own.
     ``drop``: dropout of head distributions [h][n][columns] and second ones [n][h|1][m] where messages are made of them,
     of S + G [n][d], and of the root's message [d_root].
     """
@@ -259,6 +261,8 @@ def mean_field_loops(
     trace = Trace()
     _append(trace, sentence, Q_Z, M_Z, Q_H, Q_root, M_root, Q_G)
     for t in range(1, section.iterations + 1):
+        if t > 1 and later:
+            sentence = Sentence(section, S, *later[t - 2])
         # The heads, and the second head variables, from the labels of before.
         new_M_H = [[[0.0] * columns for _ in range(n)] for _ in range(h)]
         for c in range(h):

@@ -94,6 +94,23 @@ def test_a_probabilistic_transformer_iterates_on(options: dict[str, Any], messag
     torch.testing.assert_close(reading.states, long(unary, mask).states, **NEAR)
 
 
+def test_potentials_of_the_last_iterations_are_used_again() -> None:
+    """As layers of a transformer are: after 1, 2, 3 come 2, 3 once more."""
+    sizes = {"kind": "probabilistic", "labels": 6, "channels": 2, "dropout": 0.0, "share_potentials": False}
+    short, long = (models.build({**sizes, "iterations": number}).double().eval() for number in (3, 5))
+    own = short.state_dict()
+    parts = {number: {key.split(".", 2)[-1]: own[key] for key in own if key.startswith(f"later.{number}.")}
+             for number in (0, 1)}  # fmt: skip
+    for number in range(4):
+        long.later[number].load_state_dict(parts[number % 2])
+    long.ternary.load_state_dict(short.ternary.state_dict())
+    unary, mask, _ = given(short)
+    reading = short.begin(unary, mask, 2)
+    for _ in range(2):
+        reading = short.again(reading)
+    torch.testing.assert_close(reading.states, long(unary, mask).states, **NEAR)
+
+
 def test_a_bias_is_one_more_unary_factor_of_one_reading() -> None:
     torch.manual_seed(0)
     section = {"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0}

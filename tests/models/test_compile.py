@@ -28,6 +28,7 @@ OPTIONS = {
     },
     "dep-split": {"globals": {"kind": "dep-split", "features": 3}, "schedule": "synchronous"},
     "single-split": {"globals": {"kind": "single-split", "features": 3}, "output": "probabilities"},
+    "own": {"share_potentials": False, "root": {"labels": 3}, "globals": {"kind": "dep-split", "features": 3}},
     "tree": {"heads": "tree", "root": {"labels": 3, "decomposition": {"kind": "uv", "rank": 2}}},
 }
 NAMES = [section["kind"] for section in DECOMPOSITIONS]

@@ -32,6 +32,7 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "root": {"root": {"labels": 4}},
         "globals": {"globals": {"kind": "all-dep", "features": 3}},
         "split": {"globals": {"kind": "dep-split", "features": 3}, "root": {"labels": 4}},
+        "own potentials": {"share_potentials": False, "root": {"labels": 4}, "damping": {"heads": 0.3}},
         "tree": {"heads": "tree"},
         "rooted tree": {"heads": "tree", "root": {"labels": 4}},
         "rotary": {"decomposition": {"kind": "rotary", "rank": 4}},

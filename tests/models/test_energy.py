@@ -183,3 +183,10 @@ def test_trees_have_no_energy_of_their_marginals() -> None:
     unary, mask = sentences([3])
     with pytest.raises(ValueError, match="tree"):
         model.energy(unary, mask, model.infer(unary, mask)[-1])
+
+
+def test_iterations_with_potentials_of_their_own_have_no_energy() -> None:
+    model = encoder(share_potentials=False)
+    unary, mask = sentences([3])
+    with pytest.raises(ValueError, match="potentials of their own"):
+        model.energy(unary, mask, model.infer(unary, mask)[-1])

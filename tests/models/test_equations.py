@@ -56,7 +56,9 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
         section["message_weight"]["features"] = one([None, 0.4, 3.0])
     if decomposition["kind"] != "rotary":
         section |= {"distance": one([None, 0, 1, 3]), "symmetric": one([False, False, True])}
-    return section, [generator.randint(1, 4 if tree else 5) for _ in range(one([1, 2]))]
+    lengths = [generator.randint(1, 4 if tree else 5) for _ in range(one([1, 2]))]
+    section["share_potentials"] = generator.random() < 0.7
+    return section, lengths
 
 
 UVS = ("uv", "uvw")
@@ -139,15 +141,18 @@ def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
 
 def loops(model: Any, unary: torch.Tensor, drop: Drop = keep_all) -> Any:
     """The trace of one sentence, with the scores that the encoder says it has."""
-    root, features = model.root_scores(), model.global_scores()
-    return mean_field_loops(
-        model.section,
-        unary.numpy(),
-        lambda x: model.ternary_scores([x])[0].numpy(),
-        None if root is None else root.numpy(),
-        None if features is None else features.numpy(),
-        drop,
-    )
+
+    def scores(t: int) -> tuple[Any, Any, Any]:
+        root, features = model.root_scores(t), model.global_scores(t)
+        return (
+            lambda x: model.ternary_scores([x], t)[0].numpy(),
+            None if root is None else root.numpy(),
+            None if features is None else features.numpy(),
+        )
+
+    section = model.section
+    own = range(2, section.iterations + 1) if not section.share_potentials else ()
+    return mean_field_loops(section, unary.numpy(), *scores(1), drop, [scores(t) for t in own])
 
 
 def close(found: torch.Tensor, expected: np.ndarray) -> None:
@@ -178,3 +183,9 @@ def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
         (kind, symmetric) for kind in ("none", "uv", "uvw", "shared") for symmetric in (False, True)
     }
     assert any(len(set(draw(seed)[1])) > 1 for seed in DRAWS)
+    assert {(one.share_potentials, one.iterations) for one in sections} == {
+        (shared, iterations) for shared in (False, True) for iterations in (1, 2, 3)
+    }
+    own = [one for one in sections if not one.share_potentials and one.iterations > 1]
+    assert {one.damping.heads for one in own} == {0.0, 0.2}
+    assert {one.globals.kind if one.globals else None for one in own} == {None, "all-dep", "dep-split", "single-split"}

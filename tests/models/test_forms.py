@@ -44,6 +44,8 @@ OPTIONS: list[dict[str, Any]] = [
         "iterations": 3,
     },
     {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
+    {"share_potentials": False, "iterations": 3, "root": {"labels": 3}, "globals": GLOBALS[2]},
+    {"share_potentials": False, "schedule": "synchronous", "damping": {"heads": 0.3}},
     {"heads": "tree"},
     {"heads": "tree", "root": {"labels": 3}, "globals": GLOBALS[2], "damping": {"heads": 0.2}},
 ]

@@ -33,6 +33,7 @@ DTYPES = {"float64": (torch.float64, 1e-9), "float32": (torch.float32, 2e-4)}
 OPTIONS: dict[str, dict[str, Any]] = {
     "paper": {},
     "root": {"root": {"labels": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
+    "own": {"share_potentials": False, "root": {"labels": 3}, "globals": GLOBALS[2]},
     "tree": {"heads": "tree", "root": {"labels": 3}},
     "head bias": {"head_bias": {}},
     "phrases": {"head_bias": {"leaning": 0.3, "phrase_end": 0.2, "punctuation": 0.4, "alone": 0.5}},

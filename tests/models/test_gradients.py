@@ -180,6 +180,13 @@ GRADCHECK: list[dict[str, Any]] = [
         "globals": {"kind": "all-dep", "features": 2},
         "damping": {"labels": 0.2, "heads": 0.3},
     },
+    {
+        "decomposition": {"kind": "uv", "rank": 2},
+        "distance": 0,
+        "share_potentials": False,
+        "root": {"labels": 2},
+        "globals": {"kind": "dep-split", "features": 2},
+    },
 ]
 
 

@@ -41,6 +41,7 @@ CONTRACT: list[dict[str, Any]] = [
     *({"globals": one} for one in GLOBALS),
     {"root": ROOTS[1], "globals": GLOBALS[0], "schedule": "synchronous", "damping": {"heads": 0.3}},
     {"symmetric": True, "decomposition": {"kind": "shared", "rank": 3}},
+    {"share_potentials": False, "root": ROOTS[0], "globals": GLOBALS[0]},
     {"heads": "tree"},
     {"heads": "tree", "root": ROOTS[0], "globals": GLOBALS[3]},
     {"output": "probabilities", "root": ROOTS[0]},
@@ -344,3 +345,30 @@ def test_gpu_gives_the_same_values(decomposition: dict[str, Any], messages: str)
         torch.testing.assert_close(left.states.cpu(), right.states, rtol=0, atol=1e-9)
         torch.testing.assert_close(left.sentence.cpu(), right.sentence, rtol=0, atol=1e-9)
     torch.testing.assert_close(there[1].arcs.cpu(), here[1].arcs, rtol=0, atol=1e-9)
+
+
+# --- potentials of every iteration ------------------------------------------------------------------------------------
+
+
+def test_each_iteration_may_have_potentials_of_its_own() -> None:
+    """The first ones are called as those of a model that shares them; the penalty is that of all together."""
+    parts = {"root": ROOTS[0], "globals": GLOBALS[2], "iterations": 3}
+    shared, own = encoder(**parts), encoder(**parts, share_potentials=False)
+    names, more = ({name for name, _ in model.named_parameters()} for model in (shared, own))
+    assert more == names | {f"later.{number}.{name}" for number in (0, 1) for name in names}
+    scores = [own.ternary_scores(iteration=number) for number in (1, 2, 3)]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(scores, 2))
+    torch.testing.assert_close(own.penalty(squared=True), sum(one.square().sum() for one in scores))
+    for one, other in ((own.root_scores(2), own.later[0].root), (own.global_scores(3), own.later[1].globals)):
+        assert one is not None
+        torch.testing.assert_close(one, other.dense())
+
+
+@torch.no_grad()
+def test_the_same_potentials_in_every_iteration_are_shared_ones() -> None:
+    parts = {"root": ROOTS[0], "globals": GLOBALS[0], "iterations": 3, "step_size": {"heads": 0.6}}
+    shared, own = encoder(**parts), encoder(**parts, share_potentials=False)
+    own.load_state_dict({key: shared.state_dict()[key.split(".", 2)[-1] if "later" in key else key]
+                         for key in own.state_dict()})  # fmt: skip
+    unary, mask = sentences([5, 3])
+    torch.testing.assert_close(own(unary, mask).states, shared(unary, mask).states, rtol=0, atol=0)

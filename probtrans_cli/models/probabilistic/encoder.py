@@ -15,7 +15,7 @@ from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.latent import LATENT
 from probtrans_cli.models.probabilistic.meanfield import MeanField, State
-from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Rotary, start, ternary
+from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.training import Messages, Optim
 
@@ -35,12 +35,10 @@ class ProbabilisticEncoder(Encoder):
         self.has_latent_labels = section.has_latent_labels
         self.latent = LATENT[section.latent]
         self.latent_mean = None if self.has_latent_labels else self.latent.mean
-        self.ternary = ternary(section)
-        self.root = None if section.root is None else RootScores(section.root, section.channels, section.labels)
-        if self.root is not None:
-            start(self.root, section.ternary_std)
-        features = section.globals
-        self.globals = None if features is None else GlobalScores(features, section.channels, section.labels)
+        first = DrawnPotentials(section)
+        self.ternary, self.root, self.globals = first.ternary, first.root, first.globals
+        more = 0 if section.share_potentials else section.iterations - 1
+        self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
         assert weight.heads is not None, "it is resolved"
         self.inference = Inference(
@@ -60,6 +58,12 @@ class ProbabilisticEncoder(Encoder):
     def width(self) -> int:
         """d, the number of labels."""
         return self.section.labels
+
+    @property
+    def potentials(self) -> list[Potentials]:
+        """Of every iteration, or one for all of them, whose parts are called ``ternary``, ``root`` and ``globals``."""
+        later = [one.all for one in self.later if isinstance(one, DrawnPotentials)]
+        return [Potentials(self.ternary, self.root, self.globals), *later]
 
     @property
     def has_root(self) -> bool:
@@ -157,9 +161,9 @@ class ProbabilisticEncoder(Encoder):
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         """See :meth:`Encoder.again`: more iterations of the same field, in which every word's label has one more unary
-        factor ``exp(bias)``."""
+        factor ``exp(bias)``; where iterations have potentials of their own, those of the last ones are used again."""
         inference: MeanField = reading.carried
-        kept = inference.advance(reading.steps, bias, reading.wanted)
+        kept = inference.advance(reading.steps, bias, reading.wanted, self.inference.iterations - reading.steps)
         states = inference.states()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * reading.mask[:, :, None]
@@ -182,8 +186,11 @@ class ProbabilisticEncoder(Encoder):
         """The regularised mean-field energy of every sentence in a state (appendix A.4), which the iteration descends.
 
         Raises:
-            ValueError: the heads form trees, whose entropy their marginals do not tell.
+            ValueError: the heads form trees, whose entropy their marginals do not tell, or iterations have potentials
+                of their own, and descend no energy.
         """
+        if self.later:
+            raise ValueError("iterations with potentials of their own descend no energy")
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
         scored = energy.expected_score(self, unary, mask, state, self._bias(unary, mask, cues))
@@ -202,43 +209,51 @@ class ProbabilisticEncoder(Encoder):
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
             )
-        potentials = (self.ternary, self.root, self.globals)
         all_pairs = all_pairs or self.section.head_bias is not None
         form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)
         dropout = self.section.dropout if self.training else 0.0
-        return MeanField(unary, mask, potentials, self.inference, dropout, form, self._bias(unary, mask, cues))
+        return MeanField(unary, mask, self.potentials, self.inference, dropout, form, self._bias(unary, mask, cues))
 
-    def ternary_scores(self, distances: Sequence[int] | None = None) -> Float[Tensor, "k c a e"]:
+    def ternary_scores(self, distances: Sequence[int] | None = None, iteration: int = 1) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
+        ``iteration``: which one's, counted from 1, where each has its own.
 
         With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. No head is at the distance
         0, and what stands there has no meaning.
         """
+        ternary = self._of(iteration).ternary
         if distances is None:
-            return self.ternary.dense()
-        if isinstance(self.ternary, Rotary):
-            return self.ternary.at(distances)
+            return ternary.dense()
+        if isinstance(ternary, Rotary):
+            return ternary.at(distances)
         gamma = self.section.distance
-        dense = self.ternary.dense()
+        dense = ternary.dense()
         if gamma is None:
             return dense.expand(len(distances), -1, -1, -1)
         bucket = [min(max(x + gamma + (x < 0), 0), 2 * gamma + 1) for x in distances]
         return dense[torch.tensor(bucket, device=dense.device)]
 
-    def root_scores(self) -> Float[Tensor, "c a e"] | None:
-        """``T' [h, d, d_root]``, whatever its parameterisation; None without a root."""
-        return None if self.root is None else self.root.dense()
+    def root_scores(self, iteration: int = 1) -> Float[Tensor, "c a e"] | None:
+        """``T' [h, d, d_root]``, whatever its parameterisation; None without a root. ``iteration``: as above."""
+        root = self._of(iteration).root
+        return None if root is None else root.dense()
 
-    def global_scores(self) -> Float[Tensor, "*c m a"] | None:
-        """``B [h, m, d]``, with `single-split` ``[m, d]``, whatever its parameterisation; None without globals."""
-        if self.globals is None:
+    def global_scores(self, iteration: int = 1) -> Float[Tensor, "*c m a"] | None:
+        """``B [h, m, d]``, with `single-split` ``[m, d]``, whatever its parameterisation; None without globals.
+        ``iteration``: as above."""
+        features = self._of(iteration).features
+        if features is None:
             return None
-        scores = self.globals.dense()
-        return scores[0] if self.globals.kind == "single-split" else scores
+        scores = features.dense()
+        return scores[0] if features.kind == "single-split" else scores
+
+    def _of(self, iteration: int) -> Potentials:
+        potentials = self.potentials
+        return potentials[min(iteration, len(potentials)) - 1]
 
     def penalty(self, squared: bool) -> Float[Tensor, ""]:
-        """Frobenius norm of the whole of ``T``, or its square."""
-        norm = self.ternary.squared_norm()
+        """Frobenius norm of the whole of ``T``, of all iterations, or its square."""
+        norm = torch.stack([one.ternary.squared_norm() for one in self.potentials]).sum()
         if squared:
             return norm
         return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0

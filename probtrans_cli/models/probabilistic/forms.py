@@ -19,7 +19,7 @@ from __future__ import annotations
 from collections.abc import Callable
 from dataclasses import dataclass
 from functools import partial
-from typing import NamedTuple
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool
@@ -35,10 +35,10 @@ from probtrans_cli.models.probabilistic.fast.recomputed import RecomputedHeads
 from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference
 from probtrans_cli.models.probabilistic.layout import Layout
-from probtrans_cli.models.probabilistic.messages import PlainMessages
+from probtrans_cli.models.probabilistic.messages import Messages, PlainMessages
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Matrix
-from probtrans_cli.recipe.training import Messages
+from probtrans_cli.recipe.training import Messages as MessagesOption
 
 LONG = 2**25  # head scores of an iteration above which they are computed in blocks
 
@@ -48,7 +48,7 @@ class Case:
     """What the choice depends on. ``all_pairs``: probabilities of all pairs of words are needed, or of trees;
     ``by_hand``, ``mixed``: see :func:`by_hand`, :func:`mixed`."""
 
-    option: Messages
+    option: MessagesOption
     mask: Bool[Tensor, "b n"]
     inference: Inference
     all_pairs: bool
@@ -109,21 +109,22 @@ class Chosen(NamedTuple):
         """Dropout with probability ``p``."""
         return DrawnDropout(p) if self.by_hand else Dropout(p)
 
-    def heads(
-        self, ternary: Ternary, layout: Layout, extra: int, inference: Inference, dropout: Dropout, dtype: torch.dtype
-    ) -> HeadVariables:
-        """The head variables with their messages; see :class:`HeadVariables`."""
-        messages: PlainMessages | BandedMessages
+    def messages(self, ternary: Ternary, layout: Layout, distance: int | None) -> Messages[Any]:
+        """The messages of ternary scores with the threshold ``distance``."""
         matrix = MatrixByHand.of if self.by_hand else Matrix
         if self.form.messages is PlainMessages:
-            messages = PlainMessages(ternary, layout, inference.distance, matrix=matrix)
-        else:
-            messages = BandedMessages(ternary, layout, inference.distance, matrix=matrix, by_hand=self.bands_by_hand)
+            return PlainMessages(ternary, layout, distance, matrix=matrix)
+        return BandedMessages(ternary, layout, distance, matrix=matrix, by_hand=self.bands_by_hand)
+
+    def heads(
+        self, messages: Messages[Any], extra: int, inference: Inference, dropout: Dropout, dtype: torch.dtype
+    ) -> HeadVariables:
+        """The head variables, with the messages of their first iteration; see :class:`HeadVariables`."""
         return self.form.heads(messages, extra, inference, dropout, dtype)
 
 
 def choose(
-    option: Messages, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
+    option: MessagesOption, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
 ) -> Chosen:
     """The form of a batch. ``all_pairs``: the probabilities, or a bias, of all pairs of words are asked for."""
     case = Case(option, mask, inference, all_pairs or inference.tree, by_hand(unary), mixed(unary))

@@ -39,7 +39,8 @@ class HeadVariables(ABC):
         dropout: Dropout,
         dtype: torch.dtype,
     ) -> None:
-        """``extra``: the number of candidates that are no words, the root first; ``dtype`` of the heads."""
+        """``extra``: the number of candidates that are no words, the root first; ``dtype`` of the heads. ``messages``
+        may be others, of other scores, in a later iteration."""
         self.messages, self.inference, self.dropout, self.dtype = messages, inference, dropout, dtype
         self.layout = messages.layout
         self.extra = extra

@@ -21,6 +21,8 @@ from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the 
 the paper's code has it: on head distributions (the same dropped ones in every message) and on ``S + G``, of the words
 and of the root, in every iteration.
 
+With `model.share_potentials: false`, ``T``, ``T'`` and ``B`` are those of the iteration ``t`` (not in the paper).
+
 symbol   variable     shape              meaning
 S        unary        [w, d]             unary scores, one row a word (``layout.py``)
 F        –            [l, h, n, m]       scores of heads (``head_variables.py``)
@@ -33,8 +35,8 @@ Q_G      features     [w, h|1, m]        second heads of dep-split and single-sp
 
 from __future__ import annotations
 
-from collections.abc import Callable, Collection
-from typing import NamedTuple
+from collections.abc import Callable, Collection, Sequence
+from typing import Any, NamedTuple
 
 import torch
 from jaxtyping import Bool, Float
@@ -44,7 +46,8 @@ from probtrans_cli.models.probabilistic.forms import Chosen
 from probtrans_cli.models.probabilistic.head_variables import StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.latent import LATENT
-from probtrans_cli.models.probabilistic.potentials import GlobalScores, RootScores, Ternary
+from probtrans_cli.models.probabilistic.messages import Messages
+from probtrans_cli.models.probabilistic.potentials import Potentials
 from probtrans_cli.models.shapes import may_depend_on
 
 
@@ -92,6 +95,14 @@ class Variable(NamedTuple):
         return self._replace(message=message, probabilities=self.probabilities.index_select(0, rows))
 
 
+class Scores(NamedTuple):
+    """The potentials of an iteration: the messages of the ternary scores, ``T'`` and ``B``."""
+
+    messages: Messages[Any]
+    root: Float[Tensor, "c a e"] | None
+    features: Float[Tensor, "c m a"] | None
+
+
 class MeanField:
     """The inference of one batch; see the module for its equations."""
 
@@ -99,16 +110,16 @@ class MeanField:
         self,
         unary: Float[Tensor, "b n d"],
         mask: Bool[Tensor, "b n"],
-        potentials: tuple[Ternary, RootScores | None, GlobalScores | None],
+        potentials: Sequence[Potentials],
         inference: Inference,
         dropout: float,
         form: Chosen,
         bias: tuple[Float[Tensor, "b c n n"], Float[Tensor, "b c n"]] | None = None,
     ) -> None:
-        """``dropout``: its probability, 0 outside of training; ``form``: how messages are computed (``forms.py``);
-        ``bias``: added to the scores of words and root as heads, where all pairs are kept; one channel or all."""
+        """``potentials``: of every iteration, or one for all of them. ``dropout``: its probability, 0 outside of
+        training; ``form``: how messages are computed (``forms.py``); ``bias``: added to the scores of words and root as
+        heads, where all pairs are kept; one channel or all."""
         self.inference, self.dropout = inference, form.dropout(dropout)
-        ternary, root, features = potentials
         self.layout = form.layout(mask)
         self.mask = mask
         # What stands at padding, NaN included, must not reach any word.
@@ -116,20 +127,29 @@ class MeanField:
         latent = LATENT[inference.latent]
         start = latent.start(self.unary, inference.labels.weight)
         self.labels = Variable(inference.labels, start, latent.mean(start), latent.mean)
-        self.root_scores = None if root is None else root.dense()
+        self.scores = [
+            Scores(
+                form.messages(one.ternary, self.layout, inference.distance),
+                None if one.root is None else one.root.dense(),
+                None if one.features is None else one.features.dense(),
+            )
+            for one in potentials
+        ]
+        self.iteration = 0
+        _, root, features = potentials[0]
+        first, self.root_scores, self.global_scores = self.scores[0]
         self.root: Variable | None = None
         if root is not None:
             start = unary.new_zeros(mask.shape[0], root.size)
             self.root = Variable(inference.labels, None, latent.mean(start), latent.mean)
         self.split = features is not None and features.kind != "all-dep"
-        self.global_scores = None if features is None else features.dense()
         self.features: Variable | None = None
         if self.split and self.global_scores is not None:
             start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
             self.features = Variable(inference.features, None, start.softmax(-1), LATENT["categorical"].mean)
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         extra = (root is not None) + all_dep
-        self.heads = form.heads(ternary, self.layout, extra, inference, self.dropout, self.unary.dtype)
+        self.heads = form.heads(first, extra, inference, self.dropout, self.unary.dtype)
         if bias is not None:
             assert isinstance(self.heads, StoredHeads), "a bias is one of all pairs of words"
             self.heads.lean(*bias)
@@ -155,11 +175,17 @@ class MeanField:
         return Result(states, None if self.root is None else self.root.message, kept)
 
     def advance(
-        self, iterations: int, bias: Float[Tensor, "b n d"] | None = None, history: Collection[int] = ()
+        self,
+        iterations: int,
+        bias: Float[Tensor, "b n d"] | None = None,
+        history: Collection[int] = (),
+        before: int = 0,
     ) -> list[Float[Tensor, "b h n m"]]:
         """So many iterations more, with ``bias`` added to the unary scores of these alone; what is then known of the
-        words is in :meth:`states`. Returns the head distributions after those of ``history``, counted from 1."""
+        words is in :meth:`states`. Their potentials are those that follow the first ``before`` iterations. Returns the
+        head distributions after those of ``history``, counted from 1."""
         kept = []
+        self.iteration = before
         unary = self.unary
         if bias is not None:
             self.unary = unary + self.layout.rows(bias)
@@ -184,6 +210,7 @@ class MeanField:
             if iteration < max(iterations):
                 self._iterate(None)
             else:
+                self._next()
                 labels = self.labels.probabilities
                 self.heads.update(labels, self._extra_scores(labels)[0])
             if iteration in iterations:
@@ -192,6 +219,7 @@ class MeanField:
 
     def _iterate(self, only: Tensor | None) -> None:
         """One iteration of all variables; the labels of the rows ``only``, where given."""
+        self._next()
         labels = self.labels.probabilities
         extra, toward_root = self._extra_scores(labels)
         to_labels, used = self.heads.exchange(labels, extra, only)
@@ -209,6 +237,12 @@ class MeanField:
             others = [message.index_select(0, only) for message in others]
             unary, before = unary.index_select(0, only), before.at(only)
         self.labels = before.updated(self.dropout(sum(others, to_labels) + unary))
+
+    def _next(self) -> None:
+        """Go on to the next iteration and its potentials; those of the last one stay."""
+        scores = self.scores[min(self.iteration, len(self.scores) - 1)]
+        self.heads.messages, self.root_scores, self.global_scores = scores
+        self.iteration += 1
 
     def _extra_scores(self, labels: Float[Tensor, "w d"]) -> tuple[Tensor, Tensor | None]:
         """Scores of the candidates that are no words [w, c, e], and ``Σ_b Q_root(b) T'[c,a,b]`` [b, c, d]."""

@@ -264,6 +264,32 @@ class GlobalScores(nn.Module):
         return self.features.softmax(-1) @ self.T.mT if self.B is None else self.B
 
 
+class Potentials(NamedTuple):
+    """All factors of a random field but the unary ones: ``T``, and ``T'`` and ``B`` where the model has them."""
+
+    ternary: Ternary
+    root: RootScores | None
+    features: GlobalScores | None
+
+
+class DrawnPotentials(nn.Module):
+    """These factors as the start of a training has them; parts of a name each, for a checkpoint."""
+
+    def __init__(self, section: ProbabilisticTransformer) -> None:
+        super().__init__()
+        channels, labels = section.channels, section.labels
+        self.ternary = ternary(section)
+        self.root = None if section.root is None else RootScores(section.root, channels, labels)
+        if self.root is not None:
+            start(self.root, section.ternary_std)
+        self.globals = None if section.globals is None else GlobalScores(section.globals, channels, labels)
+
+    @property
+    def all(self) -> Potentials:
+        """The parts."""
+        return Potentials(self.ternary, self.root, self.globals)
+
+
 class TernaryKind(NamedTuple):
     """A row of the parameterisations: its section of the recipe, and what makes the scores for the section of the
     model that it stands in; ``section.decomposition`` is then of this kind."""

@@ -195,6 +195,9 @@ class ProbabilisticTransformer(ModelSection):
     """h, the number of dependency structures."""
     iterations: Count = 5
     """T, the number of mean-field iterations."""
+    share_potentials: bool = True
+    """All iterations have the same potentials: mean field of one random field (the paper's). false: each iteration has
+    its own, as a transformer's layers have (not in the paper); `eval --labels` shows those of the first one."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
@@ -315,6 +318,8 @@ class ProbabilisticTransformer(ModelSection):
         if self.globals is not None:
             neural = self.globals.parameterization == "neural"
             sizes["globals"] = channels * d * (d if neural else self.globals.features)
+        times = 1 if self.share_potentials else self.iterations
+        sizes = {part: times * numbers for part, numbers in sizes.items()}
         return [((part,), TOO_LARGE.format(numbers)) for part, numbers in sizes.items() if numbers > MOST_NUMBERS]
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
