@@ -141,6 +141,8 @@ def _probe(recipe: Recipe) -> Iterator[Inconsistency]:
     if recipe.optim.ternary_penalty.weight > 0.0:
         reason = "a probe leaves the ternary scores as they are: set this to 0"
         yield ("optim", "ternary_penalty", "weight"), reason
+    if recipe.optim.encoder_rate != 1.0:
+        yield ("optim", "encoder_rate"), "a probe leaves the encoder as it is: set this to 1"
 
 
 def _layers(recipe: Recipe) -> Iterator[Inconsistency]:

@@ -131,7 +131,7 @@ class ConstantSchedule(Schedule):
 
 
 class TernaryPenalty(Section):
-    """Penalty on the Frobenius norm of the whole of `T`, all buckets and channels."""
+    """Penalty on the Frobenius norm of the whole of `T`: all buckets, channels, and iterations that have their own."""
 
     weight: NonNegativeFloat = 0.0
     """Factor in the loss; 0 = none."""
@@ -181,8 +181,8 @@ class Optim(Section):
     embeddings as if they were layer 0; what stands above the layers, and features of spelling, at the rate itself.
     1 = all alike."""
     encoder_rate: PositiveFloat = 1.0
-    """The encoder's parameters move at the rate times this; the scores or vectors of words, and the output layer, at
-    the rate itself. 1 = all alike."""
+    """The encoder's parameters (of a stacked model, both encoders'; of a transformer, also positions and segments) move
+    at the rate times this; the scores or vectors of words, and the output layer, at the rate itself. 1 = all alike."""
     betas: tuple[Fraction, Fraction] = Field(default=(0.9, 0.999), strict=False)
     """Decay rates of the two moments."""
     eps: PositiveFloat = 1e-9

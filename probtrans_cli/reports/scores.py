@@ -239,7 +239,9 @@ def label_report(result: dict[str, Any]) -> str:
         unused = result["unused_labels"]
         text += f"not used (less than one word in all): {len(unused)} labels: {' '.join(map(str, unused))}\n"
     names = {label["label"]: " ".join(visible(word["word"]) for word in label["words"][:3]) for label in labels}
-    text += "\nstrongest pairs in the ternary scores T: score, label of the word, label of its head\n"
+    iteration = next((group["iteration"] for group in result["pairs"] if "iteration" in group), None)
+    whose = "" if iteration is None else f" of iteration {iteration}"
+    text += f"\nstrongest pairs in the ternary scores T{whose}: score, label of the word, label of its head\n"
     for group in result["pairs"]:
         text += f"\nchannel {group['channel']}, {group['bucket']}\n"
         text += _aligned(

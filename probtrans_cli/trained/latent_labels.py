@@ -198,18 +198,22 @@ def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[
 
 
 def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any]]:
-    """The strongest label pairs of every channel and distance bucket of ``T``, for JSON."""
+    """The strongest label pairs of every channel and distance bucket of ``T``, for JSON; where each iteration has its
+    own ``T``, of the last one, whose number is then told."""
     encoder = _encoder(model)
     section = encoder.section
+    last = section.iterations
+    told = {} if section.share_potentials else {"iteration": last}
     if not section.decomposition.has_buckets:
         names = [distance_name(x) for x in ROTARY_DISTANCES]
-        scores = encoder.ternary_scores(distances=ROTARY_DISTANCES)
+        scores = encoder.ternary_scores(ROTARY_DISTANCES, last)
     else:
         names = bucket_names(section.distance)
-        scores = encoder.ternary_scores()
+        scores = encoder.ternary_scores(iteration=last)
     table = scores.detach().float().cpu().numpy()
     return [
         {
+            **told,
             "channel": channel,
             "bucket": name,
             "pairs": [

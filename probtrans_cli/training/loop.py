@@ -257,7 +257,7 @@ class Trainer:
         if not math.isfinite(loss):
             raise NotFiniteError(
                 f"the dev loss is not finite at step {state.step}; last good checkpoint: {self._last_good()}",
-                hint="lower optim.lr, or set optim.clip",
+                hint=self.optimizer.steadier,
             )
         task = self.model.task
         better = state.note(scores, task.metric, larger_is_better=task.larger_is_better)

@@ -98,7 +98,8 @@ class Optimizers:
     def steadier(self) -> str:
         """What to do where training is not finite."""
         if self.ivon is None:
-            return "lower optim.lr, or set optim.clip"
+            rate = "optim.lr" if self.section.encoder_rate <= 1.0 else "optim.lr or optim.encoder_rate"
+            return f"lower {rate}, or set optim.clip"
         return "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
 
     @torch.no_grad()

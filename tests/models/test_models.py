@@ -359,6 +359,12 @@ def test_each_iteration_may_have_potentials_of_its_own() -> None:
     scores = [own.ternary_scores(iteration=number) for number in (1, 2, 3)]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(scores, 2))
     torch.testing.assert_close(own.penalty(squared=True), sum(one.square().sum() for one in scores))
+    assert torch.equal(shared.ternary_scores(iteration=3), shared.ternary_scores())
+    for model, wrong in itertools.product((shared, own), (0, 4)):
+        with pytest.raises(ValueError, match="iterations 1 to 3"):
+            model.ternary_scores(iteration=wrong)
+    assert "each with potentials of its own" in own.section.describe()
+    assert "of its own" not in shared.section.describe()
     for one, other in ((own.root_scores(2), own.later[0].root), (own.global_scores(3), own.later[1].globals)):
         assert one is not None
         torch.testing.assert_close(one, other.dense())

@@ -268,7 +268,7 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     planted(model)
     ternary = torch.zeros(8, 2, 8, 8)
     ternary[1, 0, 5, 3] = 0.5  # bucket 1: x = -3, the head 3 to the right
-    monkeypatch.setattr(model.network.encoder, "ternary_scores", lambda: ternary)
+    monkeypatch.setattr(model.network.encoder, "ternary_scores", lambda **_: ternary)
     types = labels.Types.of(model)
     corpus = Split.encode(types.passing(read_corpus(Path("test.conllu"), "auto")), model.vocabulary, model.labels)
     found = labels.describe(model, corpus, types, top=50)
@@ -291,6 +291,18 @@ def test_eval_finds_what_was_planted(trained: Path, monkeypatch: pytest.MonkeyPa
     assert {3, 5} <= {entry["label"] for entry in found["labels"]}
     assert pairs[0] == {"child": 5, "head": 3, "score": 0.5}
     assert len(found["pairs"]) == 2 * 8
+
+
+def test_pairs_are_those_of_the_last_iteration_where_each_has_its_own(invoke: Invoke) -> None:
+    invoke("train", "quickstart", "name=own", "train.steps=3", "model.share_potentials=false", "model.labels=8")
+    found = json.loads(invoke("eval", "runs/own", "--masks", "1", "--labels", "--top", "1", "--json"))
+    last = Model.load("runs/own").recipe.model.iterations
+    assert {group["iteration"] for group in found["pairs"]} == {last}
+    group = found["pairs"][0]
+    pair, encoder = group["pairs"][0], Model.load("runs/own").network.encoder
+    score = encoder.ternary_scores(iteration=last)[0, group["channel"], pair["child"], pair["head"]]
+    assert pair["score"] == pytest.approx(score.item(), abs=1e-5)
+    assert f"ternary scores T of iteration {last}: score," in invoke("eval", "runs/own", "--masks", "1", "--labels")
 
 
 def test_eval_in_json_and_text(invoke: Invoke, trained: Path) -> None:

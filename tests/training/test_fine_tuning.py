@@ -126,6 +126,23 @@ def test_models_without_layers_have_no_layer_decay(bert: Any, capfd: pytest.Capt
         assert "train.freeze: this model of kind `" in capfd.readouterr().err
 
 
+def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+    del bert
+    own = f"{SMALL[:-1]}, share_potentials: false, globals: {{kind: dep-split, features: 2}}}}"
+    assert train(own, name="first") == 0
+    network = loaded("first").network
+    below, *iterations = network.encoder.stages()
+    assert not below
+    assert [len(one) for one in iterations] == [3, 3]
+    assert {id(one) for stage in iterations for one in stage} == {id(one) for one in network.encoder.parameters()}
+    assert train(own, "--init-from", "runs/first", "train.freeze=1", "optim.layer_decay=0.5", name="second") == 0
+    for key, value in moves("second", "first"):
+        still = key.startswith(("unary.", "encoder.")) and not key.startswith("encoder.later.")
+        assert still != bool(value.any()), key
+    assert train(own, "--init-from", "runs/first", "train.freeze=3", name="no") == 2
+    assert "found 3, but the model has 2 layers" in capfd.readouterr().err
+
+
 # --- frozen parts -----------------------------------------------------------------------------------------------------
 
 

@@ -56,6 +56,13 @@ class _Network(nn.Module):
         self.unary, self.encoder, self.output = nn.Linear(2, 2), nn.Linear(2, 2), nn.Linear(2, 2)
 
 
+def test_a_high_rate_of_the_encoder_is_named_where_training_diverges() -> None:
+    for rate, named in ((0.5, False), (2.0, True)):
+        steadier = optim.Optimizers(Optim.model_validate({"encoder_rate": rate}), _Network()).steadier
+        assert steadier.startswith("lower optim.lr")
+        assert ("optim.encoder_rate" in steadier) == named
+
+
 @pytest.mark.parametrize("kind", ["adam", "adamw"])
 def test_the_encoder_has_a_rate_of_its_own(kind: str) -> None:
     """The first update of Adam moves whatever has a gradient by the rate; `layer_decay` multiplies it."""

@@ -103,6 +103,8 @@ def test_a_probe_learns_the_output_layer_alone(bert: Any, capfd: pytest.CaptureF
     assert "task.output: tied scores are the words' own" in capfd.readouterr().err
     assert train(*probe, "optim.ternary_penalty.weight=1e-4", name="no") == 2
     assert "a probe leaves the ternary scores as they are" in capfd.readouterr().err
+    assert train(*probe, "optim.encoder_rate=0.5", name="no") == 2
+    assert "optim.encoder_rate: a probe leaves the encoder as it is" in capfd.readouterr().err
 
 
 def test_a_decoder_of_its_own_is_loaded_where_it_is_asked_for(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:

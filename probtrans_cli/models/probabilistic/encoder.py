@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
@@ -61,9 +62,19 @@ class ProbabilisticEncoder(Encoder):
 
     @property
     def potentials(self) -> list[Potentials]:
-        """Of every iteration, or one for all of them, whose parts are called ``ternary``, ``root`` and ``globals``."""
-        later = [one.all for one in self.later if isinstance(one, DrawnPotentials)]
-        return [Potentials(self.ternary, self.root, self.globals), *later]
+        """Of every iteration, or one for all of them. In a checkpoint, parts of the first are called ``ternary``,
+        ``root`` and ``globals``; before those of the second stands ``later.0``, and so on."""
+        first = Potentials(self.ternary, self.root, self.globals)
+        later = cast("Sequence[DrawnPotentials]", self.later)
+        return [first, *(Potentials(one.ternary, one.root, one.globals) for one in later)]
+
+    def stages(self) -> Sequence[Sequence[nn.Parameter]]:
+        """Those of the iterations, where each has potentials of its own; there is nothing below them."""
+        if self.section.share_potentials:
+            return ()
+        later = {id(parameter) for parameter in self.later.parameters()}
+        first = [parameter for parameter in self.parameters() if id(parameter) not in later]
+        return ([], first, *(list(one.parameters()) for one in self.later))
 
     @property
     def has_root(self) -> bool:
@@ -216,7 +227,7 @@ class ProbabilisticEncoder(Encoder):
 
     def ternary_scores(self, distances: Sequence[int] | None = None, iteration: int = 1) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.
-        ``iteration``: which one's, counted from 1, where each has its own.
+        ``iteration``: whose, where each has its own; counted from 1.
 
         With `rotary`, which has no buckets, the former is ``T`` at the distances -1 and 1. No head is at the distance
         0, and what stands there has no meaning.
@@ -248,8 +259,10 @@ class ProbabilisticEncoder(Encoder):
         return scores[0] if features.kind == "single-split" else scores
 
     def _of(self, iteration: int) -> Potentials:
+        if not 1 <= iteration <= self.inference.iterations:
+            raise ValueError(f"iteration {iteration}: the model has iterations 1 to {self.inference.iterations}")
         potentials = self.potentials
-        return potentials[min(iteration, len(potentials)) - 1]
+        return potentials[0 if self.section.share_potentials else iteration - 1]
 
     def penalty(self, squared: bool) -> Float[Tensor, ""]:
         """Frobenius norm of the whole of ``T``, of all iterations, or its square."""

@@ -273,7 +273,7 @@ class Potentials(NamedTuple):
 
 
 class DrawnPotentials(nn.Module):
-    """These factors as the start of a training has them; parts of a name each, for a checkpoint."""
+    """The parameters of these factors, drawn as at the start of a training."""
 
     def __init__(self, section: ProbabilisticTransformer) -> None:
         super().__init__()
@@ -283,11 +283,6 @@ class DrawnPotentials(nn.Module):
         if self.root is not None:
             start(self.root, section.ternary_std)
         self.globals = None if section.globals is None else GlobalScores(section.globals, channels, labels)
-
-    @property
-    def all(self) -> Potentials:
-        """The parts."""
-        return Potentials(self.ternary, self.root, self.globals)
 
 
 class TernaryKind(NamedTuple):

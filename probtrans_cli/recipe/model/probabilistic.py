@@ -197,7 +197,7 @@ class ProbabilisticTransformer(ModelSection):
     """T, the number of mean-field iterations."""
     share_potentials: bool = True
     """All iterations have the same potentials: mean field of one random field (the paper's). false: each iteration has
-    its own, as a transformer's layers have (not in the paper); `eval --labels` shows those of the first one."""
+    its own, as a transformer's layers have (not in the paper)."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
@@ -259,6 +259,11 @@ class ProbabilisticTransformer(ModelSection):
         return self.labels
 
     @property
+    def separate_layers(self) -> int:
+        """The iterations, where each has potentials of its own."""
+        return 0 if self.share_potentials else self.iterations
+
+    @property
     def counts_words(self) -> bool:
         return self.head_bias is not None
 
@@ -269,7 +274,8 @@ class ProbabilisticTransformer(ModelSection):
     def describe(self) -> str:
         """For people, a sentence."""
         sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
-        return f"A probabilistic transformer (Wu & Tu, Findings of ACL 2023): {sizes}."
+        own = "" if self.share_potentials else ", each with potentials of its own (not in the paper)"
+        return f"A probabilistic transformer (Wu & Tu, Findings of ACL 2023): {sizes}{own}."
 
     def resolved(self) -> ProbabilisticTransformer:
         """The same section with every automatic value (``null``) filled in."""
