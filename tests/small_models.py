@@ -69,11 +69,11 @@ def gradients(model: ProbabilisticEncoder, unary: torch.Tensor, encoded: Encoded
 def loss(encoded: Encoded, seed: int = 1) -> torch.Tensor:
     """A random linear function of everything that is differentiable."""
     generator = torch.Generator().manual_seed(seed)
-    total = torch.zeros((), dtype=encoded.states.dtype)
+    total = encoded.states.new_zeros(())
     for part in (encoded.states, encoded.sentence, encoded.arcs):
         if part is not None:
             weights = torch.randn(part.shape, generator=generator, dtype=torch.float64)
-            total = total + (part * weights.to(part.dtype)).sum()
+            total = total + (part * weights.to(part)).sum()
     return total
 
 

@@ -101,6 +101,24 @@ for section in sections:
 """
 )
 
+DROPPED = (
+    SETTING
+    + """
+for section in sections:
+    eager = encoder({**section, "dropout": 0.3}).train()
+    compiled = torch.compile(eager, fullgraph=True, dynamic=True, backend="aot_eager")
+    unary, mask = sentences([4, 7, 2])
+    found = []
+    for seed in (1, 1, 2):
+        torch.manual_seed(seed)
+        found.append(compiled(unary, mask).states)
+    assert torch.equal(found[0], found[1])
+    assert not torch.allclose(found[0], found[2])
+    eager.eval()
+    torch.testing.assert_close(compiled(unary, mask).states, eager(unary, mask).states)
+"""
+)
+
 EXPORTED = (
     SETTING
     + """
@@ -145,6 +163,11 @@ def every_option(decomposition: dict[str, object]) -> list[dict[str, object]]:
 def test_it_compiles_in_one_graph() -> None:
     """The model of the paper, forward and backward in training, at three sizes."""
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {})])
+
+
+def test_a_compiled_encoder_has_dropout() -> None:
+    """In training, and no longer after it; with a root and global features, which drop, too."""
+    run(DROPPED, [section_of({"kind": "rotary", "rank": 4}, OPTIONS["own"])])
 
 
 QUICKER = [("banded", "shared"), ("linear", "uv")]

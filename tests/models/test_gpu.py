@@ -25,12 +25,18 @@ def test_training_scores_and_resumes(tmp_path, monkeypatch, capsys, precision):
     assert run(["eval", "runs/quickstart", "--require", "perplexity<=400"]) == 0
 
 
+OF_INDUCTOR = "ignore:.torch.jit.script_method. is deprecated:DeprecationWarning"
+"""What torch 2.11 says of itself under Python 3.12 when it is told to compile."""
+
+
+@pytest.mark.filterwarnings(OF_INDUCTOR)
 def test_compiled_encoder_trains(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     assert run(["train", "quickstart", *SMALL, "runtime.compile=true", "--json"]) == 0
     assert math.isfinite(json.loads(capsys.readouterr().out)["test"]["perplexity"])
 
 
+@pytest.mark.filterwarnings(OF_INDUCTOR)
 def test_a_transformer_trains(tmp_path, monkeypatch, capsys):
     monkeypatch.chdir(tmp_path)
     sizes = ["model.kind=transformer", "model.width=32", "model.heads=2", "model.inner=64", "model.layers=2"]

@@ -9,6 +9,7 @@ from __future__ import annotations
 import copy
 import json
 import os
+import warnings
 from pathlib import Path
 from typing import Any
 
@@ -101,6 +102,7 @@ def test_every_transformer_has_the_values_of_the_cpu(section: str, dtype: str, d
 
 @EVERY
 def test_the_loss_of_every_task_has_the_gradients_of_the_cpu(kind: str, number: int, device: torch.device) -> None:
+    """Scores are float32 where they meet the gold, whatever the network is: losses are equal up to its rounding."""
     one = made(kind, number)
     task, network = one.task, copy.deepcopy(one.network).double()
     there = copy.deepcopy(network).to(device)
@@ -111,7 +113,7 @@ def test_the_loss_of_every_task_has_the_gradients_of_the_cpu(kind: str, number: 
         loss = loss_of(task, asked, given, counts_of(task, [given]))
         grads = torch.autograd.grad(loss, [*asked.parameters()], materialize_grads=True, allow_unused=True)
         found.append([part.cpu() for part in (loss, *grads)])
-    assert_near(found[0], found[1], 1e-9)
+    assert_near(found[0], found[1], 1e-6)
 
 
 # --- a training -------------------------------------------------------------------------------------------------------
@@ -162,8 +164,9 @@ def test_no_update_waits_for_the_gpu(which: str, precision: str, place: Path, de
     batches = trainer.plan.batches(0) * 10
     for _ in range(2):  # kernels are loaded, the optimizer makes its moments
         trainer._update(batches)
-    torch.cuda.set_sync_debug_mode("error")
     try:
+        with warnings.catch_warnings(action="ignore", category=UserWarning):  # torch calls this mode a prototype
+            torch.cuda.set_sync_debug_mode("error")
         for _ in range(5):
             trainer._update(batches)
     finally:
