@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from typing import Any
 
@@ -9,6 +10,8 @@ from probtrans_cli.reports.table import as_markdown, score_in_words, time_in_wor
 
 RIVAL = "transformer"
 """The kind of model that others stand beside."""
+LONGER = 2.0
+"""How many times as long a rival may have been trained."""
 
 
 def beside(result: dict[str, Any]) -> str:
@@ -29,12 +32,20 @@ def beside(result: dict[str, Any]) -> str:
 def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """The transformer that learned the same task from the same corpora; of several the best one on dev.
 
-    One that started from weights of another training is a rival only of a model that did so, too.
+    One that started from weights of another training is a rival only of a model that did so, too. One that took more
+    than twice as long is a rival only where no other is, as an hour's training beside one of ten minutes.
     """
     same = ("corpora", "task", "column", "metric", "pretrained")
     rivals = [one for one in rows if one["model"] == RIVAL and all(one[key] == row[key] for key in same)]
     choose = max if row["larger_is_better"] else min
-    return choose(rivals, key=_on_dev, default=None)
+    in_time = [one for one in rivals if _seconds(one, 0.0) <= LONGER * _seconds(row, math.inf)]
+    return choose(in_time or rivals, key=_on_dev, default=None)
+
+
+def _seconds(row: dict[str, Any], unknown: float) -> float:
+    """How long a seed's training took, ``unknown`` where that was not written down."""
+    seconds: float | None = row["seconds"]
+    return unknown if seconds is None else seconds
 
 
 def _on_dev(row: dict[str, Any]) -> float:

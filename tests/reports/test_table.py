@@ -424,6 +424,24 @@ def test_trees_stand_beside_those_that_need_no_training(
     assert rivals == {"ours": [str(folders[2])], "theirs": None}
 
 
+def test_a_rival_takes_at_most_twice_as_long(tmp_path: Path) -> None:
+    """If there is such a one; trainings of ten minutes and of an hour can be given together."""
+    transformer = "model={kind: transformer}"
+    short = run(tmp_path / "short", scores(30, 33), "name=short", seconds=600)
+    long = run(tmp_path / "long", scores(20, 23), "name=long", seconds=3600)
+    untimed = run(tmp_path / "untimed", scores(20, 23), "name=untimed")
+    soon = run(tmp_path / "soon", scores(31, 34), "name=soon", transformer, seconds=1200)
+    late = run(tmp_path / "late", scores(21, 24), "name=late", transformer, seconds=1201)
+    found = rows(short, long, untimed, soon, late)
+
+    def rival(name: str, given: list[dict[str, Any]]) -> str | None:
+        beside_it = rival_of(next(row for row in given if row["recipe"] == name), given)
+        return None if beside_it is None else beside_it["recipe"]
+
+    assert [rival(name, found) for name in ("short", "long", "untimed")] == ["soon", "late", "late"]
+    assert rival("short", rows(short, late)) == "late"
+
+
 def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
     tagging = ("task={kind: tagging, column: xpos}",)
     ours = run(tmp_path / "pos-ewt-a", scores(0.5, 0.5, "accuracy"), "name=pos-ewt-a", *tagging)
