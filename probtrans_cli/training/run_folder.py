@@ -15,6 +15,7 @@ from __future__ import annotations
 import json
 import os
 import re
+import shlex
 import shutil
 import sys
 from collections.abc import Iterator
@@ -148,7 +149,7 @@ def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
     sources = [entry for entries in manifest["sources"].values() for entry in entries]
     header = [
         f"{HEADER} Made by probtrans {__version__}, Python {sys.version.split()[0]}.",
-        "Command: " + " ".join(["probtrans", *sys.argv[1:]]),
+        "Command: " + shlex.join(["probtrans", *sys.argv[1:]]),
         *(f"Data: {entry['path']} sha256 {entry['sha256']}" for entry in sources),
     ]
     atomic.replace_text(run / "recipe.yaml", dump_recipe(recipe, header))

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import os
+import shlex
 import shutil
 import socket
 from collections.abc import Callable
@@ -32,6 +33,18 @@ def test_a_run_folder_that_is_not_empty_names_both_commands(copied: Path, invoke
     refused(ran, 2, "probtrans train runs/tiny --resume")
     assert "probtrans train tiny.yaml [KEY=VALUE]... --run runs/tiny --overwrite" in ran.err
     assert sorted(copied.rglob("*")) == before
+
+
+def test_a_run_keeps_a_command_that_a_shell_can_run(
+    copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Quoted where an override has spaces or braces."""
+    words = ["train", "tiny.yaml", "model.damping={labels: 0.5}", "--run", "runs/damped one"]
+    monkeypatch.setattr("sys.argv", ["probtrans", *words])
+    assert invoke(*words).code == 0
+    lines = (copied / "runs/damped one/recipe.yaml").read_text("utf-8").splitlines()
+    (command,) = (line.removeprefix("# Command: ") for line in lines if line.startswith("# Command: "))
+    assert shlex.split(command) == ["probtrans", *words]
 
 
 def test_resume_with_another_recipe_is_refused(copied: Path, invoke: Invoke) -> None:
