@@ -105,6 +105,14 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
         checkpoints.settle(run / "checkpoints")
     elif occupied:
         _set_aside(run)
+    _forget_interruption(run)
+
+
+def _forget_interruption(run: Path) -> None:
+    """Remove the note of how a training ended that goes on now; that of a training which came to its end stays."""
+    note = run / "exit.json"
+    if _is_file_of_a_run(note, begun=False) and from_json(note.read_bytes())["exit"] != 0:
+        note.unlink()
 
 
 def _is_occupied(run: Path) -> bool:

@@ -213,6 +213,20 @@ def test_a_signal_saves_and_stops(number: signal.Signals, code: int, forks: Fork
     assert metrics(run) == metrics(whole)
 
 
+def test_a_training_that_goes_on_does_not_say_that_it_was_interrupted(forks: Forks, folder: Path) -> None:
+    run = folder / "runs/again"
+
+    def killed(*options: str) -> None:
+        ended = forks.run(command("plain", run.name, *options), folder, die_at=1, die_on=".best.partial")
+        assert ended.code == -signal.SIGKILL, ended.stderr
+
+    killed()
+    for note, stays in ('{"exit": 75, "reason": "stopped by SIGTERM"}', False), ("somebody's own", True):
+        (run / "exit.json").write_text(note, "utf-8")
+        killed("--resume")
+        assert (run / "exit.json").exists() is stays
+
+
 def test_a_signal_in_the_final_phase(forks: Forks, folder: Path) -> None:
     """The training is done and saved, the final scores are being computed: 75 too, and --resume ends it."""
     run = folder / "runs/late"
