@@ -28,6 +28,7 @@ from probtrans_cli.text import columns, from_json, visible
 
 COMMAND = "# Command: "
 LARGEST = 1e150  # of a number, so that squares stay finite
+TREES = ("uas", "uuas", "floor_uas", "floor_uuas")  # scores of trees that a row has beside its metric
 
 # Settings that change neither what is learned nor what is scored.
 NOT_COMPARED: dict[str, bool | set[str]] = {
@@ -181,11 +182,11 @@ def _read(path: Path) -> dict[str, Any]:
 
 
 def _floor(scores: dict[str, Any]) -> dict[str, float]:
-    """The UUAS of the best trees that need no training, in the convention that :func:`flattened` takes; maybe empty."""
+    """UAS and UUAS of the best trees that need no training, in the convention of :func:`flattened`; maybe empty."""
     trees = scores.get("trees", {})
     floor = trees.get("floors", {}).get("untrained_bias", {})
     main = floor.get("no_punct" if "no_punct" in trees else "with_punct", {}).get("all", {})
-    return {"floor_uuas": float(main["uuas"])} if main.get("uuas") is not None else {}
+    return {f"floor_{name}": float(main[name]) for name in ("uas", "uuas") if main.get(name) is not None}
 
 
 def _speeds(metrics: Path) -> list[float]:
@@ -223,7 +224,7 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
     task, model = first.recipe.task, first.recipe.model.kind
     metric = task.metric
     column = task.chosen_column
-    scores = {split: _over_seeds(runs, split, [metric, "uuas", "floor_uuas"]) for split in first.scores}
+    scores = {split: _over_seeds(runs, split, [metric, *TREES]) for split in first.scores}
     cell = published(first.name, model, metric, column)
     seconds = [run.seconds for run in runs if run.seconds is not None]
     speeds = [speed for run in runs for speed in run.speeds]

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
 from typing import Any
 
 from probtrans_cli.reports.table import as_markdown, score_in_words, time_in_words
@@ -58,7 +58,8 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     metric, alone = row["metric"], row["model"] == RIVAL
     ours = score_in_words(metric, _scores(row).get(metric))
     theirs = ours if alone else "" if rival is None else score_in_words(metric, _scores(rival).get(metric))
-    floor = _scores(row).get("floor_uuas")
+    floors = [_scores(row).get(name) for name in ("floor_uas", "floor_uuas")]
+    speeds = ["" if (speed := one["words_per_second"]) is None else f"{speed:,.0f}" for one in both]
     times = ["" if one["seconds"] is None else time_in_words(one["seconds"]) for one in both]
     return {
         "recipe": row["recipe"],
@@ -67,13 +68,19 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
         "paper": score_in_words(metric, row["paper"]),
         "ours": "" if alone else ours,
         RIVAL: theirs,
-        "UUAS": " / ".join(filter(None, (score_in_words("uuas", _scores(one).get("uuas")) for one in both))),
-        "untrained bias": score_in_words("uuas", floor and floor | {"sd": None}),
+        "UAS": _joined(score_in_words("uas", _scores(one).get("uas")) for one in both),
+        "UUAS": _joined(score_in_words("uuas", _scores(one).get("uuas")) for one in both),
+        "untrained bias": _joined(score_in_words("uuas", floor and floor | {"sd": None}) for floor in floors),
         "parameters": " / ".join(f"{one['encoder_parameters']:,}" for one in both),
-        "time": " / ".join(filter(None, times)),
+        "words/s": _joined(speeds),
+        "time": _joined(times),
         "seeds": " / ".join(str(len(one["seeds"])) for one in both),
         "command": row["command"],
     }
+
+
+def _joined(texts: Iterable[str]) -> str:
+    return " / ".join(filter(None, texts))
 
 
 def _scores(row: dict[str, Any]) -> dict[str, Any]:

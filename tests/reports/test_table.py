@@ -407,18 +407,22 @@ def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
 def test_trees_stand_beside_those_that_need_no_training(
     tmp_path: Path, invoke: Callable[..., tuple[int, str, str]]
 ) -> None:
-    """The floor's UUAS has no spread over seeds; a transformer's trees stand behind the model's."""
-    own, other = trees(0.6), trees(0.4)
-    own["floors"] = {"next_word": trees(0.8), "untrained_bias": trees(0.58)}
+    """The floor's scores have no spread over seeds; a transformer's trees stand behind the model's."""
+    own, other = trees(0.6, 0.5), trees(0.4, 0.3)
+    own["floors"] = {"next_word": trees(0.8), "untrained_bias": trees(0.58, 0.41)}
     folders = [
         *(run(tmp_path / f"ours{seed}", scores(30, 33, trees=own), "name=ours", f"seed={seed}") for seed in (0, 1)),
         run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", "model={kind: transformer}"),
     ]
+    (folders[0] / "metrics.jsonl").write_text('{"words_per_second": 1500}\n', encoding="utf-8")
     code, out, err = invoke(*folders, "-f", "beside")
     assert (code, err) == (0, "")
     header, _, line = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
     cells = dict(zip(header, line, strict=True))
-    assert (cells["UUAS"], cells["untrained bias"]) == ("60.00 ± 0.00 % / 40.00 %", "58.00 %")
+    assert cells["UAS"] == "50.00 ± 0.00 % / 30.00 %"
+    assert cells["UUAS"] == "60.00 ± 0.00 % / 40.00 %"
+    assert cells["untrained bias"] == "41.00 % / 58.00 %"
+    assert cells["words/s"] == "1,500"
     _, out, _ = invoke(*folders, "--json")
     rivals = {row["recipe"]: row["rival"] for row in json.loads(out)["rows"]}
     assert rivals == {"ours": [str(folders[2])], "theirs": None}
