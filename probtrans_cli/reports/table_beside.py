@@ -58,7 +58,8 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     metric, alone = row["metric"], row["model"] == RIVAL
     ours = score_in_words(metric, _scores(row).get(metric))
     theirs = ours if alone else "" if rival is None else score_in_words(metric, _scores(rival).get(metric))
-    floors = [_scores(row).get(name) for name in ("floor_uas", "floor_uuas")]
+    floors = {name: _scores(row).get(f"floor_{name}") for name in ("uas", "uuas")}
+    bias = {name: score_in_words(name, floor and floor | {"sd": None}) for name, floor in floors.items()}
     speeds = ["" if (speed := one["words_per_second"]) is None else f"{speed:,.0f}" for one in both]
     times = ["" if one["seconds"] is None else time_in_words(one["seconds"]) for one in both]
     return {
@@ -70,16 +71,18 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
         RIVAL: theirs,
         "UAS": _joined(score_in_words("uas", _scores(one).get("uas")) for one in both),
         "UUAS": _joined(score_in_words("uuas", _scores(one).get("uuas")) for one in both),
-        "untrained bias": _joined(score_in_words("uuas", floor and floor | {"sd": None}) for floor in floors),
-        "parameters": " / ".join(f"{one['encoder_parameters']:,}" for one in both),
+        "untrained bias, UAS": bias["uas"],
+        "untrained bias, UUAS": bias["uuas"],
+        "parameters": _joined(f"{one['encoder_parameters']:,}" for one in both),
         "words/s": _joined(speeds),
         "time": _joined(times),
-        "seeds": " / ".join(str(len(one["seeds"])) for one in both),
+        "seeds": _joined(str(len(one["seeds"])) for one in both),
         "command": row["command"],
     }
 
 
 def _joined(texts: Iterable[str]) -> str:
+    """The model's figure and the transformer's, without those that are not known."""
     return " / ".join(filter(None, texts))
 
 
