@@ -6,64 +6,21 @@ with the best checkpoint.
 
 from __future__ import annotations
 
-import json
 import re
 import statistics
 from collections.abc import Sequence
-from dataclasses import dataclass
-from itertools import chain
-from pathlib import Path
 from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
-from probtrans_cli.folders.checkpoints import STATE, any_in, best, last
-from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.recipe.task import TASKS, TaskSection
+from probtrans_cli.reports.finished import Finished, named, read_run
 from probtrans_cli.reports.published import TASKS as PAPER
 from probtrans_cli.reports.published import Published, published, task_of
-from probtrans_cli.reports.scores import flattened, is_share, mean_and_sd
-from probtrans_cli.text import columns, from_json, visible
+from probtrans_cli.reports.scores import is_share, mean_and_sd
+from probtrans_cli.text import columns, visible
 
-COMMAND = "# Command: "
-LARGEST = 1e150  # of a number, so that squares stay finite
 TREES = ("uas", "uuas", "floor_uas", "floor_uuas")  # scores of trees that a row has beside its metric
-
-# Settings that change neither what is learned nor what is scored.
-NOT_COMPARED: dict[str, bool | set[str]] = {
-    "seed": True, "name": True, "log": True, "save": True, "runtime": True, "data": {"prepared"},
-}  # fmt: skip
-
-
-@dataclass(frozen=True)
-class Finished:
-    """A run that came to its end, or a model that was taken from one. ``seconds``: of updates, without evaluations."""
-
-    folder: str
-    recipe: Recipe
-    data: str
-    """Fingerprint of the corpora; empty where it was not kept."""
-    scores: dict[str, dict[str, float]]
-    """By split, then by name."""
-    parameters: int
-    """Of the encoder."""
-    speeds: list[float]
-    """Words a second, a line of metrics each."""
-    seconds: float | None
-    command: str
-    """The command line that trained it; empty where it was not kept."""
-
-    @property
-    def name(self) -> str:
-        """The recipe's name without its seed."""
-        return self.recipe.name.removesuffix(f"-seed{self.recipe.seed}")
-
-    @property
-    def identity(self) -> str:
-        """All that makes two runs the same but for the seed."""
-        settings = self.recipe.model_dump(mode="json", by_alias=True, exclude=NOT_COMPARED)
-        return json.dumps([self.name, self.data, settings], sort_keys=True)
 
 
 def table(folders: Sequence[str]) -> dict[str, Any]:
@@ -81,13 +38,13 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
             run = read_run(folder)
             runs = groups.setdefault(run.identity, {})
             if run.recipe.seed in runs:
-                twin = _named(runs[run.recipe.seed].folder)
-                raise CheckpointError(f"{_named(folder)}: the same recipe, data and seed as {twin}")
+                twin = named(runs[run.recipe.seed].folder)
+                raise CheckpointError(f"{named(folder)}: the same recipe, data and seed as {twin}")
             runs[run.recipe.seed] = run
         except ProbtransError as error:
             left_out.append(error.message)
         except OSError as error:
-            left_out.append(f"{_named(folder)}: cannot be read: {error.strerror}")
+            left_out.append(f"{named(folder)}: cannot be read: {error.strerror}")
     if not groups:
         hint = "give run folders, e.g. runs/*; a run that was stopped goes on with: probtrans train RUN --resume"
         reasons = left_out if len(left_out) == 1 else ["there is no finished run", *left_out]
@@ -102,117 +59,6 @@ def _order(row: dict[str, Any]) -> tuple[Any, ...]:
     task = task_of(row["recipe"])
     place = PAPER.index(task) if task else len(PAPER)
     return (list(TASKS).index(row["task"]), place, row["recipe"], row["model"], row["runs"])
-
-
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
-def read_run(folder: str) -> Finished:
-    """What a finished run has left in its folder; also of a checkpoint or an exported folder.
-
-    Raises:
-        CheckpointError: there is no run, it is not finished, or a file of it cannot be read.
-    """
-    path = Path(folder)
-    checkpoint, run = _locate(path)
-    where = _named(folder)
-    try:
-        recipe = load_recipe(str(checkpoint / "recipe.yaml")).resolved()
-    except ProbtransError as error:
-        raise CheckpointError(f"{where}: its recipe cannot be read: {error.message.splitlines()[0]}") from None
-    metric = recipe.task.metric
-    splits = [split for split in ("dev", "test", "extra") if getattr(recipe.data, split) is not None]
-    if not splits:
-        raise CheckpointError(f"{where}: its recipe names no data but those for training: there are no scores")
-    stored = _read(checkpoint / "eval.json")
-    if missing := [split for split in splits if not stored.get(split)]:
-        raise CheckpointError(f"{where}: its eval.json has no scores of {' and '.join(missing)}")
-    try:
-        scores = {split: flattened(stored[split]) | _floor(stored[split]) for split in splits}
-        parameters = int(_read(checkpoint / "config.json")["parameters"]["encoder"])
-        state = _read((last(run / "checkpoints") if run else checkpoint) / STATE)
-        seconds = float(state["seconds"]) if run and state else None
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError):
-        raise CheckpointError(f"{where}: its eval.json, config.json or state.json is not one of ours") from None
-    if not all(metric in of_split for of_split in scores.values()):
-        raise CheckpointError(f"{where}: its eval.json has no {metric}")
-    speeds = _speeds(run / "metrics.jsonl") if run else []
-    numbers = chain(*(of_split.values() for of_split in scores.values()), speeds, [seconds or 0.0])
-    if not all(abs(number) < LARGEST for number in numbers):
-        raise CheckpointError(f"{where}: a score, a speed or the time is not a finite number")
-    data, command = str(state.get("data", "")), _command(run / "recipe.yaml") if run else ""
-    return Finished(str(path), recipe, data, scores, parameters, speeds, seconds, command)
-
-
-def _locate(path: Path) -> tuple[Path, Path | None]:
-    """The folder with the scores, and the run folder that it belongs to, if there is one; the run must be finished."""
-    where = _named(str(path))
-    if (path / "config.json").is_file():
-        checkpoints = path.resolve().parent
-        if checkpoints.name != "checkpoints" or not any_in(checkpoints):
-            return path, None
-        if best(checkpoints) != path.resolve():
-            raise CheckpointError(f"{where}: only the best checkpoint of its run has final scores")
-        path = checkpoints.parent
-    if not path.is_dir():
-        raise CheckpointError(f"{where}: {'not a folder' if path.exists() else 'no such run folder'}")
-    ended = _read(path / "exit.json")
-    if ended and ended.get("exit") != 0:
-        reason = " ".join(str(ended.get("reason")).split())
-        raise CheckpointError(f"{where}: not finished, exit code {ended.get('exit')}: {_named(reason)}")
-    there = any_in(path / "checkpoints")
-    if not there and not (path / "recipe.yaml").is_file():
-        raise CheckpointError(f"{where}: not a run folder: it has neither a recipe.yaml nor checkpoints")
-    if not ended or not there:
-        raise CheckpointError(f"{where}: not finished: it has no {'best checkpoint' if ended else 'exit.json'}")
-    return best(path / "checkpoints"), path
-
-
-def _read(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is no such file."""
-    try:
-        value = from_json(path.read_bytes())
-    except (FileNotFoundError, NotADirectoryError):
-        return {}
-    except (OSError, ValueError):
-        value = None
-    if not isinstance(value, dict):
-        raise CheckpointError(f"{_named(str(path))}: not a readable JSON object")
-    return value
-
-
-def _floor(scores: dict[str, Any]) -> dict[str, float]:
-    """UAS and UUAS of the best trees that need no training, in the convention of :func:`flattened`; maybe empty."""
-    trees = scores.get("trees", {})
-    floor = trees.get("floors", {}).get("untrained_bias", {})
-    main = floor.get("no_punct" if "no_punct" in trees else "with_punct", {}).get("all", {})
-    return {f"floor_{name}": float(main[name]) for name in ("uas", "uuas") if main.get(name) is not None}
-
-
-def _speeds(metrics: Path) -> list[float]:
-    """Words a second, of every line of a ``metrics.jsonl`` that says so."""
-    speeds = []
-    for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines() if metrics.is_file() else []:
-        try:
-            speeds.append(float(from_json(line)["words_per_second"]))
-        except (ArithmeticError, KeyError, TypeError, ValueError):  # a line of an evaluation, or half a line
-            continue
-    return speeds
-
-
-def _command(recipe: Path) -> str:
-    """The command line in the header of a run's recipe."""
-    for line in recipe.read_text(encoding="utf-8", errors="replace").splitlines() if recipe.is_file() else []:
-        if line.startswith(COMMAND):
-            return line.removeprefix(COMMAND)
-        if not line.startswith("#"):
-            break
-    return ""
-
-
-def _named(text: str) -> str:
-    """A folder's name, or another text, as part of one line of a message."""
-    return visible(text, longest=200)
 
 
 # --- rows -------------------------------------------------------------------------------------------------------------
