@@ -378,11 +378,11 @@ def table(
 ) -> None:
     """Print finished runs as a table, mean and s.d. over seeds, beside the figures of the paper.
 
-    Runs that differ in nothing but the seed are one row. The paper's figure stands with recipes called mlm-ptb-*,
-    mlm-bllip-*, pos-ptb-*, pos-ewt-*, upos-ewt-*, ner-conll03-*, sst2-*, sst5-* and cogs-*; "to the paper" is the
-    difference on test in units of the paper's s.d. UAS, UUAS: punctuation removed. encoder: parameters as the paper
-    counts them, without word scores and output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, mean over
-    seeds, evaluations left out) depend on the machine.
+    Runs that differ in nothing but the seed are one row; rows that differ in name and corpora alone have one more, of
+    means over corpora. The paper's figure stands with recipes called mlm-ptb-*, mlm-bllip-*, pos-ptb-*, pos-ewt-*,
+    upos-ewt-*, ner-conll03-*, sst2-*, sst5-* and cogs-*; "to the paper" is the difference on test in units of the
+    paper's s.d. UAS, UUAS: punctuation removed. encoder: parameters as the paper counts them, without word scores and
+    output layer. words/s (median of metrics.jsonl) and time (h:mm:ss, without evaluations) depend on the machine.
     """
     from probtrans_cli.commands import table as verb  # noqa: PLC0415
 

@@ -27,16 +27,17 @@ class TableRequest:
 
 
 def table(request: TableRequest) -> dict[str, Any]:
-    """The rows of the table, each with the runs of its ``rival``, the transformer that it stands beside in
-    ``-f beside``, or none; :func:`written` makes text of them.
+    """The rows of the table, and apart from them those of means over corpora, each with the runs of its ``rival``, the
+    transformer that it stands beside in ``-f beside``, or none; :func:`written` makes text of them.
 
     Raises:
         CheckpointError: none of the folders is a finished run.
     """
     result = report.table(request.runs)
-    for row in result["rows"]:
-        rival = None if row["model"] == RIVAL else rival_of(row, result["rows"])
-        row["rival"] = None if rival is None else rival["runs"]
+    for rows in result.values():
+        for row in rows:
+            rival = None if row["model"] == RIVAL else rival_of(row, rows)
+            row["rival"] = None if rival is None else rival["runs"]
     return result
 
 

@@ -22,6 +22,7 @@ LARGEST = 1e150  # of a number, so that squares stay finite
 NOT_COMPARED: dict[str, bool | set[str]] = {
     "seed": True, "name": True, "log": True, "save": True, "runtime": True, "data": {"prepared"},
 }  # fmt: skip
+CORPORA = {"train", "dev", "test", "extra"}
 
 
 @dataclass(frozen=True)
@@ -50,8 +51,19 @@ class Finished:
     @property
     def identity(self) -> str:
         """All that makes two runs the same but for the seed."""
-        settings = self.recipe.model_dump(mode="json", by_alias=True, exclude=NOT_COMPARED)
-        return json.dumps([self.name, self.data, settings], sort_keys=True)
+        return json.dumps([self.name, self.data, self.corpora, self.settings], sort_keys=True)
+
+    @property
+    def corpora(self) -> dict[str, Any]:
+        """The files that it learned from and is scored on."""
+        return self.recipe.data.model_dump(mode="json", include=CORPORA)
+
+    @property
+    def settings(self) -> str:
+        """All other settings that change what is learned or scored."""
+        kept = self.recipe.model_dump(mode="json", by_alias=True, exclude=NOT_COMPARED)
+        kept["data"] = {key: value for key, value in kept["data"].items() if key not in CORPORA}
+        return json.dumps(kept, sort_keys=True)
 
 
 def read_run(folder: str) -> Finished:

@@ -11,10 +11,10 @@ from probtrans_cli.reports.reliability import uncertainty_report
 from probtrans_cli.text import columns, visible
 
 SHARES = (
-    "unknown_rate", "uas", "uuas", "swapped", "undirected", "labels", "form", "inner", "outer", "whole",
+    "unknown_rate", "swapped", "undirected", "labels", "form", "inner", "outer", "whole",
     "sentences_without_tuple", "tuple_overlap",
 )  # fmt: skip
-MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact"))
+MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact", "uas", "uuas"))
 """Shares by themselves, and where they are a part of a name: of known words, of one type of entity, of a floor."""
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
 FLOORS = {

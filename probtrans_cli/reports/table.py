@@ -18,13 +18,15 @@ from probtrans_cli.reports.finished import Finished, named, read_run
 from probtrans_cli.reports.published import TASKS as PAPER
 from probtrans_cli.reports.published import Published, published, task_of
 from probtrans_cli.reports.scores import is_share, mean_and_sd
+from probtrans_cli.reports.table_means import OverCorpora, over_corpora
 from probtrans_cli.text import columns, visible
 
 TREES = ("uas", "uuas", "floor_uas", "floor_uuas")  # scores of trees that a row has beside its metric
 
 
 def table(folders: Sequence[str]) -> dict[str, Any]:
-    """``{"rows": [...]}``: finished runs, several seeds together, in the order of the paper's tasks, then of names.
+    """``{"rows": [...], "means": [...]}``: finished runs, several seeds together, in the order of the paper's tasks,
+    then of names; and as further rows the means of models that were trained on several corpora.
 
     What is not a finished run is left out, with a line on stderr that says why.
 
@@ -51,8 +53,10 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
         raise CheckpointError("\n".join(reasons), hint=hint)
     for reason in left_out:
         console.log(f"left out: {reason}")
-    rows = [_row([runs[seed] for seed in sorted(runs)]) for runs in groups.values()]
-    return {"rows": sorted(rows, key=_order)}
+    together = [[runs[seed] for seed in sorted(runs)] for runs in groups.values()]
+    rows = sorted(((_row(runs), runs) for runs in together), key=lambda pair: _order(pair[0]))
+    means = map(_mean_row, over_corpora([runs for _, runs in rows]))
+    return {"rows": [row for row, _ in rows], "means": sorted(means, key=_order)}
 
 
 def _order(row: dict[str, Any]) -> tuple[Any, ...]:
@@ -83,11 +87,21 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "encoder_parameters": first.parameters,
         "words_per_second": statistics.median(speeds) if speeds else None,
         "seconds": statistics.fmean(seconds) if seconds else None,
-        "corpora": first.recipe.data.model_dump(mode="json", include={"train", "dev", "test", "extra", "select"}),
+        "corpora": first.corpora | first.recipe.data.model_dump(mode="json", include={"select"}),
         "pretrained": first.recipe.model.init_from is not None,
         "command": first.command,
         "paper": _compared(cell, scores["test"][metric]["mean"], task) if cell and "test" in scores else None,
     }  # fmt: skip
+
+
+def _mean_row(family: OverCorpora) -> dict[str, Any]:
+    """The row of a mean over corpora: of runs that are means, with what the rows of which it is the mean have."""
+    rows = [_row(runs) for runs in family.rows]
+    return _row(family.mean) | {
+        "mean_of": [row["recipe"] for row in rows],
+        "runs": [run for row in rows for run in row["runs"]],
+        "corpora": [row["corpora"] for row in rows],
+    }
 
 
 def _over_seeds(runs: Sequence[Finished], split: str, names: Sequence[str]) -> dict[str, dict[str, Any]]:
@@ -112,8 +126,9 @@ TEXTS = ("recipe", "model", "task", "metric", "run", "command")
 
 def in_cells(result: dict[str, Any]) -> tuple[list[str], list[list[str]]]:
     """The headers and the rows as texts; columns that would be empty are left out."""
-    names = [row["recipe"] for row in result["rows"]]
-    lines = [_cells(row, alone=names.count(row["recipe"]) == 1) for row in result["rows"]]
+    rows = [*result["rows"], *result["means"]]
+    names = [row["recipe"] for row in rows]
+    lines = [_cells(row, alone=names.count(row["recipe"]) == 1) for row in rows]
     shown = [header for header in lines[0] if any(line[header] for line in lines)]
     return shown, [[line[header] for header in shown] for line in lines]
 

@@ -20,13 +20,16 @@ def beside(result: dict[str, Any]) -> str:
     Where a cell has two figures, the model's stands first, then the transformer's. A transformer that is nobody's rival
     has a row of its own.
     """
-    rows: Sequence[dict[str, Any]] = result["rows"]
-    pairs = [(row, rival_of(row, rows)) for row in rows if row["model"] != RIVAL]
-    used = [id(rival) for _, rival in pairs if rival is not None]
-    pairs += [(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
-    lines = [_cells(*pair) for pair in pairs]
+    lines = [_cells(*pair) for rows in (result["rows"], result["means"]) for pair in _pairs(rows)]
     shown = [header for header in lines[0] if any(line[header] for line in lines)]
     return as_markdown(shown, [[line[header] for header in shown] for line in lines])
+
+
+def _pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Each model with its rival, then the transformers that are nobody's."""
+    pairs = [(row, rival_of(row, rows)) for row in rows if row["model"] != RIVAL]
+    used = [id(rival) for _, rival in pairs if rival is not None]
+    return pairs + [(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
 
 
 def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
@@ -36,10 +39,16 @@ def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, A
     than twice as long is a rival only where no other is, as an hour's training beside one of ten minutes.
     """
     same = ("corpora", "task", "column", "metric", "pretrained")
-    rivals = [one for one in rows if one["model"] == RIVAL and all(one[key] == row[key] for key in same)]
+    scored = [one for one in rows if one["model"] == RIVAL and _is_scored(one)]
+    rivals = [one for one in scored if all(one[key] == row[key] for key in same)]
     choose = max if row["larger_is_better"] else min
     in_time = [one for one in rivals if _seconds(one, 0.0) <= LONGER * _seconds(row, math.inf)]
     return choose(in_time or rivals, key=_on_dev, default=None)
+
+
+def _is_scored(row: dict[str, Any]) -> bool:
+    """Whether a row has its metric, which a mean over corpora may lack."""
+    return row["metric"] in (row["dev"] or row["test"] or {})
 
 
 def _seconds(row: dict[str, Any], unknown: float) -> float:

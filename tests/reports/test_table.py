@@ -139,7 +139,7 @@ def test_other_recipes_are_other_rows(tmp_path: Path, override: str) -> None:
     folders = [run(tmp_path / "a", scores(2, 3), "seed=0"), run(tmp_path / "b", scores(2, 5), "seed=1", override)]
     found = rows(*folders)
     assert [row["runs"] for row in found] == [[str(folder)] for folder in folders]
-    text = markdown({"rows": found})
+    text = markdown({"rows": found, "means": []})
     assert all(str(folder) in text for folder in folders) == (not override.startswith("name"))
 
 
@@ -152,7 +152,7 @@ def test_one_seed_has_no_deviation(tmp_path: Path) -> None:
     (row,) = rows(run(tmp_path / "a", scores(2, 3)))
     assert row["test"]["perplexity"] == {"mean": 3.0, "sd": None}
     assert row["words_per_second"] is None
-    assert "±" not in markdown({"rows": [row]})
+    assert "±" not in markdown({"rows": [row], "means": []})
 
 
 def test_a_model_by_itself_is_a_run_without_time(tmp_path: Path) -> None:
@@ -217,7 +217,7 @@ def test_the_difference_is_in_units_of_the_papers_deviation(tmp_path: Path) -> N
     assert better["better"] is True
     assert worse["difference_in_sd"] == pytest.approx(2.0)
     assert worse["better"] is False
-    text = markdown({"rows": rows(tagger, language)})
+    text = markdown({"rows": rows(tagger, language), "means": []})
     assert "3.0 s.d. better" in text
     assert "2.0 s.d. worse" in text
     assert "62.86 ± 0.40 |" in text
@@ -228,7 +228,7 @@ def test_without_a_test_set_nothing_is_compared(tmp_path: Path) -> None:
     only_dev = {"dev": {"accuracy": 0.9}}
     (row,) = rows(run(tmp_path / "a", only_dev, *TAGGING, "data.test=null"))
     assert (row["test"], row["paper"]) == (None, None)
-    assert "90.00 %" in markdown({"rows": [row]})
+    assert "90.00 %" in markdown({"rows": [row], "means": []})
 
 
 # --- what is left out -------------------------------------------------------------------------------------------------
@@ -305,7 +305,7 @@ def test_json_holds_the_raw_numbers(tmp_path: Path, invoke: Callable[..., Any]) 
 
 
 def test_large_perplexities_stay_short(tmp_path: Path) -> None:
-    text = markdown({"rows": rows(run(tmp_path / "a", scores(12345.678, math.exp(300))))})
+    text = markdown({"rows": rows(run(tmp_path / "a", scores(12345.678, math.exp(300)))), "means": []})
     assert "| 12,346 | 1.94e+130 |" in text
 
 
@@ -321,7 +321,9 @@ def cells(text: str) -> list[list[str]]:
 
 
 def test_the_markdown_is_a_table(tmp_path: Path) -> None:
-    text = markdown({"rows": rows(run(tmp_path / "a", scores(0.5, 0.9126, "accuracy"), *TAGGING, speeds=(5000,)))})
+    text = markdown(
+        {"rows": rows(run(tmp_path / "a", scores(0.5, 0.9126, "accuracy"), *TAGGING, speeds=(5000,))), "means": []}
+    )
     pytest.importorskip("markdown_it")
     header, row = cells(text)
     assert dict(zip(header, row, strict=True)) == {
@@ -339,7 +341,9 @@ def test_any_name_is_shown_as_it_is(folders: list[str]) -> None:
         "extra": None, "encoder_parameters": 1, "words_per_second": None, "seconds": None, "paper": None, "seeds": [0],
     }  # fmt: skip
     names = [f"x{folder}x" for folder in folders]
-    lines = cells(markdown({"rows": [row | {"runs": ["first"]}, *(row | {"runs": [name]} for name in names)]}))
+    lines = cells(
+        markdown({"rows": [row | {"runs": ["first"]}, *(row | {"runs": [name]} for name in names)], "means": []})
+    )
     assert [line[-1] for line in lines[2:]] == [name.replace("\n", r"\x0a") for name in names]
 
 
@@ -366,6 +370,117 @@ def test_real_runs_without_torch(trained: Path) -> None:
     assert 0 < language["seconds"] < 60
     config = json.loads((trained / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))
     assert language["encoder_parameters"] == config["parameters"]["encoder"]
+
+
+# --- means over corpora -----------------------------------------------------------------------------------------------
+
+
+def on(corpus: str, *overrides: str) -> tuple[str, ...]:
+    """What trains a tagger on another corpus."""
+    return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", f"data.train={corpus}.conllu", *overrides)
+
+
+def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+    """The mean over corpora for each seed, then mean and deviation over the seeds that all corpora have."""
+    accuracies = {"a": (0.5, 0.7, 0.1), "b": (0.8, 0.9), "c": (0.2, 0.5)}
+    folders = [
+        run(
+            tmp_path / f"{corpus}{seed}",
+            scores(0.5, accuracy, "accuracy", trees=trees(0.1 + accuracy / 2, 0.2)),
+            *on(corpus, f"seed={seed}"),
+            seconds=10 * (1 + seed),
+        )
+        for corpus, all_seeds in accuracies.items()
+        for seed, accuracy in enumerate(all_seeds)
+    ]
+    other = run(tmp_path / "other", scores(0.5, 0.9, "accuracy"), *on("d", "model.labels=5"))
+    result = table([str(folder) for folder in [*folders, other]])
+    assert [row["recipe"] for row in result["rows"]] == ["pos-a", "pos-b", "pos-c", "pos-d"]
+    (mean,) = result["means"]
+    assert mean["recipe"] == "mean of 3 (pos-a to pos-c)"
+    assert mean["mean_of"] == ["pos-a", "pos-b", "pos-c"]
+    assert mean["seeds"] == [0, 1]
+    assert mean["runs"] == [str(folder) for folder in folders]
+    assert mean["test"]["accuracy"] == {"mean": pytest.approx(0.6), "sd": pytest.approx(0.1 * math.sqrt(2))}
+    assert mean["test"]["uuas"] == {"mean": pytest.approx(0.4), "sd": pytest.approx(0.05 * math.sqrt(2))}
+    assert mean["seconds"] == 15
+    assert mean["paper"] is None
+    for form in ("markdown", "beside"):
+        code, out, _ = invoke(*folders, other, "-f", form)
+        assert code == 0
+        assert re.match(r"\| mean of 3 \(pos-a to pos-c\) .* 60\.00 ± 14\.14 % ", out.splitlines()[-1])
+    _, out, _ = invoke(*folders, other, "-f", "html")
+    assert "mean of 3 (pos-a to pos-c)" in out
+
+
+def test_a_mean_stands_beside_that_of_the_transformer(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+    folders = [
+        run(tmp_path / f"{kind}-{corpus}", scores(0.5, accuracy, "accuracy"), *on(corpus, f"model={{kind: {kind}}}"))
+        for kind, both in {"probabilistic": (0.5, 0.7), "transformer": (0.3, 0.4)}.items()
+        for corpus, accuracy in zip("ab", both, strict=True)
+    ]
+    _, out, _ = invoke(*folders, "-f", "beside")
+    header, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
+    cells = dict(zip(header, lines[-1], strict=True))
+    assert (cells["recipe"], cells["ours"], cells["transformer"]) == (
+        "mean of 2 (pos-a to pos-b)",
+        "60.00 %",
+        "35.00 %",
+    )
+    _, out, _ = invoke(*folders, "--json")
+    rivals = {row["model"]: row["rival"] for row in json.loads(out)["means"]}
+    assert rivals == {"probabilistic": [str(folder) for folder in folders[2:]], "transformer": None}
+
+
+def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
+    tmp_path: Path, invoke: Callable[..., Any]
+) -> None:
+    """Nor does a transformer without a mean score stand beside anything."""
+    floors = {"untrained_bias": trees(0.4, 0.2)}
+    folders = [
+        run(
+            tmp_path / f"{kind}-{corpus}",
+            scores(30, 33, trees=trees(uuas) | {"floors": floors}),
+            f"name=lm-{corpus}",
+            f"data.test={corpus}.conllu",
+            f"model={{kind: {kind}}}",
+        )
+        for kind in ("probabilistic", "transformer")
+        for corpus, uuas in (("a", 0.5), ("b", 0.6))
+    ]
+    code, out, err = invoke(*folders, "--json")
+    assert (code, err) == (0, "")
+    for mean in json.loads(out)["means"]:
+        assert mean["test"] == {
+            "uas": {"mean": pytest.approx(0.25), "sd": None},
+            "uuas": {"mean": pytest.approx(0.55), "sd": None},
+            "floor_uas": {"mean": pytest.approx(0.2), "sd": None},
+            "floor_uuas": {"mean": pytest.approx(0.4), "sd": None},
+        }
+        assert mean["rival"] is None
+
+
+@pytest.mark.parametrize(
+    ("first", "second"),
+    [
+        (on("a"), on("b", "seed=1")),
+        (on("a"), on("b", "train.batch_words=77")),
+        (on("a"), on("b", "data.vocabulary.min_count=3")),
+        (on("a"), on("a", "name=pos-twice")),
+        (on("a"), on("a", "data.select.words=3")),
+    ],
+    ids=["no seed in both", "another setting", "another setting of data", "the same corpus", "another selection"],
+)
+def test_what_is_not_the_same_model_on_other_corpora_has_no_mean(
+    tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...]
+) -> None:
+    folders = [
+        run(tmp_path / str(number), scores(0.5, 0.5, "accuracy"), *overrides)
+        for number, overrides in enumerate((first, second))
+    ]
+    result = table([str(folder) for folder in folders])
+    assert len(result["rows"]) == 2
+    assert result["means"] == []
 
 
 # --- beside the transformer -------------------------------------------------------------------------------------------
@@ -458,4 +573,4 @@ def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
     rival = rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)
     assert rival is not None
     assert rival["recipe"] == "t0.9"
-    assert "90.96 ± 0.10 %" in beside({"rows": found})
+    assert "90.96 ± 0.10 %" in beside({"rows": found, "means": []})

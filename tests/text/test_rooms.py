@@ -47,8 +47,8 @@ ROOMS = {
     "training": ". ahead divergence draws final graphs group ivon loop loss microbatches optim output_rows parallel "
     "plan run_folder shape_trace start_from state stopping tracking uncompiled watch",
     "export": ". bundle difference example graph hf measure onnx prune pt2 safetensors",
-    "reports": ". confusion curves markup prepared published reliability run_page scores table table_beside table_page "
-    "two_files",
+    "reports": ". confusion curves finished markup prepared published reliability run_page scores table table_beside "
+    "table_means table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",
     "commands": ". bulk bulk_blocks bulk_workers checks convert eval eval_uncertainty export input_stream launch parse "
     "prepare score table train unread",
