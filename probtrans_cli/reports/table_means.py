@@ -28,7 +28,7 @@ def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
     """The mean for each model that stands in several rows, one for each of several corpora.
 
     Scores that are no shares, as a perplexity, are left out: those of two corpora have no scale in common. There is no
-    mean where two rows have the same corpora, nor where no seed is in all of them.
+    mean where two rows are scored on the same files, nor where no seed or no score is in all of them.
     """
     families: dict[str, list[Seeds]] = {}
     for row in rows:
@@ -37,9 +37,11 @@ def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
     for family in families.values():
         by_seed = [{run.recipe.seed: run for run in row} for row in family]
         seeds = [seed for seed in by_seed[0] if all(seed in row for row in by_seed)]
-        different = {json.dumps(row[0].corpora, sort_keys=True) for row in family}
-        if seeds and 1 < len(different) == len(family):
-            found.append(OverCorpora(family, [_mean([row[seed] for row in by_seed]) for seed in seeds]))
+        different = {json.dumps(row[0].corpora["test"] or row[0].corpora["dev"]) for row in family}
+        if 1 < len(different) == len(family):
+            mean = [_mean([row[seed] for row in by_seed]) for seed in seeds]
+            if any(chain.from_iterable(run.scores.values() for run in mean)):
+                found.append(OverCorpora(family, mean))
     return found
 
 
@@ -48,11 +50,12 @@ def _mean(runs: Seeds) -> Finished:
     first = runs[0]
     names = list(dict.fromkeys(run.name for run in runs))
     name = f"mean of {len(runs)} ({names[0]}" + (f" to {names[-1]})" if len(names) > 1 else ")")
+    splits = [split for split in first.scores if all(split in run.scores for run in runs)]
     seconds = [run.seconds for run in runs if run.seconds is not None]
     return replace(
         first,
         recipe=first.recipe.model_copy(update={"name": name}),
-        scores={split: _mean_scores([run.scores[split] for run in runs]) for split in first.scores},
+        scores={split: _mean_scores([run.scores[split] for run in runs]) for split in splits},
         parameters=max(run.parameters for run in runs),
         speeds=list(chain.from_iterable(run.speeds for run in runs)),
         seconds=statistics.fmean(seconds) if seconds else None,

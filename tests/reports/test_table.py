@@ -376,8 +376,9 @@ def test_real_runs_without_torch(trained: Path) -> None:
 
 
 def on(corpus: str, *overrides: str) -> tuple[str, ...]:
-    """What trains a tagger on another corpus."""
-    return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", f"data.train={corpus}.conllu", *overrides)
+    """What trains and scores a tagger on another corpus."""
+    files = (f"data.train={corpus}-train.conllu", f"data.test={corpus}-test.conllu")
+    return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", *files, *overrides)
 
 
 def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, invoke: Callable[..., Any]) -> None:
@@ -460,6 +461,28 @@ def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
         assert mean["rival"] is None
 
 
+def test_a_mean_is_over_the_splits_that_all_corpora_have(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+    """The second corpus has no test set, the third no dev set, so the three have nothing in common."""
+    every = scores(0.5, 0.7, "accuracy")
+    folders = [
+        run(tmp_path / "a", every | {"extra": {"accuracy": 0.1}}, *on("a", "data.extra=a-more.conllu")),
+        run(tmp_path / "b", {"dev": every["dev"]}, *on("b", "data.test=null", "data.dev=b-dev.conllu")),
+    ]
+    (mean,) = table([str(folder) for folder in folders])["means"]
+    assert (mean["dev"]["accuracy"]["mean"], mean["test"], mean["extra"]) == (0.5, None, None)
+    for form in ("markdown", "beside", "html"):
+        code, out, _ = invoke(*folders, "-f", form)
+        assert code == 0
+        assert "mean of 2 (pos-a to pos-b)" in out
+    third = run(tmp_path / "c", {"test": every["test"]}, *on("c", "data.dev=null"))
+    assert table([str(folder) for folder in [*folders, third]])["means"] == []
+
+
+def test_perplexities_alone_have_no_mean(tmp_path: Path) -> None:
+    folders = [run(tmp_path / name, scores(30, 33), f"name={name}", f"data.test={name}.conllu") for name in "ab"]
+    assert table([str(folder) for folder in folders])["means"] == []
+
+
 @pytest.mark.parametrize(
     ("first", "second"),
     [
@@ -467,9 +490,17 @@ def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
         (on("a"), on("b", "train.batch_words=77")),
         (on("a"), on("b", "data.vocabulary.min_count=3")),
         (on("a"), on("a", "name=pos-twice")),
-        (on("a"), on("a", "data.select.words=3")),
+        (on("a"), on("a", "name=pos-less", "data.train=less.conllu")),
+        (on("a"), on("b", "data.select.words=3")),
     ],
-    ids=["no seed in both", "another setting", "another setting of data", "the same corpus", "another selection"],
+    ids=[
+        "no seed in both",
+        "another setting",
+        "another setting of data",
+        "the same corpus",
+        "the same test set",
+        "another selection",
+    ],
 )
 def test_what_is_not_the_same_model_on_other_corpora_has_no_mean(
     tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...]
