@@ -14,85 +14,14 @@ from pathlib import Path
 from typing import Any
 
 import pytest
+from finished_runs import TAGGING, model, rows, run, scores, store, trees
 from hypothesis import given
 from hypothesis import strategies as st
-from support import RECIPE, environment
+from support import environment
 
-from probtrans_cli import __main__, console
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.recipe.source import dump_recipe, read_recipe
 from probtrans_cli.reports.published import PUBLISHED, published, task_of
 from probtrans_cli.reports.table import markdown, table
-from probtrans_cli.reports.table_beside import beside, rival_of
-
-TAGGING = ("name=pos-ewt-mine", "task={kind: tagging, column: xpos}")
-
-
-def trees(uuas: float, uas: float = 0.25) -> dict[str, Any]:
-    """A tree report in which every figure but those of the table is another."""
-    other = {"uas": 0.9, "uuas": 0.9, "sentences": 3, "words": 9}
-    return {
-        "no_punct": {"all": other | {"uas": uas, "uuas": uuas}, "10": other},
-        "with_punct": {"all": other, "10": other},
-        "reading": {"channel": 0, "iteration": -1, "decoder": "eisner", "chosen_on": "dev"},
-        "floors": {},
-    }
-
-
-def store(path: Path, value: Any) -> None:
-    """Write a value as JSON, with the folders above it."""
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text(value if isinstance(value, str) else json.dumps(value), encoding="utf-8")
-
-
-def model(folder: Path, scores: Any, *overrides: str) -> Path:
-    """A checkpoint folder, without what `table` does not read."""
-    recipe = read_recipe(RECIPE.encode(), "tiny.yaml", overrides).resolved()
-    store(folder / "recipe.yaml", dump_recipe(recipe, ["Recipe of this checkpoint"]))
-    store(folder / "eval.json", scores)
-    store(folder / "config.json", {"parameters": {"unary": 7, "encoder": 1234567, "output": 8}})
-    return folder
-
-
-def run(
-    folder: Path, scores: Any, *overrides: str, seconds: float = 60.0, speeds: tuple[int, ...] = (), data: str = "f"
-) -> Path:
-    """A finished run folder."""
-    best = model(folder / "checkpoints" / "step-000012", scores, *overrides)
-    for name in ("best", "last"):
-        (folder / "checkpoints" / name).symlink_to(best.name)
-    store(best / "training" / "state.json", {"step": 12, "seconds": seconds, "data": data})
-    store(folder / "recipe.yaml", (best / "recipe.yaml").read_text("utf-8"))
-    lines = [{"step": 1, "split": "train", "loss": 2.5, "words_per_second": speed} for speed in speeds]
-    lines.append({"step": 12, "split": "dev", "loss": 2.5})
-    store(folder / "metrics.jsonl", "".join(json.dumps(line) + "\n" for line in lines) + '{"step": 13, "words_per_')
-    store(folder / "exit.json", {"exit": 0, "reason": "done"})
-    return folder
-
-
-def scores(dev: float, test: float, metric: str = "perplexity", **more: Any) -> dict[str, Any]:
-    """An eval.json."""
-    return {"dev": {metric: dev, "loss": 1.0, **more}, "test": {metric: test, "loss": 1.0, **more}}
-
-
-def rows(*folders: Path) -> list[dict[str, Any]]:
-    """The rows of a table."""
-    found: list[dict[str, Any]] = table([str(folder) for folder in folders])["rows"]
-    return found
-
-
-@pytest.fixture
-def invoke(capsys: pytest.CaptureFixture[str], monkeypatch: pytest.MonkeyPatch) -> Callable[..., tuple[int, str, str]]:
-    """Run `probtrans table` in this process: exit code, stdout, stderr."""
-    monkeypatch.setattr(console.STATE, "level", console.NORMAL)
-
-    def call(*arguments: object) -> tuple[int, str, str]:
-        capsys.readouterr()
-        code = __main__.run(["table", *map(str, arguments)])
-        return code, *capsys.readouterr()
-
-    return call
-
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
@@ -234,7 +163,7 @@ def test_without_a_test_set_nothing_is_compared(tmp_path: Path) -> None:
 # --- what is left out -------------------------------------------------------------------------------------------------
 
 
-def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, print_table: Callable[..., Any]) -> None:
     run(tmp_path / "good", scores(2, 3))
     run(tmp_path / "twin", scores(2, 4))
     store(run(tmp_path / "stopped", scores(2, 3)) / "exit.json", {"exit": 75, "reason": "stopped by SIGTERM\n\x1b[1m"})
@@ -257,7 +186,7 @@ def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, inv
         "recipe": "recipe cannot be read", "unmeasured": "no data but those for training", "folder": "not a run folder",
         "file.txt": "not a folder", "nowhere": "no such run folder",
     }  # fmt: skip
-    code, out, err = invoke(tmp_path / "good", *(tmp_path / name for name in reasons))
+    code, out, err = print_table(tmp_path / "good", *(tmp_path / name for name in reasons))
     assert code == 0
     assert out.count("\n") == 3
     assert re.search(r"\| +1 \| +2\.00 \| +3\.00 \|", out)
@@ -268,13 +197,13 @@ def test_what_is_no_finished_run_is_left_out_with_its_reason(tmp_path: Path, inv
 
 
 def test_without_a_finished_run_the_exit_code_is_that_of_a_checkpoint(
-    tmp_path: Path, invoke: Callable[..., Any]
+    tmp_path: Path, print_table: Callable[..., Any]
 ) -> None:
     (tmp_path / "folder").mkdir()
-    code, out, err = invoke(tmp_path / "folder")
+    code, out, err = print_table(tmp_path / "folder")
     assert (code, out) == (CheckpointError.exit_code, "")
     assert f"{tmp_path / 'folder'}: not a run folder" in err
-    code, out, err = invoke("--json", tmp_path / "folder", tmp_path / "nowhere")
+    code, out, err = print_table("--json", tmp_path / "folder", tmp_path / "nowhere")
     assert (code, out) == (CheckpointError.exit_code, "")
     assert "folder: not a run folder" in err
     assert "nowhere: no such run folder" in err
@@ -293,9 +222,9 @@ def test_only_the_best_checkpoint_of_a_run_counts(tmp_path: Path) -> None:
 # --- what is printed --------------------------------------------------------------------------------------------------
 
 
-def test_json_holds_the_raw_numbers(tmp_path: Path, invoke: Callable[..., Any]) -> None:
+def test_json_holds_the_raw_numbers(tmp_path: Path, print_table: Callable[..., Any]) -> None:
     folder = run(tmp_path / "a", scores(0.5, 0.9126, "accuracy"), *TAGGING)
-    code, out, err = invoke(folder, "--json")
+    code, out, err = print_table(folder, "--json")
     assert (code, err) == (0, "")
     assert out.count("\n") == 1
     printed = json.loads(out)
@@ -370,238 +299,3 @@ def test_real_runs_without_torch(trained: Path) -> None:
     assert 0 < language["seconds"] < 60
     config = json.loads((trained / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))
     assert language["encoder_parameters"] == config["parameters"]["encoder"]
-
-
-# --- means over corpora -----------------------------------------------------------------------------------------------
-
-
-def on(corpus: str, *overrides: str) -> tuple[str, ...]:
-    """What trains and scores a tagger on another corpus."""
-    files = (f"data.train={corpus}-train.conllu", f"data.test={corpus}-test.conllu")
-    return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", *files, *overrides)
-
-
-def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, invoke: Callable[..., Any]) -> None:
-    """The mean over corpora for each seed, then mean and deviation over the seeds that all corpora have."""
-    accuracies = {"a": (0.5, 0.7, 0.1), "b": (0.8, 0.9), "c": (0.2, 0.5)}
-    folders = [
-        run(
-            tmp_path / f"{corpus}{seed}",
-            scores(0.5, accuracy, "accuracy", trees=trees(0.1 + accuracy / 2, 0.2)),
-            *on(corpus, f"seed={seed}"),
-            seconds=10 * (1 + seed),
-        )
-        for corpus, all_seeds in accuracies.items()
-        for seed, accuracy in enumerate(all_seeds)
-    ]
-    other = run(tmp_path / "other", scores(0.5, 0.9, "accuracy"), *on("d", "model.labels=5"))
-    result = table([str(folder) for folder in [*folders, other]])
-    assert [row["recipe"] for row in result["rows"]] == ["pos-a", "pos-b", "pos-c", "pos-d"]
-    (mean,) = result["means"]
-    assert mean["recipe"] == "mean of 3 (pos-a to pos-c)"
-    assert mean["mean_of"] == ["pos-a", "pos-b", "pos-c"]
-    assert mean["seeds"] == [0, 1]
-    assert mean["runs"] == [str(folder) for folder in folders]
-    assert mean["test"]["accuracy"] == {"mean": pytest.approx(0.6), "sd": pytest.approx(0.1 * math.sqrt(2))}
-    assert mean["test"]["uuas"] == {"mean": pytest.approx(0.4), "sd": pytest.approx(0.05 * math.sqrt(2))}
-    assert mean["seconds"] == 15
-    assert mean["paper"] is None
-    for form in ("markdown", "beside"):
-        code, out, _ = invoke(*folders, other, "-f", form)
-        assert code == 0
-        assert re.match(r"\| mean of 3 \(pos-a to pos-c\) .* 60\.00 ± 14\.14 % ", out.splitlines()[-1])
-    _, out, _ = invoke(*folders, other, "-f", "html")
-    assert "mean of 3 (pos-a to pos-c)" in out
-
-
-def test_a_mean_stands_beside_that_of_the_transformer(tmp_path: Path, invoke: Callable[..., Any]) -> None:
-    folders = [
-        run(tmp_path / f"{kind}-{corpus}", scores(0.5, accuracy, "accuracy"), *on(corpus, f"model={{kind: {kind}}}"))
-        for kind, both in {"probabilistic": (0.5, 0.7), "transformer": (0.3, 0.4)}.items()
-        for corpus, accuracy in zip("ab", both, strict=True)
-    ]
-    _, out, _ = invoke(*folders, "-f", "beside")
-    header, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
-    cells = dict(zip(header, lines[-1], strict=True))
-    assert (cells["recipe"], cells["ours"], cells["transformer"]) == (
-        "mean of 2 (pos-a to pos-b)",
-        "60.00 %",
-        "35.00 %",
-    )
-    _, out, _ = invoke(*folders, "--json")
-    rivals = {row["model"]: row["rival"] for row in json.loads(out)["means"]}
-    assert rivals == {"probabilistic": [str(folder) for folder in folders[2:]], "transformer": None}
-
-
-def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
-    tmp_path: Path, invoke: Callable[..., Any]
-) -> None:
-    """Nor does a transformer without a mean score stand beside anything."""
-    floors = {"untrained_bias": trees(0.4, 0.2)}
-    folders = [
-        run(
-            tmp_path / f"{kind}-{corpus}",
-            scores(30, 33, trees=trees(uuas) | {"floors": floors}),
-            f"name=lm-{corpus}",
-            f"data.test={corpus}.conllu",
-            f"model={{kind: {kind}}}",
-        )
-        for kind in ("probabilistic", "transformer")
-        for corpus, uuas in (("a", 0.5), ("b", 0.6))
-    ]
-    code, out, err = invoke(*folders, "--json")
-    assert (code, err) == (0, "")
-    for mean in json.loads(out)["means"]:
-        assert mean["test"] == {
-            "uas": {"mean": pytest.approx(0.25), "sd": None},
-            "uuas": {"mean": pytest.approx(0.55), "sd": None},
-            "floor_uas": {"mean": pytest.approx(0.2), "sd": None},
-            "floor_uuas": {"mean": pytest.approx(0.4), "sd": None},
-        }
-        assert mean["rival"] is None
-
-
-def test_a_mean_is_over_the_splits_that_all_corpora_have(tmp_path: Path, invoke: Callable[..., Any]) -> None:
-    """The second corpus has no test set, the third no dev set, so the three have nothing in common."""
-    every = scores(0.5, 0.7, "accuracy")
-    folders = [
-        run(tmp_path / "a", every | {"extra": {"accuracy": 0.1}}, *on("a", "data.extra=a-more.conllu")),
-        run(tmp_path / "b", {"dev": every["dev"]}, *on("b", "data.test=null", "data.dev=b-dev.conllu")),
-    ]
-    (mean,) = table([str(folder) for folder in folders])["means"]
-    assert (mean["dev"]["accuracy"]["mean"], mean["test"], mean["extra"]) == (0.5, None, None)
-    for form in ("markdown", "beside", "html"):
-        code, out, _ = invoke(*folders, "-f", form)
-        assert code == 0
-        assert "mean of 2 (pos-a to pos-b)" in out
-    third = run(tmp_path / "c", {"test": every["test"]}, *on("c", "data.dev=null"))
-    assert table([str(folder) for folder in [*folders, third]])["means"] == []
-
-
-def test_perplexities_alone_have_no_mean(tmp_path: Path) -> None:
-    folders = [run(tmp_path / name, scores(30, 33), f"name={name}", f"data.test={name}.conllu") for name in "ab"]
-    assert table([str(folder) for folder in folders])["means"] == []
-
-
-@pytest.mark.parametrize(
-    ("first", "second"),
-    [
-        (on("a"), on("b", "seed=1")),
-        (on("a"), on("b", "train.batch_words=77")),
-        (on("a"), on("b", "data.vocabulary.min_count=3")),
-        (on("a"), on("a", "name=pos-twice")),
-        (on("a"), on("a", "name=pos-less", "data.train=less.conllu")),
-        (on("a"), on("b", "data.select.words=3")),
-    ],
-    ids=[
-        "no seed in both",
-        "another setting",
-        "another setting of data",
-        "the same corpus",
-        "the same test set",
-        "another selection",
-    ],
-)
-def test_what_is_not_the_same_model_on_other_corpora_has_no_mean(
-    tmp_path: Path, first: tuple[str, ...], second: tuple[str, ...]
-) -> None:
-    folders = [
-        run(tmp_path / str(number), scores(0.5, 0.5, "accuracy"), *overrides)
-        for number, overrides in enumerate((first, second))
-    ]
-    result = table([str(folder) for folder in folders])
-    assert len(result["rows"]) == 2
-    assert result["means"] == []
-
-
-# --- beside the transformer -------------------------------------------------------------------------------------------
-
-
-def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
-    tmp_path: Path, invoke: Callable[..., tuple[int, str, str]]
-) -> None:
-    transformer = "model={kind: transformer}"
-    ours = run(tmp_path / "ours", scores(30, 33), "name=ours", seconds=61)
-    worse = run(tmp_path / "worse", scores(29, 20), "name=worse", transformer, seconds=62)
-    better = run(tmp_path / "better", scores(28, 40), "name=better", transformer, seconds=63)
-    other = run(tmp_path / "other", scores(1, 1), "name=other", transformer, "data.train=other.conllu")
-    started = run(tmp_path / "started", scores(1, 1), "name=started", transformer, "model.init_from=elsewhere")
-    store(
-        ours / "recipe.yaml",
-        "# Resolved recipe.\n# Command: probtrans train ours `x`\nversion: 1\n# Command: not this\n",
-    )
-    found = rows(ours, worse, better, other, started)
-    assert rival_of(found[[row["recipe"] for row in found].index("ours")], found) == next(
-        row for row in found if row["recipe"] == "better"
-    )
-    code, out, err = invoke(ours, worse, better, other, started, "-f", "beside")
-    assert (code, err) == (0, "")
-    header, *lines = (
-        [cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines() if "---" not in line
-    )
-    by_name = {cell[0]: dict(zip(header, cell, strict=True)) for cell in lines}
-    assert list(by_name) == ["ours", "other", "started", "worse"]
-    assert by_name["ours"] == {
-        "recipe": "ours", "task": "mlm", "metric": "perplexity", "ours": "33.00", "transformer": "40.00",
-        "parameters": "1,234,567 / 1,234,567", "time": "0:01:01 / 0:01:03", "seeds": "1 / 1",
-        "command": r"probtrans train ours \`x\`",
-    }  # fmt: skip
-    assert (by_name["worse"]["ours"], by_name["worse"]["transformer"]) == ("", "20.00")
-    assert (by_name["worse"]["seeds"], by_name["worse"]["command"]) == ("1", "")
-
-
-def test_trees_stand_beside_those_that_need_no_training(
-    tmp_path: Path, invoke: Callable[..., tuple[int, str, str]]
-) -> None:
-    """The floor's scores have no spread over seeds; a transformer's trees stand behind the model's."""
-    own, other = trees(0.6, 0.5), trees(0.4, 0.3)
-    own["floors"] = {"next_word": trees(0.8), "untrained_bias": trees(0.58, 0.41)}
-    folders = [
-        *(run(tmp_path / f"ours{seed}", scores(30, 33, trees=own), "name=ours", f"seed={seed}") for seed in (0, 1)),
-        run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", "model={kind: transformer}"),
-    ]
-    (folders[0] / "metrics.jsonl").write_text('{"words_per_second": 1500}\n', encoding="utf-8")
-    code, out, err = invoke(*folders, "-f", "beside")
-    assert (code, err) == (0, "")
-    header, _, line = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
-    cells = dict(zip(header, line, strict=True))
-    assert cells["UAS"] == "50.00 ± 0.00 % / 30.00 %"
-    assert cells["UUAS"] == "60.00 ± 0.00 % / 40.00 %"
-    assert cells["untrained bias, UAS"] == "41.00 %"
-    assert cells["untrained bias, UUAS"] == "58.00 %"
-    assert cells["words/s"] == "1,500"
-    _, out, _ = invoke(*folders, "--json")
-    rivals = {row["recipe"]: row["rival"] for row in json.loads(out)["rows"]}
-    assert rivals == {"ours": [str(folders[2])], "theirs": None}
-
-
-def test_a_rival_takes_at_most_twice_as_long(tmp_path: Path) -> None:
-    """If there is such a one; trainings of ten minutes and of an hour can be given together."""
-    transformer = "model={kind: transformer}"
-    short = run(tmp_path / "short", scores(30, 33), "name=short", seconds=600)
-    long = run(tmp_path / "long", scores(20, 23), "name=long", seconds=3600)
-    untimed = run(tmp_path / "untimed", scores(20, 23), "name=untimed")
-    soon = run(tmp_path / "soon", scores(31, 34), "name=soon", transformer, seconds=1200)
-    late = run(tmp_path / "late", scores(21, 24), "name=late", transformer, seconds=1201)
-    found = rows(short, long, untimed, soon, late)
-
-    def rival(name: str, given: list[dict[str, Any]]) -> str | None:
-        beside_it = rival_of(next(row for row in given if row["recipe"] == name), given)
-        return None if beside_it is None else beside_it["recipe"]
-
-    assert [rival(name, found) for name in ("short", "long", "untimed")] == ["soon", "late", "late"]
-    assert rival("short", rows(short, late)) == "late"
-
-
-def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
-    tagging = ("task={kind: tagging, column: xpos}",)
-    ours = run(tmp_path / "pos-ewt-a", scores(0.5, 0.5, "accuracy"), "name=pos-ewt-a", *tagging)
-    rivals = [
-        run(tmp_path / f"t{dev}", scores(dev, 0.5, "accuracy"), f"name=t{dev}", "model={kind: transformer}", *tagging)
-        for dev in (0.7, 0.9, 0.8)
-    ]
-    found = rows(ours, *rivals)
-    rival = rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)
-    assert rival is not None
-    assert rival["recipe"] == "t0.9"
-    assert "90.96 ± 0.10 %" in beside({"rows": found, "means": []})
