@@ -301,8 +301,8 @@ class Runtime(Section):
     timeout: PositiveInt = 1800
     """Seconds after which processes that wait for one that does not come end, and say which."""
     graphs: bool = False
-    """With `compile`: record each pass as a CUDA graph and replay it, which takes the CPU out of small steps; sentences
-    are padded to a few lengths."""
+    """With `compile`, of a transformer: record each pass as a CUDA graph and replay it, which takes the CPU out of
+    small steps; sentences are padded to a few lengths."""
     messages: Messages = "auto"
     """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
     product), linear (banded, in blocks of rows: memory linear in the sentence's length), auto (by length). Tree-shaped

@@ -65,6 +65,11 @@ def contenders(setting: Setting, longest: int) -> list[Contender]:
     return sorted(found, key=lambda one: one.messages not in (None, "banded"))
 
 
+def ways_of(contender: Contender) -> list[str]:
+    """The ways that there are of a contender: recording a field has crashed torch, so recipes refuse it."""
+    return [way for way in WAYS if not way.endswith("graphs") or contender.messages is None]
+
+
 def gpu_batches(lengths: Sequence[int], toy: bool) -> dict[str, list[int]]:
     """Lengths of the sentences of each batch by its name: the fullest of so many words, and single long sentences."""
     every, long = np.array(lengths), (24,) if toy else (512, 2048)

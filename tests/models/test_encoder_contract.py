@@ -346,7 +346,7 @@ def test_few_shapes_change_nothing(kind: str, name: str) -> None:
 
     plain = encoder.forward
     found = []
-    for forward in (in_few_shapes(graph, plain, encoder.longest), plain):
+    for forward in (in_few_shapes(graph, encoder.longest), plain):
         generator = torch.Generator().manual_seed(3)
         b, n = len(LENGTHS), max(LENGTHS)
         unary = torch.randn(b, n, encoder.in_width, dtype=torch.float64, generator=generator).requires_grad_()

@@ -334,6 +334,9 @@ class ProbabilisticTransformer(ModelSection):
         if self.head_bias is not None and not vocabulary.counts_words:
             reason = f"it counts words: data.vocabulary.kind is {vocabulary.kind}, choose words"
             faults.append((("model", "head_bias"), reason))
+        if runtime.graphs:
+            reason = "a field cannot be recorded: torch crashes. Set this to false; `runtime.compile` alone works"
+            faults.append((("runtime", "graphs"), reason))
         if runtime.messages != "linear":
             return faults
         if self.heads == "tree":
