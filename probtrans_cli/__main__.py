@@ -68,7 +68,9 @@ def _run(arguments: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     except Exception as error:
-        fault = _out_of_memory(error, arguments) or (of_the_system(error) if isinstance(error, OSError) else None)
+        fault: ProbtransError | None = _missing(error) or _out_of_memory(error, arguments)
+        if isinstance(error, OSError):
+            fault = fault or of_the_system(error)
         if fault is not None:
             report(fault)
             return fault.exit_code
@@ -85,6 +87,14 @@ def _refuse_bytes(arguments: list[str]) -> None:
         except UnicodeEncodeError:
             hint = "rename the file, or name it through a link whose name is UTF-8"
             raise UsageError(f"the argument '{printable(argument, 200)}' is not UTF-8", hint=hint) from None
+
+
+def _missing(error: Exception) -> UsageError | None:
+    """A package that this one needs and that is not installed; None where it is another fault, or a module of ours."""
+    if not isinstance(error, ModuleNotFoundError) or str(error.name).startswith("probtrans_cli"):
+        return None
+    hint = "install probtrans with all that it needs: pip install . in its folder (docs/install.md)"
+    return UsageError(f"the package {error.name} is not installed", hint=hint)
 
 
 def _out_of_memory(error: Exception, arguments: list[str]) -> OutOfMemoryError | None:

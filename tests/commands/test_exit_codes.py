@@ -158,6 +158,16 @@ def test_requirement_not_met_exits_7_after_the_result(here: Path, invoke: Invoke
     assert invoke("eval", "runs/tiny", "--require", "perplexity>=1", "--require", "uuas>=0").code == 0
 
 
+def test_a_package_that_is_missing_is_named(here: Path) -> None:
+    """As where the package is run from a checkout that nobody has installed."""
+    script = "import sys; sys.modules['typer'] = None; from probtrans_cli.__main__ import main; main(['--help'])"
+    result = subprocess.run([sys.executable, "-c", script], env=environment(), cwd=here, capture_output=True, text=True)
+    assert (result.returncode, result.stdout) == (2, "")
+    assert result.stderr.splitlines()[0] == "error: the package typer is not installed"
+    assert "pip install" in result.stderr
+    assert "bug" not in result.stderr
+
+
 def test_a_bug_exits_1_and_asks_for_a_report(here: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr("probtrans_cli.trained.model.Model.load", lambda *_, **__: 1 / 0)
     ran = invoke("eval", "runs/tiny")
