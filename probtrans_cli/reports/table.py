@@ -7,6 +7,7 @@ with the best checkpoint.
 from __future__ import annotations
 
 import re
+import shlex
 import statistics
 from collections.abc import Sequence
 from typing import Any
@@ -89,9 +90,34 @@ def _row(runs: Sequence[Finished]) -> dict[str, Any]:
         "seconds": statistics.fmean(seconds) if seconds else None,
         "corpora": first.corpora | first.recipe.data.model_dump(mode="json", include={"select"}),
         "pretrained": first.recipe.model.init_from is not None,
-        "command": first.command,
+        "scale": None if is_share(metric) else _scale(first),
+        "command": _command(runs),
         "paper": _compared(cell, scores["test"][metric]["mean"], task) if cell and "test" in scores else None,
     }  # fmt: skip
+
+
+def _scale(run: Finished) -> dict[str, Any]:
+    """What a perplexity depends on beside the model and the text: the vocabulary, and which words are hidden."""
+    vocabulary = run.recipe.data.model_dump(mode="json", include={"vocabulary"})
+    return vocabulary | run.recipe.task.model_dump(mode="json", include={"mlm"})
+
+
+def _command(runs: Sequence[Finished]) -> str:
+    """The command line that trained the first of the runs, with the seeds of all."""
+    first = runs[0]
+    try:
+        words = iter(shlex.split(first.command))
+    except ValueError:  # no shell wrote it
+        return first.command
+    if len(runs) == 1 or not first.command:
+        return first.command
+    kept = []
+    for word in words:
+        if word == "--seeds":
+            next(words, None)
+        elif not word.startswith(("seed=", "--seeds=")):
+            kept.append(word.removesuffix(f"-seed{first.recipe.seed}") if word.startswith("name=") else word)
+    return shlex.join([*kept, "--seeds", ",".join(str(run.recipe.seed) for run in runs)])
 
 
 def _mean_row(family: OverCorpora) -> dict[str, Any]:

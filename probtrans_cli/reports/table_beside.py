@@ -35,10 +35,11 @@ def _pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[st
 def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
     """The transformer that learned the same task from the same corpora; of several the best one on dev.
 
-    One that started from weights of another training is a rival only of a model that did so, too. One that took more
-    than twice as long is a rival only where no other is, as an hour's training beside one of ten minutes.
+    Perplexities must be over the same vocabulary and masks, too. One that started from weights of another training is a
+    rival only of a model that did so, too. One that took more than twice as long is a rival only where no other is, as
+    an hour's training beside one of ten minutes.
     """
-    same = ("corpora", "task", "column", "metric", "pretrained")
+    same = ("corpora", "task", "column", "metric", "pretrained", "scale")
     scored = [one for one in rows if one["model"] == RIVAL and _is_scored(one)]
     rivals = [one for one in scored if all(one[key] == row[key] for key in same)]
     choose = max if row["larger_is_better"] else min
@@ -65,8 +66,8 @@ def _on_dev(row: dict[str, Any]) -> float:
 def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     both = [row] if rival is None else [row, rival]
     metric, alone = row["metric"], row["model"] == RIVAL
-    ours = score_in_words(metric, _scores(row).get(metric))
-    theirs = ours if alone else "" if rival is None else score_in_words(metric, _scores(rival).get(metric))
+    ours = _score(row)
+    theirs = ours if alone else "" if rival is None else _score(rival)
     floors = {name: _scores(row).get(f"floor_{name}") for name in ("uas", "uuas")}
     bias = {name: score_in_words(name, floor and floor | {"sd": None}) for name, floor in floors.items()}
     speeds = ["" if (speed := one["words_per_second"]) is None else f"{speed:,.0f}" for one in both]
@@ -93,6 +94,12 @@ def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
 def _joined(texts: Iterable[str]) -> str:
     """The model's figure and the transformer's, without those that are not known."""
     return " / ".join(filter(None, texts))
+
+
+def _score(row: dict[str, Any]) -> str:
+    """The row's score in its metric, and whether it is of dev."""
+    text = score_in_words(row["metric"], _scores(row).get(row["metric"]))
+    return text if row["test"] or not text else f"{text} (dev)"
 
 
 def _scores(row: dict[str, Any]) -> dict[str, Any]:

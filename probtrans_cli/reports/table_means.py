@@ -28,7 +28,8 @@ def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
     """The mean for each model that stands in several rows, one for each of several corpora.
 
     Scores that are no shares, as a perplexity, are left out: those of two corpora have no scale in common. There is no
-    mean where two rows are scored on the same files, nor where no seed or no score is in all of them.
+    mean where two rows are scored on the same files, of test or, where one of them has no test set, of dev; nor where
+    no seed or no score is in all of them.
     """
     families: dict[str, list[Seeds]] = {}
     for row in rows:
@@ -37,7 +38,8 @@ def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
     for family in families.values():
         by_seed = [{run.recipe.seed: run for run in row} for row in family]
         seeds = [seed for seed in by_seed[0] if all(seed in row for row in by_seed)]
-        different = {json.dumps(row[0].corpora["test"] or row[0].corpora["dev"]) for row in family}
+        split = "test" if all(row[0].corpora["test"] for row in family) else "dev"
+        different = {json.dumps(row[0].corpora[split]) for row in family}
         if 1 < len(different) == len(family):
             mean = [_mean([row[seed] for row in by_seed]) for seed in seeds]
             if any(chain.from_iterable(run.scores.values() for run in mean)):

@@ -299,3 +299,19 @@ def test_real_runs_without_torch(trained: Path) -> None:
     assert 0 < language["seconds"] < 60
     config = json.loads((trained / "runs/tiny/checkpoints/best/config.json").read_text("utf-8"))
     assert language["encoder_parameters"] == config["parameters"]["encoder"]
+
+
+def test_the_command_of_a_row_has_all_of_its_seeds(tmp_path: Path) -> None:
+    folders = [run(tmp_path / f"m{seed}", scores(30, 33), f"name=m-seed{seed}", f"seed={seed}") for seed in (2, 3, 5)]
+    commands = {
+        "probtrans train m --seeds 2,3 'data.select={a: b}'": "probtrans train m 'data.select={a: b}' --seeds 2,3,5",
+        "probtrans train m name=m-seed2 seed=2": "probtrans train m name=m --seeds 2,3,5",
+        "probtrans train m --seeds=2 name=own": "probtrans train m name=own --seeds 2,3,5",
+        "of 'no shell": "of 'no shell",
+    }
+    for written, expected in commands.items():
+        store(folders[0] / "recipe.yaml", f"# Resolved recipe.\n# Command: {written}\nversion: 1\n")
+        (row,) = rows(*folders)
+        assert row["command"] == expected
+    (row,) = rows(folders[0])
+    assert row["command"] == "of 'no shell"

@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 import json
+import re
 from collections.abc import Callable
 from pathlib import Path
 from typing import Any
@@ -100,3 +101,28 @@ def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
     assert rival is not None
     assert rival["recipe"] == "t0.9"
     assert "90.96 ± 0.10 %" in beside({"rows": found, "means": []})
+
+
+def test_a_perplexity_stands_beside_one_over_the_same_words(tmp_path: Path) -> None:
+    """Of a smaller vocabulary, or of more hidden words, it is another quantity; a share of right answers is not."""
+    transformer = "model={kind: transformer}"
+    ours = run(tmp_path / "ours", scores(30, 33), "name=ours")
+    smaller = run(tmp_path / "smaller", scores(3, 3), "name=smaller", transformer, "data.vocabulary.max_size=20")
+    hidden = run(tmp_path / "hidden", scores(4, 4), "name=hidden", transformer, "task.mlm.rate=0.5")
+    same = run(tmp_path / "same", scores(40, 43), "name=same", transformer)
+    found = {row["recipe"]: row for row in rows(ours, smaller, hidden, same)}
+    assert rival_of(found["ours"], [*found.values()]) is found["same"]
+    tagging = ("task={kind: tagging, column: xpos}",)
+    ours = run(tmp_path / "tagger", scores(0.3, 0.3, "accuracy"), "name=tagger", *tagging)
+    other = ("name=other", transformer, "data.vocabulary.max_size=20", *tagging)
+    theirs = run(tmp_path / "other", scores(0.4, 0.4, "accuracy"), *other)
+    found = {row["recipe"]: row for row in rows(ours, theirs)}
+    assert rival_of(found["tagger"], [*found.values()]) is found["other"]
+
+
+def test_scores_of_dev_are_called_so(tmp_path: Path) -> None:
+    ours = run(tmp_path / "ours", {"dev": scores(30, 33)["dev"]}, "name=ours", "data.test=null")
+    theirs = run(tmp_path / "theirs", scores(28, 40), "name=theirs", "model={kind: transformer}")
+    text = beside({"rows": rows(ours, theirs), "means": []})
+    assert re.search(r"\| 30\.00 \(dev\) \|", text)
+    assert re.search(r"\| +40\.00 \|", text)

@@ -152,3 +152,10 @@ def test_what_is_not_the_same_model_on_other_corpora_has_no_mean(
     result = table([str(folder) for folder in folders])
     assert len(result["rows"]) == 2
     assert result["means"] == []
+
+
+def test_a_run_without_a_test_set_is_no_further_corpus(tmp_path: Path) -> None:
+    """The same model on the same text, once with a test set and once without."""
+    both = run(tmp_path / "both", scores(0.5, 0.6, "accuracy"), *on("a"))
+    alone = run(tmp_path / "alone", {"dev": scores(0.5, 0.6, "accuracy")["dev"]}, *on("a", "data.test=null", "name=b"))
+    assert table([str(both), str(alone)])["means"] == []
