@@ -32,10 +32,10 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
         _layers(recipe),
         _posterior(recipe),
         _shards(recipe),
-        _graphs(recipe),
     )
     by_kind = (recipe.task.inconsistencies_with(recipe), of_model, recipe.model.inconsistencies_with(recipe))
-    return [*chain(*checks), *chain(*by_kind)]
+    # The graphs last: what they need is of no use where a kind refuses them.
+    return [*chain(*checks), *chain(*by_kind), *_graphs(recipe)]
 
 
 def _dev(recipe: Recipe) -> Iterator[Inconsistency]:

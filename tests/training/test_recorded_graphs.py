@@ -93,13 +93,16 @@ def test_a_training_by_graphs_learns_the_same(
 @pytest.mark.parametrize(
     ("overrides", "words"),
     [
-        (("runtime.graphs=true", "runtime.compile=true"), ("runtime.graphs", "a field cannot be recorded")),
+        (("runtime.graphs=true",), ("runtime.graphs", "a field cannot be recorded")),
         (
             (f"model={{kind: stacked, lower: {TRANSFORMER[6:]}}}", "runtime.graphs=true", "runtime.compile=true"),
             ("runtime.graphs", "a field cannot be recorded"),
         ),
-        (("runtime.graphs=true",), ("runtime.graphs", "runtime.compile")),
-        (("runtime.graphs=true", "runtime.compile=true", "train.accumulate=2"), ("runtime.graphs", "train.accumulate")),
+        ((TRANSFORMER, "runtime.graphs=true"), ("runtime.graphs", "set `runtime.compile` to true")),
+        (
+            (TRANSFORMER, "runtime.graphs=true", "runtime.compile=true", "train.accumulate=2"),
+            ("runtime.graphs", "train.accumulate"),
+        ),
     ],
 )
 def test_what_graphs_need_is_said(
