@@ -91,7 +91,7 @@ def _refuse_bytes(arguments: list[str]) -> None:
 
 def _missing(error: Exception) -> UsageError | None:
     """A package that this one needs and that is not installed; None where it is another fault, or a module of ours."""
-    if not isinstance(error, ModuleNotFoundError) or str(error.name).startswith("probtrans_cli"):
+    if not isinstance(error, ModuleNotFoundError) or (error.name or "probtrans_cli").startswith("probtrans_cli"):
         return None
     hint = "install probtrans with all that it needs: pip install . in its folder (docs/install.md)"
     return UsageError(f"the package {error.name} is not installed", hint=hint)

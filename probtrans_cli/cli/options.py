@@ -313,7 +313,8 @@ TableForm = Annotated[
     typer.Option(
         "-f",
         "--format",
-        help="beside: each model beside the transformer of the same corpora and task, the best on dev that took at "
-        "most twice as long, with its command line; html: a page with the table and the learning curves of the runs.",
+        help="beside: each model beside the transformer of the same corpora, task and vocabulary, the best on dev "
+        "that took at most twice as long, with its command line; html: a page with the table and the learning curves "
+        "of the runs.",
     ),
 ]

@@ -66,8 +66,8 @@ def _on_dev(row: dict[str, Any]) -> float:
 def _cells(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
     both = [row] if rival is None else [row, rival]
     metric, alone = row["metric"], row["model"] == RIVAL
-    ours = _score(row)
-    theirs = ours if alone else "" if rival is None else _score(rival)
+    ours = _said(row)
+    theirs = ours if alone else "" if rival is None else _said(rival)
     floors = {name: _scores(row).get(f"floor_{name}") for name in ("uas", "uuas")}
     bias = {name: score_in_words(name, floor and floor | {"sd": None}) for name, floor in floors.items()}
     speeds = ["" if (speed := one["words_per_second"]) is None else f"{speed:,.0f}" for one in both]
@@ -96,7 +96,7 @@ def _joined(texts: Iterable[str]) -> str:
     return " / ".join(filter(None, texts))
 
 
-def _score(row: dict[str, Any]) -> str:
+def _said(row: dict[str, Any]) -> str:
     """The row's score in its metric, and whether it is of dev."""
     text = score_in_words(row["metric"], _scores(row).get(row["metric"]))
     return text if row["test"] or not text else f"{text} (dev)"
