@@ -163,7 +163,7 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
     scores |= _floors(model, corpus, told=ranks.first and not has_trees) if request.baselines else {}
     if has_trees:
         scores |= tree_scores(
-            model, corpus, reading, baselines=request.baselines, every=every, relations=of_words, predictor=asked
+            model, corpus, title, reading, baselines=request.baselines, every=every, relations=of_words, predictor=asked
         )
     if not scores and not request.latent_labels:
         raise DataError(

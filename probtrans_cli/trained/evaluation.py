@@ -191,6 +191,7 @@ def columns(split: Split, name: str) -> list[np.ndarray]:
 def tree_scores(
     model: Model,
     split: Split,
+    title: str,
     reading: Reading,
     *,
     baselines: bool,
@@ -200,13 +201,16 @@ def tree_scores(
 ) -> dict[str, Any]:
     """What a report says of the decoded trees; ``trees/score.py`` names the conventions.
 
-    ``baselines``: with the floors. ``every``: also of the trees of every channel and of their mean. ``relations``, the
-    gold label of every word of the split: also which channel finds which, see ``trees/relations.py``. ``predictor``:
-    who is asked; None: the model as its recipe says.
+    ``title``: what the split is called. ``baselines``: with the floors. ``every``: also of the trees of every channel
+    and of their mean. ``relations``, the gold label of every word of the split: also which channel finds which, see
+    ``trees/relations.py``. ``predictor``: who is asked; None: the model as its recipe says.
     """
     channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
+    warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,}")
+    if warning is not None and model.ranks.first:
+        console.log(warning)
     trees, *of_channels = trees_of(model, split, readings, predictor, model.ranks)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:

@@ -31,6 +31,6 @@ def final_scores(
         if split is not None:
             scores[name] = dict(task_scores(model, split, final=True)) | model.task.floors(split)
             if scores_trees(model, split):
-                scores[name] |= tree_scores(model, split, model.reading, baselines=True)
+                scores[name] |= tree_scores(model, split, name, model.reading, baselines=True)
             pause()
     return scores

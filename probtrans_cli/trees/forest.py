@@ -73,6 +73,21 @@ class Forest:
         return Forest(number[climb[self.heads[keep]]], lengths)
 
 
+def not_trees(forest: Forest) -> np.ndarray:
+    """Of every sentence whether its arcs are no tree: not one word hangs at the root, or some are in a circle; ``[S]``.
+
+    A sentence without words is none of them.
+    """
+    up = np.concatenate([[0], forest.heads])
+    for _ in range(int(forest.lengths.max(initial=1)).bit_length()):
+        up = up[up]  # the ancestor twice as far away; the root is its own
+    count = len(forest.lengths)
+    roots = np.bincount(forest.sentence, forest.heads == 0, minlength=count)
+    circles = np.bincount(forest.sentence, up[1:] != 0, minlength=count)
+    odd: np.ndarray = (forest.lengths > 0) & ((roots != 1) | (circles > 0))
+    return odd
+
+
 def compare(gold: Forest, predicted: Forest) -> tuple[np.ndarray, np.ndarray]:
     """Which words have the right head, and which gold arcs are there with head and dependent swapped only; ``[words]``.
 

@@ -12,12 +12,12 @@ sentences of at most ``10`` words, counted after the removal.
 
 from __future__ import annotations
 
-from collections.abc import Sequence
+from collections.abc import Callable, Sequence
 
 import numpy as np
 
 from probtrans_cli.trees import bootstrap
-from probtrans_cli.trees.forest import Forest, compare, conventions, random_heads, rule_trees
+from probtrans_cli.trees.forest import Forest, compare, conventions, not_trees, random_heads, rule_trees
 
 SHORT = 10
 RANDOM_TREES = 10
@@ -40,6 +40,21 @@ def attachment(
     """
     forest = Forest.of(predicted)
     return {name: _scores(tree, _found(tree, forest.kept(keep))) for name, keep, tree in conventions(gold, punct)}
+
+
+def warning_of_gold(gold: Sequence[np.ndarray], place: Callable[[int], str]) -> str | None:
+    """What is to be told where gold heads are no trees, None where all are: a treebank has trees, a parser may not.
+
+    Args:
+        gold: heads of every sentence, as in :func:`attachment`, which counts them arc by arc all the same.
+        place: where a sentence stands, by its number from 0.
+    """
+    odd = np.flatnonzero(not_trees(Forest.of(gold)))
+    if not len(odd):
+        return None
+    many = "" if len(odd) == 1 else f", the first of {len(odd):,} such sentences"
+    what = "the gold heads are not a tree with one root" + many
+    return f"warning: {place(int(odd[0]))}: {what}; they are counted arc by arc, as they are"
 
 
 def floors(

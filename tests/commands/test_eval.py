@@ -53,6 +53,16 @@ def test_where_there_are_no_floors_that_is_said(here: Path, invoke: Invoke) -> N
     assert "--baselines" not in invoke("eval", "runs/tiny", "--baselines", "--masks", "1", "--json").err
 
 
+def test_gold_heads_that_are_no_tree_are_scored_and_told_of(here: Path, invoke: Invoke) -> None:
+    words = "".join(f"{i}\tw\t_\t_\t_\t_\t{{}}\t_\t_\t_\n" for i in (1, 2)) + "\n"
+    (here / "odd.conllu").write_text(words.format(0, 1) + words.format(0, 0) + words.format(2, 1), "utf-8")
+    ran = invoke("eval", "runs/tiny", "odd.conllu", "--masks", "1", "--json")
+    assert scores(ran)["trees"]["with_punct"]["all"]["sentences"] == 3
+    told = "odd.conllu, sentence 2: the gold heads are not a tree with one root, the first of 2 such sentences;"
+    assert ran.err.count(told) == 1
+    assert "not a tree" not in invoke("eval", "runs/tiny", "--masks", "1").err
+
+
 def test_eval_of_every_name_of_a_checkpoint(here: Path, invoke: Invoke) -> None:
     last = (here / "runs/tiny/checkpoints/last").resolve()
     step = int(last.name.removeprefix("step-"))

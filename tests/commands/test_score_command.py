@@ -103,6 +103,13 @@ def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) 
     ran = invoke("score", "trees", "guess.conllu", "--gold", "gold.conllu")
     assert "UUAS" in ran.out
     assert "channel" not in ran.out
+    assert "warning" not in ran.err
+    # Trees that are none are scored, and told of; as a prediction they are nothing special.
+    Path("circle.conllu").write_text(gold + "".join(f"{i}\tw\t_\t_\t_\t_\t{3 - i}\t_\t_\t_\n" for i in (1, 2)) + "\n")
+    ran = invoke("score", "trees", "circle.conllu", "--gold", "circle.conllu")
+    assert ran.code == 0
+    assert ran.err.count("not a tree with one root") == 1
+    assert f"warning: circle.conllu:{gold.count(chr(10)) + 1}: the gold heads are not a tree" in ran.err
 
 
 @pytest.mark.usefixtures("quick")

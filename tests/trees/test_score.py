@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import gzip
 from collections import Counter
+from itertools import product
 from pathlib import Path
 
 import numpy as np
@@ -26,10 +27,11 @@ from probtrans_cli.trees.forest import (
     Forest,
     bias_scores,
     nearest_rarer,
+    not_trees,
     random_trees,
     untrained_bias,
 )
-from probtrans_cli.trees.score import attachment, floors
+from probtrans_cli.trees.score import attachment, floors, warning_of_gold
 
 SHARES = ("uas", "uuas", "directed", "swapped")
 NOTHING = dict.fromkeys((*SHARES, "uas_interval", "uuas_interval")) | {"sentences": 0, "words": 0, "arcs": 0}
@@ -60,6 +62,30 @@ def test_circle_of_two_words_counts_once() -> None:
     scores = attachment([heads(0, 1, 2)], [heads(2, 1, 1)], None)["with_punct"]["all"]
     assert scores["uuas"] == 1 / 2
     assert scores["uas"] == 1 / 3
+
+
+def test_what_is_no_tree_is_told() -> None:
+    """Beside a walk from every word to the root, over all heads of up to four words."""
+    every = [heads(*given) for n in range(5) for given in product(range(n + 1), repeat=n)]
+
+    def reaches(tree: np.ndarray, word: int) -> bool:
+        for _ in tree:
+            word = int(tree[word - 1]) if word else 0
+        return word == 0
+
+    expected = [
+        bool(len(tree)) and not (sum(tree == 0) == 1 and all(reaches(tree, word + 1) for word in range(len(tree))))
+        for tree in every
+    ]
+    assert not_trees(Forest.of(every)).tolist() == expected
+    assert len(every) - sum(expected) == 1 + sum(n ** (n - 1) for n in range(1, 5))
+    assert warning_of_gold([heads(0), heads(), heads(2, 0)], str) is None
+    assert warning_of_gold([heads(0), heads(2, 1)], lambda index: f"gold:{index}") == (
+        "warning: gold:1: the gold heads are not a tree with one root; they are counted arc by arc, as they are"
+    )
+    assert "9: the gold heads are not a tree with one root, the first of 2 such sentences" in str(
+        warning_of_gold([heads(0)] * 9 + [heads(0, 0), heads(2, 3, 2)], str)
+    )
 
 
 def test_lengths_are_counted_after_the_removal() -> None:

@@ -6,6 +6,7 @@ from typing import Any
 
 import numpy as np
 
+from probtrans_cli import console
 from probtrans_cli.data.corpus.store import is_punctuation
 from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
@@ -22,6 +23,8 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
     ours, theirs = (read_corpus(find(name), "conllu") for name in (predictions, gold))
     pairs = list(side_by_side(ours, theirs, predictions, gold))
     heads = [[np.array(_heads(one), dtype=np.int64) for one in side] for side in zip(*pairs, strict=True)]
+    if warning := scoring.warning_of_gold(heads[1], lambda index: pairs[index][1].where):
+        console.log(warning)
     tags = [other.tags.get("upos") for _, other in pairs]
     punct = [np.array([is_punctuation(tag) for tag in of_words]) for of_words in tags if of_words is not None]
     found: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
