@@ -7,6 +7,8 @@ Source: Wu & Tu (2023), Eq. 3-12, sections 2.3.2-2.3.5, appendix B. Nothing here
     T(x)     ternary(x)   [h, d, d]           scores [c, a, b] of child label a under head label b at distance x = i - j
     T'       root         [h, d, d_root]      scores [c, a, b] of child label a under root label b
     B        features     [h, m, d] or [m, d] scores of global feature k for label a (with channels, or without)
+
+Not in the paper: points of a sphere in place of labels, and rectified features, each there to the degree max(0, score).
     Q, M     -            see Trace           distributions, and the scaled (and damped) messages they are made from
 """
 
@@ -50,7 +52,7 @@ class Trace:
     root_scores: list[np.ndarray] = field(default_factory=list)
     """M_root [d_root]; the last one is the sentence's representation."""
     features: list[np.ndarray] = field(default_factory=list)
-    """Q_G [n, h, m] (dep-split) or [n, 1, m] (single-split); empty list for other models."""
+    """Q_G [n, h, m] (dep-split) or [n, 1, m] (single-split, rectified); empty list for other models."""
 
 
 def softmax(scores: Row) -> Row:
@@ -60,6 +62,11 @@ def softmax(scores: Row) -> Row:
     top = max(scores)
     weights = [math.exp(score - top) for score in scores]
     return [weight / sum(weights) for weight in weights]
+
+
+def rectified(scores: Row) -> Row:
+    """No choice: each by itself, and never below 0."""
+    return [score if score > 0.0 else 0.0 for score in scores]
 
 
 def on_the_sphere(scores: Row) -> Row:
@@ -140,7 +147,7 @@ class Sentence:
         self.first_feature_column = self.n + int(self.has_root)
         self.columns = self.first_feature_column + (self.m if self.kind == "all-dep" else 0)
         # Second head variables: one for every channel, or one for all.
-        self.second = {"dep-split": self.h, "single-split": 1}.get(self.kind or "", 0)
+        self.second = {"dep-split": self.h, "single-split": 1, "rectified": 1}.get(self.kind or "", 0)
 
     def candidates(self, i: int) -> list[int]:
         """The columns that may be the head of word i: never the word itself."""
@@ -245,6 +252,9 @@ def mean_field_loops(
     lambda_H = section.message_weight.heads if section.message_weight.heads is not None else default
     lambda_G = section.message_weight.features if section.message_weight.features is not None else lambda_H
     mean = on_the_sphere if spherical else softmax
+    degrees = softmax
+    if sentence.kind == "rectified":
+        lambda_G, degrees = 1.0, rectified
     alpha_Z, alpha_H = section.step_size.labels, section.step_size.heads
     beta_Z, beta_H = section.damping.labels, section.damping.heads
 
@@ -256,7 +266,7 @@ def mean_field_loops(
     Q_Z = [mean(row) for row in M_Z]
     Q_H = sentence.head_distributions(M_H)
     Q_root = mean(M_root)
-    Q_G = [[softmax(row) for row in rows] for rows in M_G]
+    Q_G = [[degrees(row) for row in rows] for rows in M_G]
 
     trace = Trace()
     _append(trace, sentence, Q_Z, M_Z, Q_H, Q_root, M_root, Q_G)
@@ -282,7 +292,7 @@ def mean_field_loops(
                 for k in range(m):
                     message = sentence.H(i, c, k, Q_Z) / lambda_G
                     new_M_G[i][c][k] = (1 - beta_H) * message + beta_H * M_G[i][c][k]
-            new_Q_G.append([_step(alpha_H, softmax(new_M_G[i][c]), Q_G[i][c]) for c in range(second)])
+            new_Q_G.append([_step(alpha_H, degrees(new_M_G[i][c]), Q_G[i][c]) for c in range(second)])
 
         # The labels, and the root's: from the labels of before and the heads of now (asynchronous) or of before.
         asynchronous = section.schedule == "asynchronous"

@@ -22,6 +22,7 @@ GLOBALS: list[dict[str, Any]] = [
     {"kind": "all-dep", "features": 3, "parameterization": "neural"},
     {"kind": "dep-split", "features": 3},
     {"kind": "single-split", "features": 3},
+    {"kind": "rectified", "features": 3},
 ]
 
 

@@ -50,6 +50,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "neural": {"globals": {"kind": "all-dep", "features": 3, "parameterization": "neural"}},
     "dep-split": {"globals": {"kind": "dep-split", "features": 3}, "damping": {"labels": 0.2, "heads": 0.3}},
     "single-split": {"globals": {"kind": "single-split", "features": 3}},
+    "rectified": {"latent": "spherical", "globals": {"kind": "rectified", "features": 3}},
     "own": {"share_potentials": False, "root": {"labels": 4}, "globals": {"kind": "dep-split", "features": 3}},
     "steps": {"step_size": {"labels": 0.8, "heads": 0.7}, "root": {"labels": 4}},
     "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},

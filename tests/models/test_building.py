@@ -44,6 +44,7 @@ WRONG: list[tuple[dict[str, Any], str]] = [
     ({"decomposition": {"kind": "rotary", "rank": 2}, "symmetric": True}, "symmetric"),
     ({"globals": {"kind": "dep-split", "parameterization": "neural"}}, "globals.parameterization"),
     ({"globals": {"kind": "single-split", "parameterization": "neural"}}, "globals.parameterization"),
+    ({"globals": {"kind": "rectified", "parameterization": "neural"}}, "globals.parameterization"),
     ({"globals": {"kind": "all-dep"}, "heads": "tree"}, "globals.kind"),
 ]
 
@@ -79,7 +80,7 @@ def test_a_dict_and_its_section_build_the_same() -> None:
 
 @pytest.mark.parametrize(
     ("features", "faulty"),
-    [(None, True), ("all-dep", True), ("dep-split", False), ("single-split", False)],
+    [(None, True), ("all-dep", True), ("dep-split", False), ("single-split", False), ("rectified", True)],
 )
 def test_a_weight_of_features_needs_features_apart_from_heads(features: str | None, faulty: bool) -> None:
     section: dict[str, Any] = {"globals": features and {"kind": features}, "message_weight": {"features": 2.0}}

@@ -29,6 +29,7 @@ OPTIONS = {
     },
     "dep-split": {"globals": {"kind": "dep-split", "features": 3}, "schedule": "synchronous"},
     "single-split": {"globals": {"kind": "single-split", "features": 3}, "output": "probabilities"},
+    "rectified": {"globals": {"kind": "rectified", "features": 3}},
     "own": {"share_potentials": False, "root": {"labels": 3}, "globals": {"kind": "dep-split", "features": 3}},
     "tree": {"heads": "tree", "root": {"labels": 3, "decomposition": {"kind": "uv", "rank": 2}}},
 }

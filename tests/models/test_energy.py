@@ -64,7 +64,8 @@ def variables(state: State) -> list[tuple[int, tuple[int, ...]]]:
 
 
 def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, variable: Any) -> State:
-    """The state after one variable's update to ``softmax(-∂E/λ)``: the gradient by its distribution."""
+    """The state after one variable's update to ``softmax(-∂E/λ)``: the gradient by its distribution; the degrees of a
+    word's rectified features to ``max(0, -∂E)``."""
     number, index = variable
     inputs = [None if part is None else part.detach().clone() for part in state]
     inputs[number].requires_grad_()  # type: ignore[union-attr]
@@ -73,7 +74,10 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     inference = model.inference
     how = (inference.labels, inference.heads, inference.labels, inference.features)[number]
     new = state[number].clone()  # type: ignore[union-attr]
-    new[index] = allowed_softmax(gradient[index] / how.weight, state[number][index] > 0)  # type: ignore[index]
+    if number == 3 and inference.rectified:
+        new[index] = gradient[index].clamp_min(0.0)
+    else:
+        new[index] = allowed_softmax(gradient[index] / how.weight, state[number][index] > 0)  # type: ignore[index]
     return state._replace(**{State._fields[number]: new})
 
 
@@ -137,7 +141,10 @@ def loops(model: Any, unary: torch.Tensor, state: State) -> float:
             total -= weights.heads * entropy(row)
         for c in range(sentence.second):
             total -= sum(second[i][c][k] * sentence.H(i, c, k, labels) for k in range(sentence.m))
-            total -= (weights.features or weights.heads) * entropy(second[i][c])
+            if sentence.kind == "rectified":
+                total += sum(degree * degree for degree in second[i][c]) / 2.0
+            else:
+                total -= (weights.features or weights.heads) * entropy(second[i][c])
     return total
 
 

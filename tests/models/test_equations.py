@@ -34,7 +34,7 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
     if decomposition["kind"] != "none":
         decomposition["rank"] = one([2, 4] if decomposition["kind"] == "rotary" else [1, 2, 3])
     root = {"labels": one([1, 3]), "decomposition": one([{"kind": "none"}, *({"kind": k, "rank": 2} for k in UVS)])}
-    kinds = [None, "dep-split", "single-split", *([] if tree else ["all-dep", "neural"])]
+    kinds = [None, "dep-split", "single-split", "rectified", *([] if tree else ["all-dep", "neural"])]
     features = one(kinds)
     parameterization = "neural" if features == "neural" else "direct"
     kind = "all-dep" if features == "neural" else features
@@ -52,7 +52,7 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
         "damping": {"labels": one([0.0, 0.4]), "heads": one([0.0, 0.2])},
     }
     section["latent"] = "categorical" if generator.random() < 0.75 else "spherical"
-    if kind and kind != "all-dep":
+    if kind in ("dep-split", "single-split"):
         section["message_weight"]["features"] = one([None, 0.4, 3.0])
     if decomposition["kind"] != "rotary":
         section |= {"distance": one([None, 0, 1, 3]), "symmetric": one([False, False, True])}
@@ -165,7 +165,7 @@ def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
     pairs = {
         (one.decomposition.kind, one.globals.kind if one.globals else None, one.root is not None) for one in sections
     }
-    assert len(pairs) == 5 * 4 * 2
+    assert len(pairs) == 5 * 5 * 2
     assert {(one.heads, one.schedule, one.damping.heads, one.step_size.heads) for one in sections} == {
         (heads, schedule, damping, step)
         for heads in ("independent", "tree")
@@ -188,4 +188,5 @@ def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
     }
     own = [one for one in sections if not one.share_potentials and one.iterations > 1]
     assert {one.damping.heads for one in own} == {0.0, 0.2}
-    assert {one.globals.kind if one.globals else None for one in own} == {None, "all-dep", "dep-split", "single-split"}
+    kinds = {one.globals.kind if one.globals else None for one in own}
+    assert kinds == {None, "all-dep", "dep-split", "single-split", "rectified"}

@@ -262,14 +262,15 @@ def test_root_scores(root: dict[str, Any]) -> None:
 def test_global_scores(given: dict[str, Any]) -> None:
     model = encoder(globals=given, labels=4)
     B, part = model.global_scores(), model.globals
-    assert B.shape == ((3, 4) if given["kind"] == "single-split" else (2, 3, 4))
+    alone = given["kind"] in ("single-split", "rectified")
+    assert B.shape == ((3, 4) if alone else (2, 3, 4))
     if given.get("parameterization") == "neural":
         labels = part.features.softmax(-1)
         for c, k, a in itertools.product(*map(range, B.shape)):
             expected = sum(labels[k, g] * part.T[c, a, g] for g in range(4))
             assert abs(float(B[c, k, a]) - float(expected)) < 1e-12
     else:
-        assert torch.equal(B, part.B.squeeze(0) if given["kind"] == "single-split" else part.B)
+        assert torch.equal(B, part.B.squeeze(0) if alone else part.B)
     assert encoder().global_scores() is None
 
 

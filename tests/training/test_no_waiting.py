@@ -101,6 +101,7 @@ OPTIONS: dict[str, list[str]] = {
     "all-dep": ["model.globals={kind: all-dep, features: 3}", "model.root={}"],
     "dep-split": ["model.globals={kind: dep-split, features: 3}", "model.damping={labels: 0.2, heads: 0.3}"],
     "single-split": ["model.globals={kind: single-split, features: 3}", "model.schedule=synchronous"],
+    "rectified": ["model.globals={kind: rectified, features: 3}", "model.latent=spherical"],
     "own potentials": ["model.share_potentials=false", "model.globals={kind: dep-split, features: 3}"],
     "tree": ["model.heads=tree", "model.root={}"],
     "head bias": ["model.head_bias={}"],

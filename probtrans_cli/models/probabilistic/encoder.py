@@ -42,6 +42,8 @@ class ProbabilisticEncoder(Encoder):
         self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
         assert weight.heads is not None, "it is resolved"
+        rectified = section.globals is not None and section.globals.kind == "rectified"
+        of_features = 1.0 if rectified else weight.features or weight.heads
         self.inference = Inference(
             iterations=section.iterations,
             asynchronous=section.schedule == "asynchronous",
@@ -49,10 +51,11 @@ class ProbabilisticEncoder(Encoder):
             distance=section.distance,
             labels=Update(weight.labels, step.labels, damping.labels),
             heads=Update(weight.heads, step.heads, damping.heads),
-            features=Update(weight.features or weight.heads, step.heads, damping.heads),
+            features=Update(of_features, step.heads, damping.heads),
             root=section.root is not None,
             tree=section.heads == "tree",
             latent=section.latent,
+            rectified=rectified,
         )
 
     @property
@@ -250,13 +253,13 @@ class ProbabilisticEncoder(Encoder):
         return None if root is None else root.dense()
 
     def global_scores(self, iteration: int = 1) -> Float[Tensor, "*c m a"] | None:
-        """``B [h, m, d]``, with `single-split` ``[m, d]``, whatever its parameterisation; None without globals.
-        ``iteration``: as above."""
+        """``B [h, m, d]``, with `single-split` and `rectified` ``[m, d]``, whatever its parameterisation; None without
+        globals. ``iteration``: as above."""
         features = self._of(iteration).features
         if features is None:
             return None
         scores = features.dense()
-        return scores[0] if features.kind == "single-split" else scores
+        return scores if features.by_channel else scores[0]
 
     def _of(self, iteration: int) -> Potentials:
         if not 1 <= iteration <= self.inference.iterations:

@@ -1,11 +1,13 @@
 """The energy that mean field descends (Wu & Tu 2023, appendix A.4), with the entropies that regularise it (A.2).
 
     E(Q)   = - Σ_i Σ_a Q_i(a) S[w_i,a] - Σ_c Σ_i Σ_j≠i Q_ic(j) F_ic(j) - Σ_c Σ_i Q_ic(root) F_ic(root) - Σ Q B
-    E_λ(Q) = E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H Σ_ic H(Q_ic) - λ_G Σ H(Q_G)
+    E_λ(Q) = E(Q) - λ_Z (Σ_i H(Q_i) + H(Q_root)) - λ_H Σ_ic H(Q_ic) - λ_G Σ H(Q_G) + Σ f² / 2
 
 Updating one variable at a time to ``softmax(-∂E/λ)``, a spherical one to its mean (``latent.py``), minimises ``E_λ``
-exactly in that variable, so that sequential updates never raise it; the parallel updates of the model may. With all
-weights 1, ``-E_λ`` is a lower bound of the log partition function, in which the points of a sphere weigh 1 together.
+exactly in that variable, so that sequential updates never raise it; the parallel updates of the model may. So does
+``max(0, -∂E)`` of the degree ``f`` of a rectified feature, which stands in ``E`` as a ``Q`` does. With all weights 1,
+``-E_λ`` is a lower bound of the log partition function, in which the points of a sphere weigh 1 together; not so with
+rectified features, which are numbers and no distributions.
 """
 
 from __future__ import annotations
@@ -64,7 +66,8 @@ def entropy(state: State, latent: Latent, inference: Inference) -> Float[Tensor,
         labels = labels + latent.entropy(state.root)
     total = inference.labels.weight * labels + inference.heads.weight * _entropy(state.heads)
     if state.features is not None:
-        total = total + inference.features.weight * _entropy(state.features)
+        entropies = inference.of_features.entropy(state.features)
+        total = total + inference.features.weight * entropies.flatten(1).sum(1)
     return total
 
 

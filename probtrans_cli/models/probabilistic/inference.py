@@ -10,6 +10,7 @@ from dataclasses import dataclass
 
 from torch import Tensor
 
+from probtrans_cli.models.probabilistic.latent import LATENT, RECTIFIED, Latent
 from probtrans_cli.recipe.model.probabilistic import LatentKind
 
 
@@ -43,9 +44,9 @@ class Update:
 class Inference:
     """Options of the mean-field loop.
 
-    ``features``: of the second heads of dep-split and single-split; ``distance`` γ, None for one bucket; ``root``:
-    every word may have the root as its head; ``tree``: heads of a sentence form a tree in every channel; ``latent``:
-    what the labels of words and root are.
+    ``features``: of the second heads of dep-split and single-split, or, if ``rectified``, of features that are there to
+    a degree, whose weight is 1; ``distance`` γ, None for one bucket; ``root``: every word may have the root as its
+    head; ``tree``: heads of a sentence form a tree in every channel; ``latent``: what the labels of words and root are.
     """
 
     iterations: int
@@ -58,3 +59,9 @@ class Inference:
     root: bool = False
     tree: bool = False
     latent: LatentKind = "categorical"
+    rectified: bool = False
+
+    @property
+    def of_features(self) -> Latent:
+        """What a second head is, or a rectified feature."""
+        return RECTIFIED if self.rectified else LATENT["categorical"]

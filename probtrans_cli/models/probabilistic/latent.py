@@ -37,8 +37,8 @@ _POINTS = 200  # of an integral
 
 
 class Latent(NamedTuple):
-    """A row of the kinds: ``mean`` of the scores; ``entropy`` of the mean; ``start``: scores before any message, from
-    the unary scores and the weight λ_Z."""
+    """A row of the kinds: ``mean`` of the scores; ``entropy`` of the mean, ``[*]``; ``start``: scores before any
+    message, from the unary scores and the weight λ_Z."""
 
     mean: Callable[[Float[Tensor, "*n d"]], Float[Tensor, "*n d"]]
     entropy: Callable[[Float[Tensor, "*n d"]], Float[Tensor, " *n"]]
@@ -107,3 +107,8 @@ LATENT: dict[LatentKind, Latent] = {
     "spherical": Latent(spherical_mean, spherical_entropy, lambda unary, weight: unary / weight),
 }
 """The kinds of `model.latent`. The paper's categorical labels start with ``exp(S)``, whatever λ_Z is (Eq. 7)."""
+
+RECTIFIED = Latent(torch.relu, lambda degree: degree.square().sum(-1) / -2.0, lambda unary, _: unary)
+"""What global features of `kind: rectified` are: numbers ``f ≥ 0`` with the potential ``exp(f F - f²/2)`` for their
+score ``F``, read as the most probable ones, ``max(0, F)``. In place of an entropy stands what a degree costs by itself,
+``-f²/2``."""

@@ -13,8 +13,11 @@
     and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``); the second
     heads may have a λ of their own
 
+    Q_i(n+k) = max(0, F_i(n+k))                                 degree of a rectified feature, in place of a choice
+
 The softmax is the mean of a categorical variable, written as vectors; that of a spherical one takes its place, with
-M_Z^(0) = S / λ_Z (``latent.py``).
+M_Z^(0) = S / λ_Z (``latent.py``). So do degrees of rectified features, of which a word has several at once (not in the
+paper): each begins at 0, has β_H and α_H, and no λ.
 
 Asynchronous (2.3.2): heads from ``Q_Z^(t-1)``, then labels from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
 from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where
@@ -30,7 +33,7 @@ G        –            [w, d]             messages to the labels, the sum in ``
 Q_Z M_Z  labels       [w, d]             label distributions and scores
 Q_H      –            [l, h, n, m]       head distributions: the n words, then root and all-dep global features
 Q_root   root         [b, d_root]        the root's label
-Q_G      features     [w, h|1, m]        second heads of dep-split and single-split
+Q_G      features     [w, h|1, m]        second heads of dep-split and single-split; degrees of rectified features
 """
 
 from __future__ import annotations
@@ -75,7 +78,7 @@ class Result(NamedTuple):
 
 class Variable(NamedTuple):
     """A variable whose distribution and damped message are kept: labels, root, second heads. ``mean`` makes the
-    distribution of the message; of a spherical variable its mean stands for it."""
+    distribution of the message; of a spherical variable its mean stands for it, of a rectified feature its degree."""
 
     how: Update
     message: Tensor | None
@@ -146,7 +149,8 @@ class MeanField:
         self.features: Variable | None = None
         if self.split and self.global_scores is not None:
             start = self.unary.new_zeros(self.unary.shape[0], *self.global_scores.shape[:2])
-            self.features = Variable(inference.features, None, start.softmax(-1), LATENT["categorical"].mean)
+            mean = inference.of_features.mean
+            self.features = Variable(inference.features, None, mean(start), mean)
         all_dep = 0 if self.split or self.global_scores is None else self.global_scores.shape[1]
         extra = (root is not None) + all_dep
         self.heads = form.heads(first, extra, inference, self.dropout, self.unary.dtype)

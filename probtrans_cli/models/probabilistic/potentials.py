@@ -243,18 +243,20 @@ class RootScores(nn.Module):
 
 
 class GlobalScores(nn.Module):
-    """``B[c,k,a]`` (B.3), N(0, 1/d) at the start; one channel where all share it (`single-split`).
+    """``B[c,k,a]`` (B.3), N(0, 1/d) at the start; one channel where all share it (`single-split`, `rectified`).
+    Of rectified features, half of which are there at once, N(0, 1/4d).
 
     Neural (B.3.1): ``B[c,k,a] = Σ_g P(F_k = g) T''[c,a,g]`` with learned label distributions of the m global features.
     """
 
     def __init__(self, section: Globals, channels: int, labels: int) -> None:
         super().__init__()
-        self.kind = section.kind
-        channels = 1 if section.kind == "single-split" else channels
+        self.kind, self.by_channel = section.kind, section.by_channel
+        channels = channels if section.by_channel else 1
+        std = labels**-0.5 / (2 if section.kind == "rectified" else 1)
         self.B: nn.Parameter | None = None
         if section.parameterization == "direct":
-            self.B = nn.Parameter(torch.randn(channels, section.features, labels) * labels**-0.5)
+            self.B = nn.Parameter(torch.randn(channels, section.features, labels) * std)
         else:
             self.features = nn.Parameter(torch.randn(section.features, labels))
             self.T = nn.Parameter(torch.randn(channels, labels, labels))

@@ -138,13 +138,24 @@ class Root(Section):
 class Globals(Section):
     """Global features (B.3), the counterpart of a transformer's feed-forward layer."""
 
-    kind: Literal["all-dep", "dep-split", "single-split"]
+    kind: Literal["all-dep", "dep-split", "single-split", "rectified"]
     """all-dep: further candidates of the same head (B.3.1); dep-split: a second head per channel (B.3.2);
-    single-split: a second head per word (B.3.3)."""
+    single-split: a second head per word (B.3.3); rectified: no choice of one, each feature is there to the degree
+    max(0, score), as in a feed-forward layer whose two matrices are one (not in the paper)."""
     features: Size = 64
-    """m, the number of global features."""
+    """m, the number of global features: of every channel (all-dep, dep-split), or in all (single-split, rectified)."""
     parameterization: Literal["direct", "neural"] = "direct"
     """direct: `B[c,k,a]` itself; neural (all-dep only): `B[c,k,a] = sum_g P(F_k = g) T''[c,a,g]`."""
+
+    @property
+    def chosen_apart(self) -> bool:
+        """Whether one of them is chosen by a variable of its own."""
+        return self.kind in ("dep-split", "single-split")
+
+    @property
+    def by_channel(self) -> bool:
+        """Whether every channel has features of its own."""
+        return self.kind in ("all-dep", "dep-split")
 
 
 class MessageWeight(Section):
@@ -301,7 +312,7 @@ class ProbabilisticTransformer(ModelSection):
             if self.globals.kind == "all-dep" and self.heads == "tree":
                 reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
                 faults.append((("globals", "kind"), reason))
-        if self.message_weight.features is not None and (self.globals is None or self.globals.kind == "all-dep"):
+        if self.message_weight.features is not None and (self.globals is None or not self.globals.chosen_apart):
             reason = "it is for `model.globals` of kind dep-split or single-split: choose one of them, or leave it out"
             faults.append((("message_weight", "features"), reason))
         if self.head_bias is not None:
@@ -323,7 +334,8 @@ class ProbabilisticTransformer(ModelSection):
             sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
         if self.globals is not None:
             neural = self.globals.parameterization == "neural"
-            sizes["globals"] = channels * d * (d if neural else self.globals.features)
+            groups = channels if self.globals.by_channel else 1
+            sizes["globals"] = groups * d * (d if neural else self.globals.features)
         times = 1 if self.share_potentials else self.iterations
         sizes = {part: times * numbers for part, numbers in sizes.items()}
         return [((part,), TOO_LARGE.format(numbers)) for part, numbers in sizes.items() if numbers > MOST_NUMBERS]
