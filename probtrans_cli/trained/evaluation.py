@@ -208,7 +208,7 @@ def tree_scores(
     channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
-    warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,}")
+    warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,} of those scored")
     if warning is not None and model.ranks.first:
         console.log(warning)
     trees, *of_channels = trees_of(model, split, readings, predictor, model.ranks)

@@ -45,8 +45,10 @@ def attachment(
 def warning_of_gold(gold: Sequence[np.ndarray], place: Callable[[int], str]) -> str | None:
     """What is to be told where gold heads are no trees, None where all are: a treebank has trees, a parser may not.
 
+    They are scored all the same; without punctuation, what hangs on a circle of it hangs at the root.
+
     Args:
-        gold: heads of every sentence, as in :func:`attachment`, which counts them arc by arc all the same.
+        gold: heads of every sentence, as in :func:`attachment`.
         place: where a sentence stands, by its number from 0.
     """
     odd = np.flatnonzero(not_trees(Forest.of(gold)))
@@ -54,7 +56,7 @@ def warning_of_gold(gold: Sequence[np.ndarray], place: Callable[[int], str]) -> 
         return None
     many = "" if len(odd) == 1 else f", the first of {len(odd):,} such sentences"
     what = "the gold heads are not a tree with one root" + many
-    return f"warning: {place(int(odd[0]))}: {what}; they are counted arc by arc, as they are"
+    return f"warning: {place(int(odd[0]))}: {what}; they are scored all the same"
 
 
 def floors(

@@ -58,7 +58,7 @@ def test_gold_heads_that_are_no_tree_are_scored_and_told_of(here: Path, invoke: 
     (here / "odd.conllu").write_text(words.format(0, 1) + words.format(0, 0) + words.format(2, 1), "utf-8")
     ran = invoke("eval", "runs/tiny", "odd.conllu", "--masks", "1", "--json")
     assert scores(ran)["trees"]["with_punct"]["all"]["sentences"] == 3
-    told = "odd.conllu, sentence 2: the gold heads are not a tree with one root, the first of 2 such sentences;"
+    told = "odd.conllu, sentence 2 of those scored: the gold heads are not a tree with one root, the first of 2"
     assert ran.err.count(told) == 1
     assert "not a tree" not in invoke("eval", "runs/tiny", "--masks", "1").err
 

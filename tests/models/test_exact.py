@@ -111,6 +111,11 @@ def test_too_many_assignments_and_nameless_features_are_refused() -> None:
     arguments = scores(2, kind="dep-split")
     with pytest.raises(ValueError, match="kind"):
         exact(*arguments[:4])
+    with pytest.raises(ValueError, match="of the kind rectified are not enumerated"):
+        exact(*arguments[:4], kind="rectified")  # type: ignore[arg-type]
+    made = build({"labels": 2, "globals": {"kind": "rectified", "features": 2}})
+    with pytest.raises(ValueError, match="there to a degree are numbers"):
+        gap(made, torch.zeros(2, 2))
 
 
 def test_scores_of_pairs_follow_the_distance() -> None:

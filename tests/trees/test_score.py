@@ -81,7 +81,7 @@ def test_what_is_no_tree_is_told() -> None:
     assert len(every) - sum(expected) == 1 + sum(n ** (n - 1) for n in range(1, 5))
     assert warning_of_gold([heads(0), heads(), heads(2, 0)], str) is None
     assert warning_of_gold([heads(0), heads(2, 1)], lambda index: f"gold:{index}") == (
-        "warning: gold:1: the gold heads are not a tree with one root; they are counted arc by arc, as they are"
+        "warning: gold:1: the gold heads are not a tree with one root; they are scored all the same"
     )
     assert "9: the gold heads are not a tree with one root, the first of 2 such sentences" in str(
         warning_of_gold([heads(0)] * 9 + [heads(0, 0), heads(2, 3, 2)], str)

@@ -35,7 +35,7 @@ from __future__ import annotations
 import math
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
-from typing import Any, Literal, Protocol
+from typing import Any, Literal, Protocol, get_args
 
 import torch
 from jaxtyping import Float, Int64
@@ -82,6 +82,10 @@ def exact(
     """
     if (features is None) != (kind is None):
         raise ValueError("give the scores of global features together with their kind, or neither")
+    if kind is not None and kind not in get_args(GlobalKind):
+        raise ValueError(
+            f"global features of the kind {kind} are not enumerated, but {', '.join(get_args(GlobalKind))}"
+        )
     n, d = unary.shape
     root_labels = 1 if root is None else root.shape[-1]
     count = d**n * root_labels
@@ -216,6 +220,8 @@ def gap(encoder: MeanField, unary: Float[Tensor, "n d"]) -> Gap:
     section = encoder.section
     if section.latent != "categorical":
         raise ValueError("labels are enumerated, and points on a sphere are not")
+    if section.globals is not None and section.globals.kind == "rectified":
+        raise ValueError("features that are there to a degree are numbers, of which none is enumerated")
     n, mask = len(unary), torch.ones(1, len(unary), dtype=torch.bool)
     pairs = pair_scores(encoder, n)
     kind = section.globals.kind if section.globals is not None else None

@@ -1,7 +1,7 @@
 """The latent variable of a word: one of d labels, or a point of a sphere (the latter is not in the paper).
 
-Every potential of the field is linear in each of its variables, written as vectors ``z`` of d numbers. So all that mean
-field passes on of a variable with the scores ``M``, whose distribution is ``exp(M · z)``, is its mean:
+Every potential of the field is linear in each of its labels and heads, written as vectors ``z`` of d numbers. So all
+that mean field passes on of a variable with the scores ``M``, whose distribution is ``exp(M · z)``, is its mean:
 
     categorical   z is one of the d unit vectors            E[z] = softmax(M), the label distribution    (Eq. 5)
     spherical     z has length √d, and every direction is   E[z] = d ρ(κ) M        ρ(κ) = A(κ) / κ       κ = √d |M|
@@ -110,5 +110,5 @@ LATENT: dict[LatentKind, Latent] = {
 
 RECTIFIED = Latent(torch.relu, lambda degree: degree.square().sum(-1) / -2.0, lambda unary, _: unary)
 """What global features of `kind: rectified` are: numbers ``f ≥ 0`` with the potential ``exp(f F - f²/2)`` for their
-score ``F``, read as the most probable ones, ``max(0, F)``. In place of an entropy stands what a degree costs by itself,
-``-f²/2``."""
+score ``F``. In place of their mean stands the most probable value, ``max(0, F)``, which is the mean in the limit of a
+small temperature; so no λ changes it. In place of an entropy stands what a degree costs by itself, ``-f²/2``."""

@@ -13,16 +13,17 @@
     and so for Q_root with S = 0; for Q_ic and the second heads with λ_H, α_H, β_H (``head_variables.py``); the second
     heads may have a λ of their own
 
-    Q_i(n+k) = max(0, F_i(n+k))                                 degree of a rectified feature, in place of a choice
-
 The softmax is the mean of a categorical variable, written as vectors; that of a spherical one takes its place, with
-M_Z^(0) = S / λ_Z (``latent.py``). So do degrees of rectified features, of which a word has several at once (not in the
-paper): each begins at 0, has β_H and α_H, and no λ.
+M_Z^(0) = S / λ_Z (``latent.py``). Global features that are there to a degree (`rectified`, not in the paper) are no
+choice of one: in place of the second heads a word has several at once, and of each the most probable value,
+
+    M_G^(t) = (1 - β_H) F_i(n+k) + β_H M_G^(t-1)               M_G^(0) = 0
+    f^(t) = α_H max(0, M_G^(t)) + (1 - α_H) f^(t-1)            f^(0) = 0
 
 Asynchronous (2.3.2): heads from ``Q_Z^(t-1)``, then labels from ``Q_Z^(t-1)`` and the *new* heads. Synchronous: both
 from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the sentence ``M_root^(T)``. Dropout, where
-the paper's code has it: on head distributions (the same dropped ones in every message) and on ``S + G``, of the words
-and of the root, in every iteration.
+the paper's code has it: on head distributions, second heads and degrees (the same dropped ones in every message) and on
+``S + G``, of the words and of the root, in every iteration.
 
 With `model.share_potentials: false`, ``T``, ``T'`` and ``B`` are those of the iteration ``t`` (not in the paper).
 

@@ -244,7 +244,7 @@ class RootScores(nn.Module):
 
 class GlobalScores(nn.Module):
     """``B[c,k,a]`` (B.3), N(0, 1/d) at the start; one channel where all share it (`single-split`, `rectified`).
-    Of rectified features, half of which are there at once, N(0, 1/4d).
+    Of rectified features, of which many are there at once, N(0, 1/4d); other deviations were not tried.
 
     Neural (B.3.1): ``B[c,k,a] = Σ_g P(F_k = g) T''[c,a,g]`` with learned label distributions of the m global features.
     """

@@ -141,7 +141,8 @@ class Globals(Section):
     kind: Literal["all-dep", "dep-split", "single-split", "rectified"]
     """all-dep: further candidates of the same head (B.3.1); dep-split: a second head per channel (B.3.2);
     single-split: a second head per word (B.3.3); rectified: no choice of one, each feature is there to the degree
-    max(0, score), as in a feed-forward layer whose two matrices are one (not in the paper)."""
+    max(0, score), as in a feed-forward layer whose two matrices are one (not in the paper; scores start at N(0, 1/4d);
+    tried with `latent: spherical`)."""
     features: Size = 64
     """m, the number of global features: of every channel (all-dep, dep-split), or in all (single-split, rectified)."""
     parameterization: Literal["direct", "neural"] = "direct"
@@ -176,7 +177,8 @@ class StepSizes(Section):
     labels: StepSize = 1.0
     """alpha_Z."""
     heads: StepSize = 1.0
-    """alpha_H, in every iteration. The paper's code takes a whole step in the first one of `schedule: asynchronous`."""
+    """alpha_H, of heads and of global features apart from them, in every iteration. The paper's code takes a whole step
+    in the first one of `schedule: asynchronous`."""
 
 
 class Damping(Section):
@@ -185,7 +187,7 @@ class Damping(Section):
     labels: Fraction = 0.0
     """beta_Z."""
     heads: Fraction = 0.0
-    """beta_H."""
+    """beta_H, of heads and of global features apart from them."""
 
 
 @MODELS.add
@@ -310,10 +312,15 @@ class ProbabilisticTransformer(ModelSection):
             if self.globals.parameterization == "neural" and self.globals.kind != "all-dep":
                 faults.append((("globals", "parameterization"), "`neural` is for `kind: all-dep`"))
             if self.globals.kind == "all-dep" and self.heads == "tree":
-                reason = "a word whose head is a global feature is in no tree: choose dep-split or single-split"
+                reason = (
+                    "a word whose head is a global feature is in no tree: choose dep-split, single-split or rectified"
+                )
                 faults.append((("globals", "kind"), reason))
         if self.message_weight.features is not None and (self.globals is None or not self.globals.chosen_apart):
-            reason = "it is for `model.globals` of kind dep-split or single-split: choose one of them, or leave it out"
+            reason = (
+                "it is for `model.globals` of kind dep-split or single-split; rectified features have no weight, "
+                "and all-dep ones that of heads: choose one of the former, or set this to null"
+            )
             faults.append((("message_weight", "features"), reason))
         if self.head_bias is not None:
             for name, value in self.head_bias.model_dump().items():
