@@ -114,7 +114,7 @@ def test_too_many_assignments_and_nameless_features_are_refused() -> None:
     with pytest.raises(ValueError, match="of the kind rectified are not enumerated"):
         exact(*arguments[:4], kind="rectified")  # type: ignore[arg-type]
     made = build({"labels": 2, "globals": {"kind": "rectified", "features": 2}})
-    with pytest.raises(ValueError, match="there to a degree are numbers"):
+    with pytest.raises(ValueError, match="of the kind rectified are not enumerated"):
         gap(made, torch.zeros(2, 2))
 
 

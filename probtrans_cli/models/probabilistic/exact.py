@@ -220,8 +220,6 @@ def gap(encoder: MeanField, unary: Float[Tensor, "n d"]) -> Gap:
     section = encoder.section
     if section.latent != "categorical":
         raise ValueError("labels are enumerated, and points on a sphere are not")
-    if section.globals is not None and section.globals.kind == "rectified":
-        raise ValueError("features that are there to a degree are numbers, of which none is enumerated")
     n, mask = len(unary), torch.ones(1, len(unary), dtype=torch.bool)
     pairs = pair_scores(encoder, n)
     kind = section.globals.kind if section.globals is not None else None
