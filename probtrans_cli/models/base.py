@@ -175,6 +175,8 @@ class Encoder(nn.Module, ABC):
     """Whether a word's representation is a distribution over latent labels, see :meth:`latent_labels`."""
     latent_mean: Callable[[Tensor], Tensor] | None = None
     """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
+    has_gains: bool = False
+    """Whether scores of a latent label or vector are scaled by learned gains, so those of an output tied to it, too."""
     has_moments: bool = False
     """Whether ``forward`` takes the moments of uncertain vectors, too: a ``State`` for ``unary``."""
 

@@ -1,7 +1,7 @@
 """Output layers: from the representations of words and sentences to scores.
 
-    P_i(w)  ∝ Σ_a exp(β_w + S_w(a) + M_i(a))                   tied output: the hidden word as a latent variable
-    P_i(w)  ∝ exp(β_w + S_w · E[Z_i])                          the same of a spherical Z, by mean field
+    P_i(w)  ∝ Σ_a exp(β_w + g_a S_w(a) + M_i(a))               tied output: the hidden word as a latent variable
+    P_i(w)  ∝ exp(β_w + Σ_a g_a S_w(a) E[Z_i]_a)               the same of a spherical Z, by mean field
     P_i(w)  ∝ exp(β_w + S_w · M_i)                             that of a transformer, whose S are plain vectors
     P_i(w)  ∝ exp(β_w + D_w · LN(act(W M_i + b)))              BERT's, with D = S where it is tied
     P(c)    ∝ exp(w_c · s + b_c)                               of a sentence, or a pair of texts; s: its vector
@@ -10,6 +10,7 @@ symbol   code        shape    meaning
 S        table       [v, d]   unary scores of every entry of the vocabulary, its features included
 M_i      states      [m, d]   all that the sentence says about the label of word i
 β        bias        [v]      score of a word by itself
+g        gains       [d]      gains, see `potentials.py`; 1 in a model without
 """
 
 from __future__ import annotations
@@ -201,21 +202,22 @@ class TiedOutput(OutputLayer, nn.Module):
 
     Its potential with the label is that of a word that is seen, ``exp S_w(a)``; the label summed out exactly,
 
-        score_i(w) = β_w + log Σ_a exp(S_w(a) + M_i(a)),
+        score_i(w) = β_w + log Σ_a exp(g_a S_w(a) + M_i(a)),
 
-    whose softmax over ``w`` is the posterior of ``W_i``. ``β``, the only parameters, is in theory a constant of the
-    row ``S_w``. But such constants are as large as the logarithms of frequencies, and dropout of label scores, which
-    sets some of them to 0, would make them decide a word's label.
+    whose softmax over ``w`` is the posterior of ``W_i``. ``β``, besides gains ``g`` the only parameters, is in theory a
+    constant of the row ``S_w``. But such constants are as large as the logarithms of frequencies, and dropout of label
+    scores, which sets some of them to 0, would make them decide a word's label.
     """
 
     reads_table = True
 
     impossible: Tensor
 
-    def __init__(self, words: int, probabilities: bool, *, never: Sequence[int] = ()) -> None:
+    def __init__(self, words: int, probabilities: bool, *, gains: int = 0, never: Sequence[int] = ()) -> None:
         """``probabilities``: states are distributions of the label, whose logarithm is ``M_i`` up to a constant.
-        ``never``: ids without a probability."""
+        ``gains``: of how many labels; 0 = there are none. ``never``: ids without a probability."""
         super().__init__()
+        self.gains = nn.Parameter(torch.ones(gains)) if gains else None
         self.bias = nn.Parameter(torch.zeros(words))
         self.register_buffer("impossible", _impossible(words, never), persistent=False)
         self.probabilities = probabilities
@@ -225,6 +227,7 @@ class TiedOutput(OutputLayer, nn.Module):
         states = states.double() if table.dtype == torch.float64 else states.float()
         if self.probabilities:
             states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
+        table = table if self.gains is None else table * self.gains
         with torch.autocast(states.device.type, enabled=False):
             # Subtracting the largest S of each label, then the largest sum of each position, leaves the best word's
             # term at exactly 1: only words e^69 times worse than it are rounded, to that bound.
@@ -261,7 +264,7 @@ class TiedLinear(OutputLayer, nn.Module):
 
 
 class TiedMean(TiedLinear):
-    """Word scores by the unary scores themselves, ``β_w + S_w · E[Z_i]``.
+    """Word scores by the unary scores themselves, ``β_w + S_w · E[Z_i]``, with gains ``β_w + Σ_a g_a S_w(a) E[Z_i]_a``.
 
     The hidden word ``W_i`` is one more variable of the mean field, updated once, after the last iteration; its
     potential with ``Z_i`` is that of a word that is seen. Of a categorical ``Z_i``, :class:`TiedOutput` sums the label
@@ -270,15 +273,20 @@ class TiedMean(TiedLinear):
 
     has_moments = False
 
-    def __init__(self, words: int, mean: Callable[[Tensor], Tensor], *, never: Sequence[int] = ()) -> None:
-        """``mean``: ``E[Z_i]`` of a representation; ``never``: ids without a probability."""
+    def __init__(
+        self, words: int, mean: Callable[[Tensor], Tensor], *, gains: int = 0, never: Sequence[int] = ()
+    ) -> None:
+        """``mean``: ``E[Z_i]`` of a representation; ``gains``: of how many dimensions, 0 = there are none; ``never``:
+        ids without a probability."""
         super().__init__(words, never=never)
         self.mean = mean
+        self.gains = nn.Parameter(torch.ones(gains)) if gains else None
 
-    def read(self, view: View) -> Mapping[str, Values]:
-        states = view.states
+    def forward(self, states: Values, table: Float[Tensor, "v d"], by: Arithmetic = PLAIN) -> Values:
+        """Scores ``[m, v]`` of all words."""
         assert isinstance(states, Tensor), "it has no moments"
-        return {"words": self(self.mean(states), view.table())}
+        mean = self.mean(states)
+        return super().forward(mean if self.gains is None else mean * self.gains, table, by)
 
 
 class BertWordOutput(OutputLayer, nn.Module):
@@ -354,11 +362,12 @@ def _linear(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -
 
 def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
     del tied
+    section: Any = encoder.section
+    gains = encoder.width if encoder.has_gains else 0
     if encoder.has_latent_labels:
-        section: Any = encoder.section
-        return TiedOutput(words, probabilities=section.output == "probabilities", never=never)
+        return TiedOutput(words, probabilities=section.output == "probabilities", gains=gains, never=never)
     mean = encoder.latent_mean
-    return TiedLinear(words, never=never) if mean is None else TiedMean(words, mean, never=never)
+    return TiedLinear(words, never=never) if mean is None else TiedMean(words, mean, gains=gains, never=never)
 
 
 def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:

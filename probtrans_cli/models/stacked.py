@@ -46,6 +46,7 @@ class StackedEncoder(Encoder):
         self.upper = upper
         self.has_latent_labels = upper.has_latent_labels
         self.latent_mean = upper.latent_mean
+        self.has_gains = upper.has_gains
 
     @property
     def width(self) -> int:

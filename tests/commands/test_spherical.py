@@ -24,11 +24,11 @@ def run(invoke: Invoke, *arguments: str) -> str:
 
 def test_hidden_words(invoke: Invoke) -> None:
     """They are learned, answered, and have probabilities; biases start at the frequencies as of labels."""
-    run(
-        invoke, "train", "tiny.yaml", "name=mlm", *SPHERICAL, "task={kind: mlm, output: tied}", "model.root={labels: 4}"
-    )
+    options = ("task={kind: mlm, output: tied}", "model.root={labels: 4}", "model.gains=true")
+    run(invoke, "train", "tiny.yaml", "name=mlm", *SPHERICAL, *options)
     words = load("runs/mlm").network.words
     assert isinstance(words, TiedMean)
+    assert bool((words.gains != 1).all())
     assert float(words.bias.detach().std()) > 0.1
     scores = json.loads(run(invoke, "eval", "runs/mlm", "--split", "dev", "--json"))["scores"]["dev"]
     assert 1.0 < scores["perplexity"] < 1e4

@@ -52,6 +52,7 @@ OPTIONS: dict[str, dict[str, Any]] = {
     "single-split": {"globals": {"kind": "single-split", "features": 3}},
     "rectified": {"latent": "spherical", "globals": {"kind": "rectified", "features": 3}},
     "own": {"share_potentials": False, "root": {"labels": 4}, "globals": {"kind": "dep-split", "features": 3}},
+    "gains": {"gains": True, "root": {"labels": 4}, "globals": {"kind": "dep-split", "features": 3}},
     "steps": {"step_size": {"labels": 0.8, "heads": 0.7}, "root": {"labels": 4}},
     "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
     "head-bias": {"head_bias": BIAS, "root": {"labels": 4}},

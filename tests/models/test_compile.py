@@ -31,6 +31,7 @@ OPTIONS = {
     "single-split": {"globals": {"kind": "single-split", "features": 3}, "output": "probabilities"},
     "rectified": {"globals": {"kind": "rectified", "features": 3}},
     "own": {"share_potentials": False, "root": {"labels": 3}, "globals": {"kind": "dep-split", "features": 3}},
+    "gains": {"gains": True, "root": {"labels": 3}, "globals": {"kind": "single-split", "features": 3}},
     "tree": {"heads": "tree", "root": {"labels": 3, "decomposition": {"kind": "uv", "rank": 2}}},
 }
 NAMES = [section["kind"] for section in DECOMPOSITIONS]

@@ -58,6 +58,7 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
         section |= {"distance": one([None, 0, 1, 3]), "symmetric": one([False, False, True])}
     lengths = [generator.randint(1, 4 if tree else 5) for _ in range(one([1, 2]))]
     section["share_potentials"] = generator.random() < 0.7
+    section["gains"] = generator.random() < 0.3
     return section, lengths
 
 

@@ -42,6 +42,7 @@ CONTRACT: list[dict[str, Any]] = [
     {"root": ROOTS[1], "globals": GLOBALS[0], "schedule": "synchronous", "damping": {"heads": 0.3}},
     {"symmetric": True, "decomposition": {"kind": "shared", "rank": 3}},
     {"share_potentials": False, "root": ROOTS[0], "globals": GLOBALS[0]},
+    {"gains": True, "root": ROOTS[0], "globals": GLOBALS[2]},
     {"heads": "tree"},
     {"heads": "tree", "root": ROOTS[0], "globals": GLOBALS[3]},
     {"output": "probabilities", "root": ROOTS[0]},

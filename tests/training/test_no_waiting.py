@@ -103,6 +103,7 @@ OPTIONS: dict[str, list[str]] = {
     "single-split": ["model.globals={kind: single-split, features: 3}", "model.schedule=synchronous"],
     "rectified": ["model.globals={kind: rectified, features: 3}", "model.latent=spherical"],
     "own potentials": ["model.share_potentials=false", "model.globals={kind: dep-split, features: 3}"],
+    "gains": ["model.gains=true", "model.latent=spherical", "task={kind: mlm, output: tied}"],
     "tree": ["model.heads=tree", "model.root={}"],
     "head bias": ["model.head_bias={}"],
     "probabilities": ["model.output=probabilities", "task={kind: mlm, output: tied}"],

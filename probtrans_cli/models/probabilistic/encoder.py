@@ -36,6 +36,7 @@ class ProbabilisticEncoder(Encoder):
         self.has_latent_labels = section.has_latent_labels
         self.latent = LATENT[section.latent]
         self.latent_mean = None if self.has_latent_labels else self.latent.mean
+        self.has_gains = section.gains
         first = DrawnPotentials(section)
         self.ternary, self.root, self.globals = first.ternary, first.root, first.globals
         more = 0 if section.share_potentials else section.iterations - 1

@@ -15,7 +15,11 @@ U V D   U, V, D    [h, r, d] [K, h, r] factors of `shared`                      
 U V     U, V       [h, r, d]           factors of `rotary`                                              –
 T'      dense()    [h, d, d_root]      root scores                                                      2.3.5
 B       dense()    [h|1, m, d]         global scores                                                    B.3
+g       gains      [d]                 gains: T g_a g_b, T' g_a and B g_a stand for T, T' and B        –
 u v     –          [w, K, h, r]        the two sides of every word
+
+With `model.gains` (not in the paper) each of the three has gains ``g`` of its own, a factor of every label of a word,
+which a decay of matrices does not hold back.
 """
 
 from __future__ import annotations
@@ -58,8 +62,26 @@ def _signs(*shape: int) -> Tensor:
     return torch.ones(shape) - 2.0 * (torch.arange(shape[-1]) % 2)
 
 
-class Ternary(nn.Module, ABC):
-    """Ternary scores ``T [K, h, d, d]`` in some parameterisation."""
+class Scores(nn.Module):
+    """Scores of the labels of words, and of what else a factor has.
+
+    ``gains [d]``: a learned factor of every label, 1 at the start; None: there are none. Whatever reads parameters has
+    them :meth:`scaled`, so gains are a part of the scores, not of the inference.
+    """
+
+    gains: nn.Parameter | None
+
+    def __init__(self) -> None:
+        super().__init__()
+        self.gains = None
+
+    def scaled(self, scores: Float[Tensor, "*n d"]) -> Float[Tensor, "*n d"]:
+        """Scores or factors, whose last axis is the labels of a word, times the gains."""
+        return scores if self.gains is None else scores * self.gains
+
+
+class Ternary(Scores, ABC):
+    """Ternary scores ``T [K, h, d, d]`` in some parameterisation. Gains scale the labels of a word and of its head."""
 
     @abstractmethod
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
@@ -88,13 +110,26 @@ class Full(Ternary):
         return Grouped([Factors(group, None) for group in Factor.of(scores, matrix).split(sizes)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
+        T = (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
+        return self.scaled(self.scaled(T).mT).mT
 
     def squared_norm(self) -> Float[Tensor, ""]:
         return self.dense().square().sum()
 
 
-class UV(Ternary):
+class Factored(Ternary):
+    """Ternary scores by factors: ``U`` of a word's labels, ``V`` of its head's (None: the same as ``U``)."""
+
+    U: nn.Parameter
+    V: nn.Parameter | None
+
+    def factors(self) -> tuple[Float[Tensor, "*u d"], Float[Tensor, "*v d"]]:
+        """``U`` and ``V``, scaled."""
+        U = self.scaled(self.U)
+        return U, U if self.V is None else self.scaled(self.V)
+
+
+class UV(Factored):
     """``T[k,c,a,b] = Σ_l U[k,c,l,a] V[k,c,l,b]`` (Eq. 14), N(0, 1/r) at the start.
 
     Symmetric: ``V = D U`` with a learned diagonal ``D [K, h, r]`` (±1 at the start): any symmetric matrix of rank r.
@@ -107,26 +142,24 @@ class UV(Ternary):
         self.V = None if symmetric else nn.Parameter(torch.randn(shape) * rank**-0.5)
         self.D = nn.Parameter(_signs(buckets, channels, rank)) if symmetric else None
 
-    def _factors(self) -> tuple[Tensor, Tensor]:
-        if self.V is not None:
-            return self.U, self.V
-        assert self.D is not None, "symmetric scores have a diagonal"
-        return self.U, self.U * self.D[..., None]
+    def factors(self) -> tuple[Tensor, Tensor]:
+        U, V = super().factors()
+        return U, V if self.D is None else U * self.D[..., None]
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (Factor.of(factor, matrix).split(sizes) for factor in self._factors())
+        U, V = (Factor.of(factor, matrix).split(sizes) for factor in self.factors())
         return Grouped([Factors(u, v) for u, v in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return torch.einsum("kcra,kcre->kcae", *self._factors())
+        return torch.einsum("kcra,kcre->kcae", *self.factors())
 
     def squared_norm(self) -> Float[Tensor, ""]:
         # ‖U Vᵀ‖² = Σ (UᵀU ∘ VᵀV), bucket by bucket and channel by channel.
-        U, V = self._factors()
+        U, V = self.factors()
         return ((U @ U.mT) * (V @ V.mT)).sum()
 
 
-class UVW(Ternary):
+class UVW(Factored):
     """``T[k,c,a,b] = Σ_l U[k,l,a] V[k,l,b] W[k,c,l]`` (Eq. 13), N(0, 1/r) at the start. Symmetric: ``V = U``."""
 
     def __init__(self, buckets: int, channels: int, labels: int, rank: int, *, symmetric: bool = False) -> None:
@@ -136,19 +169,18 @@ class UVW(Ternary):
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        head = self.U if self.V is None else self.V
-        U, V = (Factor.of(factor[:, None], matrix).split(sizes) for factor in (self.U, head))
+        U, V = (Factor.of(factor[:, None], matrix).split(sizes) for factor in self.factors())
         return Grouped([Factors(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return torch.einsum("kra,kre,kcr->kcae", self.U, self.U if self.V is None else self.V, self.W)
+        return torch.einsum("kra,kre,kcr->kcae", *self.factors(), self.W)
 
     def squared_norm(self) -> Float[Tensor, ""]:
-        V = self.U if self.V is None else self.V
-        return ((self.U @ self.U.mT) * (V @ V.mT) * (self.W.mT @ self.W)).sum()
+        U, V = self.factors()
+        return ((U @ U.mT) * (V @ V.mT) * (self.W.mT @ self.W)).sum()
 
 
-class Shared(Ternary):
+class Shared(Factored):
     """``T[k,c,a,b] = Σ_l U[c,l,a] D[k,c,l] V[c,l,b]``: one pair of factors for all buckets (not in the paper).
 
     The products with ``U`` and ``V`` cost a K-th of those of `uv`. ``D`` is N(0, 1) at the start, so that ``T`` is as
@@ -162,19 +194,19 @@ class Shared(Ternary):
         self.D = nn.Parameter(torch.randn(buckets, channels, rank))
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        head = self.U if self.V is None else self.V
-        U, V = (Factor.of(factor[None], matrix) for factor in (self.U, head))
+        U, V = (Factor.of(factor[None], matrix) for factor in self.factors())
         return SharedSides(U, V, torch.split(self.D, list(sizes)))
 
     def dense(self) -> Float[Tensor, "k c a e"]:
-        return torch.einsum("cra,kcr,cre->kcae", self.U, self.D, self.U if self.V is None else self.V)
+        U, V = self.factors()
+        return torch.einsum("cra,kcr,cre->kcae", U, self.D, V)
 
     def squared_norm(self) -> Float[Tensor, ""]:
-        V = self.U if self.V is None else self.V
-        return torch.einsum("crs,kcr,kcs->", (self.U @ self.U.mT) * (V @ V.mT), self.D, self.D)
+        U, V = self.factors()
+        return torch.einsum("crs,kcr,kcs->", (U @ U.mT) * (V @ V.mT), self.D, self.D)
 
 
-class Rotary(Ternary):
+class Rotary(Factored):
     """``T[x,c] = U[c]ᵀ R(x) V[c]``, ``x = i - j``: a rotation by the distance between the factors (not in the paper).
 
     ``R(x)`` turns the plane of the rows l and l + r/2 by the angle ``x · base^(-2l/r)``. As ``R(i-j) = R(-i)ᵀ R(-j)``,
@@ -192,7 +224,7 @@ class Rotary(Ternary):
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         del sizes
-        U, V = (Factor.of(factor[None], matrix) for factor in (self.U, self.V))
+        U, V = (Factor.of(factor[None], matrix) for factor in self.factors())
         return Rotated(U, V, self.frequency)
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -201,24 +233,27 @@ class Rotary(Ternary):
 
     def at(self, distances: Sequence[int]) -> Float[Tensor, "k c a e"]:
         """``T`` at the given distances ``x = i - j``, one after the other."""
+        U, V = self.factors()
         angle = torch.stack([x * self.frequency for x in distances])
-        turned = [self._turned(cos, sin) for cos, sin in zip(angle.cos(), angle.sin(), strict=True)]
-        return torch.stack([torch.einsum("cra,cre->cae", self.U, V) for V in turned])
-
-    def _turned(self, cos: Tensor, sin: Tensor) -> Tensor:
-        first, second = self.V.chunk(2, dim=1)
-        cos, sin = (part[:, None].to(self.V.dtype) for part in (cos, sin))
-        return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=1)
+        turned = [_turned(V, cos, sin) for cos, sin in zip(angle.cos(), angle.sin(), strict=True)]
+        return torch.stack([torch.einsum("cra,cre->cae", U, one) for one in turned])
 
     def squared_norm(self) -> Float[Tensor, ""]:
         """The mean of ``Σ T[x]²`` over angles that are independent and uniform: half of ``Σ ‖U_p‖² ‖V_p‖²``, plane by
         plane."""
-        (u1, u2), (v1, v2) = (factor.square().sum(-1).chunk(2, dim=1) for factor in (self.U, self.V))
+        (u1, u2), (v1, v2) = (factor.square().sum(-1).chunk(2, dim=1) for factor in self.factors())
         return ((u1 + u2) * (v1 + v2)).sum() / 2
 
 
-class RootScores(nn.Module):
-    """``T'[c,a,b]`` (2.3.5): `none` N(0, 1) at the start, `uv` and `uvw` factors N(0, 1/r)."""
+def _turned(V: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
+    first, second = V.chunk(2, dim=1)
+    cos, sin = (part[:, None].to(V.dtype) for part in (cos, sin))
+    return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=1)
+
+
+class RootScores(Scores):
+    """``T'[c,a,b]`` (2.3.5): `none` N(0, 1) at the start, `uv` and `uvw` factors N(0, 1/r). Gains scale the labels of a
+    word, not those of the root."""
 
     def __init__(self, section: Root, channels: int, labels: int) -> None:
         super().__init__()
@@ -236,13 +271,12 @@ class RootScores(nn.Module):
     def dense(self) -> Float[Tensor, "c a e"]:
         """``T'`` itself."""
         if self.T is not None:
-            return self.T
-        if self.W is None:
-            return self.U.mT @ self.V
-        return torch.einsum("ra,re,cr->cae", self.U, self.V, self.W)
+            return self.scaled(self.T.mT).mT
+        U = self.scaled(self.U)
+        return U.mT @ self.V if self.W is None else torch.einsum("ra,re,cr->cae", U, self.V, self.W)
 
 
-class GlobalScores(nn.Module):
+class GlobalScores(Scores):
     """``B[c,k,a]`` (B.3), N(0, 1/d) at the start; one channel where all share it (`single-split`, `rectified`).
     Of rectified features, of which many are there at once, N(0, 1/4d); other deviations were not tried.
 
@@ -263,7 +297,7 @@ class GlobalScores(nn.Module):
 
     def dense(self) -> Float[Tensor, "c m a"]:
         """``B`` itself."""
-        return self.features.softmax(-1) @ self.T.mT if self.B is None else self.B
+        return self.scaled(self.features.softmax(-1) @ self.T.mT if self.B is None else self.B)
 
 
 class Potentials(NamedTuple):
@@ -285,6 +319,9 @@ class DrawnPotentials(nn.Module):
         if self.root is not None:
             start(self.root, section.ternary_std)
         self.globals = None if section.globals is None else GlobalScores(section.globals, channels, labels)
+        for scores in (self.ternary, self.root, self.globals):
+            if section.gains and scores is not None:
+                scores.gains = nn.Parameter(torch.ones(labels))
 
 
 class TernaryKind(NamedTuple):

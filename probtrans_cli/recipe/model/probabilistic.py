@@ -225,6 +225,10 @@ class ProbabilisticTransformer(ModelSection):
     """A root node, whose label scores represent the sentence; null = none."""
     globals: Globals | None = None
     """Global features; null = none."""
+    gains: bool = False
+    """A learned factor of each of the d labels, 1 at the start, in the ternary scores, in the root's, in the global
+    ones and in `task.output: tied`, each its own (not in the paper). With `optim.decayed: matrices`, which leaves them
+    alone, decay can be strong (tried with `latent: spherical`)."""
     head_bias: HeadBias | None = None
     """Scores of heads in which no label has a say, by distance, direction, frequency and order of words; null = none.
     Messages are then computed for all pairs of words."""
