@@ -190,7 +190,7 @@ class Optim(Section):
     weight_decay: NonNegativeFloat = 0.0
     """Coefficient of the L2 decay."""
     decayed: Literal["all", "matrices"] = "all"
-    """What decays: all parameters, or none with a single index: no biases, no layer norms (BERT's way)."""
+    """What decays: all parameters, or none with a single index: no biases, no layer norms, no gains (BERT's way)."""
     ternary_penalty: TernaryPenalty = TernaryPenalty()
     """Penalty on the ternary scores."""
     clip: PositiveFloat | None = 5.0
