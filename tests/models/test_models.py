@@ -337,7 +337,7 @@ def test_penalty_of_a_rotation_is_the_mean_over_its_angles() -> None:
 @pytest.mark.parametrize("messages", ["plain", "banded", "linear"])
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
 def test_gpu_gives_the_same_values(decomposition: dict[str, Any], messages: str) -> None:
-    options: dict[str, Any] = {"root": ROOTS[0], "globals": GLOBALS[0], "labels": 16}
+    options: dict[str, Any] = {"root": ROOTS[0], "globals": GLOBALS[0], "labels": 16, "gains": True}
     model = encoder(decomposition=decomposition, **options, messages=messages)
     unary, mask = sentences([20, 7, 1], labels=16)
     here = model(unary, mask), model(unary, mask, arcs=True)
