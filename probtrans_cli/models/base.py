@@ -176,7 +176,7 @@ class Encoder(nn.Module, ABC):
     latent_mean: Callable[[Tensor], Tensor] | None = None
     """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
     has_gains: bool = False
-    """Whether scores of a latent label or vector are scaled by learned gains, so those of an output tied to it, too."""
+    """Whether its scores of labels are scaled by learned gains; a tied output then has gains, too."""
     has_moments: bool = False
     """Whether ``forward`` takes the moments of uncertain vectors, too: a ``State`` for ``unary``."""
 

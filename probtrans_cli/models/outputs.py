@@ -200,7 +200,8 @@ class WordOutput(OutputLayer, nn.Linear):
 class TiedOutput(OutputLayer, nn.Module):
     """Word scores by the unary scores themselves: the hidden word ``W_i`` is one more latent variable.
 
-    Its potential with the label is that of a word that is seen, ``exp S_w(a)``; the label summed out exactly,
+    Its potential with the label is that of a word that is seen, ``exp S_w(a)``, with gains ``exp g_a S_w(a)``; the
+    label summed out exactly,
 
         score_i(w) = β_w + log Σ_a exp(g_a S_w(a) + M_i(a)),
 
@@ -267,8 +268,8 @@ class TiedMean(TiedLinear):
     """Word scores by the unary scores themselves, ``β_w + S_w · E[Z_i]``, with gains ``β_w + Σ_a g_a S_w(a) E[Z_i]_a``.
 
     The hidden word ``W_i`` is one more variable of the mean field, updated once, after the last iteration; its
-    potential with ``Z_i`` is that of a word that is seen. Of a categorical ``Z_i``, :class:`TiedOutput` sums the label
-    out exactly.
+    potential with ``Z_i`` is that of a word that is seen, but for the gains. Of a categorical ``Z_i``,
+    :class:`TiedOutput` sums the label out exactly.
     """
 
     has_moments = False

@@ -131,7 +131,8 @@ class ConstantSchedule(Schedule):
 
 
 class TernaryPenalty(Section):
-    """Penalty on the Frobenius norm of the whole of `T`: all buckets, channels, and iterations that have their own."""
+    """Penalty on the Frobenius norm of the whole of `T`: all buckets, channels, and iterations that have their own; of
+    `T` with its gains, where it has some."""
 
     weight: NonNegativeFloat = 0.0
     """Factor in the loss; 0 = none."""

@@ -223,11 +223,12 @@ def test_a_format(commands: Any, tmp_path: Path) -> None:
 def test_ternary_scores(commands: Any, tmp_path: Path) -> None:
     diagonal = "model.decomposition={kind: diagonal}"
     whole_way(commands, tmp_path, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
-    plain, banded, labelled, refused = commands(
+    plain, banded, labelled, refused, without_gains = commands(
         f"train|tiny.yaml|{diagonal}|name=plain|runtime.messages=plain|--json",
         f"train|tiny.yaml|{diagonal}|name=banded|runtime.messages=banded|--json",
         "eval|runs/plain|--labels|--json",
         "train|tiny.yaml|model.root={decomposition: {kind: diagonal}}",
+        f"train|tiny.yaml|{diagonal}|model.gains=true",
     )
     values = [json.loads(one[1])["test"]["perplexity"] for one in (plain, banded)]
     assert values[0] == pytest.approx(values[1], rel=1e-3)
@@ -236,6 +237,8 @@ def test_ternary_scores(commands: Any, tmp_path: Path) -> None:
     assert all((pair["child"] == pair["head"]) == (pair["score"] != 0.0) for pair in pairs)
     assert refused[0] == 2
     assert "model.root.decomposition.kind: found the text 'diagonal'" in refused[2]
+    assert without_gains[0] == 2
+    assert "model.gains: `decomposition.kind: diagonal` has none: set this to false" in without_gains[2]
 
 
 def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:

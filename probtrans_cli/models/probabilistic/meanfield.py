@@ -25,7 +25,9 @@ from the values at ``t-1``. The word representation is ``M_Z^(T)``, that of the 
 the paper's code has it: on head distributions, second heads and degrees (the same dropped ones in every message) and on
 ``S + G``, of the words and of the root, in every iteration.
 
-With `model.share_potentials: false`, ``T``, ``T'`` and ``B`` are those of the iteration ``t`` (not in the paper).
+With `model.share_potentials: false`, ``T``, ``T'`` and ``B`` are those of the iteration ``t`` (not in the paper). With
+`model.gains`, ``g_a g_b T[k,c,a,b]``, ``g_a T'[c,a,b]`` and ``g_a B[c,k,a]`` stand for the three, each with learned
+gains ``g`` of its own (not in the paper).
 
 symbol   variable     shape              meaning
 S        unary        [w, d]             unary scores, one row a word (``layout.py``)

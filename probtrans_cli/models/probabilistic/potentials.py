@@ -15,7 +15,7 @@ U V D   U, V, D    [h, r, d] [K, h, r] factors of `shared`                      
 U V     U, V       [h, r, d]           factors of `rotary`                                              –
 T'      dense()    [h, d, d_root]      root scores                                                      2.3.5
 B       dense()    [h|1, m, d]         global scores                                                    B.3
-g       gains      [d]                 gains: T g_a g_b, T' g_a and B g_a stand for T, T' and B        –
+g       gains      [d]                 gains: T g_a g_b, T' g_a and B g_a stand for T, T' and B         –
 u v     –          [w, K, h, r]        the two sides of every word
 
 With `model.gains` (not in the paper) each of the three has gains ``g`` of its own, a factor of every label of a word,
@@ -81,7 +81,8 @@ class Scores(nn.Module):
 
 
 class Ternary(Scores, ABC):
-    """Ternary scores ``T [K, h, d, d]`` in some parameterisation. Gains scale the labels of a word and of its head."""
+    """Ternary scores ``T [K, h, d, d]`` in some parameterisation. Gains scale the labels of a word and of its head: a
+    parameterisation whose section says ``has_gains`` has its parameters :meth:`scaled` in all three methods."""
 
     @abstractmethod
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:

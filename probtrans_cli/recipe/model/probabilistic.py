@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import math
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
 
@@ -38,6 +38,9 @@ ROOT_DECOMPOSITIONS: Kinds[Decomposition] = Kinds("decomposition of root scores"
 class Decomposition(KindSection):
     """A parameterisation of the ternary scores."""
 
+    has_gains: ClassVar[bool] = False
+    """Whether its scores are scaled by `gains`, where the model has them."""
+
     @property
     def has_buckets(self) -> bool:
         """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
@@ -59,6 +62,8 @@ class Decomposition(KindSection):
 class NoDecomposition(Decomposition):
     """`T` itself: one d x d matrix for every bucket and channel."""
 
+    has_gains = True
+
     kind: Literal["none"] = "none"
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
@@ -69,6 +74,8 @@ class NoDecomposition(Decomposition):
 @DECOMPOSITIONS.add
 class UVDecomposition(Decomposition):
     """Eq. 14: `T[k,c,a,b] = sum_l U[k,a,c,l] V[k,b,c,l]`."""
+
+    has_gains = True
 
     kind: Literal["uv"]
     rank: Size = 64
@@ -83,6 +90,8 @@ class UVDecomposition(Decomposition):
 class UVWDecomposition(Decomposition):
     """Eq. 13: `T[k,c,a,b] = sum_l U[k,a,l] V[k,b,l] W[k,c,l]`."""
 
+    has_gains = True
+
     kind: Literal["uvw"]
     rank: Size = 64
     """r, the number of terms."""
@@ -95,6 +104,8 @@ class UVWDecomposition(Decomposition):
 class SharedDecomposition(Decomposition):
     """One pair of factors for all buckets (not in the paper): `T[k,c,a,b] = sum_l U[a,c,l] D[k,c,l] V[b,c,l]`."""
 
+    has_gains = True
+
     kind: Literal["shared"]
     rank: Size = 64
     """r, the number of terms."""
@@ -106,6 +117,8 @@ class SharedDecomposition(Decomposition):
 @DECOMPOSITIONS.add
 class RotaryDecomposition(Decomposition):
     """A rotation by the distance x = i - j between the factors (not in the paper): `T[x,c] = U[c] R(x) V[c]^T`."""
+
+    has_gains = True
 
     kind: Literal["rotary"]
     rank: Annotated[int, Field(ge=2, le=100_000, multiple_of=2)] = 64
@@ -226,9 +239,10 @@ class ProbabilisticTransformer(ModelSection):
     globals: Globals | None = None
     """Global features; null = none."""
     gains: bool = False
-    """A learned factor of each of the d labels, 1 at the start, in the ternary scores, in the root's, in the global
-    ones and in `task.output: tied`, each its own (not in the paper). With `optim.decayed: matrices`, which leaves them
-    alone, decay can be strong (tried with `latent: spherical`)."""
+    """A learned factor `g` of each of the d labels, 1 at the start (not in the paper): the ternary scores are
+    `g_a g_b T[k,c,a,b]`, the root's `g_a T'[c,a,b]`, the global ones `g_a B[c,k,a]` and those of `task.output: tied`
+    `g_a S_w(a)`, each with a `g` of its own, in every iteration where `share_potentials` is false. `optim.decayed:
+    matrices` leaves them alone, so decay can be strong (tried with `latent: spherical`); `all` draws them to 0."""
     head_bias: HeadBias | None = None
     """Scores of heads in which no label has a say, by distance, direction, frequency and order of words; null = none.
     Messages are then computed for all pairs of words."""
@@ -310,6 +324,8 @@ class ProbabilisticTransformer(ModelSection):
             faults.append((("distance",), reason))
         if self.symmetric and not self.decomposition.can_be_symmetric:
             faults.append((("symmetric",), "a rotation is not symmetric: choose another decomposition, or false"))
+        if self.gains and not self.decomposition.has_gains:
+            faults.append((("gains",), f"`decomposition.kind: {self.decomposition.kind}` has none: set this to false"))
         if self.latent == "spherical" and self.output == "probabilities":
             faults.append((("output",), "a point on a sphere has no probabilities: set this to scores"))
         if self.globals is not None:
