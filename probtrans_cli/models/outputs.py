@@ -363,9 +363,9 @@ def _linear(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -
 
 def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
     del tied
-    section: Any = encoder.section
     gains = encoder.width if encoder.has_gains else 0
     if encoder.has_latent_labels:
+        section: Any = encoder.section
         return TiedOutput(words, probabilities=section.output == "probabilities", gains=gains, never=never)
     mean = encoder.latent_mean
     return TiedLinear(words, never=never) if mean is None else TiedMean(words, mean, gains=gains, never=never)

@@ -20,7 +20,8 @@ from probtrans_cli.training.optim import Optimizers
 
 ROOTS: list[dict[str, Any]] = [{"labels": 3, "decomposition": {"kind": "none"}}]
 ROOTS += [{"labels": 3, "decomposition": {"kind": kind, "rank": 2}} for kind in ("uv", "uvw")]
-LATENT = ("categorical", "spherical")
+TERNARY = [{"decomposition": one} for one in DECOMPOSITIONS]
+TERNARY += [{"decomposition": one, "symmetric": True} for one in DECOMPOSITIONS if one["kind"] != "rotary"]
 
 
 def without_gains(model: ProbabilisticEncoder, **options: Any) -> ProbabilisticEncoder:
@@ -34,12 +35,8 @@ def without_gains(model: ProbabilisticEncoder, **options: Any) -> ProbabilisticE
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("symmetric", [False, True])
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
-def test_ternary_scores_are_scaled_at_the_word_and_at_its_head(decomposition: dict[str, Any], symmetric: bool) -> None:
-    if symmetric and decomposition["kind"] == "rotary":
-        return  # it is refused
-    options = {"decomposition": decomposition, "symmetric": symmetric, "labels": 4}
+@pytest.mark.parametrize("options", TERNARY, ids=name)
+def test_ternary_scores_are_scaled_at_the_word_and_at_its_head(options: dict[str, Any]) -> None:
     model = encoder(**options, gains=True)
     plain, gains = without_gains(model, **options), model.ternary.gains
     for distances in (None, [-3, -1, 2]):
@@ -49,19 +46,16 @@ def test_ternary_scores_are_scaled_at_the_word_and_at_its_head(decomposition: di
 
 
 @torch.no_grad()
+@pytest.mark.parametrize("features", GLOBALS, ids=name)
 @pytest.mark.parametrize("root", ROOTS, ids=name)
-def test_root_scores_are_scaled_at_the_word(root: dict[str, Any]) -> None:
-    model = encoder(root=root, labels=4, gains=True)
-    bare, gains = without_gains(model, root=root, labels=4).root_scores(), model.root.gains
-    torch.testing.assert_close(model.root_scores(), torch.einsum("a,cae->cae", gains, bare), rtol=0, atol=1e-12)
-
-
-@torch.no_grad()
-@pytest.mark.parametrize("given", GLOBALS, ids=name)
-def test_global_scores_are_scaled_at_the_word(given: dict[str, Any]) -> None:
-    model = encoder(globals=given, labels=4, gains=True)
-    bare, gains = without_gains(model, globals=given, labels=4).global_scores(), model.globals.gains
-    torch.testing.assert_close(model.global_scores(), torch.einsum("a,...a->...a", gains, bare), rtol=0, atol=1e-12)
+def test_root_and_global_scores_are_scaled_at_the_word(root: dict[str, Any], features: dict[str, Any]) -> None:
+    options = {"root": root, "globals": features, "labels": 4}
+    model = encoder(**options, gains=True)
+    plain = without_gains(model, **options)
+    of_root = model.root.gains[:, None] * plain.root_scores()
+    torch.testing.assert_close(model.root_scores(), of_root, rtol=0, atol=1e-12)
+    of_features = model.globals.gains * plain.global_scores()
+    torch.testing.assert_close(model.global_scores(), of_features, rtol=0, atol=1e-12)
 
 
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS[:4], ids=name)
@@ -81,7 +75,7 @@ def test_the_penalty_of_a_rotation_is_that_of_scaled_factors() -> None:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("latent", LATENT)
+@pytest.mark.parametrize("latent", ["categorical", "spherical"])
 def test_a_model_starts_as_one_without(latent: str) -> None:
     """Gains of 1 change nothing, and nothing else is drawn otherwise."""
     options: dict[str, Any] = {"labels": 6, "channels": 2, "latent": latent, "dropout": 0.0, "root": ROOTS[1]}
