@@ -9,9 +9,8 @@ import torch
 from oracle import Sentence
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
-from probtrans_cli.models.probabilistic import energy
 from probtrans_cli.models.probabilistic.exact import exact, pair_scores
-from probtrans_cli.models.probabilistic.meanfield import State
+from probtrans_cli.models.probabilistic.state import State
 
 ROOT = {"labels": 3}
 MODELS: list[dict[str, Any]] = [
@@ -69,7 +68,7 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     number, index = variable
     inputs = [None if part is None else part.detach().clone() for part in state]
     inputs[number].requires_grad_()  # type: ignore[union-attr]
-    score = energy.expected_score(model, unary, mask, State(*inputs)).sum()  # type: ignore[arg-type]
+    score = model.field(unary, mask).expected_score(State(*inputs)).sum()  # type: ignore[arg-type]
     (gradient,) = torch.autograd.grad(score, inputs[number])
     inference = model.inference
     how = (inference.labels, inference.heads, inference.labels, inference.features)[number]

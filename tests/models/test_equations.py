@@ -13,7 +13,7 @@ from oracle import Drop, keep_all, mean_field_loops
 from small_models import encoder, sentences
 
 from probtrans_cli.models.probabilistic import latent
-from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.crf import MeanField
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 DRAWS = range(320)
@@ -76,6 +76,12 @@ def test_the_encoder_equals_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
     n = mask.shape[1]
     encoded, states = model(unary, mask, arcs=True), model.infer(unary, mask)
     fast = model(unary, mask)  # without arcs messages may be computed in another way
+    model.messages = "plain"
+    plain = model(unary, mask, arcs=True)
+    close(plain.states, encoded.states.numpy())
+    close(plain.arcs, encoded.arcs.numpy())
+    if encoded.sentence is not None:
+        close(plain.sentence, encoded.sentence.numpy())
     assert len(states) == section["iterations"] + 1
     for b, length in enumerate(lengths):
         expected = loops(model, unary[b, :length])
@@ -115,10 +121,12 @@ def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
     generator = torch.Generator().manual_seed(seed)
     factors: dict[str, list[torch.Tensor]] = {"heads": [], "features": [], "labels": [], "root": []}
 
-    def drop(self: DrawnDropout, values: torch.Tensor) -> torch.Tensor:
+    def drop(self: MeanField, values: torch.Tensor) -> torch.Tensor:
         """Dropout that keeps what it multiplied with."""
-        kept = (torch.rand(values.shape, generator=generator, dtype=values.dtype) >= self.p) / (1.0 - self.p)
-        where = {4: "heads", 3: "features", 2: "labels" if values.shape[0] == mask.sum() else "root"}[values.ndim]
+        kept = (torch.rand(values.shape, generator=generator, dtype=values.dtype) >= self.dropout) / (
+            1.0 - self.dropout
+        )
+        where = {4: "features" if values.shape[1] == 3 else "heads", 3: "labels", 2: "root"}[values.ndim]
         factors[where].append(kept)
         return values * kept
 
@@ -127,7 +135,7 @@ def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
         return (found * factors[where][t - 1].numpy().reshape(found.shape)).tolist() if found.size else values
 
     with monkeypatch.context() as patch:
-        patch.setattr(DrawnDropout, "__call__", drop)
+        patch.setattr(MeanField, "_drop", drop)
         encoded = model(unary, mask)
     split = section["globals"] is not None and section["globals"]["kind"] != "all-dep"
     wanted = {"heads", "labels", *(["features"] if split else []), *(["root"] if section["root"] else [])}

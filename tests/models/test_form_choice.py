@@ -10,7 +10,7 @@ import pytest
 import torch
 from small_models import encoder, name, sentences
 
-from probtrans_cli.models.probabilistic import forms as choice
+from probtrans_cli.models.probabilistic.fast import forms as choice
 from probtrans_cli.models.probabilistic.fast import fused
 
 pytestmark = pytest.mark.usefixtures("quick")

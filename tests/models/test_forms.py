@@ -23,8 +23,8 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
-from probtrans_cli.models.probabilistic import forms as choice
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
+from probtrans_cli.models.probabilistic.fast import forms as choice
 from probtrans_cli.models.probabilistic.fast import fused, lines, recomputed
 
 OPTIONS: list[dict[str, Any]] = [

@@ -8,7 +8,7 @@ import pytest
 import torch
 from small_models import DECOMPOSITIONS, FAST, encoder, gradients, name, sentences, with_distances
 
-from probtrans_cli.models.probabilistic import forms as choice
+from probtrans_cli.models.probabilistic.fast import forms as choice
 
 OPTIONS: list[dict[str, Any]] = [
     {},

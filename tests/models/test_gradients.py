@@ -8,10 +8,10 @@ import pytest
 import torch
 from small_models import DECOMPOSITIONS, FAST, assert_near, encoder, gradients, loss, name, sentences, values
 
-from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.fast.bands import TraceableBand, band
-from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.drawn_dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.dropout import Dropout
 from probtrans_cli.models.probabilistic.fast.products import MatrixByHand
 from probtrans_cli.models.probabilistic.projections import Matrix, Sides
 

@@ -16,10 +16,10 @@ from torch.nn import functional
 from probtrans_cli.models import InconsistentError, build
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean
-from probtrans_cli.models.probabilistic import energy, latent
+from probtrans_cli.models.probabilistic import latent
 from probtrans_cli.models.probabilistic.exact import gap
 from probtrans_cli.models.probabilistic.latent import LATENT, spherical_entropy, spherical_mean
-from probtrans_cli.models.probabilistic.meanfield import State
+from probtrans_cli.models.probabilistic.state import State
 
 SPHERICAL = {"latent": "spherical"}
 
@@ -129,7 +129,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], monk
         if getattr(state, field) is None:
             continue
         given = getattr(state, field).clone().requires_grad_()
-        energy.expected_score(model, unary, mask, state._replace(**{field: given})).sum().backward()
+        model.field(unary, mask).expected_score(state._replace(**{field: given})).sum().backward()
         new = given.detach().clone()
         rows = slice(None) if i < 0 else (slice(None), i)
         new[rows] = spherical_mean(given.grad[rows] / weight)

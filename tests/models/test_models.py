@@ -12,8 +12,8 @@ import torch
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
 from probtrans_cli.models import build
-from probtrans_cli.models.probabilistic.layout import Layout, offsets
-from probtrans_cli.models.probabilistic.messages import PlainMessages, bucket_of
+from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
+from probtrans_cli.models.probabilistic.fast.messages import PlainMessages, bucket_of
 from probtrans_cli.models.probabilistic.potentials import bucket_count
 
 ROOTS: list[dict[str, Any]] = [

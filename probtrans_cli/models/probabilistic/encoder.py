@@ -10,13 +10,14 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, chosen_iterations
-from probtrans_cli.models.probabilistic import energy
-from probtrans_cli.models.probabilistic.forms import choose
-from probtrans_cli.models.probabilistic.head_bias import head_bias
+from probtrans_cli.models.probabilistic.crf import Factor, MeanField
+from probtrans_cli.models.probabilistic.fast.forms import choose
+from probtrans_cli.models.probabilistic.fast.meanfield import MeanField as FastMeanField
+from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.latent import LATENT
-from probtrans_cli.models.probabilistic.meanfield import MeanField, State
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
+from probtrans_cli.models.probabilistic.state import Sentences, State
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.training import Messages, Optim
 
@@ -124,7 +125,7 @@ class ProbabilisticEncoder(Encoder):
     @property
     def sentence_width(self) -> int:
         """d_root, the number of the root's labels."""
-        return self.width if self.root is None else self.root.size
+        return self.width if self.root is None else self.root.root_labels
 
     def forward(
         self,
@@ -170,19 +171,19 @@ class ProbabilisticEncoder(Encoder):
         seen, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
         inference = self._mean_field(unary, mask, all_pairs=bool(seen), cues=cues)
         kept = inference.advance(before, history=[number for number in seen if number <= before])
-        return Reading(
-            mask, steps, inference, None, tuple(kept), [number - before for number in seen if number > before]
-        )
+        wanted = [number - before for number in seen if number > before]
+        return Reading(mask, steps, inference, None, tuple(state.heads for state in kept), wanted)
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         """See :meth:`Encoder.again`: more iterations of the same field, in which every word's label has one more unary
         factor ``exp(bias)``; where iterations have potentials of their own, those of the last ones are used again."""
-        inference: MeanField = reading.carried
+        inference: MeanField | FastMeanField = reading.carried
         kept = inference.advance(reading.steps, bias, reading.wanted, self.inference.iterations - reading.steps)
         states = inference.states()
         if self.section.output == "probabilities":
             states = states.softmax(-1) * reading.mask[:, :, None]
-        return Reading(reading.mask, reading.steps, inference, states, (*reading.arcs, *kept))
+        arcs = (*reading.arcs, *(state.heads for state in kept))
+        return Reading(reading.mask, reading.steps, inference, states, arcs)
 
     def infer(
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 9"] | None = None
@@ -208,9 +209,12 @@ class ProbabilisticEncoder(Encoder):
             raise ValueError("iterations with potentials of their own descend no energy")
         if self.inference.tree:
             raise ValueError("the energy of tree-shaped heads is not a function of their marginals")
-        scored = energy.expected_score(self, unary, mask, state, self._bias(unary, mask, cues))
-        entropies = energy.entropy(state, self.latent, self.inference)
-        return -scored - entropies
+        return self.field(unary, mask, cues).energy(state)
+
+    def factors(self) -> list[list[Factor]]:
+        """The factors of every iteration, or one set for all of them."""
+        bias = [] if self.section.head_bias is None else [HeadBiasFactor(self.section.head_bias)]
+        return [[factor for factor in potentials if factor is not None] + bias for potentials in self.potentials]
 
     def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
@@ -219,15 +223,25 @@ class ProbabilisticEncoder(Encoder):
         given = unary.new_zeros(*unary.shape[:2], CUES) if cues is None else cues.to(unary.dtype)
         return head_bias(section, given, mask)
 
-    def _mean_field(self, unary: Tensor, mask: Tensor, *, all_pairs: bool, cues: Tensor | None) -> MeanField:
+    def _mean_field(
+        self, unary: Tensor, mask: Tensor, *, all_pairs: bool, cues: Tensor | None
+    ) -> MeanField | FastMeanField:
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
             )
+        if self.messages == "plain":
+            return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None
         form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)
         dropout = self.section.dropout if self.training else 0.0
-        return MeanField(unary, mask, self.potentials, self.inference, dropout, form, self._bias(unary, mask, cues))
+        bias = self._bias(unary, mask, cues)
+        return FastMeanField(unary, mask, self.potentials, self.inference, dropout, form, bias)
+
+    def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
+        """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""
+        dropout = self.section.dropout if self.training else 0.0
+        return MeanField(Sentences(unary, mask, cues), self.factors(), self.inference, dropout)
 
     def ternary_scores(self, distances: Sequence[int] | None = None, iteration: int = 1) -> Float[Tensor, "k c a e"]:
         """``T [K, h, d, d]``, whatever its parameterisation; or ``T`` at the ``distances`` ``x = i - j``, one each.

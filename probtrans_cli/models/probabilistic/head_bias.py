@@ -37,7 +37,25 @@ import torch
 from jaxtyping import Bool, Float, Int64
 from torch import Tensor
 
+from probtrans_cli.models.base import CUES
+from probtrans_cli.models.probabilistic.crf import Factor
+from probtrans_cli.models.probabilistic.state import Sentences, State
 from probtrans_cli.recipe.model.head_bias import HeadBias
+
+
+class HeadBiasFactor(Factor):
+    """The bias as a factor of each head variable alone."""
+
+    def __init__(self, section: HeadBias) -> None:
+        super().__init__()
+        self.section = section
+
+    def score(self, Q: State, sentences: Sentences) -> Float[Tensor, " b"]:
+        unary, mask, cues = sentences
+        known = unary.new_zeros(*mask.shape, CUES) if cues is None else cues.to(unary.dtype)
+        words, root = head_bias(self.section, known, mask)
+        score = (Q.word_heads * words).sum((1, 2, 3))
+        return score if Q.root is None else score + (Q.root_heads * root).sum((1, 2))
 
 
 def commonness(counts: Sequence[int], *, unread: int) -> Float[Tensor, " v"]:

@@ -24,7 +24,7 @@ which a decay of matrices does not hold back.
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
+from abc import abstractmethod
 from collections.abc import Callable, Sequence
 from typing import Any, NamedTuple
 
@@ -32,15 +32,16 @@ import torch
 from jaxtyping import Float
 from torch import Tensor, nn
 
+from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.projections import (
-    Factor,
-    Factors,
     Grouped,
+    GroupMatrices,
     Matrix,
     MatrixOf,
     Projection,
     Rotated,
     SharedSides,
+    SideMatrix,
 )
 from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.model.probabilistic import (
@@ -62,8 +63,8 @@ def _signs(*shape: int) -> Tensor:
     return torch.ones(shape) - 2.0 * (torch.arange(shape[-1]) % 2)
 
 
-class Scores(nn.Module):
-    """Scores of the labels of words, and of what else a factor has.
+class Scores(crf.Factor):
+    """A factor with gains.
 
     ``gains [d]``: a learned factor of every label, 1 at the start; None: there are none. Whatever reads parameters has
     them :meth:`scaled`, so gains are a part of the scores, not of the inference.
@@ -80,9 +81,18 @@ class Scores(nn.Module):
         return scores if self.gains is None else scores * self.gains
 
 
-class Ternary(Scores, ABC):
+class Ternary(Scores, crf.Ternary):
     """Ternary scores ``T [K, h, d, d]`` in some parameterisation. Gains scale the labels of a word and of its head: a
     parameterisation whose section says ``has_gains`` has its parameters :meth:`scaled` in all three methods."""
+
+    distance: int | None = None
+
+    def sides(self, labels: Float[Tensor, "b n d"]) -> tuple[Float[Tensor, "b n k c r"], Float[Tensor, "b n k c r"]]:
+        b, n, _ = labels.shape
+        position = torch.arange(n, device=labels.device).repeat(b)
+        (sides,) = self.projection([bucket_count(self.distance)]).sides(labels.flatten(0, 1), position)
+        u, v = sides.u, sides.head
+        return u.unflatten(0, (b, n)), v.expand(u.shape).unflatten(0, (b, n))
 
     @abstractmethod
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
@@ -108,7 +118,7 @@ class Full(Ternary):
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         scores = self.dense().transpose(2, 3).contiguous()
-        return Grouped([Factors(group, None) for group in Factor.of(scores, matrix).split(sizes)])
+        return Grouped([GroupMatrices(group, None) for group in SideMatrix.of(scores, matrix).split(sizes)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         T = (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
@@ -148,8 +158,8 @@ class UV(Factored):
         return U, V if self.D is None else U * self.D[..., None]
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (Factor.of(factor, matrix).split(sizes) for factor in self.factors())
-        return Grouped([Factors(u, v) for u, v in zip(U, V, strict=True)])
+        U, V = (SideMatrix.of(factor, matrix).split(sizes) for factor in self.factors())
+        return Grouped([GroupMatrices(u, v) for u, v in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kcra,kcre->kcae", *self.factors())
@@ -170,8 +180,8 @@ class UVW(Factored):
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (Factor.of(factor[:, None], matrix).split(sizes) for factor in self.factors())
-        return Grouped([Factors(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
+        U, V = (SideMatrix.of(factor[:, None], matrix).split(sizes) for factor in self.factors())
+        return Grouped([GroupMatrices(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kra,kre,kcr->kcae", *self.factors(), self.W)
@@ -195,7 +205,7 @@ class Shared(Factored):
         self.D = nn.Parameter(torch.randn(buckets, channels, rank))
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (Factor.of(factor[None], matrix) for factor in self.factors())
+        U, V = (SideMatrix.of(factor[None], matrix) for factor in self.factors())
         return SharedSides(U, V, torch.split(self.D, list(sizes)))
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -225,7 +235,7 @@ class Rotary(Factored):
 
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
         del sizes
-        U, V = (Factor.of(factor[None], matrix) for factor in self.factors())
+        U, V = (SideMatrix.of(factor[None], matrix) for factor in self.factors())
         return Rotated(U, V, self.frequency)
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -252,13 +262,13 @@ def _turned(V: Tensor, cos: Tensor, sin: Tensor) -> Tensor:
     return torch.cat([first * cos - second * sin, first * sin + second * cos], dim=1)
 
 
-class RootScores(Scores):
+class RootScores(Scores, crf.Root):
     """``T'[c,a,b]`` (2.3.5): `none` N(0, 1) at the start, `uv` and `uvw` factors N(0, 1/r). Gains scale the labels of a
     word, not those of the root."""
 
     def __init__(self, section: Root, channels: int, labels: int) -> None:
         super().__init__()
-        self.size = section.labels
+        self.root_labels = section.labels
         form: Any = section.decomposition
         self.T: nn.Parameter | None = None
         if isinstance(form, NoDecomposition):
@@ -277,7 +287,7 @@ class RootScores(Scores):
         return U.mT @ self.V if self.W is None else torch.einsum("ra,re,cr->cae", U, self.V, self.W)
 
 
-class GlobalScores(Scores):
+class GlobalScores(Scores, crf.Globals):
     """``B[c,k,a]`` (B.3), N(0, 1/d) at the start; one channel where all share it (`single-split`, `rectified`).
     Of rectified features, of which many are there at once, N(0, 1/4d); other deviations were not tried.
 
@@ -288,6 +298,10 @@ class GlobalScores(Scores):
         super().__init__()
         self.kind, self.by_channel = section.kind, section.by_channel
         channels = channels if section.by_channel else 1
+        if section.kind == "all-dep":
+            self.candidates = section.features
+        else:
+            self.second_heads = (channels, section.features)
         std = labels**-0.5 / (2 if section.kind == "rectified" else 1)
         self.B: nn.Parameter | None = None
         if section.parameterization == "direct":
@@ -376,6 +390,7 @@ register(TernaryKind(RotaryDecomposition, _rotary))
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
     made = TERNARY[section.decomposition.kind].make(section)
+    made.distance = section.distance
     start(made, section.ternary_std)
     return made
 

@@ -87,24 +87,24 @@ class Projection(ABC):
         """Messages to the sides as one message to the labels: the transposed map."""
 
 
-class Factor:
-    """A factor ``[k, c|1, r, d]`` as the matrix between labels and one side."""
+class SideMatrix:
+    """A factor of ``T``, ``[k, c|1, r, d]``, as the matrix between labels and one side."""
 
     def __init__(self, matrix: Matrix, shape: tuple[int, int, int]) -> None:
         """``matrix [k · c · r, d]``; ``shape``: those three sizes."""
         self.matrix, self.shape = matrix, shape
 
     @classmethod
-    def of(cls, factor: Float[Tensor, "k c r d"], matrix: MatrixOf) -> Factor:
+    def of(cls, factor: Float[Tensor, "k c r d"], matrix: MatrixOf) -> SideMatrix:
         """A factor for one forward pass."""
         buckets, channels, rank, _ = factor.shape
         return cls(matrix(factor.flatten(0, 2)), (buckets, channels, rank))
 
-    def split(self, sizes: Sequence[int]) -> list[Factor]:
+    def split(self, sizes: Sequence[int]) -> list[SideMatrix]:
         """The factor cut into groups of buckets."""
         _, channels, rank = self.shape
         matrices = self.matrix.split([size * channels * rank for size in sizes])
-        return [Factor(matrix, (size, channels, rank)) for size, matrix in zip(sizes, matrices, strict=True)]
+        return [SideMatrix(matrix, (size, channels, rank)) for size, matrix in zip(sizes, matrices, strict=True)]
 
     def side(self, labels: Float[Tensor, "w d"]) -> Float[Tensor, "w k c r"]:
         """The side of every word."""
@@ -115,18 +115,18 @@ class Factor:
         return self.matrix.back(message.flatten(1))
 
 
-class Factors(NamedTuple):
-    """Factors of a group: ``child``, ``head`` (None: the labels themselves), ``weight [k, c, r]`` of the child side."""
+class GroupMatrices(NamedTuple):
+    """Of a group: ``child``, ``head`` (None: the labels themselves), ``weight [k, c, r]`` of the child side."""
 
-    child: Factor
-    head: Factor | None
+    child: SideMatrix
+    head: SideMatrix | None
     weight: Tensor | None = None
 
 
 class Grouped(Projection):
     """Each group has factors of its own: `none`, `uv` and `uvw`."""
 
-    def __init__(self, groups: Sequence[Factors]) -> None:
+    def __init__(self, groups: Sequence[GroupMatrices]) -> None:
         self.groups = groups
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
@@ -151,7 +151,7 @@ class Grouped(Projection):
 class SharedSides(Projection):
     """One pair of factors for all groups, reweighted by bucket and channel: `shared`."""
 
-    def __init__(self, U: Factor, V: Factor, weights: Sequence[Tensor]) -> None:
+    def __init__(self, U: SideMatrix, V: SideMatrix, weights: Sequence[Tensor]) -> None:
         self.U, self.V, self.weights = U, V, weights
 
     def sides(self, labels: Float[Tensor, "w d"], position: Int[Tensor, " w"]) -> list[Sides]:
@@ -167,7 +167,7 @@ class SharedSides(Projection):
 class Rotated(Projection):
     """Sides turned by the word's position, so that their product depends on the distance: `rotary`; one group."""
 
-    def __init__(self, U: Factor, V: Factor, frequency: Tensor) -> None:
+    def __init__(self, U: SideMatrix, V: SideMatrix, frequency: Tensor) -> None:
         self.U, self.V, self.frequency = U, V, frequency
         self.known: tuple[Tensor, _Turn] | None = None
 

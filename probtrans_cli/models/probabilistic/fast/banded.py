@@ -17,9 +17,9 @@ from jaxtyping import Bool, Float, Int
 from torch import Tensor
 
 from probtrans_cli.models.probabilistic.fast.bands import Band, band
+from probtrans_cli.models.probabilistic.fast.layout import Layout, offset_tensor, offsets
+from probtrans_cli.models.probabilistic.fast.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.fast.pairs import messages_of, scores_of
-from probtrans_cli.models.probabilistic.layout import Layout, offset_tensor, offsets
-from probtrans_cli.models.probabilistic.messages import Messages, pairs
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Matrix, MatrixOf, Sides
 

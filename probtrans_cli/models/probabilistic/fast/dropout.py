@@ -1,27 +1,20 @@
-"""Dropout that costs little on a CPU."""
+"""Dropout of one batch."""
 
 from __future__ import annotations
 
-import torch
-from jaxtyping import Float
+from dataclasses import dataclass
+
 from torch import Tensor
+from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.dropout import Dropout
 
+@dataclass(frozen=True, eq=False)  # no hash of its own: torch.compile of torch 2.11 asks for it before p is set
+class Dropout:
+    """Inverted dropout with probability ``p``: each value is zero with probability ``p``, the others are divided by
+    ``1 - p``. ``p`` is 0 outside of training; what is computed again in a backward pass drops as it did at first."""
 
-class DrawnDropout(Dropout):
-    """Four decisions come out of one 64-bit random number, which is three times faster than one draw each; ``p`` is
-    then a multiple of 2^-16."""
+    p: float
 
     def __call__(self, values: Tensor) -> Tensor:
-        return values * self.factors(values) if self.p > 0.0 else values
-
-    def factors(self, values: Float[Tensor, "*s"]) -> Float[Tensor, "*s"]:
-        """``1 / (1 - p)`` where a value on a CPU is kept, else 0. (Numbers, as operations on truth values are slow on a
-        CPU.)"""
-        bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
-        drawn = bits.view(torch.int16)[: values.numel()].view(values.shape)
-        # All of 2^16 values may be kept: the largest kept one is compared with, as the number after it is no int16.
-        largest = max(1, round((1.0 - self.p) * 2**16)) - 2**15 - 1
-        kept = torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
-        return kept.div_(1.0 - self.p)
+        """The values that are left."""
+        return functional.dropout(values, self.p) if self.p > 0.0 else values

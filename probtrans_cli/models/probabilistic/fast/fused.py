@@ -26,9 +26,9 @@ from torch import Tensor
 from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
 from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
-from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.drawn_dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.head_variables import HeadVariables
 from probtrans_cli.models.probabilistic.fast.products import precision
-from probtrans_cli.models.probabilistic.head_variables import HeadVariables
 from probtrans_cli.models.probabilistic.inference import Inference
 
 BLOCK = 2**19  # head scores in a block

@@ -6,7 +6,7 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.layout import Layout
+from probtrans_cli.models.probabilistic.fast.layout import Layout
 from probtrans_cli.models.shapes import may_depend_on
 
 WORTH_PACKING = 0.05  # share of padding above which picking the real words out pays

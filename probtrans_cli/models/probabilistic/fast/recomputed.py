@@ -20,11 +20,11 @@ import torch
 from jaxtyping import Float
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.fast.banded import BandedMessages, BandedSides
 from probtrans_cli.models.probabilistic.fast.blocks import Blocks, random_state, set_random_state
 from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
-from probtrans_cli.models.probabilistic.head_variables import HeadVariables, over
+from probtrans_cli.models.probabilistic.fast.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.head_variables import HeadVariables, over
 from probtrans_cli.models.probabilistic.inference import Inference
 
 BLOCK = 2**20  # numbers in a block of rows of head scores

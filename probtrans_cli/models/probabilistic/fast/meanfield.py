@@ -48,35 +48,14 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.forms import Chosen
-from probtrans_cli.models.probabilistic.head_variables import StoredHeads
+from probtrans_cli.models.probabilistic.fast.forms import Chosen
+from probtrans_cli.models.probabilistic.fast.head_variables import StoredHeads
+from probtrans_cli.models.probabilistic.fast.messages import Messages
 from probtrans_cli.models.probabilistic.inference import Inference, Update
 from probtrans_cli.models.probabilistic.latent import LATENT
-from probtrans_cli.models.probabilistic.messages import Messages
 from probtrans_cli.models.probabilistic.potentials import Potentials
+from probtrans_cli.models.probabilistic.state import Result, State
 from probtrans_cli.models.shapes import may_depend_on
-
-
-class State(NamedTuple):
-    """All distributions after an iteration, padded, zero on padding; of spherical labels and roots their means.
-
-    ``labels [b, n, d]``; ``heads [b, h, n, n (+1 root) (+m global features)]``; ``root [b, d_root]`` and ``features
-    [b, n, h|1, m]`` where the model has them.
-    """
-
-    labels: Tensor
-    heads: Tensor
-    root: Tensor | None
-    features: Tensor | None
-
-
-class Result(NamedTuple):
-    """``states [b, n, d]``: ``M_Z^(T)``, zero on padding; ``root [b, d_root]``: ``M_root^(T)``; ``history``: after the
-    iterations asked for, in order."""
-
-    states: Tensor
-    root: Tensor | None
-    history: list[State]
 
 
 class Variable(NamedTuple):
@@ -146,7 +125,7 @@ class MeanField:
         first, self.root_scores, self.global_scores = self.scores[0]
         self.root: Variable | None = None
         if root is not None:
-            start = unary.new_zeros(mask.shape[0], root.size)
+            start = unary.new_zeros(mask.shape[0], root.root_labels)
             self.root = Variable(inference.labels, None, latent.mean(start), latent.mean)
         self.split = features is not None and features.kind != "all-dep"
         self.features: Variable | None = None
@@ -187,7 +166,7 @@ class MeanField:
         bias: Float[Tensor, "b n d"] | None = None,
         history: Collection[int] = (),
         before: int = 0,
-    ) -> list[Float[Tensor, "b h n m"]]:
+    ) -> list[State]:
         """So many iterations more, with ``bias`` added to the unary scores of these alone; what is then known of the
         words is in :meth:`states`. Their potentials are those that follow the first ``before`` iterations. Returns the
         head distributions after those of ``history``, counted from 1."""
@@ -199,8 +178,7 @@ class MeanField:
         for iteration in range(1, iterations + 1):
             self._iterate(None)
             if iteration in history:
-                assert isinstance(self.heads, StoredHeads), "heads to return are stored"
-                kept.append(self.heads.arcs())
+                kept.append(self._state())
         self.unary = unary
         return kept
 

@@ -16,10 +16,10 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.dropout import Dropout
+from probtrans_cli.models.probabilistic.fast.messages import Messages
 from probtrans_cli.models.probabilistic.inference import Inference
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
-from probtrans_cli.models.probabilistic.messages import Messages
 
 
 def over(scores: Float[Tensor, "*b m"], allowed: Bool[Tensor, "*a m"]) -> Float[Tensor, "*b m"]:

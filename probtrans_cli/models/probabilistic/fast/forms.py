@@ -4,7 +4,6 @@ This is the only place that chooses, and the only module above ``fast/`` that kn
 value but rounding. ``FORMS`` is the table; the first form that serves a batch computes it.
 
 form         messages   head variables                               lines (``layout.py``)       serves
-plain        plain      all pairs kept                               padded                      ``messages: plain``
 pairs        banded     all pairs kept                               one a sentence              who wants all pairs
 fused        banded     by blocks, by hand, kept                     shared by short sentences   the usual case
 fused-again  banded     by blocks, by hand, computed twice           shared                      the same, if long
@@ -25,17 +24,17 @@ import torch
 from jaxtyping import Bool
 from torch import Tensor, nn
 
-from probtrans_cli.models.probabilistic.dropout import Dropout
 from probtrans_cli.models.probabilistic.fast.banded import BandedMessages
-from probtrans_cli.models.probabilistic.fast.dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.drawn_dropout import DrawnDropout
+from probtrans_cli.models.probabilistic.fast.dropout import Dropout
 from probtrans_cli.models.probabilistic.fast.fused import FusedHeads
+from probtrans_cli.models.probabilistic.fast.head_variables import HeadVariables, StoredHeads
+from probtrans_cli.models.probabilistic.fast.layout import Layout
 from probtrans_cli.models.probabilistic.fast.lines import packed, shared_lines, worth_packing
+from probtrans_cli.models.probabilistic.fast.messages import Messages
 from probtrans_cli.models.probabilistic.fast.products import MatrixByHand
 from probtrans_cli.models.probabilistic.fast.recomputed import RecomputedHeads
-from probtrans_cli.models.probabilistic.head_variables import HeadVariables, StoredHeads
 from probtrans_cli.models.probabilistic.inference import Inference
-from probtrans_cli.models.probabilistic.layout import Layout
-from probtrans_cli.models.probabilistic.messages import Messages, PlainMessages
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Matrix
 from probtrans_cli.recipe.training import Messages as MessagesOption
@@ -75,7 +74,6 @@ class Form(NamedTuple):
 
     name: str
     serves: Callable[[Case], bool]
-    messages: type[PlainMessages] | type[BandedMessages]
     heads: Callable[..., HeadVariables]
     lines: Callable[[Tensor], Layout]
     fused: bool = False
@@ -83,12 +81,11 @@ class Form(NamedTuple):
 
 _again = partial(FusedHeads, keep=False)
 FORMS = (
-    Form("plain", lambda case: case.option == "plain", PlainMessages, StoredHeads, Layout.of),
-    Form("pairs", lambda case: case.all_pairs, BandedMessages, StoredHeads, packed),
-    Form("fused", lambda case: case.usual and not case.long, BandedMessages, FusedHeads, shared_lines, True),
-    Form("fused-again", lambda case: case.usual, BandedMessages, _again, shared_lines, True),
-    Form("banded", lambda case: not case.long, BandedMessages, StoredHeads, shared_lines),
-    Form("recomputed", lambda case: case.long, BandedMessages, RecomputedHeads, shared_lines),
+    Form("pairs", lambda case: case.all_pairs, StoredHeads, packed),
+    Form("fused", lambda case: case.usual and not case.long, FusedHeads, shared_lines, True),
+    Form("fused-again", lambda case: case.usual, _again, shared_lines, True),
+    Form("banded", lambda case: not case.long, StoredHeads, shared_lines),
+    Form("recomputed", lambda case: case.long, RecomputedHeads, shared_lines),
 )
 
 
@@ -103,7 +100,7 @@ class Chosen(NamedTuple):
 
     def layout(self, mask: Bool[Tensor, "b n"]) -> Layout:
         """Where the words of the batch stand."""
-        return self.form.lines(mask) if self.form.name != "plain" and worth_packing(mask) else Layout.of(mask)
+        return self.form.lines(mask) if worth_packing(mask) else Layout.of(mask)
 
     def dropout(self, p: float) -> Dropout:
         """Dropout with probability ``p``."""
@@ -112,8 +109,6 @@ class Chosen(NamedTuple):
     def messages(self, ternary: Ternary, layout: Layout, distance: int | None) -> Messages[Any]:
         """The messages of ternary scores with the threshold ``distance``."""
         matrix = MatrixByHand.of if self.by_hand else Matrix
-        if self.form.messages is PlainMessages:
-            return PlainMessages(ternary, layout, distance, matrix=matrix)
         return BandedMessages(ternary, layout, distance, matrix=matrix, by_hand=self.bands_by_hand)
 
     def heads(
