@@ -26,7 +26,7 @@ GLOBALS: list[dict[str, Any]] = [
 ]
 
 
-def encoder(*, messages: Any = "auto", seed: int = 0, **options: Any) -> ProbabilisticEncoder:
+def encoder(*, messages: Any = "fast", seed: int = 0, **options: Any) -> ProbabilisticEncoder:
     """A float64 encoder in eval mode, without dropout unless ``options`` ask for it; every parameter is N(0, 1/4)."""
     torch.manual_seed(seed)
     section = {"labels": 5, "channels": 2, "iterations": 2, "dropout": 0.0, **options}

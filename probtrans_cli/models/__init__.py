@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Mapping
-from typing import Any, NamedTuple, get_args, overload
+from typing import Any, NamedTuple, overload
 
 from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
@@ -12,7 +12,7 @@ from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
 from probtrans_cli.recipe.kinds import Table
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Stacked, Transformer
-from probtrans_cli.recipe.training import Messages
+from probtrans_cli.recipe.training import Forms
 
 __all__ = ["ENCODERS", "Encoded", "Encoder", "EncoderKind", "Inputs", "Outputs", "Wants", "build", "register"]
 
@@ -21,9 +21,10 @@ class EncoderKind(NamedTuple):
     """A row of the encoders: its section of the recipe, and what makes an encoder of one, given `runtime.messages`."""
 
     section: type[ModelSection]
-    make: Callable[[Any, Messages], Encoder]
+    make: Callable[[Any, Forms], Encoder]
 
 
+MESSAGES: tuple[Forms, ...] = ("fast", "plain", "banded", "linear")
 ENCODERS: Table[EncoderKind] = Table("encoder")
 """The kinds of encoders, by the kind of `model`."""
 
@@ -42,7 +43,7 @@ def register(row: EncoderKind) -> EncoderKind:
     return row
 
 
-def _stacked(section: Stacked, messages: Messages) -> StackedEncoder:
+def _stacked(section: Stacked, messages: Forms) -> StackedEncoder:
     return StackedEncoder(section, build(section.lower, messages), build(section.upper, messages))
 
 
@@ -52,24 +53,24 @@ register(EncoderKind(Stacked, _stacked))
 
 
 @overload
-def build(section: ProbabilisticTransformer, messages: Messages = "auto") -> ProbabilisticEncoder: ...
+def build(section: ProbabilisticTransformer, messages: Forms = "fast") -> ProbabilisticEncoder: ...
 @overload
-def build(section: Transformer, messages: Messages = "auto") -> TransformerEncoder: ...
+def build(section: Transformer, messages: Forms = "fast") -> TransformerEncoder: ...
 @overload
-def build(section: Stacked, messages: Messages = "auto") -> StackedEncoder: ...
+def build(section: Stacked, messages: Forms = "fast") -> StackedEncoder: ...
 @overload
-def build(section: ModelSection | Mapping[str, Any], messages: Messages = "auto") -> Any: ...
+def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -> Any: ...
 
 
-def build(section: ModelSection | Mapping[str, Any], messages: Messages = "auto") -> Any:
+def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -> Any:
     """The encoder that a recipe's ``model`` section describes; ``.double()`` for float64.
 
-    ``messages``: the recipe's ``runtime.messages``, for encoders that compute messages. Raises ``KeyError`` for an
+    ``messages``: the recipe's ``runtime.messages``, or a form of the fast ones by its name. Raises ``KeyError`` for an
     unknown ``kind``, pydantic's ``ValidationError`` for wrong values of a plain dict, ``InconsistentError`` for values
     that do not go together, and ``ValueError`` for messages that there are not.
     """
-    if messages not in get_args(Messages):
-        raise ValueError(f"messages are {', '.join(get_args(Messages))}, not {messages!r}")
+    if messages not in MESSAGES:
+        raise ValueError(f"messages are {', '.join(MESSAGES)}, not {messages!r}")
     if isinstance(section, Mapping):
         section = ENCODERS[section.get("kind", "probabilistic")].section.model_validate(dict(section))
     if faults := section.inconsistencies():

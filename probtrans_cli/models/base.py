@@ -238,6 +238,14 @@ class Encoder(nn.Module, ABC):
         instead; None: there is none."""
         return None
 
+    def check_forms(self) -> str | None:
+        """Check that fast forms compute what the plain equations say; return the file of the latter if they run.
+
+        Raises:
+            UsageError: the values differ, as somebody has edited the equations.
+        """
+        return None
+
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         """What the recipe's ``optim`` section adds to the loss of every update, whatever its batch; by name."""
         del section

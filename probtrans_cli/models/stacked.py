@@ -98,6 +98,9 @@ class StackedEncoder(Encoder):
                 return f"{name}.{option}", f"{name}.{instead}"
         return None
 
+    def check_forms(self) -> str | None:
+        return self.lower.check_forms() or self.upper.check_forms()
+
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         parts = {"lower": self.lower, "upper": self.upper}
         return {

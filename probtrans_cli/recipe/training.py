@@ -6,7 +6,7 @@ from __future__ import annotations
 import math
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import Field
+from pydantic import BeforeValidator, Field
 
 from probtrans_cli.recipe.base import (
     MOST_THREADS,
@@ -21,8 +21,15 @@ from probtrans_cli.recipe.base import (
 from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.weights import PositiveKLWeight, WeightPredict, WeightPrior
 
-Messages = Literal["auto", "plain", "banded", "linear"]
+Messages = Literal["fast", "plain"]
 """How messages are computed, see :class:`Runtime`."""
+Forms = Messages | Literal["banded", "linear"]
+"""The same, and two that name a form of the fast messages, to compare them."""
+
+
+def _renamed(messages: object) -> object:
+    """Forms had names of their own in older recipes and checkpoints; the length of sentences chooses among them."""
+    return "fast" if messages in ("auto", "banded", "linear") else messages
 
 
 class Schedule(KindSection):
@@ -304,10 +311,10 @@ class Runtime(Section):
     graphs: bool = False
     """With `compile`, of a transformer: record each pass as a CUDA graph and replay it, which takes the CPU out of
     small steps; sentences are padded to a few lengths."""
-    messages: Messages = "auto"
-    """How messages are computed: plain (the equations as they stand), banded (near words by shifts, far words by one
-    product), linear (banded, in blocks of rows: memory linear in the sentence's length), auto (by length). Tree-shaped
-    heads and a head_bias are of all pairs of words: no linear there."""
+    messages: Annotated[Messages, BeforeValidator(_renamed)] = "fast"
+    """How messages are computed, which changes no value but rounding: plain (the equations as they stand in
+    `models/probabilistic/crf.py`: what you edit there is what runs; for research and short sentences), fast (the same
+    without work on padding, in blocks where sentences are long)."""
 
 
 SCHEDULES.used_in(Optim)

@@ -116,6 +116,8 @@ class Trainer:
             OutOfMemoryError: a batch did not fit.
         """
         console.log(self._describe())
+        if (equations := self.network.encoder.check_forms()) is not None:
+            console.log(f"messages: plain, as the equations stand in {equations}")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
             with self.ahead:
                 self._train(stop)

@@ -76,7 +76,7 @@ def test_a_transformer_goes_on_with_its_last_layers() -> None:
 
 
 @pytest.mark.parametrize("options", [{}, {"root": {"labels": 4}}, {"heads": "tree"}, {"damping": {"labels": 0.3}}])
-@pytest.mark.parametrize("messages", ["auto", "plain"])
+@pytest.mark.parametrize("messages", ["fast", "plain"])
 def test_a_probabilistic_transformer_iterates_on(options: dict[str, Any], messages: Any) -> None:
     made = []
     for iterations in (3, 7):

@@ -61,7 +61,7 @@ def encoder(section):
     if section.get("kind", "probabilistic") != "probabilistic":
         return build(section)
     given = {**sizes, **section}
-    return build(given, given.pop("messages", "auto"))
+    return build(given, given.pop("messages", "fast"))
 
 def sentences(lengths, dtype=torch.float32):
     n = max(lengths)
@@ -228,7 +228,7 @@ def test_every_option_exports_with_any_batch_and_length(decomposition: dict[str,
     run(EXPORTED, every_option(decomposition))
 
 
-def half_precision_error(section: dict[str, object], messages: str = "auto", seed: int = 0) -> float:
+def half_precision_error(section: dict[str, object], messages: str = "fast", seed: int = 0) -> float:
     """Difference of the states under bf16 autocast to those in float32, in relation to their norm; all finite."""
     torch.manual_seed(seed)
     encoder = build({"labels": 32, "channels": 4, "iterations": 3, "dropout": 0.0, **section}, messages)

@@ -14,15 +14,13 @@ from probtrans_cli.models.probabilistic.fast import forms as choice
 from probtrans_cli.models.probabilistic.fast import fused
 
 pytestmark = pytest.mark.usefixtures("quick")
-LONG = ["auto-long", "linear"]
-SHORT = ["auto", "banded"]
+LONG = ["fast-long", "linear"]
+SHORT = ["fast", "banded"]
 
 
 @pytest.mark.parametrize(
     ("form", "options", "how", "situations"),
     [
-        ("plain", {}, ["plain"], ["", "all pairs", "not by hand"]),
-        ("plain", {"heads": "tree"}, ["plain"], [""]),
         ("pairs", {}, [*SHORT, *LONG], ["all pairs", "all pairs, not by hand"]),
         ("pairs", {"heads": "tree"}, [*SHORT, *LONG], ["", "not by hand"]),
         ("fused", {}, SHORT, [""]),
@@ -45,7 +43,7 @@ def test_the_choice_of_a_form(
     for messages in how:
         for situation in situations:
             with monkeypatch.context() as patch:
-                patch.setattr(choice, "LONG", 100 if messages == "auto-long" else 10_000)
+                patch.setattr(choice, "LONG", 100 if messages == "fast-long" else 10_000)
                 if "not by hand" in situation:
                     patch.setattr(choice, "by_hand", lambda _: False)
                 if "compiling" in situation:
@@ -60,12 +58,12 @@ def test_only_the_choice_looks_into_the_fast_room() -> None:
     """The text to read does without it, and what is in there does not know who uses it."""
     room = Path(fused.__file__).parent
     for path in room.parent.glob("*.py"):
-        assert path.name == "forms.py" or "probabilistic.fast" not in path.read_text("utf-8"), path
+        assert path.name == "encoder.py" or "probabilistic.fast" not in path.read_text("utf-8"), path
     for path in room.glob("*.py"):
         imported = re.findall(
             r"^from probtrans_cli\.models\.probabilistic\.(\w+)", path.read_text("utf-8"), re.MULTILINE
         )
-        assert not set(imported) & {"forms", "meanfield", "encoder", "energy", "exact"}, path
+        assert not set(imported) & {"encoder", "exact"}, path
 
 
 def test_what_is_written_by_hand() -> None:
@@ -73,17 +71,17 @@ def test_what_is_written_by_hand() -> None:
     unary, mask = sentences([4, 2])
     unary = unary.float()
     inference, damped = encoder().inference, encoder(damping={"heads": 0.5}).inference
-    chosen = choice.choose("auto", unary, mask, inference)
+    chosen = choice.choose("fast", unary, mask, inference)
     assert chosen.by_hand
     assert chosen.bands_by_hand
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        chosen = choice.choose("auto", unary, mask, inference)
+        chosen = choice.choose("fast", unary, mask, inference)
         assert (chosen.form.name, chosen.by_hand, chosen.bands_by_hand) == ("fused", True, False)
         for other in (
-            choice.choose("auto", unary, mask, damped),
-            choice.choose("auto", unary, mask, inference, all_pairs=True),
-            choice.choose("auto", unary.double(), mask, inference),
+            choice.choose("fast", unary, mask, damped),
+            choice.choose("fast", unary, mask, inference, all_pairs=True),
+            choice.choose("fast", unary.double(), mask, inference),
         ):
             assert not other.by_hand
             assert not other.bands_by_hand
-    assert not choice.choose("auto", unary.to("meta"), mask, inference).by_hand
+    assert not choice.choose("fast", unary.to("meta"), mask, inference).by_hand

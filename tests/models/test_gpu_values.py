@@ -46,7 +46,7 @@ OF_ALL_PAIRS = ("tree", "head bias")
 FORMS = [
     (options, messages)
     for options in OPTIONS
-    for messages in ("plain", "banded", "linear", "auto")
+    for messages in ("plain", "banded", "linear", "fast")
     if not (messages == "linear" and options in OF_ALL_PAIRS)
 ]
 FLAT = {"kind": "transformer", "width": 8, "inner": 12, "heads": 2, "layers": 2, "dropout": 0.0,

@@ -153,11 +153,6 @@ def test_energy_and_log_partition_have_it(n: int, own: dict[str, Any]) -> None:
     ("overrides", "key", "message"),
     [
         (["model.head_bias={distance: .inf}"], "model.head_bias.distance", "found .inf, wanted a number ≥ 0 or a list"),
-        (
-            ["model.head_bias={}", "runtime.messages=linear"],
-            "runtime.messages",
-            "`model.head_bias` is one of all pairs of words",
-        ),
         (["model.head_bias={root: 0.1}"], "model.head_bias.root", "the model has no root node"),
         (
             ["model.head_bias={root: [0, 0, 0, 0, 0, 0.1]}"],

@@ -12,8 +12,8 @@ import torch
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
 from probtrans_cli.models import build
-from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
-from probtrans_cli.models.probabilistic.fast.messages import PlainMessages, bucket_of
+from probtrans_cli.models.probabilistic.crf import bucket_of
+from probtrans_cli.models.probabilistic.fast.layout import offsets
 from probtrans_cli.models.probabilistic.potentials import bucket_count
 
 ROOTS: list[dict[str, Any]] = [
@@ -87,7 +87,7 @@ def test_padding_and_batch_mates_change_nothing(any_encoder: Any) -> None:
     unary, mask = sentences(lengths, labels=8)
     together = model(unary, mask, arcs=True)
     garbage = torch.where(mask[:, :, None], unary, 1e6)
-    for messages in ("auto", "plain"):  # rows of real words only, and of all positions
+    for messages in ("fast", "plain"):  # rows of real words only, and of all positions
         model.messages = messages
         torch.testing.assert_close(model(garbage, mask).states, together.states, rtol=0, atol=1e-12)
     for b, n in enumerate(lengths):
@@ -282,19 +282,6 @@ def test_buckets_are_those_of_equation_10() -> None:
         for i, j in itertools.permutations(range(9), 2):
             assert planes[:, i, j].nonzero().tolist() == [[bucket(i - j, gamma)]]
     assert [bucket(x, 3) for x in offsets(3)] == [*range(1, 7)]
-
-
-@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 2]), ids=name)
-def test_the_message_to_labels_is_the_gradient_of_the_expected_score(scores: dict[str, Any]) -> None:
-    """``G_i(a) = d/dQ_i(a) of Σ Q_ic(j) F_ic(j)`` for any distributions: an oracle without loops."""
-    model = encoder(**scores)
-    unary, mask = sentences([5, 3])
-    messages = PlainMessages(model.ternary, Layout.of(mask), scores["distance"])
-    q = (unary.softmax(-1) * mask[:, :, None]).flatten(0, 1).requires_grad_()
-    heads = torch.rand(2, 2, 5, 5, dtype=torch.float64) * messages.candidates
-    sides = messages.sides(q)
-    (gradient,) = torch.autograd.grad((messages.to_heads(sides) * heads).sum(), q)
-    torch.testing.assert_close(messages.to_labels(messages.sides(q), heads), gradient, rtol=0, atol=1e-12)
 
 
 # --- the penalty ------------------------------------------------------------------------------------------------------

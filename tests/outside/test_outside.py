@@ -1,4 +1,4 @@
-"""Four kinds from outside the package, each one row in a file of at most 60 lines, installed as a package would be.
+"""Five kinds from outside the package, each one row in a file of at most 60 lines, installed as a package would be.
 
 Each trains, is saved, resumed, evaluated and parsed with by the command line; and is refused by name where it lacks
 something.
@@ -16,7 +16,7 @@ import pytest
 from support import ROOT, environment, interrupted, workplace
 
 HERE = Path(__file__).parent
-KINDS = ("window", "rarity", "slashed", "diagonal")
+KINDS = ("grandparents", "window", "rarity", "slashed", "diagonal")
 
 # Runs commands one after the other in one process, which has the kinds by its entry points.
 SCRIPT = """
@@ -220,17 +220,28 @@ def test_a_format(commands: Any, tmp_path: Path) -> None:
     assert "did you mean `slashed`?" in refused[3][2]
 
 
+def test_a_factor(commands: Any, tmp_path: Path) -> None:
+    factors = "model.factors=[{kind: grandparents, rank: 2}, {kind: neighbours}]"
+    whole_way(commands, tmp_path, "grandparents", factors, metric="perplexity")
+    told, refused = commands(
+        f"train|tiny.yaml|name=told|{factors}|train.steps=1", "train|tiny.yaml|model.factors=[{kind: sibling}]"
+    )
+    assert "messages: plain, as the equations stand in" in told[2]
+    assert refused[0] == 2
+    assert "model.factors" in refused[2]
+
+
 def test_ternary_scores(commands: Any, tmp_path: Path) -> None:
     diagonal = "model.decomposition={kind: diagonal}"
     whole_way(commands, tmp_path, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
-    plain, banded, labelled, refused, without_gains = commands(
+    plain, fast, labelled, refused, without_gains = commands(
         f"train|tiny.yaml|{diagonal}|name=plain|runtime.messages=plain|--json",
-        f"train|tiny.yaml|{diagonal}|name=banded|runtime.messages=banded|--json",
+        f"train|tiny.yaml|{diagonal}|name=fast|runtime.messages=fast|--json",
         "eval|runs/plain|--labels|--json",
         "train|tiny.yaml|model.root={decomposition: {kind: diagonal}}",
         f"train|tiny.yaml|{diagonal}|model.gains=true",
     )
-    values = [json.loads(one[1])["test"]["perplexity"] for one in (plain, banded)]
+    values = [json.loads(one[1])["test"]["perplexity"] for one in (plain, fast)]
     assert values[0] == pytest.approx(values[1], rel=1e-3)
     pairs = [pair for group in json.loads(labelled[1])["pairs"] for pair in group["pairs"]]
     assert pairs

@@ -108,7 +108,6 @@ def test_what_contradicts_the_folder_is_named_with_its_path() -> None:
         ("train.freeze=2", "train.freeze: what is frozen must be trained"),
         ("optim={kind: ivon, ivon: {predict: {kind: moments}}}", "no rule for the moments of `model.kind: stacked`"),
         ("data.vocabulary={kind: char}|model.upper.head_bias={}", "model.upper.head_bias: it counts words"),
-        ("runtime.messages=linear|model.upper.heads=tree", "runtime.messages: tree-shaped heads need all pairs"),
     ],
 )
 def test_what_has_no_meaning_is_refused_by_name(change: str, message: str) -> None:

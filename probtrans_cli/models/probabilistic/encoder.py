@@ -3,14 +3,18 @@
 from __future__ import annotations
 
 from collections.abc import Callable, Collection, Mapping, Sequence
+from copy import deepcopy
 from typing import cast
 
 import torch
 from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, chosen_iterations
+from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
+from probtrans_cli.models.probabilistic.factors import further_factors
 from probtrans_cli.models.probabilistic.fast.forms import choose
 from probtrans_cli.models.probabilistic.fast.meanfield import MeanField as FastMeanField
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
@@ -19,7 +23,9 @@ from probtrans_cli.models.probabilistic.latent import LATENT
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
 from probtrans_cli.models.probabilistic.state import Sentences, State
 from probtrans_cli.recipe.model import ProbabilisticTransformer
-from probtrans_cli.recipe.training import Messages, Optim
+from probtrans_cli.recipe.training import Forms, Optim
+
+FORMS_DIFFER = 1e-6  # of float64: rounding is far below, another equation far above
 
 
 class ProbabilisticEncoder(Encoder):
@@ -30,7 +36,7 @@ class ProbabilisticEncoder(Encoder):
     transforms of ``torch.func`` raise an error.
     """
 
-    def __init__(self, section: ProbabilisticTransformer, messages: Messages = "auto") -> None:
+    def __init__(self, section: ProbabilisticTransformer, messages: Forms = "fast") -> None:
         super().__init__()
         self.section = section
         self.messages = messages
@@ -42,6 +48,7 @@ class ProbabilisticEncoder(Encoder):
         self.ternary, self.root, self.globals = first.ternary, first.root, first.globals
         more = 0 if section.share_potentials else section.iterations - 1
         self.later = nn.ModuleList([DrawnPotentials(section) for _ in range(more)])
+        self.further = nn.ModuleList(further_factors(section))
         weight, step, damping = section.resolved().message_weight, section.step_size, section.damping
         assert weight.heads is not None, "it is resolved"
         rectified = section.globals is not None and section.globals.kind == "rectified"
@@ -93,6 +100,24 @@ class ProbabilisticEncoder(Encoder):
     def untraceable(self) -> tuple[str, str] | None:
         """Sums over trees are eliminated word by word."""
         return ("heads: tree", "heads=independent") if self.inference.tree else None
+
+    @torch.no_grad()
+    def check_forms(self) -> str | None:
+        if self.plain:
+            return crf.__file__
+        model = deepcopy(self).cpu().double().eval()
+        mask = torch.arange(5) < torch.tensor([[5], [3]])
+        unary = torch.randn(2, 5, self.width, generator=torch.Generator().manual_seed(0)).double()
+        states, expected = model(unary, mask).states, model.field(unary, mask).run().states
+        if model.section.output == "probabilities":
+            expected = expected.softmax(-1) * mask[:, :, None]
+        difference = (states - expected).abs().max() / expected.abs().max()
+        if not difference < FORMS_DIFFER:
+            message = (
+                f"the fast messages differ from the equations in {crf.__file__}: by {difference:.1e} of the states"
+            )
+            raise UsageError(message, hint="set runtime.messages=plain to train what that file says")
+        return None
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         penalty = section.ternary_penalty
@@ -214,7 +239,13 @@ class ProbabilisticEncoder(Encoder):
     def factors(self) -> list[list[Factor]]:
         """The factors of every iteration, or one set for all of them."""
         bias = [] if self.section.head_bias is None else [HeadBiasFactor(self.section.head_bias)]
-        return [[factor for factor in potentials if factor is not None] + bias for potentials in self.potentials]
+        further = [*bias, *cast("Sequence[Factor]", self.further)]
+        return [[factor for factor in potentials if factor is not None] + further for potentials in self.potentials]
+
+    @property
+    def plain(self) -> bool:
+        """Whether the equations run as they stand in ``crf.py``: by request, or as a factor has no fast form."""
+        return self.messages == "plain" or len(self.further) > 0
 
     def _bias(self, unary: Tensor, mask: Tensor, cues: Tensor | None) -> tuple[Tensor, Tensor] | None:
         section = self.section.head_bias
@@ -230,7 +261,7 @@ class ProbabilisticEncoder(Encoder):
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
             )
-        if self.messages == "plain":
+        if self.plain:
             return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None
         form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)

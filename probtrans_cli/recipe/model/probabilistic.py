@@ -22,6 +22,7 @@ from probtrans_cli.recipe.base import (
 )
 from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
+from probtrans_cli.recipe.model.factors import FACTORS, FactorSection
 from probtrans_cli.recipe.model.head_bias import HeadBias
 
 if TYPE_CHECKING:
@@ -246,6 +247,9 @@ class ProbabilisticTransformer(ModelSection):
     head_bias: HeadBias | None = None
     """Scores of heads in which no label has a say, by distance, direction, frequency and order of words; null = none.
     Messages are then computed for all pairs of words."""
+    factors: list[Annotated[FactorSection, FACTORS]] = []  # noqa: RUF012 - pydantic copies it
+    """Further factors, each known by its expected score alone; all iterations share them. Inference is then `plain`,
+    see `runtime.messages`."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
@@ -376,17 +380,8 @@ class ProbabilisticTransformer(ModelSection):
         if runtime.graphs:
             reason = "a field cannot be recorded: torch crashes. Set this to false; `runtime.compile` alone works"
             faults.append((("runtime", "graphs"), reason))
-        if runtime.messages != "linear":
-            return faults
-        if self.heads == "tree":
-            reason = "tree-shaped heads need all pairs of words at once: choose plain, banded or auto"
-            faults.append((("runtime", "messages"), reason))
-        elif self.head_bias is not None:
-            reason = "`model.head_bias` is one of all pairs of words: choose plain, banded or auto"
-            faults.append((("runtime", "messages"), reason))
-        if runtime.compile:
-            faults.append((("runtime", "compile"), "`runtime.messages: linear` cannot be compiled: set this to false"))
         return faults
 
 
 DECOMPOSITIONS.used_in(ProbabilisticTransformer)
+FACTORS.used_in(ProbabilisticTransformer)

@@ -37,7 +37,7 @@ from probtrans_cli.models.probabilistic.fast.recomputed import RecomputedHeads
 from probtrans_cli.models.probabilistic.inference import Inference
 from probtrans_cli.models.probabilistic.potentials import Ternary
 from probtrans_cli.models.probabilistic.projections import Matrix
-from probtrans_cli.recipe.training import Messages as MessagesOption
+from probtrans_cli.recipe.training import Forms
 
 LONG = 2**25  # head scores of an iteration above which they are computed in blocks
 
@@ -47,7 +47,7 @@ class Case:
     """What the choice depends on. ``all_pairs``: probabilities of all pairs of words are needed, or of trees;
     ``by_hand``, ``mixed``: see :func:`by_hand`, :func:`mixed`."""
 
-    option: MessagesOption
+    option: Forms
     mask: Bool[Tensor, "b n"]
     inference: Inference
     all_pairs: bool
@@ -57,7 +57,7 @@ class Case:
     @property
     def long(self) -> bool:
         """Whether the distributions of an iteration are too many to be kept."""
-        if self.option != "auto":
+        if self.option != "fast":
             return self.option == "linear" and not torch.compiler.is_compiling()
         if torch.compiler.is_compiling():
             return False  # the graph of blocks does not serve every length
@@ -119,7 +119,7 @@ class Chosen(NamedTuple):
 
 
 def choose(
-    option: MessagesOption, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
+    option: Forms, unary: Tensor, mask: Bool[Tensor, "b n"], inference: Inference, *, all_pairs: bool = False
 ) -> Chosen:
     """The form of a batch. ``all_pairs``: the probabilities, or a bias, of all pairs of words are asked for."""
     case = Case(option, mask, inference, all_pairs or inference.tree, by_hand(unary), mixed(unary))

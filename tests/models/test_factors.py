@@ -1,0 +1,153 @@
+"""Factors are known by their expected score alone: inference, energy and training follow from it."""
+
+from __future__ import annotations
+
+import itertools
+from pathlib import Path
+from typing import Any
+
+import pytest
+import torch
+from outside.grandparents import GrandparentsFactor
+from small_models import encoder, sentences
+from torch import Tensor
+
+from probtrans_cli.errors import UsageError
+from probtrans_cli.models.probabilistic.crf import MeanField, Ternary
+from probtrans_cli.models.probabilistic.state import Sentences, State
+
+pytestmark = pytest.mark.usefixtures("quick")
+FACTORS = [{"kind": "neighbours"}, {"kind": "grandparents", "rank": 2}]
+FIELD: dict[str, Any] = {"labels": 2, "channels": 1, "distance": 1, "root": {"labels": 2}}
+
+
+def field(n: int, **options: Any) -> tuple[Any, MeanField, Tensor]:
+    model = encoder(**FIELD | options)
+    unary, mask = sentences([n], labels=2)
+    return model, model.field(unary, mask), unary
+
+
+def one_hot(index: int, size: int) -> Tensor:
+    return torch.nn.functional.one_hot(torch.tensor(index), size).double()
+
+
+def assignment(labels: tuple[int, ...], heads: tuple[int, ...], root: int) -> State:
+    """The state in which every variable is certain; the head n is the root."""
+    n = len(labels)
+    return State(
+        torch.stack([one_hot(label, 2) for label in labels])[None],
+        torch.stack([one_hot(head, n + 1) for head in heads])[None, None],
+        one_hot(root, 2)[None],
+        None,
+    )
+
+
+def loop_score(model: Any, unary: Tensor, labels: tuple[int, ...], heads: tuple[int, ...], root: int) -> float:
+    """The score of one assignment by loops over words, written from the definitions of the factors."""
+    n = len(labels)
+    T, at_root = model.ternary_scores(range(1 - n, n)), model.root_scores()
+    total = sum(float(unary[0, i, a]) for i, a in enumerate(labels))
+    for i, j in enumerate(heads):
+        score = at_root[0, labels[i], root] if j == n else T[i - j + n - 1, 0, labels[i], labels[j]]
+        total += float(score)
+    for factor in model.further:
+        if isinstance(factor, GrandparentsFactor):
+            P = factor.U[0].T @ factor.V[0]
+            for i, j in enumerate(heads):
+                if j != n and heads[j] not in (i, n):
+                    total += float(P[labels[i], labels[heads[j]]])
+        else:
+            total += sum(float(factor.N[a, b]) for a, b in itertools.pairwise(labels))
+    return total
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("factors", [[], FACTORS[:1], FACTORS[1:], FACTORS])
+def test_the_expected_score_of_every_assignment_is_its_score(factors: list[dict[str, Any]]) -> None:
+    n = 3
+    model, inference, unary = field(n, factors=factors)
+    for labels in itertools.product(range(2), repeat=n):
+        for heads in itertools.product(range(n + 1), repeat=n):
+            if any(i == j for i, j in enumerate(heads)):
+                continue
+            score = inference.expected_score(assignment(labels, heads, 1)).item()
+            assert score == pytest.approx(loop_score(model, unary, labels, heads, 1), abs=1e-9)
+
+
+@torch.no_grad()
+def test_messages_are_differences_of_the_expected_score() -> None:
+    """It is linear in each variable, so a message to a variable is the score with the variable certain, less a rest."""
+    _, inference, _ = field(4, factors=FACTORS)
+    Q = inference.Q
+    messages = inference.messages(Q, "labels", "heads", "root")
+    for i, (a, b) in itertools.product(range(4), [(0, 1)]):
+        scores = []
+        for label in (a, b):
+            labels = Q.labels.clone()
+            labels[0, i] = one_hot(label, 2)
+            scores.append(inference.expected_score(Q._replace(labels=labels)).item())
+        message = messages["labels"][0, i]
+        assert scores[1] - scores[0] == pytest.approx((message[b] - message[a]).item(), abs=1e-9)
+
+
+@torch.no_grad()
+def test_the_free_energy_bounds_the_log_partition() -> None:
+    """With all weights 1, over the sum of all assignments, with factors that join heads."""
+    n, weights = 3, {"labels": 1.0, "heads": 1.0}
+    model, inference, unary = field(n, factors=FACTORS, message_weight=weights, iterations=6)
+    scores = [
+        loop_score(model, unary, labels, heads, root)
+        for labels in itertools.product(range(2), repeat=n)
+        for heads in itertools.product(range(n + 1), repeat=n)
+        if all(i != j for i, j in enumerate(heads))
+        for root in range(2)
+    ]
+    log_partition = torch.logsumexp(torch.tensor(scores), 0).item()
+    bound = -inference.energy(inference.advance(6, history=[6])[-1]).item()
+    assert log_partition - 3.0 < bound <= log_partition
+
+
+def test_training_reads_the_score(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Who edits nothing but a factor's score sees another loss and other gradients; so with ``messages: plain``."""
+    model = encoder(messages="plain")
+    unary, mask = sentences([5, 3])
+    before = model(unary, mask).states
+    score = Ternary.score
+    monkeypatch.setattr(Ternary, "score", lambda self, Q, batch: 2.0 * score(self, Q, batch))
+    after = model(unary, mask).states
+    assert not torch.allclose(before, after)
+    doubled = encoder(messages="fast")
+    with torch.no_grad():
+        doubled.ternary.U.mul_(2.0)
+    torch.testing.assert_close(after, doubled(unary, mask).states)
+
+
+def test_an_edited_equation_is_not_passed_over_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
+    """Before a training, the fast forms are compared with the equations; plain ones are told of."""
+    assert encoder().check_forms() is None
+    assert encoder(output="probabilities", globals={"kind": "rectified", "features": 3}).check_forms() is None
+    assert Path(encoder(messages="plain").check_forms() or "").name == "crf.py"
+    assert encoder(factors=FACTORS[:1]).check_forms() is not None
+    score = Ternary.score
+    monkeypatch.setattr(Ternary, "score", lambda self, Q, batch: -score(self, Q, batch))
+    with pytest.raises(UsageError, match=r"differ from the equations in .*crf.py") as caught:
+        encoder().check_forms()
+    assert "runtime.messages=plain" in (caught.value.hint or "")
+
+
+def test_a_further_factor_learns() -> None:
+    model = encoder(factors=FACTORS)
+    assert model.plain
+    unary, mask = sentences([4, 2])
+    model(unary, mask).states.square().sum().backward()
+    assert all(parameter.grad.abs().max() > 0 for parameter in model.further.parameters())
+    padded = torch.nn.functional.pad(mask, (0, 2))
+    wider = model(torch.nn.functional.pad(unary, (0, 0, 0, 2), value=7.0), padded).states
+    torch.testing.assert_close(wider[:, :4], model(unary, mask).states)
+
+
+def test_sentences_of_one_word_have_no_neighbours() -> None:
+    model = encoder(factors=FACTORS)
+    unary, mask = sentences([1])
+    assert model(unary, mask).states.isfinite().all()
+    assert Sentences(unary, mask).cues is None
