@@ -1,6 +1,6 @@
 """The probabilistic transformer with `uv` scores in the way of the paper's code, as a measure of what that costs.
 
-The equations of ``models/probabilistic/messages.py``, but with what the paper's code spends on them: sides are computed
+The equations of ``models/probabilistic/crf.py``, but with what the paper's code spends on them: sides are computed
 for the scores and once more for either direction of the messages (six products with parameters an iteration where four
 suffice), gradients of parameters are added up product by product, and every position of the padded batch is a word
 until its heads are chosen.

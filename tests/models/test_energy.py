@@ -6,10 +6,10 @@ from typing import Any
 
 import pytest
 import torch
+from exact import exact, pair_scores
 from oracle import Sentence
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
-from probtrans_cli.models.probabilistic.exact import exact, pair_scores
 from probtrans_cli.models.probabilistic.state import State
 
 ROOT = {"labels": 3}

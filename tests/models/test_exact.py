@@ -6,13 +6,13 @@ import itertools
 import math
 from typing import Any
 
+import exact as module
 import numpy as np
 import pytest
 import torch
+from exact import Exact, exact, gap, pair_scores, table
 
 from probtrans_cli.models import build
-from probtrans_cli.models.probabilistic import exact as module
-from probtrans_cli.models.probabilistic.exact import Exact, exact, gap, pair_scores, table
 
 KINDS = [None, "all-dep", "dep-split", "single-split"]
 

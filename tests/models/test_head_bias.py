@@ -9,6 +9,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from exact import gap, pair_scores
 from small_tasks import linear
 from support import Invoke
 from torch import Tensor
@@ -17,7 +18,6 @@ from probtrans_cli import models
 from probtrans_cli.models.base import CUES, Inputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.models.probabilistic.exact import gap, pair_scores
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
 from probtrans_cli.recipe.model.head_bias import HeadBias

@@ -8,6 +8,7 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
+from exact import gap
 from oracle import on_the_sphere
 from scipy.special import ive
 from small_models import encoder, name, sentences
@@ -17,7 +18,6 @@ from probtrans_cli.models import InconsistentError, build
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean
 from probtrans_cli.models.probabilistic import latent
-from probtrans_cli.models.probabilistic.exact import gap
 from probtrans_cli.models.probabilistic.latent import LATENT, spherical_entropy, spherical_mean
 from probtrans_cli.models.probabilistic.state import State
 

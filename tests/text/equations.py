@@ -18,7 +18,11 @@ a test compares it with them. "Derivation" is that of the Bayesian transformer; 
 [Uncertainty](uncertainty.md) says what all this is good for.
 """
 SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
-    "The probabilistic transformer": [("models.probabilistic.fast.meanfield", ()), ("models.probabilistic.latent", ())],
+    "The probabilistic transformer": [
+        ("models.probabilistic.crf", ()),
+        ("models.probabilistic.inference", ()),
+        ("models.probabilistic.latent", ()),
+    ],
     "Heads before anything is learned": [("models.probabilistic.head_bias", ()), ("statistics.word_order", ())],
     "The transformer": [("models.transformer", ())],
     "One encoder upon another": [("models.stacked", ())],

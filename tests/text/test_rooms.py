@@ -32,9 +32,9 @@ ROOMS = {
     "wordpiece_building words",
     "models": ". arithmetic base grids network outputs shapes stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
-    "models.probabilistic": ". dropout encoder energy exact forms head_bias head_variables inference latent layout "
-    "matrix_tree meanfield messages potentials projections",
-    "models.probabilistic.fast": ". banded bands blocks derivatives dropout fused lines pairs products recomputed",
+    "models.probabilistic": ". crf encoder factors head_bias inference latent matrix_tree potentials projections state",
+    "models.probabilistic.fast": ". banded bands blocks derivatives drawn_dropout dropout forms fused head_variables "
+    "layout lines meanfield messages pairs products recomputed",
     "trees": ". bootstrap decode every_tree forest relations score search",
     "trees.drawing": ". displacy drawing html jsonl latex layout offline style svg terminal",
     "statistics": ". intervals uncertainty word_order",

@@ -48,7 +48,7 @@ from torch.nn import functional
 from probtrans_cli.models.probabilistic.inference import Inference
 from probtrans_cli.models.probabilistic.latent import LATENT
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
-from probtrans_cli.models.probabilistic.state import Result, Sentences, State
+from probtrans_cli.models.probabilistic.state import Result, Sentences, State, candidates
 
 # --- factors --------------------------------------------------------------------------------------------------------
 
@@ -109,7 +109,7 @@ class Globals(Factor):
 
     def score(self, Q: State, _: Sentences) -> Float[Tensor, " b"]:
         F = torch.einsum("bia,cka->bick", Q.labels, self.dense())
-        chosen = Q.feature_heads.transpose(1, 2) if self.second_heads is None else Q.features
+        chosen = Q.feature_heads.transpose(1, 2) if Q.features is None else Q.features
         return (chosen * F).sum((1, 2, 3))
 
 
@@ -120,11 +120,7 @@ class MeanField:
     """The inference of one batch."""
 
     def __init__(
-        self,
-        sentences: Sentences,
-        factors: Sequence[Sequence[Factor]],
-        inference: Inference,
-        dropout: float = 0.0,
+        self, sentences: Sentences, factors: Sequence[Sequence[Factor]], inference: Inference, dropout: float = 0.0
     ) -> None:
         """``factors``: of every iteration, or one set for all; ``dropout``: its probability, 0 outside training."""
         mask, unary = sentences.mask, sentences.unary.masked_fill(~sentences.mask[:, :, None], 0.0)
@@ -136,13 +132,14 @@ class MeanField:
         extra = (root > 0) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
         self.allowed = functional.pad(candidates(mask), (0, extra), value=True) & mask[:, None, :, None]
-        scores = self.latent.start(unary, inference.labels.weight)
-        self.M = State(scores, unary.new_zeros(b, inference.channels, n, n + extra), None, None)
-        if root:
-            self.M = self.M._replace(root=unary.new_zeros(b, root))
-        if second is not None:
-            self.M = self.M._replace(features=unary.new_zeros(b, n, *second))
-        self.Q = State(*(None if M is None else self._mean(name, M) for name, M in self.M._asdict().items()))
+        self.M = State(
+            labels=self.latent.start(unary, inference.labels.weight),
+            heads=unary.new_zeros(b, inference.channels, n, n + extra),
+            root=unary.new_zeros(b, root) if root else None,
+            features=None if second is None else unary.new_zeros(b, n, *second),
+        )
+        means = {name: self._mean(name, M) for name, M in self.M._asdict().items() if M is not None}
+        self.Q = self.M._replace(**means)
 
     def expected_score(self, Q: State) -> Float[Tensor, " b"]:
         """Return ``E(Q)`` of every sentence, with the potentials of this iteration."""
@@ -153,7 +150,8 @@ class MeanField:
     def messages(self, Q: State, *variables: str) -> dict[str, Tensor]:
         """Return the derivatives ``∂E/∂Q`` by the distributions of some variables."""
         values = {name: values for name, values in Q._asdict().items() if name in variables and values is not None}
-        return grad(lambda values: self.expected_score(Q._replace(**values)).sum())(values)
+        derivatives: dict[str, Tensor] = grad(lambda some: self.expected_score(Q._replace(**some)).sum())(values)
+        return derivatives
 
     def iterate(self) -> None:
         """Update every variable once."""
@@ -173,7 +171,8 @@ class MeanField:
         update = getattr(self.inference, "labels" if name == "root" else name)
         M = update.message(message, getattr(self.M, name))
         self.M = self.M._replace(**{name: M})
-        return update.distribution(self._mean(name, M), getattr(self.Q, name))
+        distribution: Tensor = update.distribution(self._mean(name, M), getattr(self.Q, name))
+        return distribution
 
     def _mean(self, name: str, M: Tensor) -> Tensor:
         """Return what mean field passes on of a variable with the scores M: its distribution, or its mean."""
@@ -208,8 +207,7 @@ class MeanField:
     ) -> list[State]:
         """Run some more iterations, with ``bias [b, n, d]`` added to the unary scores of these alone.
 
-        ``before``: continue with the potentials after this many iterations. Returns the states after the iterations of
-        ``history``, counted from 1 at the first one of these.
+        ``before``: go on with the potentials after this many iterations. Returns the states after those of ``history``.
         """
         self.iteration = self.iteration if before is None else before
         unary, kept = self.unary, []
@@ -239,13 +237,7 @@ class MeanField:
             entropy = entropy + inference.labels.weight * self.latent.entropy(Q.root)
         if Q.features is not None:
             entropy = entropy + inference.features.weight * inference.of_features.entropy(Q.features).sum((1, 2))
-        return -self.expected_score(Q) - entropy
-
-
-def candidates(mask: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
-    """Return which word may be whose head: every word of the sentence but itself."""
-    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
-    return (mask[:, None, :] & mask[:, :, None] & ~itself)[:, None]
+        return torch.sub(-self.expected_score(Q), entropy)
 
 
 def bucket_of(n: int, distance: int | None, device: torch.device) -> Bool[Tensor, "k n n"]:

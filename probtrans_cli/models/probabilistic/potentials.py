@@ -92,7 +92,7 @@ class Ternary(Scores, crf.Ternary):
         position = torch.arange(n, device=labels.device).repeat(b)
         (sides,) = self.projection([bucket_count(self.distance)]).sides(labels.flatten(0, 1), position)
         u, v = sides.u, sides.head
-        return u.unflatten(0, (b, n)), v.expand(u.shape).unflatten(0, (b, n))
+        return u.reshape(b, n, *u.shape[1:]), v.expand(u.shape).reshape(b, n, *u.shape[1:])
 
     @abstractmethod
     def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:

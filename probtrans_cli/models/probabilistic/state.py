@@ -4,6 +4,7 @@ from __future__ import annotations
 
 from typing import NamedTuple
 
+import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
@@ -46,3 +47,9 @@ class Sentences(NamedTuple):
     unary: Float[Tensor, "b n d"]
     mask: Bool[Tensor, "b n"]
     cues: Float[Tensor, "b n 9"] | None = None
+
+
+def candidates(mask: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
+    """Return which word may be whose head: every word of the sentence but itself."""
+    itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
+    return (mask[:, None, :] & mask[:, :, None] & ~itself)[:, None]

@@ -15,7 +15,7 @@ where the last sum of the first line is that of a second head variable (dep-spli
     B        features   [h, m, d]        scores of global features (B.3); [m, d] for single-split
     z        labels     [assignments, n (+1)]   an assignment; its last column is the root's label
 
-How far mean field is from exact (``python -m probtrans_cli.models.probabilistic.exact``, :func:`table`): 5 words, 4
+How far mean field is from exact (``python tests/exact.py``, :func:`table`): 5 words, 4
 labels, 2 channels, γ = 1, all weights 1, 20 asynchronous iterations, 20 draws of normal scores with this deviation.
 Mean total variation distance of label and head marginals, and `log Z` minus the mean-field bound in nats:
 
