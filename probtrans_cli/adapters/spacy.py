@@ -15,21 +15,31 @@ doc._.probtrans             of every sentence all that the model says, as a line
 
 Sentences are those that the pipeline has found before; without any, the document is one. Tokens are those of the
 pipeline: white space is no word of the model, and hangs at the word before it.
+
+What a pipeline has set before stays as it is: predicted entities that overlap with those of a ruler or with blocked
+tokens are left out, and so are tags of tokens that have some; `overwrite` replaces them. `nlp.to_disk` stores the model
+as an exported folder, without which `spacy.load` needs the checkpoint.
 """
 
 from __future__ import annotations
 
-from collections.abc import Iterable, Iterator, Sequence
-from itertools import chain, islice
+import tempfile
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from itertools import chain, groupby, islice
+from pathlib import Path
 from typing import Any
 
 import numpy as np
+import srsly  # type: ignore[import-not-found]
 from spacy.attrs import DEP, HEAD  # type: ignore[import-not-found]
 from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
+from spacy.util import raise_error
 
-from probtrans_cli.errors import ProbtransError
-from probtrans_cli.trained.model import Model
+from probtrans_cli import checkpoint as checkpoints
+from probtrans_cli.errors import CheckpointError, ProbtransError
+from probtrans_cli.trained.card import texts_of
+from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.trained.parses import Analysis
 
 NAME = "probtrans"
@@ -39,68 +49,203 @@ ARC, RECORDS = "arc_probability", "probtrans"
 class Component:
     """What a pipeline calls."""
 
-    def __init__(self, checkpoint: str, *, trees: bool = True, threads: int | None = None) -> None:
-        """``checkpoint``: a run folder, ``RUN@last``, an exported folder. ``trees``: whether heads are set.
+    def __init__(
+        self,
+        name: str,
+        checkpoint: str | None,
+        *,
+        trees: bool = True,
+        threads: int | None = None,
+        overwrite: bool = False,
+        load: bool = True,
+    ) -> None:
+        """``checkpoint``: a run folder, ``RUN@last``, an exported folder. ``trees``: whether heads are set;
+        ``overwrite``: whether entities and tags set before are replaced; ``load``: False if :meth:`from_disk` follows.
 
         Raises:
             ValueError: there is no such model.
         """
+        self.name, self.trees, self.threads, self.overwrite = name, trees, threads, overwrite
+        self._model: Model | None = None
+        self._handle: Callable[..., Any] = raise_error
+        for kind, extension in ((Token, ARC), (Doc, RECORDS)):
+            if not kind.has_extension(extension):
+                kind.set_extension(extension, default=None)
+        self._checkpoint = checkpoint
+        if load:
+            self._load(checkpoint)
+
+    def _load(self, checkpoint: str | None) -> None:
+        if checkpoint is None:
+            raise ValueError(f"{self.name}: name a model: config={{'checkpoint': 'runs/mine'}}")
         try:
-            self.model = Model.load(checkpoint, threads=threads)
+            self._model = Model.load(checkpoint, threads=self.threads)
         except ProbtransError as error:  # pipelines know ValueErrors
             raise ValueError(f"{error.message}; {error.hint}") from None
-        section = self.model.recipe.model
-        self.trees = trees and section.has_arcs
-        # Only a tree can be a document's: argmax may draw circles.
-        self.decoder: Any = "mst" if self.model.reading.decoder == "argmax" else None
-        for kind, name in ((Token, ARC), (Doc, RECORDS)):
-            if not kind.has_extension(name):
-                kind.set_extension(name, default=None)
+
+    @property
+    def model(self) -> Model:
+        """The model.
+
+        Raises:
+            ValueError: there is none yet.
+        """
+        if self._model is None:
+            raise ValueError(f"{self.name}: has no model yet: load the pipeline with spacy.load, or from_disk")
+        return self._model
 
     def __call__(self, doc: Doc) -> Doc:
-        """The document, annotated."""
-        return next(self.pipe([doc]))
+        """Return the document, annotated."""
+        self._annotate_all([doc])
+        return doc
 
     def pipe(self, stream: Iterable[Doc], batch_size: int = 64) -> Iterator[Doc]:
-        """Documents, annotated in the same order; so many at a time."""
+        """Yield documents, annotated in the same order, reading ``batch_size`` of them at a time.
+
+        A document that cannot be read goes to the pipeline's error handler, and the stream goes on without it.
+        """
         documents = iter(stream)
         while batch := list(islice(documents, batch_size)):
-            read = [list(_sentences(doc)) for doc in batch]
-            texts = [[token.text for token in _words(tokens)] for tokens in chain.from_iterable(read)]
-            found = self.model.analyze(texts, trees=self.trees, decoder=self.decoder)
-            for doc, sentences in zip(batch, read, strict=True):
-                self._annotate(doc, sentences, list(islice(found, len(sentences))))
+            try:
+                self._annotate_all(batch)
+            except Exception:  # of one of them: read each by itself
+                yield from self._one_by_one(batch)
+            else:
+                yield from batch
+
+    def _one_by_one(self, batch: Sequence[Doc]) -> Iterator[Doc]:
+        for doc in batch:
+            try:
+                self._annotate_all([doc])
+            except Exception as error:
+                self._handle(self.name, self, [doc], error)
+            else:
                 yield doc
 
-    def _annotate(self, doc: Doc, sentences: Sequence[list[Token]], found: Sequence[Analysis]) -> None:
-        doc._.set(RECORDS, [one.record() for one in found])
-        if self.trees:
-            _set_heads(doc, sentences, found)
+    def set_error_handler(self, error_handler: Callable[..., Any]) -> None:
+        """Set what is called for a document that cannot be read: with name, component, documents and error."""
+        self._handle = error_handler
+
+    def get_error_handler(self) -> Callable[..., Any]:
+        """Return the error handler."""
+        return self._handle
+
+    def to_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> None:
+        """Store the model as a folder that `parse` and `eval` accept, too."""
+        del exclude
+        model = self.model
+        scores: dict[str, Any] = {}
+        if model.folder is not None and model.folder.is_dir():
+            scores = checkpoints.verify(model.folder).json("eval.json", dict[str, Any])
+        tensors = {"model.safetensors": weights_of(model.network)}
+        try:
+            checkpoints.write(Path(path).absolute(), texts_of(model, scores), tensors)
+        except CheckpointError as error:
+            raise ValueError(f"{error.message}; {error.hint}") from None
+
+    def from_disk(self, path: str | Path, *, exclude: Iterable[str] = ()) -> Component:
+        """Load the model that :meth:`to_disk` has stored.
+
+        Raises:
+            ValueError: it is damaged, or missing and the checkpoint is, too.
+        """
+        del exclude
+        if Path(path).exists():
+            self._load(str(path))
+        elif self._model is None:
+            self._load(self._checkpoint)
+        return self
+
+    def to_bytes(self, *, exclude: Iterable[str] = ()) -> bytes:
+        """Return the files of :meth:`to_disk`."""
+        with tempfile.TemporaryDirectory() as folder:
+            self.to_disk(Path(folder) / "model", exclude=exclude)
+            files = {path.name: path.read_bytes() for path in sorted((Path(folder) / "model").iterdir())}
+        packed: bytes = srsly.msgpack_dumps(files)
+        return packed
+
+    def from_bytes(self, data: bytes, *, exclude: Iterable[str] = ()) -> Component:
+        """Load the model from what :meth:`to_bytes` has returned."""
+        with tempfile.TemporaryDirectory() as folder:
+            for name, content in srsly.msgpack_loads(data).items():
+                if Path(name).name != name:
+                    raise ValueError(f"{self.name}: a stored file is called {name!r}: this is no stored model")
+                (Path(folder) / name).write_bytes(content)
+            self.from_disk(folder, exclude=exclude)
+        return self
+
+    def __reduce__(self) -> tuple[Callable[..., Component], tuple[Any, ...]]:
+        """Processes of a pipeline that are not forked get the stored files."""
+        options = {"trees": self.trees, "threads": self.threads, "overwrite": self.overwrite}
+        return _restored, (self.name, options, self.to_bytes())
+
+    def _annotate_all(self, batch: Sequence[Doc]) -> None:
+        model = self.model
+        trees = self.trees and model.recipe.model.has_arcs
+        # Only a tree can be a document's: argmax may draw circles.
+        decoder: Any = "mst" if model.reading.decoder == "argmax" else None
+        read = [list(_sentences(doc)) for doc in batch]
+        texts = [[token.text for token in _words(tokens)] for tokens in chain.from_iterable(read)]
+        try:
+            analyses = iter(list(model.analyze(texts, trees=trees, decoder=decoder)))
+        except ProbtransError as error:
+            raise ValueError(f"{error.message}; {error.hint}" if error.hint else error.message) from None
+        for doc, sentences in zip(batch, read, strict=True):
+            self._annotate(doc, sentences, list(islice(analyses, len(sentences))), trees)
+
+    def _annotate(self, doc: Doc, sentences: Sequence[list[Token]], analyses: Sequence[Analysis], trees: bool) -> None:
+        doc._.set(RECORDS, [analysis.record() for analysis in analyses])
+        if trees:
+            _set_heads(doc, sentences, analyses)
         entities: list[Span] = []
-        for tokens, one in zip(sentences, found, strict=True):
-            if one.prediction is None:
+        for tokens, analysis in zip(sentences, analyses, strict=True):
+            if analysis.prediction is None:
                 continue
             words = _words(tokens)
-            for entity in one.prediction.get("entities", ()):
+            for entity in analysis.prediction.get("entities", ()):
                 first, last = entity["words"]
                 entities.append(Span(doc, words[first].i, words[last - 1].i + 1, label=entity["type"]))
-            if "label" in one.prediction:
-                doc.cats[one.prediction["label"]] = one.prediction["label_probability"]
-            self._set_tags(words, one)
-        if entities:
-            doc.set_ents(entities, default="unmodified")
+            if "label" in analysis.prediction:
+                doc.cats[analysis.prediction["label"]] = analysis.prediction["label_probability"]
+            self._set_tags(words, analysis)
+        if self.model.task.answers == "tags" and any("entities" in (one.prediction or {}) for one in analyses):
+            _set_entities(doc, entities, overwrite=self.overwrite)
 
-    def _set_tags(self, words: Sequence[Token], one: Analysis) -> None:
-        assert one.prediction is not None, "there is one"
-        if self.model.task.answers != "tags" or "entities" in one.prediction:
+    def _set_tags(self, words: Sequence[Token], analysis: Analysis) -> None:
+        assert analysis.prediction is not None, "there is one"
+        if self.model.task.answers != "tags" or "entities" in analysis.prediction:
             return
         column = self.model.recipe.task.chosen_column
-        name = {"upos": "pos_", "deprel": "dep_"}.get(str(column), "tag_")
-        for token, tag in zip(words, one.prediction["tags"], strict=True):
-            if column == "feats":
+        name = {"upos": "pos", "deprel": "dep", "feats": "morph"}.get(str(column), "tag")
+        for token, tag in zip(words, analysis.prediction["tags"], strict=True):
+            is_set = token.has_morph() if name == "morph" else getattr(token, name) != 0  # type: ignore[attr-defined]
+            if is_set and name != "dep" and not self.overwrite:
+                continue
+            if name == "morph":
                 token.set_morph(None if tag == "_" else tag)  # type: ignore[attr-defined]
             else:
-                setattr(token, name, tag)
+                setattr(token, f"{name}_", tag)
+
+
+def _restored(name: str, options: dict[str, Any], data: bytes) -> Component:
+    return Component(name, None, **options, load=False).from_bytes(data)
+
+
+def _set_entities(doc: Doc, entities: Sequence[Span], *, overwrite: bool) -> None:
+    """Set predicted entities; those that overlap with what the pipeline has set before are left out, or replace it."""
+    if overwrite:
+        for token in doc:
+            token.ent_id_ = token.ent_kb_id_ = ""
+        doc.set_ents(list(entities), default="outside")
+        return
+    # An entity, or a blocked token, which begins an entity without a type.
+    kept = [token.ent_type != 0 or token.ent_iob_ == "B" for token in doc]
+    free = [entity for entity in entities if not any(kept[entity.start : entity.end])]
+    predicted = {i for entity in free for i in range(entity.start, entity.end)}
+    missing = [token.i for token in doc if token.ent_iob_ == "" and token.i not in predicted]
+    runs = (list(run) for _, run in groupby(enumerate(missing), lambda pair: pair[1] - pair[0]))
+    outside = [Span(doc, run[0][1], run[-1][1] + 1) for run in runs]
+    doc.set_ents(free, outside=outside, default="unmodified")
 
 
 def _sentences(doc: Doc) -> Iterator[list[Token]]:
@@ -141,16 +286,17 @@ def _set_heads(doc: Doc, sentences: Sequence[list[Token]], found: Sequence[Analy
 
 @Language.factory(
     NAME,
-    default_config={"checkpoint": None, "trees": True, "threads": None},
+    default_config={"checkpoint": None, "trees": True, "threads": None, "overwrite": False},
     assigns=["token.head", "token.dep", "token.tag", "token.pos", "doc.ents", "doc.cats", f"token._.{ARC}"],
 )
-def make(nlp: Language, name: str, checkpoint: str | None, trees: bool, threads: int | None) -> Component:
-    """The component of a pipeline.
+def make(
+    nlp: Language, name: str, checkpoint: str | None, trees: bool, threads: int | None, overwrite: bool
+) -> Component:
+    """Make the component of a pipeline.
 
     Raises:
         ValueError: no checkpoint is named, or there is no such model.
     """
-    del nlp
-    if checkpoint is None:
-        raise ValueError(f"{name}: name a model: config={{'checkpoint': 'runs/mine'}}")
-    return Component(checkpoint, trees=trees, threads=threads)
+    # A pipeline that is being loaded knows its components' names before it has them; it brings the model itself.
+    stored = name in getattr(nlp, "_meta", {}).get("components", ()) and name not in nlp.component_names
+    return Component(name, checkpoint, trees=trees, threads=threads, overwrite=overwrite, load=not stored)

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import pickle
 import subprocess
 import sys
 import tomllib
@@ -13,6 +14,7 @@ import pytest
 from support import ROOT, environment, workplace
 
 from probtrans_cli.commands.train import TrainRequest, train
+from probtrans_cli.errors import DataError
 from probtrans_cli.trained.model import Model
 
 spacy = pytest.importorskip("spacy")
@@ -86,6 +88,115 @@ def test_entities(place: Path) -> None:
     expected = [(" ".join(said.words[slice(*one["words"])]), one["type"]) for one in said.prediction["entities"]]
     assert [(entity.text, entity.label_) for entity in doc.ents] == expected != []
     assert not doc.has_annotation("DEP")
+
+
+NAMES = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 3
+
+
+@pytest.fixture(scope="module")
+def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the run `run`, which finds `cheap farmers` as x; do not change it."""
+    folder = workplace(tmp_path_factory.mktemp("named"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        Path("names.txt").write_text(NAMES, "utf-8")
+        data = "data={train: names.txt, dev: names.txt, format: columns, columns: {word: 0, tag: -1, entities: bioes}}"
+        trained_on(data, "task={kind: ner}", "train.steps=60", "train.epochs=60", "model.dropout=0")
+    return folder
+
+
+def ruled(name: str, folder: Path, patterns: list[dict[str, Any]], **config: Any) -> Any:
+    """A pipeline whose entities are set by rules before."""
+    from probtrans_cli.adapters import spacy as component  # noqa: F401
+
+    nlp = spacy.blank("en")
+    if patterns:
+        nlp.add_pipe("entity_ruler").add_patterns(patterns)
+    nlp.add_pipe("probtrans", name=name, config={"checkpoint": str(folder / "run"), "trees": False, **config})
+    return nlp
+
+
+def entities_of(doc: Any) -> list[tuple[str, str, str]]:
+    return [(entity.text, entity.label_, entity.ent_id_) for entity in doc.ents]
+
+
+def test_entities_set_before_stay_whole(named: Path) -> None:
+    """With their id; a prediction that overlaps is left out, and others are added."""
+    text = "two cheap farmers"
+    rule = {"label": "RULE", "pattern": "two cheap", "id": "q1"}
+    assert entities_of(ruled("a", named, [])(text)) == [("cheap farmers", "x", "")]
+    assert entities_of(ruled("a", named, [rule])(text)) == [("two cheap", "RULE", "q1")]
+    beside = {"label": "RULE", "pattern": "two", "id": "q2"}
+    assert entities_of(ruled("a", named, [beside])(text)) == [("two", "RULE", "q2"), ("cheap farmers", "x", "")]
+    replaced = ruled("a", named, [rule], overwrite=True)(text)
+    assert entities_of(replaced) == [("cheap farmers", "x", "")]
+    assert [token.ent_id_ for token in replaced] == ["", "", ""]
+
+
+def test_blocked_tokens_are_no_entities(named: Path) -> None:
+    nlp = ruled("a", named, [])
+    doc = nlp.make_doc("two cheap farmers")
+    doc.set_ents([], blocked=[doc[1:2]], default="missing")
+    doc = nlp.get_pipe("a")(doc)
+    assert doc.ents == ()
+    assert [token.ent_iob_ for token in doc] == ["O", "B", "O"]
+
+
+def test_a_pipeline_on_disk_and_in_bytes_has_its_model(named: Path, tmp_path: Path) -> None:
+    """Without the run that it came from, and a second time over the same folder."""
+    (tmp_path / "run").symlink_to(named / "run")
+    nlp = ruled("mine", tmp_path, [])
+    expected = entities_of(nlp("two cheap farmers"))
+    nlp.to_disk(tmp_path / "stored")
+    nlp.to_disk(tmp_path / "stored")
+    data = nlp.to_bytes()
+    (tmp_path / "run").unlink()
+    again = spacy.load(tmp_path / "stored")
+    assert entities_of(again("two cheap farmers")) == expected != []
+    assert entities_of(again.from_bytes(data)("two cheap farmers")) == expected
+    assert [entities_of(doc) for doc in again.pipe(["two cheap farmers"] * 3, n_process=2)] == [expected] * 3
+    assert (
+        entities_of(pickle.loads(pickle.dumps(again.get_pipe("mine")))(again.make_doc("two cheap farmers"))) == expected
+    )
+    assert len(Model.load(str(tmp_path / "stored" / "mine")).analyze(["two cheap farmers"]).__next__().words) == 3
+    (tmp_path / "stored" / "mine" / "labels.json").write_text("{}")
+    with pytest.raises(ValueError, match=r"labels\.json"):
+        spacy.load(tmp_path / "stored")
+
+
+def test_a_document_that_cannot_be_read_is_left_out(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """The pipeline's error handler is told of it, and the stream goes on; without one it is an error."""
+    nlp = ruled("mine", named, [])
+    component = nlp.get_pipe("mine")
+    analyze = Model.analyze
+
+    def limited(self: Model, texts: Any, **options: Any) -> Any:
+        if any(len(words) > 3 for words in texts):
+            raise DataError("a sentence of 4 words: at most 3 can be read", hint="split it")
+        return analyze(self, texts, **options)
+
+    monkeypatch.setattr(Model, "analyze", limited)
+    texts = ["two cheap farmers", "two cheap farmers fold", "farmers fold"]
+    with pytest.raises(ValueError, match="at most 3 can be read; split it"):
+        list(nlp.pipe(texts))
+    failures: list[tuple[str, Any, list[str], str]] = []
+    nlp.set_error_handler(
+        lambda name, proc, docs, error: failures.append((name, proc, [doc.text for doc in docs], str(error)))
+    )
+    assert [doc.text for doc in nlp.pipe(texts)] == [texts[0], texts[2]]
+    assert [context for _, context in nlp.pipe([(text, i) for i, text in enumerate(texts)], as_tuples=True)] == [0, 2]
+    assert failures[0] == ("mine", component, [texts[1]], "a sentence of 4 words: at most 3 can be read; split it")
+
+
+def test_tags_set_before_stay(place: Path) -> None:
+    trained_on("task={kind: tagging, column: xpos}")
+    for overwrite in (False, True):
+        nlp = pipeline(overwrite=overwrite)
+        doc = nlp.make_doc("Farmers sing")
+        doc[0].tag_ = "MINE"
+        nlp.get_pipe("probtrans")(doc)
+        assert (doc[0].tag_ == "MINE") != overwrite
+        assert doc[1].tag_
 
 
 def test_a_class_is_a_category(place: Path) -> None:
