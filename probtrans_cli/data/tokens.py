@@ -1,15 +1,19 @@
-"""From raw text to tokens, as the Penn and English Web treebanks divide it: for `parse` on your own sentences.
+"""From text to words: at white space where it is tokenised already, else as the Penn and English Web treebanks divide
+it, for `parse` on your own sentences.
 
-Text that is already tokenised comes out as it went in.
+Tokenised text without no-break spaces comes out of that as it went in.
 """
 
 from __future__ import annotations
 
 import re
-from collections.abc import Iterator
+from collections.abc import Iterable, Iterator
+from typing import TypeGuard
 
 from probtrans_cli.data.sentence import Sentence
 
+# White space between words. No-break spaces do not break: corpora use them inside a word ("4 1/2").
+_BETWEEN_WORDS = re.compile("[^\\S\u00a0\u2007\u202f]+")
 _CHUNK = re.compile(r"\S+")  # of str.split()
 MASK = "[MASK]"
 """How a hidden word is written."""
@@ -28,6 +32,24 @@ _NOT = re.compile(r"n't", re.IGNORECASE)
 _INITIALS = re.compile(r"[A-Za-z]\.(?:[A-Za-z]\.)*[A-Za-z]?\.?")
 _TITLE = re.compile(r"(?:Mr|Mrs|Ms|Dr|Prof|St|Jr|Sr|vs|etc|Inc|Co|Corp|Ltd)\.")
 _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, no text by themselves
+
+
+def words_of(text: str) -> list[str]:
+    """The words of a tokenised text, which white space separates, but for no-break spaces; none of a blank one."""
+    return text.split() if text.isascii() else [word for word in _BETWEEN_WORDS.split(text) if word]
+
+
+def listed(words: Iterable[str]) -> list[str]:
+    """The words of a list without white space around them; within one it is single spaces, as CoNLL-U has them."""
+    words = list(words)
+    if _BETWEEN_WORDS.search("".join(words)) is None:
+        return words
+    return [" ".join(words_of(word)) for word in words]
+
+
+def are_words(values: object) -> TypeGuard[list[str]]:
+    """Whether a value is a list of words without white space in or around them."""
+    return isinstance(values, list) and all(isinstance(word, str) and words_of(word) == [word] for word in values)
 
 
 def tokenize(text: str) -> list[str]:

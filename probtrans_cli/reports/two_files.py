@@ -36,9 +36,14 @@ def same_words(one: OfFile, other: OfFile, *, cut_alike: bool = True) -> None:
     Raises:
         DataError: they are not the same.
     """
-    alike = list(one.words) == list(other.words) if cut_alike else "".join(one.words) == "".join(other.words)
+    alike = list(one.words) == list(other.words) if cut_alike else _characters(one) == _characters(other)
     if not alike:
         raise DataError(f"{one.where}: other words than {other.where}", hint="score the same sentences")
+
+
+def _characters(one: OfFile) -> str:
+    """Its text without white space, no-break spaces among it, at which some texts are cut and others are not."""
+    return "".join("".join(one.words).split())
 
 
 def side_by_side(

@@ -21,7 +21,7 @@ from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.tokens import divided
+from probtrans_cli.data.tokens import divided, listed
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
@@ -214,7 +214,8 @@ class Model:
         """What the model says of some sentences, in order, as they are done: the same as `parse -f jsonl`.
 
         Args:
-            texts: sentences; a text is divided into words as `parse --input text` does, a list of words stays as it is.
+            texts: sentences; a text is divided into words as `parse --input text` does, a list of words stays
+                as it is, without white space around them.
             trees: whether trees are wanted; without them, nothing is computed for them.
             channel: which channel's heads are read, a number or `mean`; None: the checkpoint's choice. So for the
                 next two.
@@ -254,7 +255,7 @@ class Model:
         """The analyses of :meth:`analyze`."""
         given = iter(texts)
         while portion := list(islice(given, ANALYSED_AT_ONCE)):
-            sentences = [divided(one) if isinstance(one, str) else Sentence(words=list(one)) for one in portion]
+            sentences = [divided(one) if isinstance(one, str) else Sentence(words=listed(one)) for one in portion]
             yield from analyses(self, sentences, asked)
 
     def analyze_arrow(

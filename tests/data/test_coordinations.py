@@ -20,7 +20,7 @@ from probtrans_cli.data.codecs.coordinations import (
     splitting,
     tree,
 )
-from probtrans_cli.data.readers.labelled import words_of
+from probtrans_cli.data.tokens import words_of
 
 BELL = words_of("Bell , based in Los Angeles , makes and distributes electronic , computer and building products .")
 AGENCY = words_of(

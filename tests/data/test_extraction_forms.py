@@ -320,6 +320,7 @@ def test_blocks_of_labels() -> None:
         ("1\tsaw\tx\t[1]\t1\t0\t0", "x.tsv:2: 7 of 8 columns"),
         ("1\tsaw\tx\t[1]\t1\t0\t0\tA6-B", "x.tsv:2: unknown label 'A6-B'"),
         ("1\t \tx\t[1]\t1\t0\t0\tO", "x.tsv:2: an empty word"),
+        ("1\tsaw it\tx\t[1]\t1\t0\t0\tO", "x.tsv:2: white space in the word 'saw it'"),
     ],
 )
 def test_rows_of_blocks_that_cannot_be_read(row: str, message: str) -> None:

@@ -10,8 +10,8 @@ from hypothesis import strategies as st
 
 from probtrans_cli.data.codecs.extraction_rows import TupleWords, tuples_to_rows
 from probtrans_cli.data.codecs.extractions import EXTRA_WORDS, LABELS, TAGS, Extraction, rows_to_tuples, tuple_to_row
-from probtrans_cli.data.readers.labelled import words_of
 from probtrans_cli.data.sentence import Sentence, character_spans
+from probtrans_cli.data.tokens import words_of
 
 DOG = words_of("Tucker , my dog , is barking .")
 

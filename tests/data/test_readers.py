@@ -131,6 +131,32 @@ def test_options_have_defaults(tmp_path: Path) -> None:
     assert (sentence.words, sentence.labels) == (["a", "b"], {"label": "good"})
 
 
+RUNNING = {
+    "text": ["{}"],
+    "documents": ["{}"],
+    "table": ["{}\tgood"],
+    "jsonl": ['{{"text": "{}\\n", "label": "good"}}', '{{"text": "\\t{}", "label": "good"}}'],
+    "extractions": [
+        "{}\tfine\tfilm",
+        "{}\t('fine', [1])\t('film', [2])",
+        "1\t\tSimpleArgument(fine,List([6, 10)))\tRelation(film,List([11, 15)))\t{}",
+        "{} [unused1]\nARG1 REL ARG2 NONE",
+        '{{"words": ["4\u00a01/2", "fine", "film"], "tuples": []}}',
+    ],
+    "coordinations": ["{}\nNONE CC NONE", '{{"words": ["4\u00a01/2", "fine", "film"], "coordinations": []}}'],
+}
+
+
+@pytest.mark.parametrize("white", [" ", "  ", "\x0b", "\x0c", "\x1f", "\x85", "\u2003", "\u2028", "\u3000"])
+@pytest.mark.parametrize(("format", "line"), [(format, line) for format, lines in RUNNING.items() for line in lines])
+def test_words_of_running_text_are_those_of_plain_text(format: str, line: str, white: str) -> None:
+    text = f"4\u00a01/2{white}fine{white}film"
+    if format == "jsonl" and not white.isprintable():
+        text = text.replace(white, f"\\u{ord(white):04x}")
+    (sentence,) = read(READERS[format], line.format(text).split("\n"))
+    assert sentence.words == ["4\u00a01/2", "fine", "film"]
+
+
 # --- text, and the format of a file -----------------------------------------------------------------------------------
 
 

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.tokens import token_spans, tokenize
+from probtrans_cli.data.tokens import are_words, listed, token_spans, tokenize, words_of
 
 TEXTS = [
     ("Hello, world!", "Hello , world !"),
@@ -151,3 +151,18 @@ MANY = 100_000
 )
 def test_long_text_is_divided_at_once(text: str, tokens: list[str]) -> None:
     assert tokenize(text) == tokens  # the plain algorithm takes hours for most of them
+
+
+@given(st.text(st.sampled_from("ab \t\n\x1f\x85\u00a0\u2007\u202f\u2028\u3000é")))
+def test_words_have_no_white_space_but_no_break_spaces(text: str) -> None:
+    words = words_of(text)
+    assert are_words(words)
+    assert listed(words) == words
+    assert listed([text]) == [" ".join(words)]
+    if text.isprintable():
+        assert words == [word for word in text.split(" ") if word]
+
+
+@pytest.mark.parametrize("values", [None, "a", ["a", 1], ["a b"], ["a\n"], [""], ["\u2028"]])
+def test_what_is_no_list_of_words(values: object) -> None:
+    assert not are_words(values)

@@ -30,6 +30,10 @@ FRUIT = [of("I", "ate", "an apple"), of("I", "ate", "an orange")]
 TALKS = [of("Talks", "resumed", "between USA and China")]
 
 
+def test_no_white_space_tells_sentences_apart() -> None:
+    assert len({sentence_key(text) for text in ("A 4\u00a0b .", "A\t4 b\n.", "A4b.")}) == 1
+
+
 @pytest.mark.parametrize(
     ("gold", "predicted", "expected"),
     [

@@ -45,5 +45,6 @@ def test_a_text_may_be_cut_into_other_words_where_it_is_said_so() -> None:
     alike = partial(same_words, cut_alike=False)
     (pair,) = side_by_side(of("ours", "b c"), of("gold", "bc"), "ours", "gold", require_same=alike)
     assert [one.words for one in pair] == [["b", "c"], ["bc"]]
+    alike(Line(["4", "c"], "ours:1"), Line(["4\u00a0c"], "gold:1"))
     with pytest.raises(DataError, match="ours:1: other words than gold:1"):
         list(side_by_side(of("ours", "b c"), of("gold", "bd"), "ours", "gold", require_same=alike))

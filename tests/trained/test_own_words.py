@@ -40,6 +40,11 @@ def test_the_model_reads_them_behind_every_sentence_with_a_word(model: Model) ->
     assert ids[2][1] == model.vocabulary.UNKNOWN  # the same spelling in a text is a word as others are
 
 
+def test_white_space_around_words_is_no_part_of_them(model: Model) -> None:
+    (one,) = model.analyze([["Rain\n", "\tfell", "4\u00a01/2 "]])
+    assert one.words == ["Rain", "fell", "4\u00a01/2"]
+
+
 def test_typographic_marks_of_raw_text_are_read_as_plain_ones(model: Model) -> None:
     """Only of raw text, only of unknown words, and only by the model: all that is said keeps their spelling."""
     vocabulary = model.vocabulary

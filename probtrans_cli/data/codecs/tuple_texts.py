@@ -44,9 +44,9 @@ Tuples = Mapping[str, Sequence[TupleText]]
 
 
 def sentence_key(sentence: str) -> str:
-    """What sentences are compared by: the text without spaces and punctuation, in which escapes such as -LRB- are
+    """What sentences are compared by: the text without white space and punctuation, in which escapes such as -LRB- are
     brackets, and so are left out."""
-    without_spaces = sentence.strip().replace(" ", "")
+    without_spaces = "".join(sentence.split())
     return _BRACKET.sub(lambda found: _BRACKETS[found[0]], without_spaces).translate(_NO_PUNCTUATION)
 
 

@@ -19,6 +19,7 @@ from probtrans_cli.data.codecs.logical_forms import (
     parents_by_category,
 )
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import are_words, words_of
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import from_json
 
@@ -96,8 +97,8 @@ def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
             found = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
             hint = "a line of COGS is sentence, logical form and distribution, separated by single tabs"
             _fail(name, number, f"{found} instead of 3", hint)
-        words = columns[0].split(" ")
-        if "" in words:
+        words = words_of(columns[0])
+        if not words or " ".join(words) != columns[0]:  # its form counts the words
             _fail(name, number, "a sentence with an empty word", "words are separated by single spaces")
         try:
             analysis = analyse(words, columns[1])
@@ -149,6 +150,8 @@ def _check_record(record: Any, name: str, number: int) -> None:
             _fail(name, number, f"{key} has {found}", "one value a word")
     if not record["tokens"]:
         _fail(name, number, "a sentence without words", "remove the line")
+    if not are_words(record["tokens"]):
+        _fail(name, number, "tokens is no list of words without white space", "one word a token")
     _check_values(record, name, number)
 
 

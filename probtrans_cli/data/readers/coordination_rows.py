@@ -15,6 +15,7 @@ from probtrans_cli.data.codecs.coordinations import TAGS, Coordination, Found, r
 from probtrans_cli.data.files import begin
 from probtrans_cli.data.readers.conllu import begins_as_conllu
 from probtrans_cli.data.readers.label_rows import read_blocks
+from probtrans_cli.data.tokens import are_words
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import from_json, printable
 
@@ -57,8 +58,8 @@ def _from_json(line: str, where: str) -> Coordinated:
     try:
         record = from_json(line)
         words = record["words"]
-        if not (isinstance(words, list) and all(isinstance(word, str) and word.split() == [word] for word in words)):
-            raise TypeError("words is no list of words")
+        if not are_words(words):
+            raise TypeError("words is no list of words without white space")
         " ".join(words).encode()  # an escape may be half a character
         found: Found = {}
         for one in record["coordinations"]:

@@ -5,8 +5,8 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator
 from itertools import pairwise
 
-from probtrans_cli.data.readers.text import tokens_of
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import words_of
 from probtrans_cli.recipe.data import Documents
 
 
@@ -17,7 +17,7 @@ def read_documents(lines: Iterable[str], name: str, documents: Documents) -> Ite
     """
     begins, stops = True, set(documents.stops or ())
     for number, line in enumerate(lines, start=1):
-        tokens = tokens_of(line)
+        tokens = words_of(line)
         if not tokens or tokens[0] == documents.heading:
             begins = True
             continue

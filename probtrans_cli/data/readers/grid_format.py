@@ -8,6 +8,7 @@ from typing import Literal
 
 from probtrans_cli.data.readers.conllu import COLUMNS, begun
 from probtrans_cli.data.readers.label_rows import extra_of
+from probtrans_cli.data.tokens import words_of
 from probtrans_cli.text import from_json
 
 GridFormat = Literal["extractions", "coordinations"]
@@ -31,7 +32,7 @@ def grid_format(lines: Iterable[str]) -> tuple[GridFormat | None, Iterator[str]]
         return "extractions", every
     if first.startswith("{"):
         return "coordinations" if _has_coordinations(first) else "extractions", every
-    return "extractions" if extra_of(first.split()) else "coordinations", every
+    return "extractions" if extra_of(words_of(first)) else "coordinations", every
 
 
 def _has_coordinations(line: str) -> bool:

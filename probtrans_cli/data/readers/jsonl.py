@@ -6,7 +6,7 @@ import json
 from collections.abc import Iterable, Iterator
 from typing import Any
 
-from probtrans_cli.data.readers.labelled import labelled, words_of
+from probtrans_cli.data.readers.labelled import labelled
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Keys
@@ -32,15 +32,12 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
         if not isinstance(values, dict):
             raise DataError(f"{where}: not a JSON object", hint='a line is for example {"text": "...", "label": "..."}')
         text, label = _value(values, keys.text, "text", where), _value(values, keys.label, "label", where)
-        if isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text):
-            words = list(text)
-        elif isinstance(text, str):
-            words = words_of(text)
-        else:
+        listed = isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text)
+        if not (listed or isinstance(text, str)):
             raise DataError(f"{where}: {keys.text} is neither text nor a list of words", hint="see data.jsonl")
         if not isinstance(label, str | int):  # a truth value is a whole number
             raise DataError(f"{where}: {keys.label} is no label", hint="text, a whole number or a truth value")
-        yield labelled(words, label if isinstance(label, str) else json.dumps(label), where)
+        yield labelled(text, label if isinstance(label, str) else json.dumps(label), where)
 
 
 def _printable(values: Any) -> bool:

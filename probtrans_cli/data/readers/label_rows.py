@@ -1,7 +1,7 @@
 """Rows of labels in the files that OpenIE6 is trained on: a line with the words of a sentence, below it lines of tags.
 
-Words and tags are separated by blanks, and every line of tags is a row, with a tag for every word. The first line that
-is not blank tells which of two kinds a file is:
+Words and tags are separated by white space, and every line of tags is a row, with a tag for every word. The first line
+that is not blank tells which of two kinds a file is:
 
 - Sentences end in extra words, ``[unused1] [unused2] [unused3]`` (`extags`): each such line begins a sentence, and
   blank lines mean nothing.
@@ -15,6 +15,7 @@ from collections.abc import Iterable, Iterator, Mapping
 from dataclasses import dataclass, field
 
 from probtrans_cli.data.sentence import extra_words
+from probtrans_cli.data.tokens import words_of
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import printable
 
@@ -57,7 +58,7 @@ def read_blocks(
     marked: bool | None = None
     after_blank = True
     for number, line in enumerate(lines, start=1):
-        fields, where = line.split(), f"{name}:{number}"
+        fields, where = words_of(line), f"{name}:{number}"
         if not fields:
             after_blank = True
             continue

@@ -13,6 +13,7 @@ from itertools import chain, groupby
 from typing import NamedTuple
 
 from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of
+from probtrans_cli.data.tokens import are_words
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import printable
 
@@ -70,8 +71,9 @@ def _blocks(lines: Iterable[str], name: str) -> Iterator[_Block]:
             if fields[_LABEL] not in _LABELS:
                 message = f"{where}: unknown label {printable(fields[_LABEL])!r}"
                 raise DataError(message, hint=f"labels are {', '.join(_LABELS)}")
-            if not fields[_WORD].strip():
-                raise DataError(f"{where}: an empty word", hint="the second column is the word")
+            if not are_words([fields[_WORD]]):
+                message = f"white space in the word {fields[_WORD]!r}" if fields[_WORD].strip() else "an empty word"
+                raise DataError(f"{where}: {message}", hint="the second column is the word")
             rows.append((fields, where))
 
 

@@ -20,6 +20,7 @@ from typing import NamedTuple
 from probtrans_cli.data.codecs.extraction_rows import TupleWords
 from probtrans_cli.data.codecs.extractions import Extraction
 from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
+from probtrans_cli.data.tokens import words_of
 from probtrans_cli.errors import DataError
 from probtrans_cli.text import printable
 
@@ -48,7 +49,7 @@ def read_openie4(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    found = ((fields[-1].split(), fields, where) for fields, where in _fields(lines, name))
+    found = ((words_of(fields[-1]), fields, where) for fields, where in _fields(lines, name))
     return group((words, where, _openie4(fields, words, where)) for words, fields, where in found)
 
 
@@ -58,11 +59,11 @@ def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> GivenTu
     arguments = [part for part in parts if part.kind in _ARGUMENTS]
     if len(relations) != 1 or not arguments or parts.index(arguments[0]) > parts.index(relations[0]):
         raise DataError(f"{where}: not an argument and its relation", hint=_HINT_OPENIE4)
-    relation, begin, end = _without_brackets(relations[0].text.split())
+    relation, begin, end = _without_brackets(words_of(relations[0].text))
     texts = [" ".join(relation), *(part.text.strip() for part in arguments)]
     added = tuple(word for word in (begin, end) if word)
     begins = list(accumulate((len(word) + 1 for word in words), initial=0))  # of each word, with blanks between them
-    place_of = {part: _words_of(part, begins, words, where) for part in (*relations, *arguments)}
+    place_of = {part: _touched(part, begins, words, where) for part in (*relations, *arguments)}
     others = [part for part in arguments[1:] if part.kind == _ARGUMENTS[0]]
     marked = [part for part in arguments[1:] if part.kind != _ARGUMENTS[0]]
     found: Extraction | TupleWords | str = extraction_of(
@@ -72,9 +73,9 @@ def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> GivenTu
     )
     if isinstance(found, str):  # overlapping: what a relation covers may have an argument in it, which its text lacks
         arg1, arg2, place = (
-            [word for part in these for word in part.text.split()] for these in (arguments[:1], others, marked)
+            [word for part in these for word in words_of(part.text)] for these in (arguments[:1], others, marked)
         )
-        found = TupleWords(arg1, relations[0].text.split(), arg2, location=place)
+        found = TupleWords(arg1, words_of(relations[0].text), arg2, location=place)
     return GivenTuple(texts, found, _confidence(fields[0]))
 
 
@@ -100,7 +101,7 @@ def _parts(field: str, where: str) -> Iterator[_Part]:
         start = spans.end() + 2 * field.startswith("; ", spans.end())
 
 
-def _words_of(part: _Part, begins: Sequence[int], words: Sequence[str], where: str) -> list[int]:
+def _touched(part: _Part, begins: Sequence[int], words: Sequence[str], where: str) -> list[int]:
     """The words that spans of characters touch."""
     found: set[int] = set()
     for begin, end in part.spans:
@@ -137,7 +138,7 @@ def read_positions(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    found = ((fields[0].split(), fields, where) for fields, where in _fields(lines, name))
+    found = ((words_of(fields[0]), fields, where) for fields, where in _fields(lines, name))
     return group((words, where, _positions(fields[1:], words, where)) for words, fields, where in found)
 
 

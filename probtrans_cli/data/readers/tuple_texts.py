@@ -17,7 +17,7 @@ from probtrans_cli.data.codecs.tuple_texts import TupleText
 from probtrans_cli.data.files import begin
 from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
 from probtrans_cli.data.readers.tuples import read_gold, records, tuples_of_record
-from probtrans_cli.data.tokens import tokenize
+from probtrans_cli.data.tokens import are_words, tokenize, words_of
 from probtrans_cli.errors import DataError
 
 _MARKS = ("L: ", "T: ")
@@ -34,21 +34,19 @@ def read_texts(lines: Iterable[str], name: str) -> Iterator[GivenSentence]:
     if first.startswith("{"):
         yield from (_of_record(record, where) for record, where in records(every, name))
         return
-    found = ((one.sentence.split(), one.where, one.parts) for one in read_gold(every, name))
-    yield from group((words, where, _given(parts, str.split)) for words, where, parts in found if parts is not None)
+    found = ((words_of(one.sentence), one.where, one.parts) for one in read_gold(every, name))
+    yield from group((words, where, _given(parts, words_of)) for words, where, parts in found if parts is not None)
 
 
-def _given(parts: TupleText, words_of: Callable[[str], Sequence[str]]) -> GivenTuple:
+def _given(parts: TupleText, divide: Callable[[str], Sequence[str]]) -> GivenTuple:
     """A tuple whose words are to be looked for; arguments behind the second one may be marked as location or time."""
     arg1, *others = parts.arguments or ("",)
     of_mark: dict[str, list[Sequence[str]]] = {mark: [] for mark in (*_MARKS, "")}
     for argument in others:
         mark = next(mark for mark in of_mark if argument.startswith(mark))
-        of_mark[mark].append(words_of(argument.removeprefix(mark)))
+        of_mark[mark].append(divide(argument.removeprefix(mark)))
     location, time, (arg2, *further) = of_mark["L: "], of_mark["T: "], of_mark[""] or [[]]
-    found = TupleWords(
-        words_of(arg1), words_of(parts.relation), arg2, _joined(further), _joined(location), _joined(time)
-    )
+    found = TupleWords(divide(arg1), divide(parts.relation), arg2, _joined(further), _joined(location), _joined(time))
     return GivenTuple([parts.relation, *parts.arguments], found, parts.confidence)
 
 
@@ -58,7 +56,7 @@ def _joined(parts: Iterable[Sequence[str]]) -> list[str]:
 
 def _of_record(record: Mapping[str, Any], where: str) -> GivenSentence:
     given = [one.parts for one in tuples_of_record(record, where, 1.0) if one.parts is not None]
-    words, words_of = _words(record, where)
+    words, divide = _words(record, where)
     sentence = GivenSentence(words, where)
     if "upos" in record:
         sentence.tags["upos"] = _texts(record, "upos", where)
@@ -66,7 +64,7 @@ def _of_record(record: Mapping[str, Any], where: str) -> GivenSentence:
             found = f"{len(sentence.tags['upos'])} values for {len(words)} words"
             raise DataError(f"{where}: upos has {found}", hint="one for each word")
     for number, (parts, one) in enumerate(zip(given, record["tuples"], strict=True), start=1):
-        made = _given(parts, words_of)
+        made = _given(parts, divide)
         if "words" in one:
             made.found = _found(one, len(words), f"{where}: tuple {number}")
         sentence.tuples.append(made)
@@ -81,14 +79,14 @@ def _words(record: Mapping[str, Any], where: str) -> tuple[list[str], Callable[[
         hint = "\\ud800 to \\udfff stand in pairs alone"
         raise DataError(f"{where}: an escape of half a character", hint=hint) from None
     if "words" in record:
-        return _texts(record, "words", where), str.split
+        return _texts(record, "words", where), words_of
     return tokenize(record["text"]), tokenize
 
 
 def _texts(record: Mapping[str, Any], key: str, where: str) -> list[str]:
     values = record[key]
-    if not isinstance(values, list) or not all(isinstance(one, str) and one.split() == [one] for one in values):
-        raise DataError(f"{where}: {key} is no list of words without blanks", hint=f'"{key}": ["...", "..."]')
+    if not are_words(values):
+        raise DataError(f"{where}: {key} is no list of words without white space", hint=f'"{key}": ["...", "..."]')
     return list(values)
 
 
