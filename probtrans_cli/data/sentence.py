@@ -50,6 +50,8 @@ class Sentence:
     r"""Whether its source lines end in ``\r\n``."""
     begins: bool = False
     """Whether it is the first of a document."""
+    may_be_header: bool = False
+    """Whether it is the first row of a table that is not said to have a header."""
     unread: str = ""
     """Why no model reads it, as it is too long; empty: it is read."""
     where: str = ""

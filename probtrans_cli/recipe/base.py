@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated
+from collections.abc import Mapping
+from types import MappingProxyType
+from typing import TYPE_CHECKING, Annotated, Any, ClassVar
 
 from pydantic import BaseModel, ConfigDict, Field
 
@@ -47,6 +49,14 @@ class KindSection(Section):
         @property
         def kind(self) -> str:
             """The name of the kind."""
+
+
+class FormatOptions(Section):
+    """What stands where in the files of a format."""
+
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
+    """Keys that are younger than the format of prepared folders, with their defaults, which a folder's description
+    leaves out."""
 
 
 class InconsistentError(ValueError):

@@ -64,6 +64,7 @@ def _data(recipe: Recipe) -> Iterator[Inconsistency]:
     for name, section in (("table", recipe.data.table), ("jsonl", recipe.data.jsonl)):
         if section.text == section.label:
             yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
+    yield from ((("data", "table", key), reason) for key, reason in recipe.data.table.inconsistencies())
 
 
 def _vocabulary(recipe: Recipe) -> Iterator[Inconsistency]:

@@ -13,8 +13,18 @@ from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field
 
-from probtrans_cli.recipe.base import File, Files, Fraction, KindSection, NonNegativeInt, PositiveInt, Section
+from probtrans_cli.recipe.base import (
+    File,
+    Files,
+    FormatOptions,
+    Fraction,
+    KindSection,
+    NonNegativeInt,
+    PositiveInt,
+    Section,
+)
 from probtrans_cli.recipe.kinds import Kinds, Names
+from probtrans_cli.recipe.table import Table
 
 # --- vocabularies -----------------------------------------------------------------------------------------------------
 
@@ -225,13 +235,6 @@ ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
 `_` in the column `feats`, and that is what is to be learned."""
 
 
-class FormatOptions(Section):
-    """What stands where in the files of a format."""
-
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """As of :class:`VocabularySection`."""
-
-
 class Columns(FormatOptions):
     """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
 
@@ -252,31 +255,18 @@ class Columns(FormatOptions):
     else it is read as the public scorer conlleval reads it (an entity begins there), and a warning tells of it."""
 
 
-class Table(FormatOptions):
-    """A file of one sentence a line, already split into words at spaces. The labels are the column `label`."""
-
-    text: NonNegativeInt = 0
-    """Column of the sentence, from 0."""
-    label: NonNegativeInt = 1
-    """Column of the label, from 0."""
-    separator: Annotated[str, Field(min_length=1)] = "\t"
-    """What separates columns; the last of the two columns goes to the end of the line."""
-    header: bool = False
-    """Leave out the first line."""
-
-
 class Keys(FormatOptions):
     """A file of one JSON object a line. The labels are the column `label`."""
 
     text: str = "text"
-    """Key of the sentence: its words separated by spaces, or a list of words."""
+    """Key of the sentence: its words separated by white space, or a list of words."""
     label: str = "label"
     """Key of the label: text, a whole number or a truth value."""
 
 
 class Documents(FormatOptions):
-    """A file of documents for `task.kind: pretrain`: one sentence a line, its tokens separated by spaces, blank lines
-    between documents. What the model reads are instances made of them once, when the corpus is prepared."""
+    """A file of documents for `task.kind: pretrain`: one sentence a line, its tokens separated by white space, blank
+    lines between documents. What the model reads are instances made of them once, when the corpus is prepared."""
 
     pairs: Literal["nsp", "sop", "none"] = "nsp"
     """An instance is two stretches of text: nsp: the second follows the first, or is a random one of another document

@@ -122,6 +122,9 @@ def test_labels_of_sentences(form: str, tmp_path: Path, invoke: Invoke, monkeypa
         "".join(f"{text}\t{gold}\n" for (text, _, _), gold in zip(LABELS, GOLD, strict=True)), encoding="utf-8"
     )
     found = scored(invoke, f"out.{form}", "--gold", "gold.tsv")
+    rows_of_csv = "".join(f'"{text}",{gold}\n' for (text, _, _), gold in zip(LABELS, GOLD, strict=True))
+    Path("gold.csv").write_text(rows_of_csv, encoding="utf-8")
+    assert scored(invoke, f"out.{form}", "--gold", "gold.csv") == found
     confidence = np.array([p for _, _, p in LABELS])
     right = np.array([label == gold for (_, label, _), gold in zip(LABELS, GOLD, strict=True)])
     assert found["ece"] == pytest.approx(uncertainty.calibration_error(confidence, right))

@@ -11,9 +11,10 @@ from hypothesis import strategies as st
 from probtrans_cli.data.readers.jsonl import read_jsonl
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Keys, Table
+from probtrans_cli.recipe.data import Keys
+from probtrans_cli.recipe.table import Table
 
-plain = st.text(st.characters(exclude_characters=" \t\n\r", exclude_categories=["Cs"]), min_size=1).filter(str.strip)
+plain = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.split() == [text])
 
 
 @given(st.lists(st.tuples(st.lists(plain, min_size=1, max_size=4), plain), max_size=4), st.booleans(), st.booleans())
@@ -32,17 +33,24 @@ def test_tables_and_json_lines_say_the_same(rows: list[tuple[list[str], str]], t
             assert [(one.words, one.labels) for one in found] == [(one.words, one.labels) for one in table]
 
 
-def test_what_stands_behind_the_label() -> None:
-    """The last of the two columns goes to the end of the line; other columns between them are left out."""
-    (one,) = read_table(["a b;x;good;as it seems"], "x", Table(text=0, label=2, separator=";"))
-    assert (one.words, one.labels) == (["a", "b"], {"label": "good;as it seems"})
-    (one,) = read_table(["3 it was  long "], "x", Table(text=1, label=0, separator=" "))
-    assert (one.words, one.labels) == (["it", "was", "long"], {"label": "3"})
-
-
 def test_no_break_spaces_stay_inside_of_words() -> None:
     (one,) = read_table(["4\u00a0 1/2\u00a0miles\tgood"], "x", Table())
     assert one.words == ["4\u00a0", "1/2\u00a0miles"]
+
+
+@pytest.mark.parametrize(
+    ("text", "words"),
+    [
+        ("good\n", ["good"]),
+        ("\ta\tfine\r\nfilm\x0b", ["a", "fine", "film"]),
+        ("a\u2028b\u3000c\u2009d\x85e", ["a", "b", "c", "d", "e"]),
+        ("4\u00a01/2\n", ["4\u00a01/2"]),
+        (["good\n", "a\tb", "2 1/2", "4\u00a0"], ["good", "a b", "2 1/2", "4\u00a0"]),
+    ],
+)
+def test_white_space_is_no_part_of_a_word(text: str | list[str], words: list[str]) -> None:
+    (one,) = read_jsonl([json.dumps({"text": text, "label": "pos\n"})], "x", Keys())
+    assert (one.words, one.labels) == (words, {"label": "pos"})
 
 
 @pytest.mark.parametrize("line", ['{"text": "a", "label": "\\udc00"}', '{"text": ["\\ud800"], "label": "x"}'])

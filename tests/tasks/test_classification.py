@@ -296,6 +296,54 @@ def test_dev_may_have_none_of_the_labels_of_train(here: Path, invoke: Invoke) ->
     assert ran.err.count("dev accuracy 0") == 3
 
 
+def test_a_header_that_is_not_declared_is_told_of(here: Path, invoke: Invoke) -> None:
+    for split in ("train", "dev"):
+        path = here / f"{split}.tsv"
+        path.write_text("text\tlabel\n" + path.read_text())
+    told = "warning: train.tsv:1, dev.tsv:1: no other row has the label 'label'"
+    told += ": if it is the name of a column, set data.table.header=true\n"
+    for state in ("prepared", "up to date"):
+        ran = invoke("prepare", "r.yaml", "data.test=null")
+        assert (ran.code, ran.err) == (0, told)
+        assert state in ran.out
+    assert invoke("prepare", "r.yaml", "data.test=null", "data.table.header=true").err == ""
+    assert invoke("train", "r.yaml", "data={train: test.tsv, dev: null, test: null, format: table}").code == 0
+    ran = invoke("eval", "runs/sorted", "dev.tsv")
+    assert ran.err.startswith("warning: dev.tsv:1: no other row has the label 'label'")
+    (here / "rare.tsv").write_text("a fine boat\tso so\nfine\tgood\n")
+    assert invoke("eval", "runs/sorted", "rare.tsv").err == ""
+
+
+def test_a_table_of_more_columns_is_read_where_it_is_said(here: Path, invoke: Invoke) -> None:
+    for split in ("train", "dev", "test"):
+        (here / f"{split}.tsv").write_text(
+            "".join(f"{text}\t{label}\tid{i}\n" for i, (text, label) in enumerate(TEXTS))
+        )
+    ran = invoke("prepare", "r.yaml")
+    assert ran.code == 3
+    assert "train.tsv:1: the label" in ran.err
+    assert "data.table.columns=3" in ran.err
+    ran = invoke("prepare", "r.yaml", "data.table.columns=3", "--check")
+    assert (ran.code, ran.err) == (0, "")
+    assert "label  3 labels: bad 3, good 3, so so 2" in ran.out
+
+
+def test_quoted_columns_in_all_verbs(here: Path, invoke: Invoke) -> None:
+    for split in ("train", "dev", "test"):
+        (here / f"{split}.csv").write_text("".join(f'"{text}, or\nnot",{label}\r\n' for text, label in TEXTS))
+    data = "data={train: train.csv, dev: dev.csv, test: test.csv, format: table, table: {separator: ','}}"
+    ran = invoke("train", "r.yaml", data, "--json")
+    assert (ran.code, ran.json["test"].keys() >= {"accuracy"}) == (0, True), ran.err
+    assert invoke("eval", "runs/sorted", "test.csv").code == 0
+    assert invoke("eval", "runs/sorted", "--predictions", "out.tsv").code == 0
+    assert Path("out.tsv").read_text().split("\t")[0] == f"{TEXTS[0][0]}, or not"
+    with (here / "test.csv").open("a") as file:
+        file.write('"fine, good\nfine,good\n')
+    ran = invoke("eval", "runs/sorted", "test.csv")
+    assert ran.code == 3
+    assert f"test.csv:{2 * len(TEXTS) + 1}: not CSV: a quote that is not closed" in ran.err
+
+
 def test_labels_that_are_all_the_same_are_told_of(here: Path, invoke: Invoke) -> None:
     (here / "train.tsv").write_text("a boat\tgood\nfine\tgood\n")
     ran = invoke("train", "r.yaml", "data.dev=null", "data.test=null")

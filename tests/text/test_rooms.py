@@ -18,8 +18,8 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
     "folders": ". checkpoints job lock places",
-    "recipe": ". base bert checks data faults grids kinds origin overrides reference schema semantic source task "
-    "training weights yaml",
+    "recipe": ". base bert checks data faults grids kinds origin overrides reference schema semantic source table "
+    "task training weights yaml",
     "recipe.model": ". base bayes head_bias probabilistic stacked transformer",
     "data": ". blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "

@@ -1,28 +1,95 @@
-"""Tables: one sentence a line, its words separated by spaces, and its label in another column."""
+"""Tables: one sentence a line, its words separated by white space, and its label in another column."""
 
 from __future__ import annotations
 
+import csv
 from collections.abc import Iterable, Iterator
 
-from probtrans_cli.data.readers.labelled import labelled, words_of
+from probtrans_cli.data.readers.labelled import labelled
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Table
+from probtrans_cli.recipe.table import Table
+
+_LONGEST_SHOWN = 60
+_QUOTES = (
+    'a column that begins with " ends with ", and a " in it is written twice; data.table.quoting=false takes quotes '
+)
+_QUOTES += "for characters like others"
+_REASONS = {
+    "unexpected end of data": "a quote that is not closed",
+    "new-line character": "a line that ends in \\r alone",
+}
+"""What the errors of Python's reader begin with, and what they mean."""
 
 
 def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Sentence]:
-    """Yield a sentence for every line that is not blank: its text, split at spaces, and its label.
+    """Yield a sentence for every row that is not blank: the words of its text, and its label.
 
     Raises:
-        DataError: a line has too few columns, or no label; the message names it.
+        DataError: a row has too few columns, or too many, no label, or one that holds the separator, or a quote is not
+            closed; the message names the line where the row begins.
     """
-    last = max(table.text, table.label)
-    for number, raw in enumerate(lines, start=1):
-        line = raw.removesuffix("\r")
-        if not line.strip() or (table.header and number == 1):
+    first = True
+    for number, columns in _quoted(lines, name, table.separator) if table.quoted else _plain(lines, table):
+        if not any(map(str.strip, columns)):
             continue
-        columns = line.split(table.separator, last)
-        if len(columns) <= last:
-            hint = "see data.table: which column is text, which label, and what separates them"
-            raise DataError(f"{name}:{number}: {len(columns)} of {last + 1} columns", hint=hint)
-        yield labelled(words_of(columns[table.text]), columns[table.label], f"{name}:{number}")
+        if not (first and table.header):
+            where = f"{name}:{number}"
+            _check(columns, where, table)
+            sentence = labelled(columns[table.text], columns[table.label], where)
+            sentence.may_be_header = first
+            yield sentence
+        first = False
+
+
+def _plain(lines: Iterable[str], table: Table) -> Iterator[tuple[int, list[str]]]:
+    """The columns of every line, and its number."""
+    last = table.width - 1
+    splits = last if table.separator == " " and table.text == last else -1
+    for number, line in enumerate(lines, start=1):
+        yield number, line.removesuffix("\r").split(table.separator, splits)
+
+
+def _quoted(lines: Iterable[str], name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+    """The columns of every row of CSV, and the number of its first line.
+
+    Raises:
+        DataError: a quote is not closed, or is closed within a column.
+    """
+    ended = (f"{line}\n" for line in lines)
+    rows = csv.reader(ended, delimiter=separator, skipinitialspace=separator != " ", strict=True)
+    while True:
+        number = rows.line_num + 1
+        try:
+            columns = next(rows, None)
+        except csv.Error as error:
+            reason = next((reason for begin, reason in _REASONS.items() if str(error).startswith(begin)), str(error))
+            up_to = f" (read up to line {rows.line_num})" if rows.line_num > number else ""
+            raise DataError(f"{name}:{number}: not CSV: {reason}{up_to}", hint=_QUOTES) from None
+        if columns is None:
+            return
+        yield number, columns
+
+
+def _check(columns: list[str], where: str, table: Table) -> None:
+    """Refuse a row of too few or too many columns, and a label that holds the separator.
+
+    Raises:
+        DataError: it is such a row.
+    """
+    if len(columns) < table.width:
+        hint = "see data.table: which column is text, which label, how many there are, and what separates them"
+        raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
+    label = columns[table.label]
+    if any(map(str.strip, columns[table.width :])):
+        what = f"{len(columns)} columns instead of {table.width}"
+        if table.label == table.width - 1:
+            label = table.separator.join(columns[table.label :])
+            what = f"the label {label[:_LONGEST_SHOWN]!r} holds the separator: {what}"
+        hint = f"data.table.columns={len(columns)} allows for so many; a sentence that holds the separator stands in "
+        hint += "double quotes" if table.quoted else "double quotes, with data.table.quoting=true"
+        raise DataError(f"{where}: {what}", hint=hint)
+    for mark, called in ((table.separator, "the separator"), ("\n", "a line end")):
+        if mark in label.strip():
+            what = f"the label {label[:_LONGEST_SHOWN]!r} holds {called}"
+            raise DataError(f"{where}: {what}", hint=f"give the class a name without it; {_QUOTES}")

@@ -23,7 +23,8 @@ from probtrans_cli.data.readers.labelled import LABEL
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.recipe.data import Keys, Table
+from probtrans_cli.recipe.data import Keys
+from probtrans_cli.recipe.table import Table
 from probtrans_cli.reports.two_files import same_words, side_by_side
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.text import from_json
@@ -191,8 +192,9 @@ def _gold_tags(name: str) -> Iterator[Gold]:
 
 def _gold_labels(name: str) -> Iterator[Gold]:
     lines, shown = open_lines(find(name)), display_name(name)
-    is_json = name.removesuffix(".gz").endswith(".jsonl")
-    found = read_jsonl(lines, shown, Keys()) if is_json else read_table(lines, shown, Table())
+    stem = name.removesuffix(".gz")
+    table = Table(separator=",") if stem.endswith(".csv") else Table()
+    found = read_jsonl(lines, shown, Keys()) if stem.endswith(".jsonl") else read_table(lines, shown, table)
     return (Gold(one.words, one.where, {}, one.labels[LABEL]) for one in found)
 
 

@@ -1,0 +1,159 @@
+"""Tables: which column is which, quotes, and what looks like the name of a column."""
+
+from __future__ import annotations
+
+import csv
+import io
+from typing import Any
+
+import pytest
+from hypothesis import given
+from hypothesis import strategies as st
+from pydantic import ValidationError
+
+from probtrans_cli.data.corpus.gold import OddLabels
+from probtrans_cli.data.readers.table import read_table
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.table import Table
+from tests.support import real_data
+
+
+def read(file: str, **options: Any) -> list[Sentence]:
+    return list(read_table(file.removesuffix("\n").split("\n"), "x", Table(**options)))
+
+
+def content(file: str, **options: Any) -> list[tuple[str, str, str]]:
+    return [(" ".join(one.words), one.labels["label"], one.where) for one in read(file, **options)]
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "expected"),
+    [
+        ("3 it was  long ", {"text": 1, "label": 0, "separator": " "}, ("it was long", "3")),
+        ("a b;x;good", {"label": 2, "separator": ";"}, ("a b", "good")),
+        ("a fine film\t1\tid7", {"columns": 3}, ("a fine film", "1")),
+        ("id7\t1\ta film\tof 7", {"text": 2, "label": 1, "columns": 4}, ("a film", "1")),
+        ("a fine film\t1\t\t \r", {}, ("a fine film", "1")),
+        ("a fine film\t very good \r", {}, ("a fine film", "very good")),
+        ("a, b ||| good", {"separator": "|||"}, ("a, b", "good")),
+        ('"a, b",good', {"separator": ",", "quoting": False, "columns": 3, "label": 2}, ('"a', "good")),
+        ('"a, ""b""", good \r', {"separator": ","}, ('a, "b"', "good")),
+        ('good, "a, b"', {"separator": ",", "text": 1, "label": 0}, ("a, b", "good")),
+        ('5" of film,good', {"separator": ","}, ('5" of film', "good")),
+        ('"a\tb"\tgood', {"quoting": True}, ("a b", "good")),
+        ('3 "a b" 7', {"text": 1, "label": 0, "columns": 3, "separator": " ", "quoting": True}, ("a b", "3")),
+    ],
+)  # fmt: skip
+def test_columns_are_those_that_are_named(line: str, options: dict[str, Any], expected: tuple[str, str]) -> None:
+    assert content(line, **options) == [(*expected, "x:1")]
+
+
+@pytest.mark.parametrize(
+    ("line", "options", "message"),
+    [
+        ("a fine film\t1\tid7", {}, r"the label '1\\tid7' holds the separator: 3 columns instead of 2"),
+        ("a b;x;good;as it seems", {"label": 2, "separator": ";"}, "the label 'good;as it seems' holds the separator"),
+        ("it was long 3", {"separator": " "}, "the label 'was long 3' holds the separator: 4 columns instead of 2"),
+        ("1\ta fine film\tid7", {"text": 1, "label": 0}, "3 columns instead of 2"),
+        ("a, b,1", {"separator": ","}, "the label 'b,1' holds the separator: 3 columns instead of 2"),
+        ("1,a, b", {"separator": ",", "text": 1, "label": 0}, "3 columns instead of 2"),
+        ('"a; b";1', {"separator": ";"}, "the label ' b\";1' holds the separator: 3 columns instead of 2"),
+        ('a,"b, c"', {"separator": ","}, "the label 'b, c' holds the separator"),
+        ('a,"b\nc"', {"separator": ","}, r"the label 'b\\nc' holds a line end"),
+        ("a\t1\tid7\tx", {"columns": 3}, "4 columns instead of 3"),
+        ("a\t1", {"columns": 3}, "2 of 3 columns"),
+        ("a 1", {}, "1 of 2 columns"),
+        ("a,", {"separator": ","}, "a sentence without a label"),
+        (",1", {"separator": ","}, "a label without a sentence"),
+        ('"a, b,1\nc,0\nd,1', {"separator": ","}, r"not CSV: a quote that is not closed \(read up to line 5\)"),
+        ('"a, b,1\n"c, d",0', {"separator": ","}, r"not CSV: .* \(read up to line 4\)"),
+        ('"a" b,1', {"separator": ","}, "not CSV"),
+        ("a,1\rb,0", {"separator": ","}, r"not CSV: a line that ends in \\r alone"),
+        ('"a,1\n' + "b,0\n" * 100_000, {"separator": ","}, "not CSV: field larger than field limit"),
+    ],
+)
+def test_what_is_misread_otherwise_is_an_error(line: str, options: dict[str, Any], message: str) -> None:
+    """The line is named where the row begins, behind a row of two lines if there are quotes."""
+    table = Table(**options)
+    row = [""] * table.width
+    row[table.text], row[table.label] = ('"a\nb"' if table.quoted else "a\n"), "1"
+    first = table.separator.join(row) if table.quoted else "\n"
+    with pytest.raises(DataError, match=f"^x:3: {message}"):
+        read(f"{first}\n{line}", **options)
+
+
+@given(
+    st.lists(
+        st.tuples(*[st.text(st.sampled_from("ab ,\t;\"'\n\u00a0é"), min_size=1).filter(str.strip)] * 2), max_size=5
+    ),
+    st.sampled_from(",\t;"),
+    st.sampled_from(["\n", "\r\n"]),
+)
+def test_what_is_written_as_csv_is_read_again(rows: list[tuple[str, str]], separator: str, ending: str) -> None:
+    rows = [(text, label.replace(separator, "").replace("\n", "") + "x") for text, label in rows]
+    file = io.StringIO()
+    csv.writer(file, delimiter=separator, lineterminator=ending).writerows(rows)
+    found = read(file.getvalue(), separator=separator, quoting=True)
+    assert ["".join("".join(one.words).split()) for one in found] == ["".join(text.split()) for text, _ in rows]
+    assert [one.labels["label"] for one in found] == [label.strip() for _, label in rows]
+    lines = 1
+    for one, (text, _) in zip(found, rows, strict=True):
+        assert one.where == f"x:{lines}"
+        lines += 1 + text.count("\n")
+
+
+def test_blank_rows_and_the_header() -> None:
+    text = '\n"the\ntext",label\n,\n\na film,good\n  \n"b,c",bad\n'
+    assert content(text, separator=",", header=True) == [("a film", "good", "x:6"), ("b,c", "bad", "x:8")]
+    assert [one.may_be_header for one in read(text, separator=",")] == [True, False, False]
+    assert not any(one.may_be_header for one in read(text, separator=",", header=True))
+
+
+@pytest.mark.parametrize(
+    ("labels", "known", "told"),
+    [
+        (["label", "1", "0"], (), "warning: x:1: no other row has the label 'label'"),
+        (["1", "1", "0"], (), None),
+        (["label"], (), None),
+        (["rare", "1", "0"], ("rare",), None),
+    ],
+)
+def test_a_label_that_only_the_first_row_has_is_told_of(
+    labels: list[str], known: tuple[str, ...], told: str | None
+) -> None:
+    passing = OddLabels(read_table([f"a\t{label}" for label in labels], "x", Table()))
+    assert len(list(passing)) == len(labels)
+    found = passing.warnings({"label": known})
+    assert len(found) == (told is not None)
+    if told:
+        assert found[0].startswith(told)
+        assert "data.table.header=true" in found[0]
+
+
+@pytest.mark.parametrize(
+    ("table", "reason"),
+    [
+        ({"columns": 1}, "found 1, but there is a column 1, counted from 0"),
+        ({"quoting": True, "separator": "||"}, "one character other than a quote separates: found '||'"),
+        ({"quoting": True, "separator": '"'}, "one character other than a quote separates"),
+    ],
+)
+def test_options_that_do_not_go_together(table: dict[str, Any], reason: str) -> None:
+    data = {"train": "x.tsv", "format": "table", "table": table}
+    with pytest.raises(ValidationError) as error:
+        Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "classification"}})
+    assert reason in str(error.value)
+
+
+@pytest.mark.parametrize("name", ["sst2", "sst5"])
+def test_the_corpora_of_the_recipes_are_divided_at_spaces_alone(name: str) -> None:
+    """They have no other white space, so that they are read as in earlier versions."""
+    ending, table = ("tsv", Table()) if name == "sst2" else ("txt", Table(text=1, label=0, separator=" "))
+    path = real_data(f"sst/{name}") / f"dev.{ending}"
+    lines = path.read_text("utf-8").removesuffix("\n").split("\n")
+    found = [(one.words, one.labels["label"]) for one in read_table(lines, "x", table)]
+    given = [line.split(table.separator, 1) for line in lines]
+    texts = [(columns[table.text], columns[table.label]) for columns in given]
+    assert found == [([word for word in text.split(" ") if word], label) for text, label in texts]
