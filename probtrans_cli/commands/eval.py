@@ -25,7 +25,7 @@ from probtrans_cli.commands.eval_uncertainty import (
 )
 from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
-from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels, unlearned
+from probtrans_cli.data.corpus.gold import NewLabels, OddLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.store import Split
@@ -359,7 +359,7 @@ def corpus_of(
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     selected = Selected(lambda: chain([first], sentences), Select() if files else data.select, title)
-    given = FaultyTags(selected)
+    given = OddLabels(selected)
     every = Shortened(given, model.vocabulary, data)
     noted = NewLabels(every, model.labels)
     passing = types.passing(noted) if types else iter(noted)
@@ -372,7 +372,7 @@ def corpus_of(
     model.require_positions({title: corpus})
     for report in filter(None, (selected.report(), every.report(title))):
         console.log(report)
-    for warning in (*given.warnings(), *unlearned(title, model.recipe.task, corpus, noted.counts)):
+    for warning in (*given.warnings(model.labels), *unlearned(title, model.recipe.task, corpus, noted.counts)):
         console.log(warning)
     if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"

@@ -1,12 +1,14 @@
-"""What is told of gold labels: which of them train lacks, and which tags break the rules of their scheme."""
+"""What is told of gold labels: which of them train lacks, which are perhaps the name of a column, and which tags break
+the rules of their scheme."""
 
 from __future__ import annotations
 
 from collections import Counter
-from collections.abc import Iterable, Iterator, Mapping
+from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from probtrans_cli.data.corpus.store import Labels, Split
+from probtrans_cli.data.readers.labelled import LABEL
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import TaskSection
@@ -29,13 +31,16 @@ class NewLabels:
             yield sentence
 
 
-class FaultyTags:
+class OddLabels:
     """The sentences of an iterable. ``faults``: of every file the first tag that breaks the rules of its scheme and is
-    read all the same, and how many there are."""
+    read all the same, and how many there are. ``first``: of every table, by `file:line`, the label in its first row;
+    ``others``: all labels of other rows."""
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         self.sentences = sentences
         self.faults: dict[str, tuple[str, int]] = {}
+        self.first: dict[str, str] = {}
+        self.others: set[str] = set()
 
     def __iter__(self) -> Iterator[Sentence]:
         for sentence in self.sentences:
@@ -43,11 +48,36 @@ class FaultyTags:
                 file = sentence.where.rpartition(":")[0]
                 first, number = self.faults.get(file, (sentence.faults[0], 0))
                 self.faults[file] = first, number + len(sentence.faults)
+            if sentence.may_be_header:
+                self.first[sentence.where] = sentence.labels[LABEL]
+            elif LABEL in sentence.labels:
+                self.others.add(sentence.labels[LABEL])
             yield sentence
 
-    def warnings(self) -> list[str]:
-        """One for each file that has such tags."""
-        return [_faulty(printable(first, 400), number) for first, number in self.faults.values()]
+    def warnings(self, known: Labels | None = None) -> list[str]:
+        """One for each file that has such tags, and for each label that only first rows have, and that is not
+        ``known``."""
+        found = [_faulty(printable(first, 400), number) for first, number in self.faults.values()]
+        others = {*self.others, *(known or {}).get(LABEL, ())} if self.others else ()
+        return [*found, *header_warnings(self.first, others)]
+
+
+def header_warnings(first: Mapping[str, str], others: Collection[str]) -> list[str]:
+    """A warning for each label that only first rows of tables have, as the names of columns do.
+
+    Args:
+        first: the labels of first rows, each by its row, `file:line`.
+        others: the labels of other rows.
+    """
+    rows: dict[str, list[str]] = {}
+    for where, label in first.items():
+        if others and label not in others:
+            rows.setdefault(label, []).append(where)
+    remedy = "if it is the name of a column, set data.table.header=true"
+    return [
+        f"warning: {first_of(where)}: no other row has the label {printable(label)!r}: {remedy}"
+        for label, where in rows.items()
+    ]
 
 
 def _faulty(first: str, number: int) -> str:

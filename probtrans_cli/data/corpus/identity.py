@@ -15,7 +15,8 @@ from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, sha256
 from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import VOCABULARIES
 from probtrans_cli.folders.places import expand_home
-from probtrans_cli.recipe.data import FORMATS, Data, FormatOptions, VocabularySection
+from probtrans_cli.recipe.base import FormatOptions
+from probtrans_cli.recipe.data import FORMATS, Data, VocabularySection
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.text import from_json
 

@@ -15,7 +15,7 @@ from pydantic import TypeAdapter
 
 from probtrans_cli import atomic
 from probtrans_cli.data.corpus.encode import encode_corpus, encoding_of
-from probtrans_cli.data.corpus.gold import FaultyTags, NewLabels
+from probtrans_cli.data.corpus.gold import NewLabels, OddLabels
 from probtrans_cli.data.corpus.identity import LABELS
 from probtrans_cli.data.corpus.kept import KeptRows
 from probtrans_cli.data.corpus.lengths import Shortened
@@ -117,7 +117,7 @@ def encode(data: Data, unit: Unit, vocabulary: Vocabulary, labels: Labels, folde
         DataError: a file is malformed, or a sentence cannot be stored.
     """
     read, selected = sentences_of(unit, data)
-    given = FaultyTags(selected)
+    given = OddLabels(selected)
     # What is scored by all tuples of a sentence is not split.
     whole = data.too_long == "split" and unit.split != "train"
     limits = data.model_copy(update={"too_long": "error"}) if whole else data
@@ -135,6 +135,8 @@ def encode(data: Data, unit: Unit, vocabulary: Vocabulary, labels: Labels, folde
         "notes": read.report() if isinstance(read, KeptRows) else [],
         "new_labels": noted.counts,
         "faults": given.faults,
+        "first_rows": given.first,
+        "other_rows": sorted(given.others),
         "selected": {name: getattr(selected, name) for name in SELECTED},
         "shortened": {name: getattr(shortened, name) for name in SHORTENED},
     }

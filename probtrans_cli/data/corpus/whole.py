@@ -18,7 +18,7 @@ import numpy as np
 
 from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.encode import Encoding, encoding_of
-from probtrans_cli.data.corpus.gold import FaultyTags
+from probtrans_cli.data.corpus.gold import OddLabels, header_warnings
 from probtrans_cli.data.corpus.identity import FORMAT, LABELS, canonical, fingerprint
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.parts import (
@@ -202,6 +202,8 @@ def _manifest(
         said, warned = _said(data, name, of_split, bool(shards[name]), vocabulary, encoding)
         notes += said
         warnings += [text for text in warned if text not in warnings]
+    first = {where: label for _, told in parts for where, label in told["first_rows"].items()}
+    warnings += header_warnings(first, {label for _, told in parts for label in told["other_rows"]})
     splits = {name: Split.open(*(folder / file for file in files)) for name, files in shards.items()}
     for column in encoding.makes:
         if splits["train"].has(column):
@@ -235,7 +237,7 @@ def _said(
         DataError: the files have no sentence, or none is left.
     """
     found: Counter[str] = Counter()
-    selected, shortened, faulty = Selected(list, data.select, name), Shortened((), vocabulary, data), FaultyTags(())
+    selected, shortened, faulty = Selected(list, data.select, name), Shortened((), vocabulary, data), OddLabels(())
     notes: list[str] = []
     for told in parts:
         _add(found, told["found"])
