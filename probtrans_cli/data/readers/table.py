@@ -30,7 +30,7 @@ def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Senten
             closed; the message names the line where the row begins.
     """
     first = True
-    for number, columns in _quoted(lines, name, table.separator) if table.quoted else _plain(lines, table):
+    for number, columns in _quoted(lines, name, table) if table.quoted else _plain(lines, table):
         if not any(map(str.strip, columns)):
             continue
         if not (first and table.header):
@@ -50,14 +50,23 @@ def _plain(lines: Iterable[str], table: Table) -> Iterator[tuple[int, list[str]]
         yield number, line.removesuffix("\r").split(table.separator, splits)
 
 
-def _quoted(lines: Iterable[str], name: str, separator: str) -> Iterator[tuple[int, list[str]]]:
+def _quoted(lines: Iterable[str], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
     """The columns of every row of CSV, and the number of its first line.
 
     Raises:
-        DataError: a quote is not closed, or is closed within a column.
+        DataError: a quote is not closed, or is closed within a column; or, behind the last row, in another row.
     """
-    ended = (f"{line}\n" for line in lines)
-    rows = csv.reader(ended, delimiter=separator, skipinitialspace=separator != " ", strict=True)
+    read: list[str] = []  # the lines of a row
+    labels: set[str | None] = set()
+    swallowed: list[tuple[int, int, set[str | None]]] = []  # rows of several lines, and the labels of these lines
+
+    def ended() -> Iterator[str]:
+        for line in lines:
+            read.append(line)
+            yield f"{line}\n"
+
+    separator = table.separator
+    rows = csv.reader(ended(), delimiter=separator, skipinitialspace=separator != " ", strict=True)
     while True:
         number = rows.line_num + 1
         try:
@@ -67,8 +76,23 @@ def _quoted(lines: Iterable[str], name: str, separator: str) -> Iterator[tuple[i
             up_to = f" (read up to line {rows.line_num})" if rows.line_num > number else ""
             raise DataError(f"{name}:{number}: not CSV: {reason}{up_to}", hint=_QUOTES) from None
         if columns is None:
-            return
+            break
+        labels.update(map(str.strip, columns[table.label : table.label + 1]))
+        if len(read) > 1:  # all lines of the text, but for the one that has the label of this row, too
+            within = read[1:] if table.label < table.text else read[:-1]
+            swallowed.append((number, rows.line_num, {_label_of(line, table) for line in within if line.strip()}))
+        read.clear()
         yield number, columns
+    for number, last, found in swallowed:
+        if found and found <= labels:
+            what = f"a quote is not closed before line {last}, and each line up to there is a row with a label"
+            raise DataError(f"{name}:{number}: {what}", hint=_QUOTES)
+
+
+def _label_of(line: str, table: Table) -> str | None:
+    """The label of a line that is a row by itself, if quotes are characters like others; None: it is no row."""
+    columns = line.split(table.separator)
+    return columns[table.label].strip() if len(columns) == table.width else None
 
 
 def _check(columns: list[str], where: str, table: Table) -> None:
