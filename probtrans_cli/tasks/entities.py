@@ -10,8 +10,8 @@ from typing import Any
 
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import TAG_END
-from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entities_in, scores_by_type, scores_of
+from probtrans_cli.data.codecs.entities import TAG_END, Scheme
+from probtrans_cli.data.codecs.entity_scores import compare, entities_in, scores_by_type, scores_of
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.statistics.intervals import interval, moments

@@ -22,7 +22,7 @@ ROOMS = {
     "task training weights yaml",
     "recipe.model": ". base bayes head_bias probabilistic stacked transformer",
     "data": ". blocks files processes ranks sentence tokens",
-    "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_scores "
+    "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_notation entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57 written_forms",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "
     "sources store units whole",

@@ -7,10 +7,14 @@ iob2    (BIO) ``B`` begins every entity, ``I`` goes on with it
 bioes   (IOBES) ``B`` begins, ``I`` is inside, ``E`` ends; ``S`` is an entity of one word
 bilou   bioes with ``L`` (last) for ``E`` and ``U`` (unit) for ``S``
 iob1    ``I`` for every word; ``B`` only where an entity begins directly after another one of the same type
+bmes    bioes with ``M`` (middle) for ``I``
+bmewo   bmes with ``W`` (whole) for ``S``
 ======  ==================================================================================================
 
 A scheme writes every set of spans in exactly one way, and tags that it would not write are invalid. So conversion of
-valid tags loses nothing, and whatever has an entity is valid in one scheme at most.
+valid tags loses nothing, and tags that are valid in two schemes (``B-X E-X`` in bioes and bmes) are the same spans in
+both. How files spell these tags otherwise (``PER-B``, ``B_PER``, ``B``) is in
+:mod:`probtrans_cli.data.codecs.entity_notation`.
 
 Where an entity begins and ends is clear for invalid tags, too, by the rules of the public scorer conlleval
 (:func:`read_spans`), which are the same for all schemes and give the same spans for valid tags.
@@ -22,7 +26,7 @@ from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from typing import Literal, NamedTuple
 
-Scheme = Literal["iob2", "bioes", "bilou", "iob1"]
+Scheme = Literal["iob2", "bioes", "bilou", "iob1", "bmes", "bmewo"]
 TAG_END = "\n"
 """What separates the tags of a sentence that are written as one text."""
 
@@ -59,8 +63,8 @@ class _Rules(NamedTuple):
     last: str
     only: str  # of an entity of one word
     letters: str
-    bound: str  # letters that come only after B or I of the same type
-    closed: bool  # whether I or the last letter must follow B and I
+    bound: str  # letters that come only after the first or an inside letter of the same type
+    closed: bool  # whether the inside or the last letter must follow the first and the inside letter
 
 
 # In the order in which `detect` prefers them.
@@ -69,7 +73,13 @@ _RULES: dict[Scheme, _Rules] = {
     "bioes": _Rules("B", "I", "E", "S", letters="BIES", bound="IE", closed=True),
     "bilou": _Rules("B", "I", "L", "U", letters="BILU", bound="IL", closed=True),
     "iob1": _Rules("I", "I", "I", "I", letters="BI", bound="B", closed=False),
+    "bmes": _Rules("B", "M", "E", "S", letters="BMES", bound="ME", closed=True),
+    "bmewo": _Rules("B", "M", "E", "W", letters="BMEW", bound="ME", closed=True),
 }
+
+
+_OPEN = ("B", "I", "M")
+"""The letters behind which an entity may go on."""
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -79,18 +89,28 @@ def read_spans(tags: Sequence[str]) -> list[Span]:
     """Return the entities of a sentence from left to right as conlleval reads them, whether the tags are valid or not.
 
     An entity begins at ``B`` and ``S``, behind ``O``, ``E`` and ``S``, and where the type changes; other tags go on
-    with the one before. ``L`` and ``U`` are read as ``E`` and ``S``.
+    with the one before. ``L`` is read as ``E``, ``U`` and ``W`` as ``S``, ``M`` as ``I``.
     """
     found: list[Span] = []
     before = "O"
     for index, tag in enumerate(tags):
         if tag != "O":
-            if tag[0] in "BSU" or before[0] in "OESLU" or before[2:] != tag[2:]:
+            if tag[0] in "BSUW" or before[0] in "OESLUW" or before[2:] != tag[2:]:
                 found.append(Span(index, index + 1, tag[2:]))
             else:
                 found[-1] = found[-1]._replace(end=index + 1)
         before = tag
     return found
+
+
+def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
+    """Return the entities of a sentence that are written as the scheme writes them, from left to right.
+
+    Others are left out. Of valid tags these are all. For iob2 and bioes, this is what the strict mode of seqeval reads.
+    """
+    found = read_spans(tags)
+    written = tags_of(found, len(tags), scheme)
+    return [span for span in found if written[span.start : span.end] == [*tags[span.start : span.end]]]
 
 
 def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
@@ -128,7 +148,7 @@ def faults(tags: Sequence[str], scheme: Scheme) -> Iterator[Fault]:
 def may_follow(before: str, tag: str, scheme: Scheme) -> bool:
     """Whether a tag of the scheme may come directly after ``before``; the empty text is the sentence's start or end."""
     if not tag:
-        return not (_RULES[scheme].closed and before.startswith(("B", "I")))
+        return not (_RULES[scheme].closed and before.startswith(_OPEN))
     return _reason(before, tag, scheme) is None
 
 
@@ -147,16 +167,16 @@ def _reason(before: str, tag: str, scheme: Scheme) -> str | None:
     letter, kind = tag[0], tag[2:]
     place = f"{tag} after {before}" if before else f"{tag} at the start"
     if letter in rules.bound:
-        needs = f"in {scheme} {letter}-{kind} comes only after B-{kind} or I-{kind}"
+        needs = f"in {scheme} {letter}-{kind} comes only after B-{kind} or {rules.inside}-{kind}"
         return None if _may_go_on(before, tag) else f"{place}; {needs}"
-    if rules.closed and before.startswith(("B", "I")):
+    if rules.closed and before.startswith(_OPEN):
         return f"{place}; {_followers(before, scheme)}"
     return None
 
 
 def _may_go_on(before: str, tag: str) -> bool:
     """Whether ``before`` belongs to an entity of the type of ``tag`` that may go on."""
-    return before.startswith(("B", "I")) and before[2:] == tag[2:]
+    return before.startswith(_OPEN) and before[2:] == tag[2:]
 
 
 def _followers(before: str, scheme: Scheme) -> str:
@@ -200,15 +220,15 @@ def convert(tags: Sequence[str], source: Scheme, target: Scheme) -> list[str]:
 # --- detection --------------------------------------------------------------------------------------------------------
 
 
-def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False) -> Scheme:
+def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False, prefer: Scheme = "iob2") -> Scheme:
     """Return the scheme whose rules the fewest tags break, in one pass that keeps no sequence.
 
-    Only a scheme that has all of the tags is meant. Where there is an entity, there is one scheme at most in which
-    every tag is valid; where every tag is ``O``, it is iob2.
+    Only a scheme that has all of the tags is meant.
 
     Args:
         sequences: the tags of every sentence.
         strict: every tag must be valid.
+        prefer: of several schemes whose rules equally few tags break, this one; else the first of the table.
 
     Raises:
         MisfitError: no scheme fits; the error is that of the scheme that held out longest.
@@ -225,4 +245,5 @@ def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False) -> Schem
         if len(misfits) == len(_RULES):
             ordered = [misfits[scheme] for scheme in _RULES]
             raise max(ordered, key=lambda one: (one.sequence, one.index, -broken[one.scheme]))
-    return min((scheme for scheme in _RULES if scheme not in misfits), key=broken.__getitem__)
+    fitting = [scheme for scheme in _RULES if scheme not in misfits]
+    return min(fitting, key=lambda scheme: (broken[scheme], scheme != prefer))

@@ -1,25 +1,23 @@
 """Precision, recall and F1 of named entities: an entity is right where both its ends and its type are.
 
 Tags that are not valid can be read in two ways. As the public scorer conlleval does, which gives the field's F1, see
-:func:`probtrans_cli.data.codecs.entities.read_spans`. Or strictly, as by seqeval's strict mode: an entity is read only
-where it is written as the scheme asks for, in iob2 from a ``B`` over the ``I`` of its type that follow, in bioes from
-``B`` to ``E`` or as one ``S``; other tags, also those of other schemes, are no part of any. Of valid tags both are the
-same. iob1 is not read strictly: where its tags are invalid, seqeval begins an entity inside another (``O B-X I-X`` has
-X at its last word).
+:func:`probtrans_cli.data.codecs.entities.read_spans`. Or strictly: an entity is read only where it is written as the
+scheme writes it, in iob2 from a ``B`` over the ``I`` of its type that follow, in bioes from ``B`` to ``E`` or as one
+``S``; other tags are no part of any, see :func:`probtrans_cli.data.codecs.entities.strict_spans`. Of valid tags both
+are the same.
 """
 
 from __future__ import annotations
 
 from collections import Counter
 from collections.abc import Mapping, Sequence
-from typing import Any, Literal, NamedTuple
+from typing import Any, NamedTuple
 
 import numpy as np
 
-from probtrans_cli.data.codecs.entities import read_spans
+from probtrans_cli.data.codecs.entities import Scheme, read_spans, strict_spans
 from probtrans_cli.data.codecs.f1 import f1
 
-Scheme = Literal["iob2", "bioes"]
 Entity = tuple[int, str, int, int]
 
 
@@ -70,14 +68,8 @@ def compare(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: S
 
 def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str, int, int]]:
     """The type of each entity of a sentence, its first word from 0, the word behind its last; ``scheme`` as above."""
-    if scheme is None:
-        return [(one.type, one.start, one.end) for one in read_spans(tags)]
-    # Imported here: seqeval loads scikit-learn, which takes longer than many an evaluation.
-    from seqeval.scheme import IOB2, IOBES, Tokens  # noqa: PLC0415
-
-    rules, prefixes = {"iob2": (IOB2, "BIO"), "bioes": (IOBES, "BIOES")}[scheme]
-    of_scheme = [tag if tag[:1] in [*prefixes] else "O" for tag in tags]  # seqeval stops at others
-    return [(one.tag, one.start, one.end) for one in Tokens(of_scheme, scheme=rules).entities]
+    found = read_spans(tags) if scheme is None else strict_spans(tags, scheme)
+    return [(span.type, span.start, span.end) for span in found]
 
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
