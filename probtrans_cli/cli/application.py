@@ -17,6 +17,7 @@ from probtrans_cli.cli.options import (
     Channel,
     CheckpointArgument,
     Choose,
+    Comments,
     Compat,
     Coordination,
     Decoder,
@@ -337,12 +338,13 @@ def score(
     single_match: SingleMatch = False,
     default_confidence: DefaultConfidence = None,
     compat: Compat = None,
+    comments: Comments = None,
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
     from probtrans_cli.commands import score as verb  # noqa: PLC0415
 
-    options = (column, single_match or None, default_confidence, compat)
+    options = (column, single_match or None, default_confidence, compat, comments)
     request = verb.ScoreRequest(kind, predictions, gold, *options)
     _show(context, as_json, verb.score(request), verb.scored)
 
@@ -390,9 +392,7 @@ def table(
     _show(context, as_json, verb.table(request), lambda result: verb.written(request, result))
 
 
-def _show(
-    context: typer.Context, as_json: bool, result: dict[str, Any], report: Callable[[dict[str, Any]], str]
-) -> None:
+def _show(context: typer.Context, as_json: bool, result: dict[str, Any], report: Callable[..., str]) -> None:
     """The result on stdout: as JSON where that was asked for before or after the verb, else as text for people."""
     if as_json or context.obj:
         console.result_json(result)

@@ -233,6 +233,12 @@ FixLengths = Annotated[
         "--fix-lengths", help="Cut lines of more tags than their sentence has words, continue shorter ones with NONE."
     ),
 ]
+Comments = Annotated[
+    str | None,
+    typer.Option(
+        "--comments", metavar="TEXT", help="Of columns: lines that begin with this are comments, such as '# '."
+    ),
+]
 Compat = Annotated[
     Literal["o6"] | None,
     typer.Option(

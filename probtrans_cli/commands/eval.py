@@ -372,7 +372,7 @@ def corpus_of(
     model.require_positions({title: corpus})
     for report in filter(None, (selected.report(), every.report(title))):
         console.log(report)
-    for warning in (*given.warnings(model.labels), *unlearned(title, model.recipe.task, corpus, noted.counts)):
+    for warning in (*given.all_warnings(model.labels), *unlearned(title, model.recipe.task, corpus, noted.counts)):
         console.log(warning)
     if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"

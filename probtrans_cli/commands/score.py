@@ -30,6 +30,8 @@ class ScoreRequest:
     """Of tuples: the confidence of those that have none; None: they are an error."""
     compat: str | None = None
     """Of coordinations: the code that is followed where it counts otherwise."""
+    comments: str | None = None
+    """Of tags in columns: what the comments of the files begin with; None: there are none."""
 
 
 def score(request: ScoreRequest) -> dict[str, Any]:
@@ -42,7 +44,7 @@ def score(request: ScoreRequest) -> dict[str, Any]:
     row = SCORERS[request.kind]
     options = {
         name: value
-        for name in ("column", "single_match", "default_confidence", "compat")
+        for name in ("column", "single_match", "default_confidence", "compat", "comments")
         if (value := getattr(request, name)) is not None
     }
     for name, value in options.items():

@@ -5,8 +5,19 @@ from __future__ import annotations
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from itertools import accumulate
+from typing import NamedTuple
 
 from conllu.parser import parse_comment_line
+
+
+class TagFault(NamedTuple):
+    """A tag of a column file that is read although it is not as it should be."""
+
+    where: str
+    """`file:line`."""
+    reason: str
+    reading: str | None = None
+    """How it is read, if its spelling is at fault; None: as conlleval reads it, as it breaks its scheme's rules."""
 
 
 @dataclass(slots=True)
@@ -59,8 +70,8 @@ class Sentence:
     counts: Mapping[str, int] = field(default_factory=dict)
     """How many tuples or coordinations of its source are rows of ``grid`` (``kept``), and how many are not, by the
     reason; see :mod:`probtrans_cli.data.corpus.kept`."""
-    faults: tuple[str, ...] = ()
-    """Tags that break the rules of their scheme and are read all the same, each as `file:line: reason`."""
+    faults: tuple[TagFault, ...] = ()
+    """Tags that break the rules of their scheme, or are spelled otherwise, and are read all the same."""
 
     @property
     def id(self) -> str | None:

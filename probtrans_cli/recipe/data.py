@@ -238,7 +238,7 @@ ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
 class Columns(FormatOptions):
     """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
 
-    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"strict": False})
+    added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"comments": None, "strict": False})
 
     word: int = 0
     """Column of the word."""
@@ -246,13 +246,18 @@ class Columns(FormatOptions):
     """Column of the tag."""
     separator: Annotated[str, Field(min_length=1)] | None = None
     """What separates columns; null = tabs where there are any, else spaces."""
+    comments: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
+    """Lines that begin with this are comments, such as `"# "` (a space stands for a tab, too); null = there are none,
+    and `#` is a word."""
     entities: Literal["iob2", "bioes"] | None = None
     """The tags mark entities and are learned in this scheme, whichever the file uses; null = tags as they stand."""
-    scheme: Literal["auto", "iob1", "iob2", "bioes", "bilou"] = "auto"
-    """How the file marks entities; auto: in the way whose rules the fewest of its tags break."""
+    scheme: Literal["auto", "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo"] = "auto"
+    """How the file marks entities; auto: in the way whose rules the fewest of its tags break. In any of them, tags may
+    also be spelled `PER-B`, `B_PER` or, without a type, `B`; an entity without a type is an `ENTITY`."""
     strict: bool = False
     """Whether a tag of an entity that breaks the rules of `scheme`, such as `I-PER` after `O` in iob2, is an error;
-    else it is read as the public scorer conlleval reads it (an entity begins there), and a warning tells of it."""
+    else it is read as the public scorer conlleval reads it (an entity begins there), and a warning tells of it. The
+    same holds for odd spellings whose meaning is clear: `0` for `O`, `b-PER`, `B_PER` among `B-PER`."""
 
 
 class Keys(FormatOptions):

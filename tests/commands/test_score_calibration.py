@@ -101,6 +101,20 @@ def test_tags_of_columns_that_have_no_name(tmp_path: Path, invoke: Invoke, monke
     assert (found["number"], found["abstained"], found["accuracy"]) == (2, 1, 1.0)
 
 
+@pytest.mark.parametrize(
+    "gold", ["B-PER I-PER B-PER", "I-PER I-PER B-PER", "B-PER E-PER S-PER", "PER_B PER_L PER_U", "b-PER i-PER b-PER"]
+)
+def test_entities_beside_gold_tags_of_any_scheme(
+    gold: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gold.txt").write_text("".join(f"{word} {tag}\n" for word, tag in zip("abc", gold.split(), strict=True)))
+    for tags in ("B-PER I-PER B-PER", "B-PER E-PER S-PER"):
+        record = {"words": [*"abc"], "tags": tags.split(), "tag_probability": [0.9, 0.8, 0.4], "entities": []}
+        Path("out.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
+        assert scored(invoke, "out.jsonl", "--gold", "gold.txt")["accuracy"] == 1.0
+
+
 @pytest.mark.parametrize("form", ["jsonl", "conllu"])
 def test_labels_of_sentences(form: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)

@@ -46,17 +46,18 @@ def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: p
 @pytest.mark.parametrize(
     ("gold", "guess", "f1", "strict"),
     [
-        ("B-LOC I-LOC O", "I-LOC I-LOC O", 1.0, 0.0),  # begins without B: read by conlleval, not strictly
+        ("B-LOC I-LOC B-PER", "I-LOC I-LOC B-PER", 1.0, 2 / 3),  # begins without B: read by conlleval, not strictly
         ("B-LOC I-LOC O", "B-LOC I-LOC O", 1.0, 1.0),
         ("B-LOC E-LOC S-PER", "B-LOC I-LOC S-PER", 1.0, 2 / 3),  # bioes, an entity without its end
-        ("B-LOC O B-PER", "B-LOC ? B-PER", None, 1.0),  # a tag of no scheme
-        ("S-LOC O S-PER", "U-LOC O S-PER", None, 2 / 3),  # one of another scheme
+        ("I-LOC I-LOC B-LOC", "I-LOC I-LOC B-LOC", 1.0, 1.0),  # iob1
+        ("B-LOC L-LOC U-PER", "B-LOC I-LOC U-PER", 1.0, 2 / 3),
+        ("LOC-B LOC-E PER-S", "B-LOC I-LOC S-PER", 1.0, 2 / 3),
     ],
 )
 def test_entities_that_are_read_strictly(
     gold: str,
     guess: str,
-    f1: float | None,
+    f1: float,
     strict: float,
     tmp_path: Path,
     invoke: Invoke,
@@ -66,7 +67,7 @@ def test_entities_that_are_read_strictly(
     rows = zip("abc", gold.split(), guess.split(), strict=True)
     Path("both.txt").write_text("\n".join(map(" ".join, rows)) + "\n")
     scores = invoke("score", "entities", "both.txt", "--json").json["scores"]
-    assert f1 is None or scores["f1"] == pytest.approx(f1)
+    assert scores["f1"] == pytest.approx(f1)
     assert scores["f1_strict"] == pytest.approx(strict)
     assert scores["f1_interval"] is None  # there is but one sentence
 
@@ -78,7 +79,73 @@ def test_types_without_a_letter_are_entities(tmp_path: Path, invoke: Invoke, mon
     scores = found.json["scores"]
     assert scores["f1"] == pytest.approx(0.5)
     assert set(scores["types"]) == {"PERSON", "LOC"}
-    assert "both.txt: 3 tags have no letter in front: 'PERSON' is read as 'I-PERSON'" in found.err
+    warning = "both.txt:1: 'PERSON' for 'I-PERSON'. 3 such tags in this file are read as the type of an entity\n"
+    assert f"warning: {warning}" in found.err
+
+
+SAME = {  # three entities of five words
+    "iob2": "B-LOC I-LOC B-LOC O B-PER",
+    "iob1": "I-LOC I-LOC B-LOC O I-PER",
+    "bioes": "B-LOC E-LOC S-LOC O S-PER",
+    "bilou": "B-LOC L-LOC U-LOC O U-PER",
+    "bmewo": "B-LOC E-LOC W-LOC O W-PER",
+}
+SPELLED = {
+    "iob2": "LOC-B LOC-I LOC-B O PER-B",
+    "bioes": "B_LOC E_LOC S_LOC O S_PER",
+    "bilou": "b-LOC l-LOC u-LOC 0 u-PER",
+}
+
+
+def column(tags: str) -> str:
+    return "".join(f"{word}\t{tag}\n" for word, tag in zip("abcde", tags.split(), strict=True))
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("gold", SAME)
+@pytest.mark.parametrize(("guess", "tags"), [*SAME.items(), *SPELLED.items()])
+def test_two_schemes_that_agree(
+    gold: str, guess: str, tags: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """All scores are perfect; `f1_strict`, which is about one scheme, is absent between two, and stderr says why."""
+    monkeypatch.chdir(tmp_path)
+    Path("gold.txt").write_text(column(SAME[gold]))
+    Path("guess.txt").write_text(column(tags))
+    ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--json")
+    assert ran.code == 0, ran.err
+    scores = ran.json["scores"]
+    assert (scores["f1"], scores["accuracy"], scores.get("f1_strict", 1.0)) == (1.0, 1.0, 1.0)
+    assert ("f1_strict" in scores) == (gold == guess)
+    reason = f"no f1_strict: guess.txt marks entities in {guess}, the gold tags in {gold}\n"
+    assert (reason in ran.err) == (gold != guess)
+    assert ("'0' for 'O'. This tag is read as 'O'\n" in ran.err) == ("0" in tags)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("guess", "message"),
+    [
+        ("a O\nb ?\n", "guess.txt:2: '?' is no tag of iob2"),
+        ("a S-LOC\nb U-LOC\n", "guess.txt:2: 'U-LOC' is no tag of bioes"),
+        ("a O\nb art-film\n", "guess.txt:2: 'art-film' is no tag of iob2"),
+        ("a B-WORK OF ART\nb O\n", "guess.txt:2: 2 columns, but line 1 has 4"),
+        ("a B\nb O\n", "guess.txt: tags without a type, such as B, but gold.txt has types: LOC, PER"),
+        ("# id 1\na O\nb O\n", "guess.txt:2: 2 columns, but line 1 has 3"),
+    ],
+)
+def test_tags_that_are_not_clear_are_refused(
+    guess: str, message: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(tmp_path)
+    Path("gold.txt").write_text("a B-PER\nb B-LOC\n")
+    Path("guess.txt").write_text(guess)
+    ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt")
+    assert ran.code == 3
+    assert message in ran.err
+    assert "data.columns" not in ran.err, "there is no recipe"
+    assert ('--comments "# "' in ran.err) == guess.startswith("#")
+    if guess.startswith("#"):
+        assert invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--comments", "# ").code == 0
 
 
 @pytest.mark.usefixtures("quick")

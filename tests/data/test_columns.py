@@ -3,6 +3,8 @@
 from __future__ import annotations
 
 from collections import Counter
+from collections.abc import Iterable, Iterator
+from typing import Any
 
 import pytest
 from hypothesis import given
@@ -11,14 +13,19 @@ from support import real_data
 
 from probtrans_cli.data.codecs.entities import Scheme, convert, detect, spans
 from probtrans_cli.data.files import open_lines
-from probtrans_cli.data.readers.columns import read_columns
+from probtrans_cli.data.readers.columns import read_rows
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import Columns
 
 TYPES = ("person", "location", "corporation", "product", "creative-work", "group")
 
 
-def read(text: str, **options: int | str) -> list[tuple[list[str], list[str], str]]:
-    return list(read_columns(text.splitlines(keepends=True), "x", **options))  # type: ignore[arg-type]
+def read_columns(lines: Iterable[str], name: str, **options: Any) -> Iterator[tuple[list[str], list[str], str]]:
+    return ((rows.words, rows.tags, f"{name}:{rows.lines[0]}") for rows in read_rows(lines, name, Columns(**options)))
+
+
+def read(text: str, **options: Any) -> list[tuple[list[str], list[str], str]]:
+    return list(read_columns(text.splitlines(keepends=True), "x", **options))
 
 
 @pytest.mark.parametrize("blank", ["\n", "\t\n", " \t \n", "\r\n", "\u00a0\n", "\n\n\t\n"])
@@ -48,10 +55,15 @@ def test_sentences_end_at_lines_of_white_space(blank: str) -> None:
         ("\u200b\tO", {}, ("\u200b", "O")),
         ("# O", {}, ("#", "O")),
         ("#tag O\r", {}, ("#tag", "O")),
+        ("# O", {"comments": "# id"}, ("#", "O")),
+        ("Ada\tB-PER\r\r\n", {}, ("Ada", "B-PER")),
+        ("Ada\tB-PER\t", {"entities": "iob2"}, ("Ada", "B-PER")),
+        ("Ada\tNNP\tB-PER\t \t", {"entities": "iob2"}, ("Ada", "B-PER")),
+        ("Ada\tB-PER\t", {"word": 0, "tag": 1}, ("Ada", "B-PER")),
     ],
 )
 def test_what_separates_columns(line: str, options: dict[str, int | str], expected: tuple[str, str]) -> None:
-    assert list(read_columns([line], "x", **options)) == [([expected[0]], [expected[1]], "x:1")]  # type: ignore[arg-type]
+    assert list(read_columns([line], "x", **options)) == [([expected[0]], [expected[1]], "x:1")]
 
 
 def test_document_lines_are_no_words_and_end_a_sentence() -> None:
@@ -72,6 +84,7 @@ def test_document_lines_are_no_words_and_end_a_sentence() -> None:
         ("\tO", {}, r"the word \(column 0 of 2\) is empty"),
         ("b\t \tO", {"tag": 1}, r"the tag \(column 1 of 3\) is empty"),
         ("b\tO", {"separator": ","}, "1 column, so that"),
+        ("b\tNN\t", {}, r"the tag \(column -1 of 3\) is empty"),
     ],
 )
 def test_refused_lines_are_named(line: str, options: dict[str, int | str], message: str) -> None:
@@ -79,7 +92,7 @@ def test_refused_lines_are_named(line: str, options: dict[str, int | str], messa
     if "tag" in options or "word" in options:
         lines[1] = ""
     with pytest.raises(DataError, match=f"^x:3: {message}") as caught:
-        list(read_columns(lines, "x", **options))  # type: ignore[arg-type]
+        list(read_columns(lines, "x", **options))
     assert "columns count from 0" in (caught.value.hint or "")
     assert repr(options.get("separator", "tabs"))[1:-1] in (caught.value.hint or "")
 
@@ -103,6 +116,49 @@ def test_sentences_are_yielded_as_soon_as_they_end() -> None:
     assert next(reader) == (["a"], ["O"], "x:1")
     with pytest.raises(DataError, match=r"^x:3: "):
         next(reader)
+
+
+@pytest.mark.parametrize(
+    ("text", "line", "found"),
+    [
+        ("a O\nWORK OF ART B-X\n", 2, "4 columns, but line 1 has 2"),
+        ("a NN O\nb O\n", 2, "2 columns, but line 1 has 3"),
+        ("a\tO\n\nb\tNN\tO\n", 3, "3 columns, but line 1 has 2"),
+    ],
+)
+def test_lines_of_other_columns_are_refused(text: str, line: int, found: str) -> None:
+    """As by conlleval: the word, or the tag, would be another one than is meant."""
+    with pytest.raises(DataError, match=f"^x:{line}: {found}$") as caught:
+        read(text)
+    assert "comments" not in (caught.value.hint or "")
+
+
+@pytest.mark.parametrize(
+    "text", ["# id 7 en\na _ O\n", "a _ O\n\n# id 7 en\nb _ O\n", "# id\nb _ O", "#\nb O", "a\tO\n#\t7 x\tO\tO"]
+)
+def test_the_error_for_a_line_that_begins_with_a_hash_names_the_key(text: str) -> None:
+    with pytest.raises(DataError, match=r"^x:") as caught:
+        read(text)
+    assert 'data.columns.comments="# "' in (caught.value.hint or "")
+
+
+def test_comments() -> None:
+    text = "# id 1\nAda\tB-X\n# within\nsings\tO\n#\n\n#\thttp://x [2009]\n# y\n\n#tag\tO\n"
+    assert read(text, comments="# ") == [(["Ada", "sings"], ["B-X", "O"], "x:2"), (["#tag"], ["O"], "x:10")]
+    lines = [rows.lines for rows in read_rows(text.splitlines(), "x", Columns(comments="# "))]
+    assert lines == [[2, 4], [10]]
+    (uner,) = read("# sent_id = 1\n# text = Ada O\n1\tAda\tB-PER\t-\t-\n2\t#\tO\t-\t-\n", word=1, tag=2, comments="# ")
+    assert uner == (["Ada", "#"], ["B-PER", "O"], "x:3")
+
+
+@pytest.mark.parametrize("text", ["a O\n# O\n", "# O\na O\n", "# x\n\n# O\n# O\n\na B-X\nb O\n"])
+def test_a_comment_that_can_be_a_word_is_refused(text: str) -> None:
+    number = 1 + text.split("\n").index("# O")
+    with pytest.raises(
+        DataError, match=f"^x:{number}: begins with '# ' as comments do, but has .* the tag 'O' of a word"
+    ):
+        read(text, comments="# ")
+    assert len(read(text.replace("# x\n\n", ""))) > 0
 
 
 # --- real corpora: counts as published --------------------------------------------------------------------------------

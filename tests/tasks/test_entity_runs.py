@@ -187,11 +187,161 @@ def test_labels_that_train_lacks_and_a_train_without_entities_are_told_of(here: 
 
 
 def test_lines_of_different_columns(here: Path, invoke: Invoke) -> None:
-    """Counted from the end, the tag may stand behind any number of others."""
-    (here / "train.txt").write_text("Wim NNP x B-PER\nsails VB O\n\nrain\tO\n")
+    (here / "train.txt").write_text("Wim NNP B-PER\nsails VB O\n\nrain\tNN\tO\n")
     ran = invoke("prepare", "r.yaml", "--check")
     assert ran.code == 0, ran.err
     assert "tag  2 labels: O 2, S-PER 1" in ran.out
+    (here / "train.txt").write_text("Wim NNP B-PER\nsails VB O\n\nrain\tO\n")
     ran = invoke("prepare", "r.yaml", "data.columns.tag=2")
     assert ran.code == 3
     assert "train.txt:4: 2 columns, but the tag is column 2" in ran.err
+    ran = invoke("prepare", "r.yaml")
+    assert ran.code == 3
+    assert "train.txt:4: 2 columns, but line 1 has 3" in ran.err
+
+
+# --- how files spell tags ---------------------------------------------------------------------------------------------
+
+ALONE = ["data.dev=null", "data.test=null"]
+PLAIN = "Wim B-PER/Vos I-PER/sails O//Elst B-LOC/Ada B-PER/the I-PER/Great I-PER/"
+
+
+@pytest.mark.parametrize(
+    "tags",
+    [
+        "B-PER I-PER O B-LOC B-PER I-PER I-PER",
+        "I-PER I-PER O I-LOC I-PER I-PER I-PER",
+        "B-PER E-PER O S-LOC B-PER I-PER E-PER",
+        "B-PER L-PER O U-LOC B-PER I-PER L-PER",
+        "B-PER E-PER O S-LOC B-PER M-PER E-PER",
+        "B-PER E-PER O W-LOC B-PER M-PER E-PER",
+        "PER-B PER-I O LOC-B PER-B PER-I PER-I",
+        "PER-B PER-E O LOC-S PER-B PER-I PER-E",
+        "B_PER I_PER O B_LOC B_PER I_PER I_PER",
+        "PER_B PER_I O LOC_B PER_B PER_I PER_I",
+    ],
+)
+def test_every_notation_is_the_same_corpus(tags: str, here: Path, invoke: Invoke) -> None:
+    lines = [line.split() for line in PLAIN.split("/")]
+    spelled = iter(tags.split())
+    (here / "train.txt").write_text("".join(f"{line[0]}\t{next(spelled)}\n" if line else "\n" for line in lines))
+    for strict in ("false", "true"):
+        ran = invoke("prepare", "r.yaml", "--check", *ALONE, f"data.columns.strict={strict}")
+        assert (ran.code, ran.err) == (0, "")
+        assert "tag  5 labels: B-PER 2, E-PER 2, I-PER 1, O 1, S-LOC 1" in ran.out
+
+
+def test_tags_without_a_type(here: Path, invoke: Invoke) -> None:
+    (here / "train.txt").write_text("Wim B\nVos I\nsails O\n\nElst B\n")
+    ran = invoke("prepare", "r.yaml", "--check", *ALONE)
+    assert (ran.code, ran.err) == (0, "")
+    assert "tag  4 labels: B-ENTITY 1, E-ENTITY 1, O 1, S-ENTITY 1" in ran.out
+
+
+@pytest.mark.parametrize(
+    ("text", "warning"),
+    [
+        (
+            "Wim B-PER\nVos I-PER\nsails 0\n\nx 0\n",
+            "train.txt:3: '0' for 'O'. 2 such tags in this file are read as 'O'",
+        ),
+        ("Wim B-PER\nVos i-PER\nsails O\n\nx O\n", "train.txt:2: 'i-PER' for 'I-PER'. This tag is read with a capital"),
+        (
+            "Wim B-PER\nVos I_PER\nsails O\n\nx O\n",
+            "train.txt:2: 'I_PER' for 'I-PER'. This tag is read with '-' for '_'",
+        ),
+    ],
+)
+@pytest.mark.parametrize("jobs", [(), ("--jobs", "2")])
+def test_repairs_are_told_and_counted(
+    text: str, warning: str, jobs: tuple[str, ...], here: Path, invoke: Invoke
+) -> None:
+    (here / "train.txt").write_text(text)
+    ran = invoke("prepare", "r.yaml", *ALONE, *jobs)
+    assert ran.code == 0, ran.err
+    assert ran.err.count("warning: ") == 1
+    assert f"warning: {warning}" in ran.err
+    assert "data.columns.strict=true refuses" in ran.err
+    assert "O 2, B-PER 1, E-PER 1" in ran.out
+    strict = invoke("prepare", "r.yaml", *ALONE, "data.columns.strict=true")
+    assert strict.code == 3
+    assert warning.partition(". ")[0] in strict.err
+
+
+@pytest.mark.parametrize(
+    ("text", "message"),
+    [
+        ("Wim B-PER\nVos PER-I\nx I-PER\n", "train.txt:2: 'PER-I' is no tag of iob2"),
+        ("Wim B\nVos I\nx I-PER\n", "train.txt:3: 'I-PER' is no tag like others of the file: O, or a letter alone"),
+        ("Wim S-PER\nx O\nVos U-PER\n", "train.txt:3: 'U-PER' is no tag of bioes"),
+        ("# id x\nWim a B-PER\n", "train.txt:1: 'x' is no tag of iob2"),
+        ("Wim\nsails\n", "train.txt:1: 1 column, so that the word"),
+        ("Wim\t\nsails\t\n", "train.txt:1: the tag (column -1 of 2) is empty"),
+        ("Wim _\nsails _\n", "train.txt:1: '_' is no tag of iob2"),
+    ],
+)
+def test_what_is_not_clear_is_refused(text: str, message: str, here: Path, invoke: Invoke) -> None:
+    (here / "train.txt").write_text(text)
+    ran = invoke("prepare", "r.yaml", *ALONE)
+    assert ran.code == 3
+    assert message in ran.err
+    assert ('data.columns.comments="# "' in ran.err) == text.startswith("#")
+
+
+def test_a_corpus_with_comments(here: Path, invoke: Invoke) -> None:
+    """As MultiCoNER, GermEval and Universal NER have them."""
+    (here / "train.txt").write_text("# id 7\tdomain=en\nWim _ _ B-PER\nsails _ _ O\n\n# id 8\tdomain=en\nrain _ _ O\n")
+    ran = invoke("prepare", "r.yaml", *ALONE)
+    assert ran.code == 3
+    assert "train.txt:2: 4 columns, but line 1 has 2" in ran.err
+    assert 'data.columns.comments="# "' in ran.err
+    ran = invoke("prepare", "r.yaml", *ALONE, 'data.columns.comments="# "')
+    assert (ran.code, ran.err) == (0, "")
+    assert "tag  2 labels: O 2, S-PER 1" in ran.out
+    (here / "train.txt").write_text("#\thttp://x [2009-10-17]\n1\tWim\tB-PER\tO\n2\tsails\tO\tO\n")
+    columns = "data.columns={word: 1, tag: 2, entities: bioes"
+    ran = invoke("prepare", "r.yaml", *ALONE, f"{columns}}}")
+    assert ran.code == 3
+    assert "train.txt:1: 2 columns, but the tag is column 2" in ran.err
+    assert 'data.columns.comments="# "' in ran.err
+    ran = invoke("prepare", "r.yaml", *ALONE, f'{columns}, comments: "# "}}')
+    assert (ran.code, ran.err) == (0, "")
+
+
+# --- predictions beside gold tags -------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("text", "columns"),
+    [
+        ("Hamlet\tB-WORK OF ART\nIII\tI-WORK OF ART\nis\tO\nold\tO\n", "{}"),
+        ("New York\tB-LOC\n2 1/2\tO\n", "{}"),
+        ("Hamlet|B-WORK OF ART\nis|O\n", '{separator: "|"}'),
+        ("Wim,B-PER\nis,O\n", '{separator: ","}'),
+        ("Wim B\nVos I\nis O\n", "{}"),
+        ("Wim\tPER-B\nVos\tPER-I\n#\t0\n", "{}"),
+        ("# id\nWim B-PER\n#1 O\n", '{comments: "# "}'),
+    ],
+)
+@pytest.mark.parametrize("entities", ["iob2", "bioes"])
+def test_predictions_are_read_back(text: str, columns: str, entities: str, here: Path, invoke: Invoke) -> None:
+    """With the scores of `eval`; a type or a word with a space does not move a column."""
+    for name in ("train.txt", "dev.txt"):
+        (here / name).write_text(text)
+    given = [f"data.columns={columns}", f"data.columns.entities={entities}", "train.steps=40"]
+    assert invoke("train", "r.yaml", *given, "data.test=null").code == 0
+    scores = invoke("eval", "runs/names", "--predictions", "out.txt", "--json").json["scores"]["dev"]
+    again = invoke("score", "entities", "out.txt", "--json")
+    assert again.code == 0, again.err
+    assert again.json["scores"] == {name: scores[name] for name in again.json["scores"]}
+    assert scores["f1"] == again.json["scores"]["f1"] == 1.0
+    assert ("\t" in Path("out.txt").read_text()) == (" OF " in text or "New " in text)
+
+
+def test_words_that_no_column_file_can_have_are_refused(here: Path, invoke: Invoke) -> None:
+    (here / "train.txt").write_text("Wim|B-PER\na\tb|O\n")
+    assert invoke("train", "r.yaml", *ALONE, 'data.columns.separator="|"').code == 0
+    ran = invoke("eval", "runs/names", "train.txt", "--predictions", "out.txt")
+    assert ran.code == 3
+    assert r"train.txt:1: a column file cannot have 'a\tb'" in ran.err
+    assert not Path("out.txt").exists()

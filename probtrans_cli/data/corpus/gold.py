@@ -9,7 +9,7 @@ from typing import Any
 
 from probtrans_cli.data.corpus.store import Labels, Split
 from probtrans_cli.data.readers.labelled import LABEL
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import TaskSection
 from probtrans_cli.text import first_of, printable
@@ -31,35 +31,60 @@ class NewLabels:
             yield sentence
 
 
-class OddLabels:
-    """The sentences of an iterable. ``faults``: of every file the first tag that breaks the rules of its scheme and is
-    read all the same, and how many there are. ``first``: of every table, by `file:line`, the label in its first row;
-    ``others``: all labels of other rows."""
+class FaultyTags:
+    """The sentences of an iterable. ``faults``: of every file and way to read such a tag, the first tag that is not as
+    it should be and is read all the same, and how many there are; as JSON can hold it."""
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         self.sentences = sentences
-        self.faults: dict[str, tuple[str, int]] = {}
+        self.faults: dict[str, tuple[str, str | None, int]] = {}
+
+    def __iter__(self) -> Iterator[Sentence]:
+        for sentence in self.sentences:
+            self.add(sentence.faults)
+            yield sentence
+
+    def add(self, faults: Iterable[TagFault]) -> None:
+        """Count some tags."""
+        for fault in faults:
+            file = fault.where.rpartition(":")[0]
+            self.count(f"{file}\n{fault.reading}", f"{fault.where}: {fault.reason}", fault.reading)
+
+    def count(self, group: str, first: str, reading: str | None, number: int = 1) -> None:
+        """Add so many tags of a group, of which ``first`` is told unless there are earlier ones."""
+        told, _, before = self.faults.get(group, (first, reading, 0))
+        self.faults[group] = told, reading, before + number
+
+    def warnings(self, *, refusal: bool = True) -> list[str]:
+        """One for each file and way to read such tags; ``refusal``: it says which key refuses them."""
+        return [
+            _faulty(printable(first, 400), reading, number, refusal=refusal)
+            for first, reading, number in self.faults.values()
+        ]
+
+
+class OddLabels(FaultyTags):
+    """The same, and the labels of tables' first rows, which may be names of columns. ``first``: of every table, by
+    `file:line`, the label in its first row; ``others``: all labels of other rows."""
+
+    def __init__(self, sentences: Iterable[Sentence]) -> None:
+        super().__init__(sentences)
         self.first: dict[str, str] = {}
         self.others: set[str] = set()
 
     def __iter__(self) -> Iterator[Sentence]:
-        for sentence in self.sentences:
-            if sentence.faults:
-                file = sentence.where.rpartition(":")[0]
-                first, number = self.faults.get(file, (sentence.faults[0], 0))
-                self.faults[file] = first, number + len(sentence.faults)
+        for sentence in super().__iter__():
             if sentence.may_be_header:
                 self.first[sentence.where] = sentence.labels[LABEL]
             elif LABEL in sentence.labels:
                 self.others.add(sentence.labels[LABEL])
             yield sentence
 
-    def warnings(self, known: Labels | None = None) -> list[str]:
+    def all_warnings(self, known: Labels | None = None) -> list[str]:
         """One for each file that has such tags, and for each label that only first rows have, and that is not
         ``known``."""
-        found = [_faulty(printable(first, 400), number) for first, number in self.faults.values()]
         others = {*self.others, *(known or {}).get(LABEL, ())} if self.others else ()
-        return [*found, *header_warnings(self.first, others)]
+        return [*self.warnings(), *header_warnings(self.first, others)]
 
 
 def header_warnings(first: Mapping[str, str], others: Collection[str]) -> list[str]:
@@ -80,11 +105,10 @@ def header_warnings(first: Mapping[str, str], others: Collection[str]) -> list[s
     ]
 
 
-def _faulty(first: str, number: int) -> str:
-    if number == 1:
-        return f"warning: {first}. This tag is read as conlleval reads it; data.columns.strict=true refuses it"
-    what = f"{number:,} such tags in this file are read as conlleval reads them"
-    return f"warning: {first}. {what}; data.columns.strict=true refuses them"
+def _faulty(first: str, reading: str | None, number: int, *, refusal: bool) -> str:
+    them, what = ("it", "This tag is") if number == 1 else ("them", f"{number:,} such tags in this file are")
+    way = f"as conlleval reads {them}" if reading is None else reading
+    return f"warning: {first}. {what} read {way}" + (f"; data.columns.strict=true refuses {them}" if refusal else "")
 
 
 def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:

@@ -244,8 +244,8 @@ def _said(
         for one, names, part in ((selected, SELECTED, "selected"), (shortened, SHORTENED, "shortened")):
             for attribute in names:
                 setattr(one, attribute, getattr(one, attribute) + told[part][attribute])
-        for file, (first, number) in told["faults"].items():
-            faulty.faults[file] = faulty.faults.get(file, (first, 0))[0], faulty.faults.get(file, ("", 0))[1] + number
+        for group, counted in told["faults"].items():
+            faulty.count(group, *counted)
         notes += [f"data.{name}: {text}" for text in told["notes"]] if encoding.units else []
     require_sentences(found, name)
     selected.require_some(left)

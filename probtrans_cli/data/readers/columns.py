@@ -1,134 +1,303 @@
 """Column files in the manner of CoNLL: one word a line, its annotations beside it, a blank line after a sentence.
 
 There is no one format. Files differ in what separates the columns and in which of them hold the word and the tag; a
-blank line may hold white space; ``-DOCSTART-`` lines mark documents and are no words. ``#`` begins no comment: it is
-a word like others.
+blank line may hold white space; ``-DOCSTART-`` lines mark documents and are no words. ``#`` begins a comment only where
+the section says so: else it is a word like others. As for the scorer conlleval, all lines of a file have equally many
+columns; what has more or fewer has a space within a word or a tag, lacks one, or is a comment.
 """
 
 from __future__ import annotations
 
+from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
+from itertools import chain
+from typing import NamedTuple
 
 from probtrans_cli.data.codecs.entities import TAG_END, MisfitError, Scheme, detect, faults, read_spans, tags_of
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.codecs.entity_notation import Plain, plain_tags
+from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns
 
 DOCUMENT = "-DOCSTART-"
 
 
-def read_tagged(lines: Iterable[str], name: str, columns: Columns) -> Iterator[Sentence]:
+class Rows(NamedTuple):
+    """The words of a sentence, their tags as they stand, and the lines of the file on which they stand, from 1."""
+
+    words: list[str]
+    tags: list[str]
+    lines: list[int]
+
+
+class Marked(NamedTuple):
+    """A sentence whose tags mark entities, in the plain spelling of ``scheme``."""
+
+    words: list[str]
+    tags: list[str]
+    where: str
+    """`file:line` of its first word."""
+    repairs: list[TagFault]
+    """The tags that are spelled otherwise."""
+    broken: list[TagFault]
+    """The tags that break the rules of the scheme."""
+
+
+class Options(NamedTuple):
+    """How messages call what a user can set."""
+
+    comments: str = "data.columns.comments"
+    comments_set: str = 'data.columns.comments="# "'
+    tag: str = "name the column of the tags with data.columns.tag"
+    scheme: str = ", or say with data.columns.scheme how they mark entities"
+
+
+OF_SCORE = Options(
+    comments="--comments",
+    comments_set='--comments "# "',
+    tag="put the tags into the last column",
+    scheme="; all tags of a column must be of one scheme",
+)
+"""As `score` has them."""
+
+
+# --- sentences --------------------------------------------------------------------------------------------------------
+
+
+def read_tagged(
+    lines: Iterable[str], name: str, columns: Columns, *, options: Options | None = None
+) -> Iterator[Sentence]:
     """Yield the sentences of a column file with their tags, which mark entities if the section says so.
 
-    A tag that breaks the rules of its scheme is one of the sentence's ``faults``, unless the section is strict.
+    A tag that breaks the rules of its scheme, or is spelled otherwise, is one of the sentence's ``faults``, unless the
+    section is strict.
 
     Raises:
         DataError: a line is malformed, or a tag is none of its scheme or, where the section is strict, breaks the
-            scheme's rules; the message names the line.
+            scheme's rules or is spelled otherwise; the message names the line.
     """
-    found = read_columns(lines, name, word=columns.word, tag=columns.tag, separator=columns.separator)
     if columns.entities is None:
-        for words, tags, where in found:
-            yield Sentence(words=words, tags={"tag": tags}, where=where)
+        for rows in read_rows(lines, name, columns, options=options):
+            yield Sentence(words=rows.words, tags={"tag": rows.tags}, where=f"{name}:{rows.lines[0]}")
         return
-    every = list(found)  # only the whole corpus shows the scheme
-    strict = columns.strict
-    scheme: Scheme = _detected(every, strict=strict) if columns.scheme == "auto" else columns.scheme
-    for words, tags, where in every:
-        broken = list(faults(tags, scheme))
-        if fatal := next((fault for fault in broken if strict or not fault.known), None):
-            hint = f"the tags are read as {scheme}: mend this one, or set data.columns.scheme"
-            raise DataError(f"{_line(where, fatal.index)}: {fatal.reason}", hint=hint)
-        converted = tags_of(read_spans(tags), len(tags), columns.entities)
+    for sentence in read_entities(lines, name, columns, options=options)[1]:
+        converted = tags_of(read_spans(sentence.tags), len(sentence.tags), columns.entities)
         yield Sentence(
-            words=words,
+            words=sentence.words,
             tags={"tag": converted},
             form=TAG_END.join(converted),
-            where=where,
-            faults=tuple(f"{_line(where, fault.index)}: {fault.reason}" for fault in broken),
+            where=sentence.where,
+            faults=(*sentence.repairs, *sentence.broken),
         )
 
 
-def _detected(found: Sequence[tuple[list[str], list[str], str]], *, strict: bool) -> Scheme:
-    try:
-        return detect((tags for _, tags, _ in found), strict=strict)
-    except MisfitError as error:
-        where = _line(found[error.sequence][2], error.index)
-        hint = (
-            "mend the tag, or say with data.columns.tag which column has the tags, or with data.columns.scheme how "
-            "they mark entities"
-        )
-        verb = "fits" if strict else "has"
-        message = (
-            f"{where}: {error.reason} (no scheme {verb} all tags of the file; {error.scheme} {verb} them up to here)"
-        )
-        raise DataError(message, hint=hint) from None
-
-
-def _line(where: str, index: int) -> str:
-    """The line of a word in a file of one a line, from that of its sentence, ``file:line``."""
-    name, _, first = where.rpartition(":")
-    return f"{name}:{int(first) + index}"
-
-
-def read_columns(
-    lines: Iterable[str], name: str, *, word: int = 0, tag: int = -1, separator: str | None = None
-) -> Iterator[tuple[list[str], list[str], str]]:
-    r"""Yield the words and tags of each sentence and where it begins (``name:line``); its words lie on lines in a row.
-
-    ``lines`` may end in ``\n`` or ``\r\n``. Spaces at the edges of a column are dropped; within it, a no-break space
-    or a space of no width is a character like others. Only lines with a word are sentences; several blank lines in a
-    row, and none at the end, are fine.
+def read_entities(
+    lines: Iterable[str],
+    name: str,
+    columns: Columns,
+    *,
+    types_alone: bool = False,
+    prefer: Scheme = "iob2",
+    options: Options | None = None,
+) -> tuple[Scheme, list[Marked]]:
+    """Return how a column file marks entities, and its sentences.
 
     Args:
         lines: the lines of the file.
         name: what the file is called in messages.
-        word: column of the words, from 0; negative numbers count from the last column.
-        tag: column of the tags, likewise.
-        separator: what stands between two columns; None: a tab in a line that has one, else one space or more.
+        columns: what stands where in it.
+        types_alone: read a type without a letter, ``PERSON``, as ``I-PERSON``.
+        prefer: the scheme that is meant where several fit equally well.
+        options: how messages call what a user can set.
 
     Raises:
-        DataError: a line has too few columns, or no word or no tag; the message starts with ``name:line:``.
+        DataError: see :func:`read_tagged`.
     """
+    options = options or Options()
+    every = list(read_rows(lines, name, columns, options=options))  # only the whole corpus shows notation and scheme
+    plain = plain_tags(Counter(chain.from_iterable(rows.tags for rows in every)), types_alone=types_alone)
+    respelled = [[plain[tag].tag for tag in rows.tags] for rows in every]
+    repairs = _repairs(every, name, plain, columns, options)
+    scheme: Scheme
+    if columns.scheme == "auto":
+        scheme = _detected(every, respelled, name, strict=columns.strict, prefer=prefer, options=options)
+    else:
+        scheme = columns.scheme
+    found = []
+    for rows, tags, repaired in zip(every, respelled, repairs, strict=True):
+        broken = []
+        for fault in faults(tags, scheme):
+            where = f"{name}:{rows.lines[fault.index]}"
+            if columns.strict or not fault.known:
+                hint = f"the tags are read as {scheme}: mend this one{options.scheme}"
+                raise DataError(f"{where}: {fault.reason}", hint=_hint(hint, rows.words[fault.index], options))
+            broken.append(TagFault(where, fault.reason))
+        found.append(Marked(rows.words, tags, f"{name}:{rows.lines[0]}", repaired, broken))
+    return scheme, found
+
+
+def _repairs(
+    every: Sequence[Rows], name: str, plain: dict[str, Plain], columns: Columns, options: Options
+) -> list[list[TagFault]]:
+    """The tags of each sentence that are spelled otherwise.
+
+    Raises:
+        DataError: one is no tag of the file, or the section is strict.
+    """
+    odd = {tag: spelled for tag, spelled in plain.items() if spelled.repair or spelled.misfit}
+    found: list[list[TagFault]] = [[] for _ in every]
+    for rows, repaired in zip(every if odd else (), found, strict=False):
+        for index, tag in enumerate(rows.tags):
+            if spelled := odd.get(tag):
+                where = f"{name}:{rows.lines[index]}"
+                reason = spelled.misfit or f"{tag!r} for {spelled.tag!r}"
+                if spelled.misfit or columns.strict:
+                    hint = _hint(f"mend the tag, or {options.tag}", rows.words[index], options)
+                    raise DataError(f"{where}: {reason}", hint=hint)
+                repaired.append(TagFault(where, reason, spelled.repair))
+    return found
+
+
+def _detected(
+    every: Sequence[Rows],
+    respelled: Sequence[list[str]],
+    name: str,
+    *,
+    strict: bool,
+    prefer: Scheme,
+    options: Options,
+) -> Scheme:
+    try:
+        return detect(respelled, strict=strict, prefer=prefer)
+    except MisfitError as error:
+        rows = every[error.sequence]
+        hint = f"mend the tag, or {options.tag}{options.scheme}"
+        verb = "fits" if strict else "has"
+        message = (
+            f"{name}:{rows.lines[error.index]}: {error.reason} (no scheme {verb} all tags of the file; {error.scheme} "
+            f"{verb} them up to here)"
+        )
+        raise DataError(message, hint=_hint(hint, rows.words[error.index], options)) from None
+
+
+def _hint(hint: str, word: str, options: Options) -> str:
+    """The hint, beginning with what may be the matter with a line that begins with ``#``."""
+    if not word.startswith("#"):
+        return hint
+    return f"if lines that begin with '#' are comments, say so with {options.comments_set}; else {hint}"
+
+
+# --- rows -------------------------------------------------------------------------------------------------------------
+
+
+def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Options | None = None) -> Iterator[Rows]:
+    r"""Yield the sentences of a column file, with their tags as they stand.
+
+    ``lines`` may end in ``\n`` or ``\r\n``. Spaces at the edges of a column are dropped; within it, a no-break space
+    or a space of no width is a character like others. Only lines with a word are sentences; several blank lines in a
+    row, and none at the end, are fine. A tab at the end of a line is dropped where the section counts columns from 0,
+    or tags mark entities: else it could stand in front of an empty tag.
+
+    Raises:
+        DataError: a line has too few columns, or other columns than the lines before, or no word or no tag, or is a
+            comment that reads like a word; the message starts with ``name:line:``.
+    """
+    options = options or Options()
     words: list[str] = []
     tags: list[str] = []
-    first = 1
+    numbers: list[int] = []
+    width, first, first_line = 0, 0, ""
+    comments = _Comments(columns, name, options)
     for number, raw in enumerate(lines, start=1):
-        line = raw.removesuffix("\n").removesuffix("\r")
-        if line.strip() and not line.startswith(DOCUMENT):
-            if not words:
-                first = number
-            row = _row(line, separator)
-            if problem := _problem(row, word, tag):
-                hint = (
-                    f"columns count from 0, negative ones from the end, and are separated by {_separation(separator)}"
-                )
-                raise DataError(f"{name}:{number}: {problem}", hint=hint)
-            words.append(row[word])
-            tags.append(row[tag])
-        elif words:
-            yield words, tags, f"{name}:{first}"
-            words, tags = [], []
+        line = raw.rstrip("\r\n")
+        if not line.strip() or line.startswith(DOCUMENT):
+            if words:
+                yield Rows(words, tags, numbers)
+                words, tags, numbers = [], [], []
+            continue
+        row = _row(line, columns)
+        if comments.have(line, row, number):
+            continue
+        if problem := _problem(row, columns.word, columns.tag):
+            hint = (
+                f"columns count from 0, negative ones from the end, and are separated by "
+                f"{_separation(columns.separator)}"
+            )
+            if not row[-1]:
+                hint += f"; a separator at the end of a line begins one more: {options.tag}"
+            raise DataError(f"{name}:{number}: {problem}", hint=_hint(hint, line, options))
+        if not width:
+            width, first, first_line = len(row), number, line
+        elif len(row) != width:
+            hint = "a word or tag with a space needs tabs between columns; mend the line"
+            message = f"{name}:{number}: {_counted(row)}, but line {first} has {width}"
+            raise DataError(message, hint=_hint(hint, line if line.startswith("#") else first_line, options))
+        words.append(row[columns.word])
+        tags.append(row[columns.tag])
+        comments.meet(width, row[columns.tag])
+        numbers.append(number)
     if words:
-        yield words, tags, f"{name}:{first}"
+        yield Rows(words, tags, numbers)
 
 
-def _row(line: str, separator: str | None) -> list[str]:
-    if separator is None and "\t" not in line:
+class _Comments:
+    """The comments of a file, of which none may have the columns and the tag of a word: it could be the word ``#``."""
+
+    def __init__(self, columns: Columns, name: str, options: Options) -> None:
+        self.begin, self.tag, self.name, self.options = columns.comments, columns.tag, name, options
+        self.known: set[tuple[int, str]] = set()
+        self.lines: dict[tuple[int, str], int] = {}
+
+    def have(self, line: str, row: Sequence[str], number: int) -> bool:
+        """Whether a line is a comment; where comments begin with a space, that may be a tab or the line's end."""
+        if self.begin is None or not f"{line} ".replace("\t", " ").startswith(self.begin.replace("\t", " ")):
+            return False
+        if -len(row) <= self.tag < len(row):
+            self.lines.setdefault((len(row), row[self.tag]), number)
+            self._require_clear(len(row), row[self.tag])
+        return True
+
+    def meet(self, width: int, tag: str) -> None:
+        """Take note of the tag of a word in a line of so many columns."""
+        if self.begin is not None and (width, tag) not in self.known:
+            self.known.add((width, tag))
+            self._require_clear(width, tag)
+
+    def _require_clear(self, width: int, tag: str) -> None:
+        if (width, tag) not in self.known or (width, tag) not in self.lines:
+            return
+        key = self.options.comments
+        hint = f"leave out {key} if this is a word, or give more of what comments begin with, such as '# id'"
+        what = f"begins with {self.begin!r} as comments do, but has the columns and the tag {tag!r} of a word"
+        raise DataError(f"{self.name}:{self.lines[width, tag]}: {what}", hint=hint)
+
+
+def _row(line: str, columns: Columns) -> list[str]:
+    if columns.separator is None and "\t" not in line:
         return [value for value in line.split(" ") if value]
-    return [value.strip(" ") for value in line.split(separator or "\t")]
+    row = [value.strip(" ") for value in line.split(columns.separator or "\t")]
+    if columns.word >= 0 and columns.tag >= 0:
+        least = 1 + max(columns.word, columns.tag)
+    else:
+        least = len(row) if columns.entities is None else 2
+    while len(row) > least and not row[-1]:
+        row.pop()
+    return row
+
+
+def _counted(row: Sequence[str]) -> str:
+    return f"{len(row)} column{'s' if len(row) > 1 else ''}"
 
 
 def _problem(row: list[str], word: int, tag: int) -> str | None:
     """What keeps a row from having a word and a tag of its own; None if it has both."""
-    found = f"{len(row)} column{'s' if len(row) > 1 else ''}"
     for kind, column in (("word", word), ("tag", tag)):
         if not -len(row) <= column < len(row):
-            return f"{found}, but the {kind} is column {column}"
+            return f"{_counted(row)}, but the {kind} is column {column}"
         if not row[column]:
             return f"the {kind} (column {column} of {len(row)}) is empty"
     if word % len(row) == tag % len(row):
-        return f"{found}, so that the word (column {word}) and the tag (column {tag}) are the same"
+        return f"{_counted(row)}, so that the word (column {word}) and the tag (column {tag}) are the same"
     return None
 
 

@@ -41,9 +41,17 @@ class Scoring(Protocol):
 
 
 _ROWS = (
-    Scorer("entities", "columns, a word a line, its tag in the last one; without --gold, the gold tag before that"),
+    Scorer(
+        "entities",
+        "columns, a word a line, its tag in the last one; without --gold, the gold tag before that",
+        ("comments",),
+    ),
     Scorer("trees", "CoNLL-U"),
-    Scorer("calibration", "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels", ("column",)),
+    Scorer(
+        "calibration",
+        "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels",
+        ("column", "comments"),
+    ),
     Scorer("carb", "tuples as lines of CaRB or AllenNLP, or as JSON lines", ("single_match", "default_confidence")),
     Scorer("wire57", "the same files, by the Wire57-C score"),
     Scorer("coordination", "rows of labels as in OpenIE6, or JSON lines", ("compat",)),

@@ -11,19 +11,21 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Any
+from typing import Any, Literal
 
 import numpy as np
 
+from probtrans_cli.console import log
+from probtrans_cli.data.corpus.gold import FaultyTags
 from probtrans_cli.data.files import display_name, find, open_lines
-from probtrans_cli.data.readers.columns import read_columns
+from probtrans_cli.data.readers.columns import OF_SCORE, read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.jsonl import read_jsonl
 from probtrans_cli.data.readers.labelled import LABEL
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.recipe.data import Keys
+from probtrans_cli.recipe.data import Columns, Keys
 from probtrans_cli.recipe.table import Table
 from probtrans_cli.reports.two_files import same_words, side_by_side
 from probtrans_cli.statistics import uncertainty
@@ -42,7 +44,7 @@ Alternatives = Mapping[str, float]
 class Answers:
     """What a system says of a sentence. ``tags``: its answers by column, as several columns of a file may be the ones
     that the probabilities are of; ``predicted``: the column that they are of, where the file says it; ``label``: of the
-    whole sentence, instead of tags."""
+    whole sentence, instead of tags; ``mark_entities``: the tags do."""
 
     words: Sequence[str]
     where: str
@@ -51,6 +53,7 @@ class Answers:
     alternatives: Sequence[Alternatives] | None = None
     label: str | None = None
     predicted: str | None = None
+    mark_entities: bool = False
 
 
 @dataclass(frozen=True)
@@ -63,14 +66,17 @@ class Gold:
     label: str | None = None
 
 
-def score(predictions: str, gold: str | None, *, column: str | None = None) -> dict[str, Any]:
-    """See :class:`probtrans_cli.reports.scorers.Scoring`; ``column``: the tags of CoNLL-U that are meant."""
+def score(
+    predictions: str, gold: str | None, *, column: str | None = None, comments: str | None = None
+) -> dict[str, Any]:
+    """See :class:`probtrans_cli.reports.scorers.Scoring`; ``column``: the tags of CoNLL-U that are meant;
+    ``comments``: what comments of gold columns begin with."""
     if gold is None:
         raise UsageError("score calibration needs the gold labels", hint="add --gold FILE")
     ours = list(_predictions(predictions))
     if not ours:
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
-    theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold))
+    theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments))
     pairs = list(side_by_side(ours, theirs, predictions, gold, require_same=_require_same))
     given, right, chances, alternatives = _answered(pairs, column, predictions, gold)
     kept = [one != ABSTAINED or other == ABSTAINED for one, other in zip(given, right, strict=True)]
@@ -158,7 +164,7 @@ def _of_record(record: Mapping[str, Any], where: str) -> Answers:
         raise DataError(f"{where}: {len(words)} words, {len(tags)} tags and {len(chances)} probabilities")
     several = record.get("tag_alternatives")
     alternatives = None if several is None else [_alternatives(one, "tag") for one in several]
-    return Answers(words, where, {"tag": tags}, chances, alternatives)
+    return Answers(words, where, {"tag": tags}, chances, alternatives, mark_entities="entities" in record)
 
 
 def _alternatives(several: Sequence[Mapping[str, Any]], key: str) -> Alternatives:
@@ -183,11 +189,21 @@ def _number(text: Any, where: str) -> float:
 # --- the gold labels --------------------------------------------------------------------------------------------------
 
 
-def _gold_tags(name: str) -> Iterator[Gold]:
+def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iterator[Gold]:
+    """The gold tags of a file; those of entities in the scheme of the predicted ones, whichever the file uses."""
     lines, shown = open_lines(find(name)), display_name(name)
     if name.removesuffix(".gz").endswith(".conllu"):
         return (Gold(one.words, one.where, one.tags) for one in read_conllu(lines, shown))
-    return (Gold(words, where, {"tag": tags}) for words, tags, where in read_columns(lines, shown))
+    scheme: Literal["iob2", "bioes"] | None = None
+    if any(one.mark_entities for one in ours):
+        names = {tag for one in ours for several in (one.tags["tag"], *(one.alternatives or ())) for tag in several}
+        scheme = "bioes" if any(tag.startswith(("S-", "E-")) for tag in names) else "iob2"
+    columns = Columns(entities=scheme, comments=comments)
+    sentences = FaultyTags(read_tagged(lines, shown, columns, options=OF_SCORE))
+    found = [Gold(one.words, one.where, one.tags) for one in sentences]
+    for warning in sentences.warnings(refusal=False):
+        log(warning)
+    return iter(found)
 
 
 def _gold_labels(name: str) -> Iterator[Gold]:

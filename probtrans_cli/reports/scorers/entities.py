@@ -1,72 +1,83 @@
 """Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entity_scores.py``.
 
 The same scores as of a model: F1 with its 95 % interval over sentences, and the F1 of entities that are written as
-their scheme asks for; a tag that ends an entity (``S-``, ``E-``), on either side, says that the scheme is bioes. A tag
-without a letter in front, ``PERSON``, as some taggers write, is read as ``I-PERSON``.
+their scheme writes them. Each side is read in its own notation and scheme, see ``data/codecs/entity_notation.py``;
+where the two sides differ in the scheme, tags are compared as those of iob2, and there is no strict F1, as it is about
+one scheme. A type without a letter, ``PERSON``, as some taggers write, is read as ``I-PERSON``.
 """
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from itertools import chain
-from typing import Any, NamedTuple
+from collections.abc import Iterable
+from typing import Any
 
 import numpy as np
 
 from probtrans_cli.console import log
-from probtrans_cli.data.codecs.entity_scores import Scheme, compare, entity_scores, scores_by_type, scores_of
+from probtrans_cli.data.codecs.entities import Scheme, read_spans, tags_of
+from probtrans_cli.data.codecs.entity_notation import NO_TYPE
+from probtrans_cli.data.codecs.entity_scores import compare, entity_scores, scores_by_type, scores_of
+from probtrans_cli.data.corpus.gold import FaultyTags
 from probtrans_cli.data.files import display_name, find, open_lines
-from probtrans_cli.data.readers.columns import read_columns
+from probtrans_cli.data.readers.columns import OF_SCORE, Marked, read_entities
+from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import Columns
 from probtrans_cli.reports.two_files import side_by_side
 from probtrans_cli.statistics.intervals import interval, moments
-
-_BARE = re.compile(r"[^-\W]{2,}")  # a word of letters, digits and underscores; a lone letter, O among them, is no type
-
-
-class Tagged(NamedTuple):
-    """A sentence with a tag for every word."""
-
-    words: list[str]
-    tags: list[str]
-    where: str
+from probtrans_cli.text import first_of, printable
 
 
-def score(predictions: str, gold: str | None) -> dict[str, Any]:
-    """See :class:`probtrans_cli.reports.scorers.Scoring`."""
-    ours, theirs = [], []
-    for one, other in _pairs(predictions, gold):
-        ours.append(one.tags)
-        theirs.append(other.tags)
-    pairs = list(zip(chain.from_iterable(ours), chain.from_iterable(theirs), strict=True))
+def score(predictions: str, gold: str | None, *, comments: str | None = None) -> dict[str, Any]:
+    """See :class:`probtrans_cli.reports.scorers.Scoring`; ``comments``: what comments of the files begin with."""
+    lines = list(open_lines(find(predictions)))
+    gold_lines, gold_name = (lines, predictions) if gold is None else (open_lines(find(gold)), gold)
+    gold_column = Columns(tag=-2 if gold is None else -1, entities="iob2", comments=comments)
+    gold_scheme, gold_sentences = _read(gold_lines, gold_name, gold_column, "iob2")
+    scheme, sentences = _read(lines, predictions, Columns(entities="iob2", comments=comments), gold_scheme)
+    pairs = list(side_by_side(sentences, gold_sentences, predictions, gold_name))
+    ours, theirs = [one.tags for one, _ in pairs], [other.tags for _, other in pairs]
+    _require_types_alike(ours, theirs, predictions, gold_name)
+    if scheme != gold_scheme:
+        ours, theirs = _as_iob2(ours), _as_iob2(theirs)
     compared = compare(theirs, ours)
     counts = compared.counts()
     found: dict[str, Any] = dict(scores_of(counts))
-    scheme: Scheme = "bioes" if any(tag.startswith(("S-", "E-")) for pair in pairs for tag in pair) else "iob2"
-    found["f1_strict"] = entity_scores(theirs, ours, scheme)["f1"]
-    right = [sum(one == other for one, other in zip(*tags, strict=True)) for tags in zip(ours, theirs, strict=True)]
-    of_sentences = {"f1": compared.f1_parts(), "accuracy": (np.array(right), np.array([len(tags) for tags in ours]))}
-    found["accuracy"] = sum(right) / len(pairs)
+    if scheme == gold_scheme:
+        found["f1_strict"] = entity_scores(theirs, ours, scheme)["f1"]
+    else:
+        log(f"no f1_strict: {printable(predictions)} marks entities in {scheme}, the gold tags in {gold_scheme}")
+    right = [sum(map(str.__eq__, *tags)) for tags in zip(ours, theirs, strict=True)]
+    words = [len(tags) for tags in ours]
+    of_sentences = {"f1": compared.f1_parts(), "accuracy": (np.array(right), np.array(words))}
+    found["accuracy"] = sum(right) / sum(words)
     found |= {f"{name}_interval": interval(name, moments(name, *parts)) for name, parts in of_sentences.items()}
     return found | {"types": scores_by_type(counts)}
 
 
-def _pairs(predictions: str, gold: str | None) -> Iterator[tuple[Tagged, Tagged]]:
-    """The sentences of both files side by side, or of one file with both columns."""
-    lines = list(open_lines(find(predictions)))
-    other_lines = lines if gold is None else open_lines(find(gold))
-    other_name = gold or predictions
-    ours, theirs = _read(lines, predictions, -1), _read(other_lines, other_name, -2 if gold is None else -1)
-    return side_by_side(ours, theirs, predictions, other_name)
-
-
-def _read(lines: Iterable[str], name: str, column: int) -> Iterator[Tagged]:
+def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> tuple[Scheme, list[Marked]]:
+    """The scheme and the sentences of a column of tags; stderr tells of tags that are spelled otherwise."""
     shown = display_name(name)
-    bare, number = "", 0
-    for words, tags, where in read_columns(lines, shown, tag=column):
-        without_letter = [tag for tag in tags if _BARE.fullmatch(tag)]
-        if without_letter:
-            bare, number = bare or without_letter[0], number + len(without_letter)
-        yield Tagged(words, [f"I-{tag}" if _BARE.fullmatch(tag) else tag for tag in tags], where)
-    if number:
-        log(f"warning: {shown}: {number} tags have no letter in front: {bare!r} is read as 'I-{bare}'")
+    scheme, sentences = read_entities(lines, shown, columns, types_alone=True, prefer=prefer, options=OF_SCORE)
+    faulty = FaultyTags(())
+    faulty.add(fault for sentence in sentences for fault in sentence.repairs)
+    for warning in faulty.warnings(refusal=False):
+        log(warning)
+    return scheme, sentences
+
+
+def _require_types_alike(ours: list[list[str]], theirs: list[list[str]], predictions: str, gold: str) -> None:
+    """
+    Raises:
+        DataError: only the tags of one side name types.
+    """
+    mine, right = ({tag[2:] for tags in side for tag in tags if tag != "O"} for side in (ours, theirs))
+    if mine and right and (mine == {NO_TYPE}) != (right == {NO_TYPE}) and NO_TYPE not in mine & right:
+        bare, typed = (predictions, gold) if mine == {NO_TYPE} else (gold, predictions)
+        types = first_of(sorted((mine | right) - {NO_TYPE}))
+        where = "the other column" if bare == typed else printable(typed)
+        what = f"{printable(bare)}: tags without a type, such as B, but {where} has types: {types}"
+        raise DataError(what, hint="give both sides types, or neither")
+
+
+def _as_iob2(sentences: list[list[str]]) -> list[list[str]]:
+    return [tags_of(read_spans(tags), len(tags), "iob2") for tags in sentences]
