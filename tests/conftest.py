@@ -1,4 +1,4 @@
-"""Shared by all tests: shapes in annotations are checked while tests run; where the real data is."""
+"""Shared by all tests: where the real data is, how commands run, what is trained once."""
 
 from __future__ import annotations
 
@@ -20,9 +20,10 @@ import torch
 from jaxtyping import install_import_hook
 from support import Invoke, Ran, Stdin, real_data
 
-with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
-    import probtrans_cli.models
-    import probtrans_cli.trees.decode  # noqa: F401
+if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: checks make small steps three times slower
+    with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
+        import probtrans_cli.models
+        import probtrans_cli.trees.decode  # noqa: F401
 
 
 @pytest.fixture

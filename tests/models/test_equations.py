@@ -5,7 +5,6 @@ from __future__ import annotations
 import random
 from typing import Any
 
-import jaxtyping
 import numpy as np
 import pytest
 import torch
@@ -67,9 +66,7 @@ UVS = ("uv", "uvw")
 
 @torch.no_grad()
 @pytest.mark.parametrize("seed", DRAWS)
-def test_the_encoder_equals_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    # Checking shape annotations takes longer than the rest: of a part of the draws only.
-    monkeypatch.setattr(jaxtyping.config, "jaxtyping_disable", seed % 4 != 0)
+def test_the_encoder_equals_the_loops(seed: int) -> None:
     section, lengths = draw(seed)
     model = encoder(**section, seed=seed)
     unary, mask = sentences(lengths, labels=section["labels"], seed=seed)

@@ -1,0 +1,38 @@
+"""The shapes in annotations hold: tests of contracts run once more with every annotation checked."""
+
+from __future__ import annotations
+
+import subprocess
+import sys
+
+import pytest
+from support import ROOT, environment
+
+CONTRACTS = (
+    "tests/models/test_encoder_contract.py",
+    "tests/models/test_matrix_tree.py",
+    "tests/models/test_transformer.py",
+    "tests/trees/test_decode.py",
+)
+
+
+@pytest.mark.slow
+def test_annotations_hold_in_the_tests_of_contracts() -> None:
+    command = [sys.executable, "-m", "pytest", "-p", "no:xdist", "-p", "no:cacheprovider", *CONTRACTS]
+    checked = environment() | {"PROBTRANS_SHAPES": "1"}
+    done = subprocess.run(command, cwd=ROOT, env=checked, capture_output=True, text=True, timeout=1800)
+    assert done.returncode == 0, done.stdout[-4000:]
+
+
+def test_a_wrong_shape_is_found() -> None:
+    script = """
+import conftest, torch
+from probtrans_cli.models.probabilistic.state import candidates
+candidates(torch.ones(2, 3, 4, dtype=torch.bool))
+"""
+    path = {"PROBTRANS_SHAPES": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}
+    command = [sys.executable, "-c", script]
+    done = subprocess.run(command, cwd=ROOT, env=environment() | path, capture_output=True, text=True, timeout=120)
+    assert done.returncode != 0
+    assert "candidates" in done.stderr
+    assert "TypeCheckError" in done.stderr
