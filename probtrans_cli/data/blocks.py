@@ -1,26 +1,28 @@
 """Files cut into blocks, which several processes can read at the same time.
 
-A block is a whole file, as a compressed one must be, or a range of bytes. The range says only about where the block
-begins: a sentence belongs to the block in whose range the sentence before it ends. So blocks are known from the sizes
-of files alone, and who reads a block looks at little more than its bytes.
+A block is a whole file, as one must be that is compressed or says in its first line how it is read, or a range of
+bytes. The range says only about where the block begins: a sentence belongs to the block in whose range the sentence
+before it ends. So blocks are known from the sizes of files and little more, and who reads a block looks at little more
+than its bytes.
 """
 
 from __future__ import annotations
 
 import hashlib
-import io
 import re
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from probtrans_cli.data.files import COMPRESSED, decoded, display_name, open_lines
+from probtrans_cli.data.archives import is_compressed
+from probtrans_cli.data.files import decoded, display_name, open_lines, raw_line, raw_lines
 from probtrans_cli.errors import DataError, reason
 
 Ends = Literal["line", "empty line"]
 """What ends a sentence in a file: every line does, or an empty one."""
 _EMPTY = (b"\n", b"\r\n")
+_COLUMNS = re.compile(rb"(\xef\xbb\xbf)?#\s*global\.columns\s*=")
 _PIECE = 1 << 20  # bytes read at a time to count lines
 
 
@@ -67,12 +69,21 @@ class Block:
 
 
 def cut(path: str, size: int, most: int, file: Version | None = None) -> list[Block]:
-    """The blocks of a file of ``size`` bytes: itself if it is compressed or has at most ``most`` bytes, else ranges of
-    so many. ``file``: what :func:`require_unchanged` is to compare with."""
-    if path.endswith(COMPRESSED) or size <= most:
+    """The blocks of a file of ``size`` bytes: itself if it is compressed, says in its first line what its columns are
+    (CoNLL-U Plus), or has at most ``most`` bytes, else ranges of so many. ``file``: what :func:`require_unchanged` is
+    to compare with."""
+    if size <= most or is_compressed(path) or _begins_with_columns(path):
         return [Block(path, size, file=file)]
     begins = range(0, size, most)
     return [Block(path, min(most, size - at), at, None if at + most >= size else at + most, file) for at in begins]
+
+
+def _begins_with_columns(path: str) -> bool:
+    try:
+        with Path(path).open("rb") as file:
+            return _COLUMNS.match(file.readline(_PIECE)) is not None
+    except OSError:
+        return False  # who reads it says so
 
 
 def require_unchanged(block: Block) -> None:
@@ -108,7 +119,12 @@ def checksum(block: Block, ends: Ends) -> str:
         with Path(block.path).open("rb") as file:
             if block.is_whole:
                 return hashlib.file_digest(file, "sha256").hexdigest()
-            return hashlib.sha256(_content(file, block, ends)).hexdigest()
+            digest = hashlib.sha256()
+            left = _enter(file, block, ends)
+            while left and (piece := file.read(min(left, _PIECE))):
+                digest.update(piece)
+                left -= len(piece)
+            return digest.hexdigest()
     except OSError as error:
         raise _unread(block, error) from None
 
@@ -125,31 +141,42 @@ def lines_of(block: Block, ends: Ends) -> Iterator[str]:
         return
     try:
         with Path(block.path).open("rb") as file:
-            content = _content(file, block, ends)
+            left = _enter(file, block, ends)
+            yield from decoded(_first_of(raw_lines(file), left), block.path, begins=block.begin == 0)
     except OSError as error:
         raise _unread(block, error) from None
-    yield from decoded(io.BytesIO(content), block.path, begins=block.begin == 0)
 
 
 def _unread(block: Block, error: OSError) -> DataError:
     return DataError(f"{block.path}: cannot be read: {reason(error)}", hint="check the path")
 
 
-def _content(file: BinaryIO, block: Block, ends: Ends) -> bytes:
+def _enter(file: BinaryIO, block: Block, ends: Ends) -> int:
+    """Go to where the first sentence of a block begins; how many bytes its sentences have."""
+    end = file.seek(0, 2) if block.end is None else _behind_sentence(file, block.end, ends)
     begin = _behind_sentence(file, block.begin, ends)
-    end = None if block.end is None else _behind_sentence(file, block.end, ends)
     file.seek(begin)
-    return file.read() if end is None else file.read(max(0, end - begin))
+    return max(0, end - begin)
+
+
+def _first_of(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
+    """The first lines, which have so many bytes."""
+    while size > 0 and (line := next(lines, b"")):
+        size -= len(line)
+        yield line
 
 
 def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
-    """Where the first sentence ends that does so behind a position, within a line, or in the line that begins there."""
+    """Where the first sentence ends that does so behind a position, within a line, or in the line that begins there.
+
+    A line that is too long ends where it is so: who reads the block in which it begins refuses it.
+    """
     if position == 0:
         return 0
     file.seek(position)
-    line = file.readline()
+    line = raw_line(file)
     while line and ends == "empty line":
-        line = file.readline()
+        line = raw_line(file)
         if line in _EMPTY:
             break
     return file.tell()

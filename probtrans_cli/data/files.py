@@ -2,27 +2,26 @@
 
 from __future__ import annotations
 
-import gzip
-import io
-import lzma
 import stat
 import sys
-import zlib
 from collections.abc import Iterable, Iterator
 from contextlib import AbstractContextManager
-from itertools import chain, takewhile
+from functools import partial
+from itertools import chain, islice, takewhile
 from pathlib import Path
-from typing import IO
+from typing import BinaryIO
 
+from probtrans_cli.data.archives import COMPRESSED, ENDINGS, ArchiveError, ending_of, is_compressed, open_archive
 from probtrans_cli.errors import DataError, reason
 from probtrans_cli.folders.places import holds, places
 
 EMBEDDED = "embedded:"
-COMPRESSED = (".gz", ".xz", ".zst")
-"""Endings of the names of compressed files."""
+LONGEST_LINE = 8 << 20
+"""Bytes of a line: a longer one is refused before it is held in memory."""
+MOST_BLANK = 100_000
+"""Lines without content at the beginning of a file that are looked at."""
 SCRIPTS = {"ud/en_ewt/": "ud_english_ewt", "ud/": "ud_treebanks"}
 """By how a name in a recipe begins: the script in data_scripts/ that puts the file in place."""
-_TOO_LARGE = "too much memory for decoding"  # what Zstandard says of a window of more than 2**27 bytes
 
 
 def display_name(path: str | Path) -> str:
@@ -37,23 +36,32 @@ def open_lines(path: str | Path) -> Iterator[str]:
     A byte-order mark at the start is dropped. Nothing but ``\\n`` ends a line (not U+2028 or a form feed).
 
     Raises:
-        DataError: the file cannot be opened or unpacked, or is not UTF-8; the message names the line.
+        DataError: the file cannot be opened or unpacked, is not UTF-8, or has a line of more than
+            :data:`LONGEST_LINE` bytes; the message names the line.
     """
     name = display_name(path)
     number = 0
     try:
         with _open_bytes(str(path)) as file:
-            for line in decoded(file, name):
+            for line in decoded(raw_lines(file), name):
                 number += 1
                 yield line
-    except (gzip.BadGzipFile, EOFError, zlib.error, lzma.LZMAError, _DamagedZstandardError) as error:
-        hint = "the file is damaged or cut off: fetch it again; a file that is not compressed must not end in "
-        hint += str(path)[str(path).rindex(".") :]
-        if _TOO_LARGE in str(error):
-            hint = "its window is larger than 128 MiB: pack it again without --ultra and with --long=27 at most"
-        raise DataError(f"{name}:{number + 1}: cannot be unpacked: {error}", hint=hint) from None
+    except ArchiveError as error:
+        hint = "the file is damaged, cut off, or has something behind its end: fetch it again; a file that is not "
+        hint += f"compressed must not end in {ending_of(path)}"
+        raise DataError(f"{name}:{number + 1}: cannot be unpacked: {error}", hint=error.hint or hint) from None
     except OSError as error:
         raise DataError(f"{name}: cannot be read: {reason(error)}", hint="check the path") from None
+
+
+def raw_line(file: BinaryIO) -> bytes:
+    """The next line of a file with its end; of one that is too long no more than what :func:`decoded` refuses."""
+    return file.readline(LONGEST_LINE + 1)
+
+
+def raw_lines(file: BinaryIO) -> Iterator[bytes]:
+    """All lines, each as by :func:`raw_line`."""
+    return iter(partial(file.readline, LONGEST_LINE + 1), b"")
 
 
 def decoded(lines: Iterable[bytes], name: str, *, begins: bool = True) -> Iterator[str]:
@@ -61,30 +69,32 @@ def decoded(lines: Iterable[bytes], name: str, *, begins: bool = True) -> Iterat
     byte-order mark.
 
     Raises:
-        DataError: one is not UTF-8; the message names its number, the first one being 1.
+        DataError: one is not UTF-8, or too long; the message names its number, the first one being 1.
     """
-    for number, raw in enumerate(lines, start=1):
-        try:
+    number, longest = 0, LONGEST_LINE
+    try:
+        for raw in lines:
+            number += 1
+            if len(raw) > longest:
+                hint = f"a line is a sentence or a word: end each with a line break, not more than {longest:,} bytes"
+                raise DataError(f"{name}:{number}: a line of more than {longest:,} bytes", hint=hint)
             line = raw.decode("utf-8").removesuffix("\n")
-        except UnicodeDecodeError as error:
-            hint = "corpora are UTF-8: convert it with iconv"
-            hint += f"; a compressed file must end in {' or '.join(COMPRESSED)}" if number == 1 and begins else ""
-            bad = f"byte 0x{error.object[error.start]:02x} at {error.start + 1}"
-            raise DataError(f"{name}:{number}: not UTF-8 ({bad})", hint=hint) from None
-        yield line.removeprefix("\ufeff") if number == 1 and begins else line
+            yield line.removeprefix("\ufeff") if number == 1 and begins else line
+    except UnicodeDecodeError as error:
+        hint = "corpora are UTF-8: convert it with iconv"
+        hint += f"; a compressed file must end in {ENDINGS}" if number == 1 and begins else ""
+        bad = f"byte 0x{error.object[error.start]:02x} at {error.start + 1}"
+        raise DataError(f"{name}:{number}: not UTF-8 ({bad})", hint=hint) from None
 
 
-def _open_bytes(path: str) -> AbstractContextManager[Iterable[bytes]]:
+def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
     if path == "-":
         # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    if path.endswith(COMPRESSED):
+    if is_compressed(path):
         _refuse_nothing(path)
-    if path.endswith(".gz"):
-        return gzip.open(path, "rb")
-    if path.endswith(".xz"):
-        return lzma.open(path, "rb")
-    return _open_zstandard(path) if path.endswith(".zst") else Path(path).open("rb")
+        return open_archive(path)
+    return Path(path).open("rb")
 
 
 def _refuse_nothing(path: str) -> None:
@@ -99,43 +109,11 @@ def _refuse_nothing(path: str) -> None:
         raise DataError(f"{path}: an archive of no bytes: it was cut off", hint=hint)
 
 
-class _DamagedZstandardError(Exception):
-    """A file that is no Zstandard archive, or not a whole one."""
-
-
-class _Unpacked(io.RawIOBase):
-    """The content of an Arrow stream for Python's own buffered reader, with an error of our own where it is damaged."""
-
-    def __init__(self, source: IO[bytes]) -> None:
-        self.source = source
-
-    def readable(self) -> bool:
-        return True
-
-    def readinto(self, buffer: object) -> int:
-        try:
-            return int(self.source.readinto(buffer))  # type: ignore[attr-defined]
-        except OSError as error:
-            if error.errno is not None:  # the disk, not the content
-                raise
-            raise _DamagedZstandardError(str(error)) from None
-
-    def close(self) -> None:
-        self.source.close()
-        super().close()
-
-
-def _open_zstandard(path: str) -> io.BufferedReader:
-    import pyarrow as pa  # noqa: PLC0415  (a third of a second; it brings the codec, which Python 3.14 is the first to have)
-
-    return io.BufferedReader(_Unpacked(pa.input_stream(path, compression="zstd")))
-
-
 def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
     """The first line that is not blank, without white space around it (empty if there is none), and all lines."""
     given = iter(lines)
     seen: list[str] = []
-    for line in given:
+    for line in islice(given, MOST_BLANK):
         seen.append(line)
         if line.strip():
             break
@@ -145,8 +123,8 @@ def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
 def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
     """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
 
-    A name that is not there is also tried with `.gz`, `.xz` and `.zst` appended. `-` (standard input) is returned
-    as it is.
+    A name that is not there is also tried with `.gz` and the others of :data:`COMPRESSED` appended. `-` (standard
+    input) is returned as it is.
 
     Args:
         path: how it is named.
@@ -175,7 +153,7 @@ def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
             raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
     tried = ", ".join(str(place) for place in found)
     what, hint = ("file", "check the name") if once else ("corpus", _where_to_get(path))
-    raise DataError(f"{begins}there is no {what} {path!r} (tried {tried}; also with .gz, .xz or .zst)", hint=hint)
+    raise DataError(f"{begins}there is no {what} {path!r} (tried {tried}; also with {ENDINGS})", hint=hint)
 
 
 def find_all(path: str, key: str | None = None) -> list[Path]:

@@ -332,8 +332,8 @@ class Data(Section):
     train: Files
     """Training file or files; a folder stands for all files below it, and a name with `*`, `?` or `[` for all files
     that it fits, in alphabetical order. A relative path is looked up in the current folder, then in $PROBTRANS_DATA
-    (default `data/`); `embedded:toy/train.conllu` names a corpus inside the package. Names that end in `.gz`, `.xz` or
-    `.zst` are compressed files."""
+    (default `data/`); `embedded:toy/train.conllu` names a corpus inside the package. Names that end in `.gz`, `.xz`,
+    `.bz2` or `.zst` are compressed files."""
     dev: Files | None = None
     """Development file or files: model selection and early stopping."""
     test: Files | None = None

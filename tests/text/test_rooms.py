@@ -20,8 +20,8 @@ ROOMS = {
     "folders": ". checkpoints job lock places",
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema semantic source table "
     "task training weights yaml",
-    "recipe.model": ". base bayes head_bias probabilistic stacked transformer",
-    "data": ". blocks files processes ranks sentence tokens",
+    "recipe.model": ". base bayes factors head_bias probabilistic stacked transformer",
+    "data": ". archives blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_notation entity_scores "
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57 written_forms",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "

@@ -10,9 +10,10 @@ from collections import Counter
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, field
 
+from probtrans_cli.data.archives import is_compressed
 from probtrans_cli.data.blocks import Block, cut, in_file, lines_of, total
 from probtrans_cli.data.corpus.sources import SPLITS, Source
-from probtrans_cli.data.files import COMPRESSED, display_name
+from probtrans_cli.data.files import display_name
 from probtrans_cli.data.readers import READERS, format_of
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
@@ -51,7 +52,7 @@ def units_of(data: Data, sources: Sequence[Source], alone: bool) -> list[Unit]:
 
 
 def _weight(source: Source) -> int:
-    return source.size * (_PACKED if str(source.path).endswith(COMPRESSED) else 1)
+    return source.size * (_PACKED if is_compressed(source.path) else 1)
 
 
 def _divided(data: Data, split: str, sources: Sequence[Source]) -> Iterator[Unit]:
@@ -63,7 +64,7 @@ def _divided(data: Data, split: str, sources: Sequence[Source]) -> Iterator[Unit
         whole = READERS[format_of(source.path, data.format)].ends is None
         found = [Block(str(source.path), source.size)] if whole else cut(str(source.path), source.size, BYTES)
         for block in found:
-            weight = block.size * (_PACKED if block.path.endswith(COMPRESSED) else 1)
+            weight = block.size * (_PACKED if is_compressed(block.path) else 1)
             if together and weight > room:
                 yield Unit(split, number, total(together), tuple(together))
                 together, room, number = [], BYTES, number + 1

@@ -10,8 +10,9 @@ from collections.abc import Callable, Iterable, Iterator
 from dataclasses import dataclass
 from pathlib import Path
 
+from probtrans_cli.data.archives import ending_of
 from probtrans_cli.data.blocks import Ends
-from probtrans_cli.data.files import COMPRESSED, display_name, open_lines
+from probtrans_cli.data.files import display_name, open_lines
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -73,8 +74,7 @@ def format_of(path: str | Path, format: str = "auto") -> str:
     if format != "auto":
         return format
     name = str(path).lower()
-    for ending in COMPRESSED:
-        name = name.removesuffix(ending)
+    name = name.removesuffix(ending_of(name))
     return next((one.name for one in FORMATS.values() if one.endings and name.endswith(one.endings)), "text")
 
 

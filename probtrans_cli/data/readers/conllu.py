@@ -9,10 +9,11 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import chain, islice
 from types import MappingProxyType
 from typing import NoReturn
 
+from probtrans_cli.data.files import MOST_BLANK
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import ABSENT
@@ -33,7 +34,7 @@ def begun(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
     """The lines up to the first one that is neither blank nor a comment, none where a file is empty; and all lines."""
     given = iter(lines)
     seen: list[str] = []
-    for line in given:
+    for line in islice(given, MOST_BLANK):
         seen.append(line)
         if line.strip() and not line.startswith("#"):
             break
