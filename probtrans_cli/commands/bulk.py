@@ -21,7 +21,7 @@ from probtrans_cli import atomic, console
 from probtrans_cli.commands import bulk_workers
 from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, WARNING, BulkRequest, attempt, is_current
 from probtrans_cli.commands.checks import faults_of
-from probtrans_cli.commands.input_stream import found
+from probtrans_cli.commands.input_stream import appearances, found
 from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
 from probtrans_cli.commands.parse import parse as parse_now
 from probtrans_cli.commands.unread import COUNTS, told
@@ -87,6 +87,8 @@ def parse_in_bulk(request: BulkRequest) -> None:
         return
     if not (request.folder / JOB).exists():
         Parsing.of(request.parse)  # what the model refuses is no job
+    for warning in appearances(request.parse.files, request.parse.input_form):
+        console.log(warning)
     with faults_of(request.folder, "--output-dir"):
         job = Job.begin(request.folder, pinned.format, identity(request, versions))
         share = range(first, len(blocks) + 1, of)

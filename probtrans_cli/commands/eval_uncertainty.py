@@ -9,12 +9,12 @@ from typing import TYPE_CHECKING, Any
 import numpy as np
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.input_stream import look_ahead
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.files import find, open_lines
-from probtrans_cli.data.readers import format_of, read_corpus
+from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
+from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.folders.checkpoints import locate
@@ -135,10 +135,10 @@ def other_text(model: Model, name: str) -> Split:
 
 
 def _read(name: str, key: str | None, data: Data) -> Sequence[Sentence]:
-    """The sentences of a file: CoNLL-U by its name, else in the format of the data; or, which is told, plain text
-    with a sentence a line."""
+    """The sentences of a file: in the format that its name tells, else in that of the data; or, which is told, CoNLL-U
+    by its content or plain text with a sentence a line."""
     path = find(name, key, once=key is None)
-    form = "conllu" if format_of(path) == "conllu" else data.format
+    form = format_by_name(path) or data.format
     if key is None and form in ("conllu", "text"):
         form = "auto"
     try:
@@ -146,18 +146,22 @@ def _read(name: str, key: str | None, data: Data) -> Sequence[Sentence]:
     except DataError as error:
         if form in ("auto", "conllu") or not path.is_file():
             raise
-        console.log(f"--ood {name}: not in data.format {form} ({error.message}): read as text, a sentence a line")
-        return list(read_corpus(path, "text"))
+        what = "CoNLL-U" if (other := format_of(path)) == "conllu" else "text, a sentence a line"
+        console.log(f"--ood {name}: not in data.format {form} ({error.message}): read as {what}")
+        return list(read_corpus(path, other))
 
 
 def read_sentences(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:
     """The sentences of a file that is read once; where its name tells no format, CoNLL-U is known by its content."""
     path = find(name, key, once=key is None)
-    if key is not None or form != "auto" or format_of(path) != "text":
-        yield from read_corpus(path, form, data=data)
-    else:
-        is_conllu, lines = look_ahead(open_lines(path))
-        yield from read_corpus(path, "conllu" if is_conllu else "text", data=data, lines=lines)
+    lines = open_lines(path)
+    if form == "auto" and (form := format_by_name(path) or "text") == "text":
+        is_conllu, lines = look_ahead(lines)
+        form = "conllu" if is_conllu else "text"
+    if form == "text":
+        remedy = "if that is not meant, give plain text or CoNLL-U"
+        lines = watched(lines, lambda kind: console.log(misread(path, kind, remedy)))
+    yield from read_corpus(path, form, data=data, lines=lines)
 
 
 def write_diagram(folder: Path, title: str, found: dict[str, Any]) -> None:

@@ -2,15 +2,15 @@
 
 from __future__ import annotations
 
-import re
-from collections.abc import Iterable, Iterator
-from itertools import chain, islice
+from collections.abc import Callable, Iterable, Iterator
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
 
+from probtrans_cli import console
 from probtrans_cli.data.files import display_name, find, open_lines
-from probtrans_cli.data.readers import format_of
+from probtrans_cli.data.readers import format_by_name
+from probtrans_cli.data.readers.appearance import Appearance, appearance_of, look_ahead, misread, watched
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
@@ -21,10 +21,12 @@ from probtrans_cli.folders.places import holds
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512
-LOOKED_AT = 100  # lines, to tell CoNLL-U from text
-COLUMN_TABS = 9  # between the columns of CoNLL-U
 PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
-_COMMENT = re.compile(r"#\s*(sent_id\s*=|text\s*=|newdoc\b|newpar\b|global\.columns\s*=)")
+_REMEDIES: dict[Appearance, str] = {
+    "conllu": "if that is not meant, say --input conllu",
+    "columns": "give plain text or CoNLL-U",
+    "jsonl": "give plain text or CoNLL-U",
+}
 
 
 def found(files: Iterable[str]) -> list[str]:
@@ -46,14 +48,27 @@ def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sen
     yield from sentences_of(lines, display_name(path), form, longest)
 
 
-def form_of(path: str, input_form: str) -> tuple[str, Iterator[str]]:
+def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
     """The form of a file, `conllu`, `text` or `tokens`, by its name or its beginning where it is to be found out; and
-    its lines."""
+    its lines. ``tell`` is told where lines are read as text and do not look so, once they are read."""
     lines = open_lines(path)
-    if input_form != "auto":
-        return input_form, lines
-    is_conllu, lines = (True, lines) if format_of(path) == "conllu" else look_ahead(lines)
-    return "conllu" if is_conllu else "text", lines
+    form = input_form
+    if form == "auto":
+        is_conllu, lines = (True, lines) if format_by_name(path) == "conllu" else look_ahead(lines)
+        form = "conllu" if is_conllu else "text"
+    if form == "conllu":
+        return form, lines
+    return form, watched(lines, lambda kind: tell(misread(path, kind, _REMEDIES[kind])))
+
+
+def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
+    """Yield what to tell of files that will be read as text and do not look so."""
+    for path in paths:
+        if input_form == "conllu" or (input_form == "auto" and format_by_name(path) == "conllu"):
+            continue
+        kind = appearance_of(path)
+        if kind != "text" and (kind, input_form) != ("conllu", "auto"):
+            yield misread(path, kind, _REMEDIES[kind])
 
 
 def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None = None) -> Iterator[Sentence]:
@@ -86,21 +101,6 @@ def too_long(where: str, number: int, what: str, longest: int) -> DataError:
     hint = f"split it, allow it with --longest {number}, or leave its analysis empty with --too-long skip; memory "
     hint += "grows with the square, and time, with --decode eisner, with the cube of its length"
     return DataError(f"{where}: a sentence of {number:,} {what}, more than {longest:,}", hint=hint)
-
-
-def look_ahead(lines: Iterator[str]) -> tuple[bool, Iterator[str]]:
-    """Whether lines are CoNLL-U to all appearance, and an iterator of all of them.
-
-    A comment that UD defines decides that they are. Blank lines and other lines that begin with `#`, as text may, are
-    skipped; then the number of columns in the first line decides.
-    """
-    seen: list[str] = []
-    for line in islice(lines, LOOKED_AT):
-        seen.append(line)
-        if _COMMENT.match(line) or (line.strip() and line[0] != "#"):
-            break
-    is_conllu = bool(seen) and (seen[-1].count("\t") == COLUMN_TABS or _COMMENT.match(seen[-1]) is not None)
-    return is_conllu, chain(seen, lines)
 
 
 def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:

@@ -19,7 +19,7 @@ COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
 """Endings of the names of compressed files, in lower case."""
 ENDINGS = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"
 """The same, in words."""
-UNPACKED_BYTES, UNPACKED_RATIO = 1 << 28, 1000
+UNPACKED_BYTES, UNPACKED_RATIO = 1 << 26, 1000
 """An archive that unpacks to more than so many bytes, and to more than so many times its own, is no corpus: text is
 packed to a tenth or so, and a tenth of a megabyte of Zstandard may stand for gigabytes."""
 _PIECE = 1 << 17  # bytes

@@ -4,7 +4,7 @@ from __future__ import annotations
 
 import stat
 import sys
-from collections.abc import Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import AbstractContextManager
 from functools import partial
 from itertools import chain, islice, takewhile
@@ -18,8 +18,8 @@ from probtrans_cli.folders.places import holds, places
 EMBEDDED = "embedded:"
 LONGEST_LINE = 8 << 20
 """Bytes of a line: a longer one is refused before it is held in memory."""
-MOST_BLANK = 100_000
-"""Lines without content at the beginning of a file that are looked at."""
+MOST_LINES = 100_000
+"""Lines at the beginning of a file in which something is looked for."""
 SCRIPTS = {"ud/en_ewt/": "ud_english_ewt", "ud/": "ud_treebanks"}
 """By how a name in a recipe begins: the script in data_scripts/ that puts the file in place."""
 
@@ -109,15 +109,26 @@ def _refuse_nothing(path: str) -> None:
         raise DataError(f"{path}: an archive of no bytes: it was cut off", hint=hint)
 
 
-def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
-    """The first line that is not blank, without white space around it (empty if there is none), and all lines."""
+def up_to(lines: Iterable[str], last: Callable[[str], bool]) -> tuple[list[str], Iterator[str]]:
+    """The first lines, up to the first one that is the ``last`` that is wanted, and all lines.
+
+    They are held in memory, so they are no more than :data:`MOST_LINES`, and hardly more than :data:`LONGEST_LINE`.
+    """
     given = iter(lines)
     seen: list[str] = []
-    for line in islice(given, MOST_BLANK):
+    room = LONGEST_LINE
+    for line in islice(given, MOST_LINES):
         seen.append(line)
-        if line.strip():
+        room -= len(line)
+        if last(line) or room < 0:
             break
-    return seen[-1].strip() if seen else "", chain(seen, given)
+    return seen, chain(seen, given)
+
+
+def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
+    """The first line that is not blank, without white space around it (empty if there is none), and all lines."""
+    seen, every = up_to(lines, lambda line: bool(line.strip()))
+    return seen[-1].strip() if seen else "", every
 
 
 def find(path: str, key: str | None = None, *, once: bool = False) -> Path:

@@ -210,10 +210,10 @@ _TAGS = ("upos", "xpos", "feats")
 _TREEBANK = frozenset({"words", "tags", "trees"})
 
 FORMATS: Names[Format] = Names("data format")
-"""The formats by name. `auto` stands for the one that a file's name tells; it is text where the name tells none."""
+"""The formats by name. `auto` stands for the one that a file's name or content tells, else for text."""
 for _format in (
     Format("auto", _TREEBANK, _TAGS),
-    Format("conllu", _TREEBANK, _TAGS, endings=(".conllu", ".conllup")),
+    Format("conllu", _TREEBANK, _TAGS, endings=(".conllu", ".conllup", ".cupt")),
     Format("text", frozenset({"words"}), _TAGS),  # has none of them; one corpus may be text and CoNLL-U
     Format("columns", frozenset({"words", "tags", "entities"}), ("tag",), options="columns"),
     Format("table", frozenset({"words", "class"}), ("label",), options="table"),
@@ -346,7 +346,8 @@ class Data(Section):
     one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;
     documents: one sentence a line, blank lines between documents; extractions: tuples of open information extraction,
     in any of several forms; coordinations: rows of tags, JSON lines or CoNLL-U.
-    `auto` decides by the file name: `.conllu` is CoNLL-U, also compressed (`.conllu.gz`), all else is text."""
+    `auto`: a file whose name ends in `.conllu`, `.conllup` or `.cupt`, also compressed (`.conllu.gz`), or whose first
+    lines look so, is CoNLL-U; all else is text, and what looks like another format is told."""
     columns: Columns = Columns()
     """What stands where in a file of `format: columns`."""
     table: Table = Table()

@@ -371,3 +371,69 @@ def test_line_ends_stay_as_they_are(parse: Parse) -> None:
     assert windows == plain.replace("\n", "\r\n")
     parse(text.replace("\n", "\r\n"), "-o", "out.conllu", name="x.conllu")
     assert Path("out.conllu").read_bytes().decode() == windows
+
+
+# --- what the input is ------------------------------------------------------------------------------------------------
+
+RANGE = "1-1\tdu\t_\t_\t_\tTypo=Yes\t_\t_\t_\tSpaceAfter=No\n"
+WORDS = "1\tthe\t_\t_\t_\t_\t0\troot\t_\t_\n2\tgoats\t_\t_\t_\t_\t1\tdep\t_\tA=b\n"
+
+
+@pytest.mark.parametrize("name", ["a.conllu", "a.conll", "a.cupt", "a.txt", "a"])
+def test_a_range_of_a_single_word_comes_back(parse: Parse, name: str) -> None:
+    for ends in ("\n", "\r\n"):
+        content = f"# sent_id = 1\n{RANGE}{WORDS}\n".replace("\n", ends)
+        out = parse(content, name=name)
+        assert out.split(ends)[:2] == content.split(ends)[:2]
+        assert words_of(out.replace("\r\n", "\n")) == [["the", "goats"]]
+        assert parse.stderr == ""  # type: ignore[attr-defined]
+
+
+def test_conllu_plus_becomes_conllu(parse: Parse) -> None:
+    columns = "ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC PARSEME:MWE"
+    rows = [f"{row}\t{mwe}" for row, mwe in zip(WORDS.split("\n"), ("1:VID", "*"), strict=False)]
+    out = parse(
+        "\n".join([f"# global.columns = {columns}", *rows, "", WORDS.replace("\t_\n", "\t_\t1\n")[:-1] + "\t2\n"])
+    )
+    assert [line.split("\t")[9] for line in out.split("\n") if line.count("\t") == 9] == [
+        "PARSEME:MWE=1:VID",
+        "A=b|PARSEME:MWE=*",
+        "PARSEME:MWE=1",
+        "A=b|PARSEME:MWE=2",
+    ]
+    parse(f"# global.columns = {columns.replace('HEAD ', '')}\n{WORDS}", code=3)
+    assert "input.txt:1: # global.columns lacks HEAD" in parse.stderr  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_what_is_read_as_text_and_does_not_look_so(parse: Parse, piped: bool) -> None:
+    name = "<stdin>" if piped else "input.txt"
+    for content, options, kind in (
+        (WORDS, ("--input", "text"), "CoNLL-U"),
+        (WORDS, ("--input", "tokens"), "CoNLL-U"),
+        ("a\tb\nc\td\n", (), "rows of columns"),
+        ('{"text": "a"}\n', (), "JSON lines"),
+        ("two goats\n", (), None),
+    ):
+        parse(content, *options, piped=piped)
+        told = "" if kind is None else f"warning: {name}: looks like {kind}, but each line is read as a sentence: "
+        assert parse.stderr.startswith(told)  # type: ignore[attr-defined]
+        assert bool(parse.stderr) == bool(told)  # type: ignore[attr-defined]
+
+
+def test_rows_of_other_formats_are_no_text(parse: Parse) -> None:
+    for content, fault in (
+        (WORDS.replace("\t", " "), "1 column instead of 10"),
+        (WORDS.replace("\n", "\t_\n"), "11 columns instead of 10"),
+    ):
+        parse(content, code=3)
+        assert f"input.txt:1: {fault}" in parse.stderr  # type: ignore[attr-defined]
+        assert "--input text" in parse.stderr  # type: ignore[attr-defined]
+
+
+@pytest.mark.parametrize("piped", [False, True])
+def test_a_line_without_end(parse: Parse, piped: bool, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probtrans_cli.data.files.LONGEST_LINE", 1000)
+    parse(b"goats sleep\n" + b"a" * 3000, piped=piped, code=3)
+    name = "<stdin>" if piped else "input.txt"
+    assert f"{name}:2: a line of more than 1,000 bytes" in parse.stderr  # type: ignore[attr-defined]

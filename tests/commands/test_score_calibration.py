@@ -177,3 +177,11 @@ def test_what_does_not_fit_is_refused(copied: Path, invoke: Invoke) -> None:
     conllu = parsed(invoke, "out.conllu", "--prob")
     refused(invoke("score", "calibration", conllu, "--gold", "dev.conllu"), 3, "other words than")
     refused(invoke("score", "trees", conllu, "--gold", "test.conllu", "--column", "upos"), 2, "--column upos: not of")
+
+
+def test_gold_files_of_any_name(copied: Path, invoke: Invoke) -> None:
+    conllu = parsed(invoke, "out.conllu", "--prob")
+    wanted = scored(invoke, conllu, "--gold", "test.conllu", "--column", "xpos")
+    for name in ("gold.conll", "gold.txt"):
+        Path(name).write_bytes(Path("test.conllu").read_bytes())
+        assert scored(invoke, conllu, "--gold", name, "--column", "xpos") == wanted

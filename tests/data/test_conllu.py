@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Iterator
+from itertools import chain
 
 import conllu
 import pytest
@@ -12,7 +13,7 @@ from support import real_data
 
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.readers.conllu import annotated, read_conllu
+from probtrans_cli.data.readers.conllu import COLUMNS, annotated, read_conllu
 from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
@@ -101,8 +102,95 @@ def test_sentences_are_yielded_as_soon_as_they_end() -> None:
 def test_global_columns() -> None:
     standard = "# global.columns = ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC\n"
     assert read(standard + BLOCK)[0].words[0] == "It"
-    with pytest.raises(DataError, match=r"^x.conllu:1: CoNLL-U Plus"):
-        read("# global.columns = ID FORM UPOS HEAD DEPREL MISC LEMMA XPOS FEATS X:Y\n" + BLOCK)
+    assert read(standard + BLOCK)[0].lines == (standard + BLOCK).splitlines()
+    assert [one.words for one in read(standard + "\n" + BLOCK)] == [["It", "'s", "a", "dog", "."]]
+
+
+def test_columns_in_another_order_and_more_of_them() -> None:
+    """What other columns say is kept in MISC."""
+    order = ["PARSEME:MWE", "HEAD", "FORM", "ID", "MISC", "LEMMA", "UPOS", "XPOS", "FEATS", "DEPREL", "DEPS", "X:Y"]
+    lines = ["# global.columns = " + " ".join(order)]
+    plain = read(BLOCK)[0].lines or []
+    for number, line in enumerate(plain):
+        if line.startswith("#"):
+            lines.append(line)
+            continue
+        values = dict(zip(COLUMNS, line.split("\t"), strict=True), **{"PARSEME:MWE": "1:LVC|2", "X:Y": "_"})
+        if number == 4:
+            values["PARSEME:MWE"] = "_"
+        lines.append("\t".join(values[name] for name in order))
+    first, second = read("\n".join([*lines, "", *lines[1:], ""]))
+    expected = read(BLOCK)[0]
+    assert (first.words, first.heads, first.tags) == (expected.words, expected.heads, expected.tags)
+    assert (second.words, second.heads, second.tags) == (expected.words, expected.heads, expected.tags)
+    written = annotated(first, first.heads, first.relations)
+    assert written[0] == "# global.columns = " + " ".join(COLUMNS)
+    for old, new in zip(plain, written[1:], strict=True):
+        if old.startswith("#"):
+            assert new == old
+            continue
+        *kept, misc = old.split("\t")
+        assert new.split("\t")[:9] == kept
+        entries = [misc] * (misc != "_") + ["PARSEME:MWE=1:LVC\\p2"] * (not old.startswith("1\t"))
+        assert new.split("\t")[9] == ("|".join(entries) or "_")
+    assert read("\n".join(written))[0].words == first.words
+
+
+@pytest.mark.parametrize(
+    ("columns", "line", "fault"),
+    [
+        ("ID FORM UPOS HEAD DEPREL MISC LEMMA XPOS X:Y", 3, "# global.columns lacks FEATS, DEPS"),
+        ("", 3, "# global.columns lacks ID, FORM, LEMMA, UPOS, XPOS, FEATS, HEAD, DEPREL, DEPS, MISC"),
+        ("ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC ID", 3, "# global.columns has ID twice"),
+        ("ID FORM LEMMA UPOS XPOS FEATS HEAD DEPREL DEPS MISC X:Y", 4, "10 columns instead of the 11 of # global.col"),
+    ],
+)
+def test_columns_that_cannot_be_read(columns: str, line: int, fault: str) -> None:
+    with pytest.raises(DataError, match=f"^x.conllu:{line}: {fault}") as caught:
+        read(f"{word(1)}\n\n#global.columns = {columns}\n{word(1)}\n")
+    assert caught.value.hint
+
+
+def test_a_range_of_a_single_word() -> None:
+    """It is valid: the word may have a form of its own."""
+    lines = ["1-1\tdu\t_\t_\t_\tTypo=Yes\t_\t_\t_\tSpaceAfter=No", word(1, "de")]
+    lines += ["2-2\tle\t_\t_\t_\t_\t_\t_\t_\t_", word(2, "le"), "3-4\tx\t_\t_\t_\t_\t_\t_\t_\t_", word(3), word(4)]
+    (sentence,) = read_conllu(lines, "x")
+    assert sentence.words == ["de", "le", "a", "a"]
+    written = annotated(sentence, [0, 1, 1, 1])
+    assert [written[i] for i in (0, 2, 4)] == [lines[i] for i in (0, 2, 4)]
+    (again,) = read_conllu(written, "x")
+    assert again.heads == [0, 1, 1, 1]
+
+
+@pytest.mark.parametrize(
+    ("line", "fault", "hint"),
+    [
+        ("1 a a X _ _ 0 root _ _", "1 column instead of 10", "spaces seem to separate columns"),
+        ("one two", "1 column instead of 10", "--input text"),
+        ("\t".join(["1", "a", *"_" * 12]), "14 columns instead of 10", "global.columns"),
+        ("\t".join(["_", "a", *"_" * 8]), "'_' is not an ID", "a number"),
+    ],
+)
+def test_lines_of_other_formats(line: str, fault: str, hint: str) -> None:
+    with pytest.raises(DataError, match=f"^x.conllu:1: {fault}") as caught:
+        read(line + "\n")
+    assert hint in (caught.value.hint or "")
+
+
+def test_columns_of_conll_x_are_read_as_they_stand() -> None:
+    """ID FORM LEMMA CPOSTAG POSTAG FEATS HEAD DEPREL PHEAD PDEPREL"""
+    (sentence,) = read("1\tDe\tde\tArt\tArt\tbep|zijd\t2\tdet\t_\t_\n2\tman\tman\tN\tN\tsoort\t0\tROOT\t_\t_\n")
+    assert (sentence.words, sentence.heads, sentence.tags["upos"]) == (["De", "man"], [2, 0], ["Art", "N"])
+
+
+def test_a_file_without_blank_lines_is_not_held(monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setattr("probtrans_cli.data.readers.conllu.MOST_LINES", 5)
+    assert len(read("# a\n" + "\n".join(word(i) for i in range(1, 5)))[0].words) == 4
+    endless = (word(i) for i in range(1, 10**9))
+    with pytest.raises(DataError, match=r"^x:8: a sentence of more than 5 lines, which begins in line 3") as caught:
+        list(read_conllu(chain([word(1), ""], endless), "x"))
+    assert "blank lines" in (caught.value.hint or "")
 
 
 def test_annotated_replaces_the_tree_only() -> None:
@@ -187,7 +275,7 @@ def malformed() -> list[tuple[str, int, str]]:
     for row in (*ranges, *empty):
         add("a node with a head", row, change(row, 6, "0"))
         add("a node with a relation", row, change(row, 7, "dep"))
-    for span in ("1-1", "1-9", "2-3", "0-2", "1-0"):
+    for span in ("1-9", "2-3", "0-2", "1-0"):
         add(f"range {span}", 3, change(3, 0, span))
     add("overlapping ranges", 5, [*good[:5], good[3].replace("1-2", "2-3"), *good[5:]])
     add("a range twice", 4, [*good[:4], good[3], *good[4:]])

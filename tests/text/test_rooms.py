@@ -26,8 +26,8 @@ ROOMS = {
     "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57 written_forms",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "
     "sources store units whole",
-    "data.readers": ". cogs columns conllu coordinated coordination_rows documents extractions grid_format jsonl "
-    "label_rows labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
+    "data.readers": ". appearance cogs columns conllu conllu_plus coordinated coordination_rows documents extractions "
+    "grid_format jsonl label_rows labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
     "data.vocabularies": ". base characters enclosed features pieces sentencepiece typography wordpiece "
     "wordpiece_building words",
     "models": ". arithmetic base grids network outputs shapes stacked transformer",

@@ -11,8 +11,7 @@ from typing import Annotated, Any, Literal
 from pydantic import BaseModel, ConfigDict, Field, model_validator
 
 from probtrans_cli import console
-from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, sha256
-from probtrans_cli.data.readers import format_of
+from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, by_content, sha256
 from probtrans_cli.data.vocabularies import VOCABULARIES
 from probtrans_cli.folders.places import expand_home
 from probtrans_cli.recipe.base import FormatOptions
@@ -118,7 +117,7 @@ def fingerprint(data: Data, sources: Sequence[Source]) -> str:
     content = {
         "format": FORMAT,
         "vocabulary": described["vocabulary"],
-        "sources": [(source.split, format_of(source.path, data.format), source.sha256) for source in sources],
+        "sources": [(source.split, source.format, source.sha256) for source in sources],
         **{name: section for name, section in described.items() if name in {*options, "select", "shard_sentences"}},
     }
     return hashlib.sha256(json.dumps(content, sort_keys=True).encode()).hexdigest()
@@ -161,19 +160,21 @@ def up_to_date(folder: Path, data: Data, sources: Sequence[Source]) -> bool:
         return False
     if not of_these(old, sources) or not _is_there(folder, old):
         return False
-    columns = {name for source in sources for name in FORMATS[format_of(source.path, data.format)].columns}
+    columns = {name for source in sources for name in FORMATS[source.format].columns}
     if not columns <= old["labels"].keys():  # prepared before the format had all of them
         return False
-    if any(not _stored_later(source, data) <= {*old["splits"][source.split].get("columns", ())} for source in sources):
+    if any(not {*FORMATS[source.format].stored_later} <= _columns(old, source.split) for source in sources):
         return False
+    if any(by_content(source, data.format) for source in sources) and old["fingerprint"] != fingerprint(data, sources):
+        return False  # an earlier version has read it as text
     if name := damaged(folder, old):
         console.log(f"{folder / name}: damaged: the corpus is prepared again")
         return False
     return True
 
 
-def _stored_later(source: Source, data: Data) -> set[str]:
-    return {*FORMATS[format_of(source.path, data.format)].stored_later}
+def _columns(manifest: dict[str, Any], split: str) -> set[str]:
+    return {*manifest["splits"][split].get("columns", ())}
 
 
 def of_these(manifest: dict[str, Any], sources: Sequence[Source]) -> bool:

@@ -40,11 +40,10 @@ from probtrans_cli.data.corpus.identity import (
     up_to_date,
 )
 from probtrans_cli.data.corpus.parts import load_labels
-from probtrans_cli.data.corpus.sources import SPLITS, Source, find_sources, repetitions, sha256
+from probtrans_cli.data.corpus.sources import SPLITS, Source, appearances, find_sources, repetitions, sha256
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.corpus.whole import COUNTED, encode_all, parts_of
 from probtrans_cli.data.files import display_name
-from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import files as vocabulary_files
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
@@ -187,7 +186,8 @@ def _opened(folder: Path, manifest: dict[str, Any]) -> Prepared:
 
 def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -> None:
     """Tell what is odd about the labels; a task that learns them needs their columns in every split."""
-    for warning in chain(repetitions(sources), prepared.manifest.get("warnings", [])):
+    odd = appearances(sources, recipe.data.format)
+    for warning in chain(odd, repetitions(sources), prepared.manifest.get("warnings", [])):
         console.log(warning)
     for warning in label_warnings(recipe.task, prepared.labels, prepared.splits, prepared.manifest):
         console.log(warning)
@@ -198,15 +198,14 @@ def _check_task(recipe: Recipe, prepared: Prepared, sources: Sequence[Source]) -
             raise DataError(f"task.column: the data has no column {column!r}", hint=hint)
         for name, split in prepared.splits.items():
             if not split.has(column) or (name == "train" and not prepared.labels[column]):
-                files = [source.path for source in sources if source.split == name]
-                _refuse(column, prepared, split, files, recipe.data.format)
+                _refuse(column, prepared, split, [source for source in sources if source.split == name])
 
 
-def _refuse(column: str, prepared: Prepared, split: Split, files: Sequence[Path], format: str) -> NoReturn:
+def _refuse(column: str, prepared: Prepared, split: Split, sources: Sequence[Source]) -> NoReturn:
     """Say which files lack the labels of a column, and what to do about it."""
-    shown = ", ".join(display_name(path) for path in files)
-    if not any("tags" in FORMATS[format_of(path, format)].gives for path in files):
-        hint = "give a CoNLL-U file (data.format=conllu if its name does not end in .conllu)"
+    shown = ", ".join(display_name(source.path) for source in sources)
+    if not any("tags" in FORMATS[source.format].gives for source in sources):
+        hint = "give a CoNLL-U file, or set data.format"
         raise DataError(f"{shown}: plain text has no {column.upper()} column to learn tagging from", hint=hint)
     others = [other for other, names in prepared.labels.items() if names and other != column and split.has(other)]
     hint = f"set task.column={others[0]}" if others else "give a tagged treebank, or train with task.kind mlm"

@@ -8,7 +8,14 @@ from dataclasses import dataclass, field
 from pathlib import Path
 
 from probtrans_cli.data.files import display_name, find_all, open_lines
-from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
+from probtrans_cli.data.readers.appearance import (
+    IN_WORDS,
+    Appearance,
+    appearance,
+    appearance_of,
+    misread,
+)
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
@@ -27,6 +34,8 @@ class Source:
     mtime_ns: int
     sha256: str
     lines: list[str] | None = field(default=None, repr=False)
+    format: str = "text"
+    """How it is read; never `auto`."""
 
     def entry(self) -> dict[str, str | int]:
         """What the manifest says about it."""
@@ -38,7 +47,7 @@ class Source:
         Raises:
             DataError: the file is malformed.
         """
-        for sentence in read_corpus(self.path, data.format, data=data, lines=self.lines):
+        for sentence in read_corpus(self.path, self.format, data=data, lines=self.lines):
             if sentence.words:
                 yield sentence
 
@@ -90,11 +99,15 @@ def find_sources(data: Data, known: Mapping[tuple[str, int, int], str]) -> list[
             status = path.stat()
             key = (str(path), status.st_size, status.st_mtime_ns)
             believed = known.get(key) if total > QUICKLY_READ else None
-            sources.append(Source(split, path, status.st_size, status.st_mtime_ns, believed or sha256(path)))
+            source = Source(split, path, status.st_size, status.st_mtime_ns, believed or sha256(path))
+            source.format = format_of(path, data.format)
+            sources.append(source)
         elif any(source.lines is not None for source in sources):
             raise DataError("standard input is named twice in data", hint="it can be read only once")
         else:
-            sources.append(_standard_input(split))
+            source = _standard_input(split)
+            source.format = format_of(path, data.format, source.lines)
+            sources.append(source)
     return sources
 
 
@@ -109,6 +122,45 @@ def repetitions(sources: Sequence[Source]) -> Iterator[str]:
     for (split, sha256), number in again.items():
         shown = display_name(first[split, sha256].path)
         yield f"data.{split} names {shown}, or copies of it, {number + 1} times: its sentences count as often"
+
+
+def by_content(source: Source, format: str) -> bool:
+    """Whether it is CoNLL-U by its content alone; ``format``: `data.format`."""
+    return format == "auto" and source.format == "conllu" and format_by_name(source.path) is None
+
+
+def appearances(sources: Sequence[Source], format: str) -> Iterator[str]:
+    """Yield what to tell of files that are read as CoNLL-U because they look so, or as text although they do not.
+
+    ``format``: `data.format`.
+    """
+    seen: dict[tuple[bool, Appearance], list[str]] = {}
+    for source in sources:
+        if by_content(source, format):
+            kind: Appearance = "conllu"
+        elif source.format in _PLAIN:
+            kind = appearance_of(source.path) if source.lines is None else appearance(source.lines)
+        else:
+            continue
+        if (is_text := source.format in _PLAIN) and kind == "text":
+            continue
+        names = seen.setdefault((is_text, kind), [])
+        if (name := display_name(source.path)) not in names:
+            names.append(name)
+    for (is_text, kind), names in seen.items():
+        if is_text:
+            yield misread(first_of(names), kind, f"if that is not meant, set {_REMEDIES[kind]}")
+        else:
+            told = "each line would be a sentence with data.format=text"
+            yield f"{first_of(names)}: read as {IN_WORDS[kind]}, as the content looks so; {told}"
+
+
+_PLAIN = ("text", "documents")  # formats that any lines have
+_REMEDIES = {
+    "conllu": "data.format=conllu",
+    "columns": "data.format=columns, or table for a sentence a line",
+    "jsonl": "data.format=jsonl",
+}
 
 
 def _standard_input(split: str) -> Source:

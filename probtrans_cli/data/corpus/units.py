@@ -45,7 +45,7 @@ def units_of(data: Data, sources: Sequence[Source], alone: bool) -> list[Unit]:
             continue
         drawn = split == "train" and data.select.sentences is not None
         if alone and not drawn and all(source.lines is None for source in given):
-            units += _divided(data, split, given)
+            units += _divided(split, given)
         else:
             units.append(Unit(split, 0, sum(map(_weight, given)), sources=tuple(given)))
     return units
@@ -55,13 +55,13 @@ def _weight(source: Source) -> int:
     return source.size * (_PACKED if is_compressed(source.path) else 1)
 
 
-def _divided(data: Data, split: str, sources: Sequence[Source]) -> Iterator[Unit]:
+def _divided(split: str, sources: Sequence[Source]) -> Iterator[Unit]:
     """Blocks one after the other, as many together as a part may have."""
     together: list[Block] = []
     room = BYTES
     number = 0
     for source in sources:
-        whole = READERS[format_of(source.path, data.format)].ends is None
+        whole = READERS[source.format].ends is None
         found = [Block(str(source.path), source.size)] if whole else cut(str(source.path), source.size, BYTES)
         for block in found:
             weight = block.size * (_PACKED if is_compressed(block.path) else 1)

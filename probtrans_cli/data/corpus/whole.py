@@ -36,7 +36,6 @@ from probtrans_cli.data.corpus.sources import SPLITS, Source, require_sentences,
 from probtrans_cli.data.corpus.store import Labels, Split
 from probtrans_cli.data.corpus.units import Unit, units_of
 from probtrans_cli.data.processes import Begin, Pool
-from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.enclosed import enclosing
@@ -116,7 +115,7 @@ def _marker(folder: Path, unit: Unit) -> Path:
 def _count_all(data: Data, sources: Sequence[Source], units: Sequence[Unit], folder: Path, jobs: int) -> None:
     """Write the vocabulary and the labels, and then the counts of the labels."""
     encoding = encoding_of(data)
-    formats = [FORMATS[format_of(source.path, data.format)] for source in sources]
+    formats = [FORMATS[source.format] for source in sources]
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     counts |= {column: Counter() for format in formats for column in format.columns}
     training = [number for number, unit in enumerate(units) if unit.split == "train"]

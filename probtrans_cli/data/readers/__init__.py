@@ -6,13 +6,14 @@ A format is one row: :func:`register` takes the reader of a format that another 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterable, Iterator
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
 from probtrans_cli.data.archives import ending_of
 from probtrans_cli.data.blocks import Ends
 from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.readers.appearance import appearance, appearance_of
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
@@ -69,13 +70,22 @@ register(Reader(FORMATS["coordinations"], read_coordinated))
 register(Reader(FORMATS["documents"], lambda lines, name, data: read_documents(lines, name, data.documents)))
 
 
-def format_of(path: str | Path, format: str = "auto") -> str:
-    """Resolve `auto` by the file name; standard input, and a name that no format claims, is text."""
-    if format != "auto":
-        return format
+def format_by_name(path: str | Path) -> str | None:
+    """The format that claims the name of a file; None: none does."""
     name = str(path).lower()
     name = name.removesuffix(ending_of(name))
-    return next((one.name for one in FORMATS.values() if one.endings and name.endswith(one.endings)), "text")
+    return next((one.name for one in FORMATS.values() if one.endings and name.endswith(one.endings)), None)
+
+
+def format_of(path: str | Path, format: str = "auto", lines: Sequence[str] | None = None) -> str:
+    """Resolve `auto`: by the name of a file where a format claims it, else CoNLL-U where the file, or ``lines``, its
+    content, looks so, else text. Standard input is text, unless its lines are given."""
+    if format != "auto":
+        return format
+    if (claimed := format_by_name(path)) is not None:
+        return claimed
+    kind = appearance_of(path) if lines is None else appearance(lines)
+    return "conllu" if kind == "conllu" else "text"
 
 
 def read_corpus(

@@ -9,42 +9,23 @@ from __future__ import annotations
 
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
-from itertools import chain, islice
 from types import MappingProxyType
 from typing import NoReturn
 
-from probtrans_cli.data.files import MOST_BLANK
+from probtrans_cli.data.readers.conllu_plus import COLUMNS, ESCAPED_BAR, STANDARD, Layout, column_names
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import ABSENT
 
-COLUMNS = ("ID", "FORM", "LEMMA", "UPOS", "XPOS", "FEATS", "HEAD", "DEPREL", "DEPS", "MISC")
+MOST_LINES = 100_000
+"""Of a sentence, comments included: a file without blank lines is not held in memory."""
 _FORM, _UPOS, _XPOS, _FEATS, _HEAD, _DEPREL, _MISC = 1, 3, 4, 5, 6, 7, 9
 _SPACES_ALLOWED = (1, 2, 9)  # FORM, LEMMA and MISC
 _NUMBER = re.compile(r"0|[1-9][0-9]{0,8}")
 _RANGE = re.compile(r"([1-9][0-9]{0,8})-([1-9][0-9]{0,8})")
 _EMPTY_NODE = re.compile(r"(0|[1-9][0-9]{0,8})\.([1-9][0-9]{0,8})")
 _EMPTY_TEXT = re.compile(r"#\s*text\s*=\s*")
-ESCAPED_BAR = r"\p"
-"""A `|` within an entry of MISC, as UDPipe writes it."""
 _LINE_BREAKS = re.compile(r"[\t\n\r\v\f\x1c-\x1e\x85\u2028\u2029]+")
-
-
-def begun(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
-    """The lines up to the first one that is neither blank nor a comment, none where a file is empty; and all lines."""
-    given = iter(lines)
-    seen: list[str] = []
-    for line in islice(given, MOST_BLANK):
-        seen.append(line)
-        if line.strip() and not line.startswith("#"):
-            break
-    return seen, chain(seen, given)
-
-
-def begins_as_conllu(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
-    """Whether the first line that is neither blank nor a comment is a word of CoNLL-U; and all lines."""
-    seen, every = begun(lines)
-    return bool(seen) and seen[-1].count("\t") == len(COLUMNS) - 1, every
 
 
 def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
@@ -54,11 +35,14 @@ def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     blank lines in a row, and none at the end of the file, are fine. A block of comments alone is an error, unless its
     text is empty (``# text =``): so an empty sentence is written by :func:`annotated`.
 
+    The lines of CoNLL-U Plus are turned into those of CoNLL-U, see :mod:`probtrans_cli.data.readers.conllu_plus`.
+
     Raises:
         DataError: a line is malformed; the message starts with ``name:line:``.
     """
     block: list[str] = []
     first, windows = 1, False
+    layout: Layout | None = None
     for number, raw in enumerate(lines, start=1):
         line = raw.removesuffix("\n").removesuffix("\r")
         if line:
@@ -66,14 +50,29 @@ def read_conllu(lines: Iterable[str], name: str) -> Iterator[Sentence]:
                 first, windows = number, raw.endswith(("\r", "\r\n"))
             # Checked here, before the block is complete, so that a file of another kind fails at its first line
             # instead of being read to its end in search of a blank one.
-            if line[0] != "#" and line.count("\t") != 9:
+            if line[0] == "#":
+                if (columns := column_names(line)) is not None:
+                    layout = Layout.of(columns, f"{name}:{number}")
+                    line = line if layout is None else STANDARD
+            elif layout is not None:
+                line = layout.row(line, f"{name}:{number}")
+            elif line.count("\t") != 9:
                 _wrong_columns(line, name, number)
+            if len(block) == MOST_LINES:
+                hint = "sentences are separated by blank lines"
+                _fail(name, number, f"a sentence of more than {MOST_LINES:,} lines, which begins in line {first}", hint)
             block.append(line)
         elif block:
-            yield _Block(name, first, windows).parse(block)
+            if not _names_columns(block):
+                yield _Block(name, first, windows).parse(block)
             block = []
-    if block:
+    if block and not _names_columns(block):
         yield _Block(name, first, windows).parse(block)
+
+
+def _names_columns(block: Sequence[str]) -> bool:
+    """Whether it is only the comment that names the columns, with a blank line below it."""
+    return len(block) == 1 and block[0][0] == "#" and column_names(block[0]) is not None
 
 
 def annotated(
@@ -182,8 +181,11 @@ def _wrong_columns(line: str, name: str, number: int) -> NoReturn:
         _fail(name, number, "a line of white space only", "sentences are separated by a line that is quite empty")
     found = line.count("\t") + 1
     hint = "CoNLL-U columns are separated by single tabs; an empty column is written `_`"
-    if found == 1:
-        hint += "; if this is plain text, one sentence a line, set data.format=text"
+    if found == 1 and len(line.split()) >= len(COLUMNS):
+        hint = "here spaces seem to separate columns: turn them into single tabs"
+    elif found > len(COLUMNS):
+        hint += "; a file with more columns names them all in its first line, # global.columns = ID FORM ..."
+    hint += "; if this is plain text, a sentence a line, say data.format=text (parse: --input text)"
     _fail(name, number, f"{found} column{'s' if found > 1 else ''} instead of 10", hint)
 
 
@@ -234,10 +236,6 @@ class _Block:
         )
 
     def check_comments(self, comments: list[str], *, whole: bool) -> None:
-        for row, line in enumerate(comments):
-            if line.startswith("# global.columns") and tuple(line.partition("=")[2].split()) != COLUMNS:
-                hint = f"only the columns of CoNLL-U are read: {' '.join(COLUMNS)}"
-                self.fail(row, "CoNLL-U Plus with other columns", hint)
         if whole and not any(_EMPTY_TEXT.fullmatch(line) for line in comments):
             hint = "is the file cut off? comments stand directly above the lines of their sentence"
             self.fail(len(comments) - 1, "comments without a sentence", hint)
@@ -299,8 +297,8 @@ class _Block:
         if start != len(self.words) + 1:
             hint = f"it stands directly before its first word, so here it would begin with {len(self.words) + 1}"
             self.fail(row, f"multiword token {columns[0]} in the wrong place", hint)
-        if end <= start:
-            self.fail(row, f"multiword token {columns[0]} does not span two words", "its range is FIRST-LAST")
+        if end < start:  # one of a single word (1-1) is valid
+            self.fail(row, f"multiword token {columns[0]} ends before it begins", "its range is FIRST-LAST")
         if start <= self.range_end:
             hint = "a word belongs to one multiword token at most"
             self.fail(row, f"multiword token {columns[0]} overlaps the one before", hint)

@@ -12,7 +12,8 @@ from collections.abc import Iterable, Iterator
 
 from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
 from probtrans_cli.data.codecs.coordinations import Coordination, coordinations_to_rows, found_to_text
-from probtrans_cli.data.readers.conllu import begins_as_conllu, read_conllu
+from probtrans_cli.data.readers.appearance import begins_as_conllu
+from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.coordination_rows import Coordinated, read_coordinations
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError

@@ -13,7 +13,7 @@ from typing import Any, NamedTuple
 
 from probtrans_cli.data.codecs.coordinations import TAGS, Coordination, Found, rows_to_coordinations
 from probtrans_cli.data.files import begin
-from probtrans_cli.data.readers.conllu import begins_as_conllu
+from probtrans_cli.data.readers.appearance import begins_as_conllu
 from probtrans_cli.data.readers.label_rows import read_blocks
 from probtrans_cli.data.tokens import are_words
 from probtrans_cli.errors import DataError

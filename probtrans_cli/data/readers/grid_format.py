@@ -6,7 +6,8 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import Literal
 
-from probtrans_cli.data.readers.conllu import COLUMNS, begun
+from probtrans_cli.data.readers.appearance import begun
+from probtrans_cli.data.readers.conllu_plus import COLUMNS, column_names
 from probtrans_cli.data.readers.label_rows import extra_of
 from probtrans_cli.data.tokens import words_of
 from probtrans_cli.text import from_json
@@ -26,6 +27,8 @@ def grid_format(lines: Iterable[str]) -> tuple[GridFormat | None, Iterator[str]]
     if not first:
         return None, every
     last = seen[-1].split("\t")
+    if any(column_names(line) is not None for line in seen if line.startswith("#")):
+        return "coordinations", every
     if len(last) == len(COLUMNS) and _ID.fullmatch(last[0]) and "(" not in last[3]:
         return "coordinations", every
     if "\t" in first:

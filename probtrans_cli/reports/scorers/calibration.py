@@ -11,13 +11,15 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Mapping, Sequence
 from dataclasses import dataclass
+from pathlib import Path
 from typing import Any, Literal
 
 import numpy as np
 
 from probtrans_cli.console import log
 from probtrans_cli.data.corpus.gold import FaultyTags
-from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.files import begin, display_name, find, open_lines
+from probtrans_cli.data.readers.appearance import begins_as_conllu, is_object
 from probtrans_cli.data.readers.columns import OF_SCORE, read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.jsonl import read_jsonl
@@ -192,7 +194,8 @@ def _number(text: Any, where: str) -> float:
 def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iterator[Gold]:
     """The gold tags of a file; those of entities in the scheme of the predicted ones, whichever the file uses."""
     lines, shown = open_lines(find(name)), display_name(name)
-    if name.removesuffix(".gz").endswith(".conllu"):
+    is_conllu, lines = begins_as_conllu(lines)
+    if is_conllu:
         return (Gold(one.words, one.where, one.tags) for one in read_conllu(lines, shown))
     scheme: Literal["iob2", "bioes"] | None = None
     if any(one.mark_entities for one in ours):
@@ -208,9 +211,9 @@ def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iter
 
 def _gold_labels(name: str) -> Iterator[Gold]:
     lines, shown = open_lines(find(name)), display_name(name)
-    stem = name.removesuffix(".gz")
-    table = Table(separator=",") if stem.endswith(".csv") else Table()
-    found = read_jsonl(lines, shown, Keys()) if stem.endswith(".jsonl") else read_table(lines, shown, table)
+    first, lines = begin(lines)
+    table = Table(separator=",") if ".csv" in Path(name).suffixes else Table()
+    found = read_jsonl(lines, shown, Keys()) if is_object(first) else read_table(lines, shown, table)
     return (Gold(one.words, one.where, {}, one.labels[LABEL]) for one in found)
 
 
