@@ -11,6 +11,7 @@ import pytest
 from small_treebank import TRAIN, recipe
 from support import Stdin
 
+from probtrans_cli.commands.input_stream import appearances
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.readers.appearance import Appearance, appearance, begins_as_conllu, look_ahead, watched
@@ -163,3 +164,11 @@ def test_a_folder_that_was_prepared_as_text_is_made_again(monkeypatch: pytest.Mo
         assert not prepare(recipe(train="a.conll")).labels["upos"]
     made = prepare(recipe(train="a.conll"))
     assert (made.fresh, made.labels["upos"][0]) == (True, "DET")
+
+
+def test_what_is_told_before_parsing_in_bulk(tmp_path: Path) -> None:
+    for name, content in (("a.txt", f"{ROW}\n"), ("b.txt", "a\tb\nc\td\n"), ("c.txt", "two goats\n")):
+        (tmp_path / name).write_text(content, "utf-8")
+    paths = [str(tmp_path / name) for name in ("a.txt", "b.txt", "c.txt", "none.txt")]
+    for form, told in (("auto", ["b"]), ("text", ["a", "b"]), ("tokens", ["a", "b"]), ("conllu", [])):
+        assert [line.partition(".txt")[0][-1] for line in appearances(paths, form)] == told

@@ -55,6 +55,14 @@ def test_a_compressed_file_is_one_block(tmp_path: Path) -> None:
     assert cut("a.txt", 0, 10) == [Block("a.txt", 0)]
 
 
+def test_a_file_that_names_its_columns_is_one_block(tmp_path: Path) -> None:
+    """They stand in its first line alone."""
+    path = tmp_path / "a.cupt"
+    for begin, expected in (("\ufeff# global.columns = ID", 1), ("# sent_id = 1", 50)):
+        path.write_text(begin.ljust(500, "x"), "utf-8")
+        assert len(cut(str(path), 500, 10)) == expected
+
+
 @pytest.mark.parametrize("ends", ["line", "empty line"])
 def test_a_fault_is_named_by_its_line_in_the_file(tmp_path: Path, ends: Ends) -> None:
     path = tmp_path / "a.txt"
