@@ -18,6 +18,8 @@ from contextlib import contextmanager, suppress
 from pathlib import Path
 from typing import TextIO
 
+from probtrans_cli.folders import regular
+
 PARTIAL, REPLACED = ".partial", ".replaced"
 ABANDONED = 6 * 3600  # seconds after which the half-written folder of another process counts as left by a kill
 FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EIO}  # errors of writing that name no file
@@ -37,30 +39,35 @@ def sync(path: Path) -> None:
 def sync_folder(folder: Path) -> None:
     """Make sure that a folder is on the disk with all that is in it."""
     for path in (*folder.rglob("*"), folder):
-        sync(path)
+        if path == folder or regular.is_file(path) or regular.is_folder(path):
+            sync(path)
 
 
 # --- files ------------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
-def replacing(path: Path, *, synced: bool = True, shared: bool = False) -> Iterator[TextIO]:
+def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: bool = False) -> Iterator[TextIO]:
     """Within: a text file that takes the place of ``path`` once it is complete; a failure leaves the old one.
 
-    A device or a named pipe is written directly. Without ``synced`` the disk is not waited for: for many small files
-    that can be made again. ``shared``: other processes may write the same file at the same time, and the last one's
-    stays; what a kill leaves is found by :func:`left_of`.
+    Without ``synced`` the disk is not waited for: for many small files that can be made again. ``shared``: other
+    processes may write the same file at the same time, and the last one's stays; what a kill leaves is found by
+    :func:`left_of`. ``direct``: the user has named the file, so a device or a named pipe is written as it is, and a
+    link replaced; anywhere else they are not ours.
 
     Raises:
         OSError: the file cannot be written; the error names ``path``.
+        IrregularFileError: a link, a device or a named pipe is there, and is not to be written directly.
     """
-    if path.exists() and not path.is_file():
-        with path.open("w", encoding="utf-8") as file:
+    if not direct:
+        regular.refuse_others(path)
+    elif path.exists() and (not path.is_file() or _is_open_already(path)):
+        with _opened(path) as file:
             yield file
         return
     partial = path.with_name(f".{path.name}{f'-{secrets.token_hex(4)}' * shared}{PARTIAL}")
     try:
-        with partial.open("w", encoding="utf-8") as file:
+        with regular.create(partial) as file:
             yield file
         if synced:
             sync(partial)
@@ -74,6 +81,20 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False) -> Itera
             partial.unlink()
 
 
+def _is_open_already(path: Path) -> bool:
+    """Whether a name such as `/dev/stdout` stands for a file that somebody has opened, and that others write, too."""
+    return (path.is_symlink() and path.absolute().is_relative_to("/dev")) or path.absolute().is_relative_to("/proc")
+
+
+def _opened(path: Path) -> TextIO:
+    """A device, a pipe or what is open already, to write; stdout and stderr go on where they are."""
+    for number in (1, 2):
+        with suppress(OSError):  # it is closed
+            if _is_open_already(path) and os.path.samestat(path.stat(), os.fstat(number)):
+                return open(number, "w", encoding="utf-8", closefd=False)
+    return path.open("a", encoding="utf-8")
+
+
 def replace_text(path: Path, text: str, *, synced: bool = True) -> None:
     """Write a text file whole or not at all; see :func:`replacing`."""
     with replacing(path, synced=synced) as file:
@@ -84,7 +105,8 @@ def create_text(path: Path, text: str) -> bool:
     """Write a text file whole where there is none; False: there is one, by whichever process was the first."""
     new = path.with_name(f".{path.name}-{secrets.token_hex(4)}{PARTIAL}")
     try:
-        new.write_text(text, encoding="utf-8")
+        with regular.create(new) as file:
+            file.write(text)
         sync(new)
         try:
             path.hardlink_to(new)
@@ -139,11 +161,16 @@ def replace_folder(new: Path, folder: Path) -> None:
     A full folder cannot be renamed over, so the old one steps aside for a moment; :func:`recover` brings it back after
     a kill just then. Where several processes replace a folder, the caller lets one do so at a time, and may call
     :func:`sync_folder` before, as that takes the time.
+
+    Raises:
+        IrregularFileError: a link or a file has the name of the folder.
     """
+    regular.refuse_others(folder, folder=True)
     sync_folder(new)
     aside = folder.with_name(f".{folder.name}{REPLACED}")
     if folder.exists():
-        shutil.rmtree(aside, ignore_errors=True)  # a kill left it, after the folder was replaced
+        if os.path.lexists(aside):  # a kill left it, after the folder was replaced
+            regular.remove(aside)
         folder.rename(aside)
     try:
         new.rename(folder)
@@ -157,7 +184,12 @@ def replace_folder(new: Path, folder: Path) -> None:
 
 @contextmanager
 def writing_folder(folder: Path) -> Iterator[Path]:
-    """Within: a new folder that takes the place of ``folder`` at the end; a failure leaves the old one."""
+    """Within: a new folder that takes the place of ``folder`` at the end; a failure leaves the old one.
+
+    Raises:
+        IrregularFileError: a link or a file has the name of the folder.
+    """
+    regular.refuse_others(folder, folder=True)
     with folder_beside(folder) as new:
         yield new
         replace_folder(new, folder)
@@ -185,7 +217,12 @@ def adding_folder(folder: Path) -> Iterator[Path]:
 
 
 def remove_folder(folder: Path) -> None:
-    """Remove a folder so that a kill on the way leaves nothing under its name."""
+    """Remove a folder so that a kill on the way leaves nothing under its name.
+
+    Raises:
+        IrregularFileError: it is a link.
+    """
+    regular.refuse_others(folder, folder=True)
     half = folder.with_name(f".{folder.name}{PARTIAL}")
     folder.rename(half)
     shutil.rmtree(half)
@@ -201,12 +238,12 @@ def recover(parent: Path, names: re.Pattern[str] | None = None) -> None:
     found = [path for path in parent.iterdir() if names is None or names.fullmatch(path.name)]
     for path in (path for path in found if path.match(f".*{REPLACED}")):
         original = path.with_name(path.name[1 : -len(REPLACED)])
-        if original.exists():
-            shutil.rmtree(path)
+        if os.path.lexists(original) or not regular.is_folder(path):
+            regular.remove(path)
         else:
             path.rename(original)
     for path in (path for path in found if path.match(f".*{PARTIAL}")):
-        path.unlink() if path.is_symlink() or path.is_file() else shutil.rmtree(path)
+        regular.remove(path)
 
 
 def _remove_abandoned(folder: Path) -> None:

@@ -25,13 +25,24 @@ from safetensors import SafetensorError
 from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
-from probtrans_cli import atomic
+from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.folders.checkpoints import LINKS, SUMS, link, listed, locate, name_of, steps, strangers
+from probtrans_cli.folders import regular
+from probtrans_cli.folders.checkpoints import (
+    LINKS,
+    SUMS,
+    link,
+    listed,
+    locate,
+    name_of,
+    stands_for,
+    steps,
+    strangers,
+)
 
 __all__ = [
     "FORMAT", "SUMS", "Verified", "appoint", "link", "locate", "name_of", "optimizer_tensors", "prune",
-    "restore_optimizer", "steps", "verify", "write",
+    "refuse_link", "restore_optimizer", "steps", "store", "verify", "write",
 ]  # fmt: skip
 
 T = TypeVar("T")
@@ -119,6 +130,8 @@ def write(
     Raises:
         CheckpointError: the disk is full, or the folder may not be written; what was there before is still there.
     """
+    if replace:
+        refuse_link(folder)
     try:
         with (atomic.writing_folder if replace else atomic.adding_folder)(folder) as new:
             _fill(new, texts, tensors)
@@ -130,6 +143,16 @@ def write(
             f"{folder}: cannot be written: {reason}",
             hint="nothing saved before is lost: make room (or allow writing), then continue with --resume",
         ) from None
+
+
+def store(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
+    """Write a checkpoint of a training, unless somebody has moved the one of that name and left a link.
+
+    Raises:
+        CheckpointError: as :func:`write`.
+    """
+    if not _is_elsewhere(folder):
+        write(folder, texts, tensors)
 
 
 def _fill(new: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:
@@ -146,10 +169,25 @@ def _fill(new: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str,
     (new / SUMS).write_text(sums)
 
 
+def refuse_link(folder: Path) -> None:
+    """Refuse to write a checkpoint that is a link, or lies behind one in its run.
+
+    Raises:
+        CheckpointError: it is, and what it points at is not of this run.
+    """
+    if folder.parent.name == "checkpoints":
+        regular.refuse_others(folder.parent, folder=True)
+    if folder.is_symlink():
+        what = f"{folder}: a link to {folder.readlink()}: nothing is written through it"
+        raise CheckpointError(what, hint="name the folder that it points at, or move that back")
+
+
 def _keep_strangers(folder: Path, new: Path) -> None:
     """Copy what somebody has put into a checkpoint folder into the one that replaces it."""
     for path in strangers(folder):
         copy = new / path.relative_to(folder)
+        if not path.is_symlink():
+            regular.refuse_others(path)
         if path.is_dir() and not path.is_symlink():
             copy.mkdir(parents=True, exist_ok=True)
         elif not copy.exists():
@@ -163,10 +201,11 @@ def appoint(last: Path, best_step: int, keep: int) -> None:
     Until there is a best one (``best_step`` 0), `best` stays what it is: the first checkpoint.
     """
     link_to_best = last.parent / "best"
-    link(last, "last")
+    if last.name not in LINKS:  # it is one that the user has let point out of the run
+        link(last, "last")
     best = last.parent / name_of(best_step)
     if best_step == 0:
-        best = link_to_best.resolve() if link_to_best.is_dir() else last
+        best = stands_for(link_to_best) if link_to_best.is_dir() else last
     if best.is_dir() and best.resolve() != link_to_best.resolve():
         link(best, "best")
     prune(last.parent, keep, needed=(last, best))
@@ -175,13 +214,26 @@ def appoint(last: Path, best_step: int, keep: int) -> None:
 def prune(checkpoints: Path, keep: int, needed: Sequence[Path] = ()) -> None:
     """Remove all but the ``keep`` newest checkpoints, those that `best` and `last` point at, and those ``needed``.
 
-    What is not whole, or holds a file that is not part of the checkpoint, is left alone.
+    What is not whole, or holds a file that is not part of the checkpoint, is left alone, and so is a link to where
+    somebody has moved a checkpoint.
     """
     staying = {path.resolve() for path in (*(checkpoints / name for name in LINKS), *needed)}
-    others = [path for _, path in steps(checkpoints) if path.resolve() not in staying and listed(path)]
+    others = [path for _, path in steps(checkpoints) if path.resolve() not in staying and _may_go(path)]
     for path in others[: max(len(others) - keep, 0)]:
         if not strangers(path):
             atomic.remove_folder(path)
+
+
+def _may_go(folder: Path) -> bool:
+    return not _is_elsewhere(folder) and bool(listed(folder))
+
+
+def _is_elsewhere(folder: Path) -> bool:
+    """Whether somebody has moved a checkpoint and left a link, which is said once."""
+    if not (folder.is_symlink() and folder.is_dir()):
+        return False
+    console.once(f"{folder}: a link to {folder.readlink()}: it is left alone, and nothing is written or removed there")
+    return True
 
 
 def verify(folder: Path, *, training: bool = False) -> Verified:
@@ -195,7 +247,7 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
         CheckpointError: a file is missing, truncated or altered; the message names it.
     """
     try:
-        lines = (folder / SUMS).read_text().splitlines()
+        lines = regular.read_text(folder / SUMS).splitlines()
     except (OSError, UnicodeDecodeError):
         raise CheckpointError(f"{folder / SUMS}: missing or unreadable: not a checkpoint, or a damaged one") from None
     files = {}
@@ -206,7 +258,7 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
         if name.startswith("training/") and not training:
             continue
         try:
-            content = (folder / name).read_bytes()
+            content = regular.read_bytes(folder / name, below=folder)
         except (OSError, ValueError):  # ValueError: a damaged list may hold a name that no file can have
             raise CheckpointError(
                 f"{folder / name}: missing from the checkpoint", hint="use another checkpoint"

@@ -19,6 +19,7 @@ from typing import Any, TextIO
 from tqdm import tqdm
 
 from probtrans_cli.errors import unwritten
+from probtrans_cli.folders import regular
 from probtrans_cli.text import harmless
 
 SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
@@ -31,11 +32,16 @@ class Console:
     def __init__(self) -> None:
         self.level = NORMAL
         self.file: TextIO | None = None
+        self.said: set[str] = set()
 
     def open_log(self, path: Path) -> None:
-        """Repeat every further log line, with the time of day, in the file ``path``."""
+        """Repeat every further log line, with the time of day, in the file ``path``.
+
+        Raises:
+            IrregularFileError: it is a link, for example.
+        """
         self.close_log()
-        self.file = path.open("a", encoding="utf-8")
+        self.file = regular.append(path)
 
     def repeat(self, line: str) -> None:
         """Write a line into the log file.
@@ -70,6 +76,13 @@ def log(message: str, *, level: int = NORMAL) -> None:
     if STATE.level >= level and sys.stderr is not None:  # without one, tqdm would write to stdout
         tqdm.write(line, file=sys.stderr)
     STATE.repeat(line)
+
+
+def once(message: str) -> None:
+    """A line that is said once, however often it is true."""
+    if message not in STATE.said:
+        STATE.said.add(message)
+        log(message)
 
 
 def detail(message: str) -> None:

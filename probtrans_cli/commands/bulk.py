@@ -28,13 +28,14 @@ from probtrans_cli.commands.unread import COUNTS, told
 from probtrans_cli.data.blocks import Block, Version, cut, total
 from probtrans_cli.data.files import display_name
 from probtrans_cli.errors import CheckpointError, DataError, UsageError, reason
+from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import SUMS, locate
 from probtrans_cli.folders.job import FAILED, JOB, Job
 from probtrans_cli.text import first_of, printable
 from probtrans_cli.trained.formats import FORMATS
 from probtrans_cli.version import __version__
 
-FORMAT = 2  # of a job's folder
+FORMAT = 3  # of a job's folder
 _ABOUT_THE_MODEL = ("training/", "eval.json", "README.md")  # what a checkpoint has beside the model
 
 
@@ -133,7 +134,7 @@ def model_sum(folder: Path) -> str:
         CheckpointError: there are none.
     """
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        lines = regular.read_text(folder / SUMS).splitlines()
     except (OSError, ValueError):
         raise CheckpointError(f"{folder / SUMS}: missing or unreadable: not a checkpoint, or a damaged one") from None
     kept = sorted(line for line in lines if not line.partition("  ")[2].startswith(_ABOUT_THE_MODEL))
@@ -256,7 +257,7 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     if output is None and sys.stdout.isatty():
         sys.stdout.writelines(_safe_lines(pieces))
         return
-    with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
+    with nullcontext(sys.stdout) if output is None else atomic.replacing(output, direct=True) as file:
         file.flush()
         for piece in pieces:
             file.buffer.write(piece)

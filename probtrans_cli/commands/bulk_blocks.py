@@ -44,8 +44,10 @@ def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
 
     Raises:
         OSError: the folder cannot be written.
+        DataError: it is done, and of another job.
     """
     if job.is_done(number):
+        job.require_own(number, part_of(block))
         return
     try:
         _parse(parsing, job, number, block)
@@ -59,14 +61,20 @@ def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
         job.fail(number, "\n".join(why if ours else [*why, traceback.format_exc()]))
 
 
+def part_of(block: Block) -> dict[str, Any]:
+    """What the marker of a block says of the part of an input that it is."""
+    return {"input": block.path, "begin": block.begin, "end": block.end}
+
+
 def is_current(job: Job, number: int, block: Block) -> bool:
     """Whether a block that is done was made of what its input holds now.
 
     The time of the input is believed. Where it is another one, as of a copy, the bytes are compared.
 
     Raises:
-        DataError: the input cannot be read.
+        DataError: the input cannot be read, or the block is of another job.
     """
+    job.require_own(number, part_of(block))
     about = job.about(number)
     now = block.file
     if not about or now is None:
@@ -87,7 +95,7 @@ def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
     form, _ = form_of(block.path, request.input_form)
     ends = _ends(form)
     name = display_name(block.path)
-    about: dict[str, Any] = {"input": block.path, "begin": block.begin, "end": block.end, "form": form, "sentences": 0}
+    about: dict[str, Any] = {**part_of(block), "form": form, "sentences": 0}
     if block.file is not None:
         about |= {"input_bytes": block.file.size, "modified": block.file.modified, "content": checksum(block, ends)}
 

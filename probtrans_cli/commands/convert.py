@@ -77,7 +77,7 @@ def convert(request: ConvertRequest) -> None:
     told = []
     with (
         faults_of(request.output, "-o"),
-        nullcontext(sys.stdout) if request.output is None else atomic.replacing(request.output) as file,
+        nullcontext(sys.stdout) if request.output is None else atomic.replacing(request.output, direct=True) as file,
     ):
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes
         for one in inputs:

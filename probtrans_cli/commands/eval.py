@@ -2,9 +2,7 @@
 
 from __future__ import annotations
 
-import json
 import operator
-import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -15,13 +13,14 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
+from probtrans_cli.checkpoint import refuse_link
 from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.eval_uncertainty import (
     other_text,
     read_sentences,
     runs_and_files,
+    store_scores,
     who_is_asked,
-    write_diagram,
 )
 from probtrans_cli.commands.launch import processes
 from probtrans_cli.data.corpus.encode import encode_corpus
@@ -118,6 +117,7 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
         if not request.choose:
             return _evaluated(request, ranks)
         folder = locate(request.checkpoint)
+        refuse_link(folder)
         located = replace(request, checkpoint=str(folder))
         if not ranks.first:
             return _evaluated(located, ranks)
@@ -173,7 +173,7 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
     result |= {} if way is None else {"way": way}
     result |= {"members": [request.checkpoint, *runs]} if runs else {}
     if not runs and not request.files and ranks.first:
-        _store(model, title, result)
+        store_scores(model, title, result)
     if types is not None:
         result |= describe(model, corpus, types, request.top)
     unmet = _unmet(request.require, requirements, scores)
@@ -201,7 +201,7 @@ def _loaded(request: EvalRequest, runs: Sequence[str], ranks: Ranks) -> tuple[Mo
 def _write_predictions(request: EvalRequest, model: Model, kept: Sequence[Sentence], asked: Predictor) -> None:
     """The file of `--predictions`."""
     assert request.predictions is not None, "sentences are kept for them alone"
-    with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions) as file:
+    with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions, direct=True) as file:
         file.writelines(side_by_side(model, kept, asked))
 
 
@@ -217,16 +217,6 @@ def splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Spli
     if request.coordination is not None and found:
         raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
     return Splitter.load(request.coordination, model, rescore=request.rescore, threads=request.threads)
-
-
-def _store(model: Model, title: str, result: dict[str, Any]) -> None:
-    """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
-    if model.folder is None or not os.access(model.folder.parent, os.W_OK):
-        return
-    beside = model.folder.parent if model.folder.parent.name == "checkpoints" else model.folder
-    atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
-    if found := result["scores"][title].get("uncertainty"):
-        write_diagram(beside, ", ".join(filter(None, [title, result.get("way")])), found)
 
 
 @contextmanager

@@ -1,7 +1,10 @@
-"""What `eval` needs for `--uncertainty`: who is asked, another text beside the split, and the diagram."""
+"""What `eval` needs for `--uncertainty`: who is asked, another text beside the split, and the diagram; and how scores
+are stored."""
 
 from __future__ import annotations
 
+import json
+import os
 from collections.abc import Iterator, Sequence
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
@@ -16,7 +19,8 @@ from probtrans_cli.data.files import find, open_lines
 from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
 from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError, UsageError
+from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.weights import way_of
@@ -162,6 +166,22 @@ def read_sentences(name: str, key: str | None, form: str, data: Data) -> Iterato
         remedy = "if that is not meant, give plain text or CoNLL-U"
         lines = watched(lines, lambda kind: console.log(misread(path, kind, remedy)))
     yield from read_corpus(path, form, data=data, lines=lines)
+
+
+def store_scores(model: Model, title: str, result: dict[str, Any]) -> None:
+    """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
+    if model.folder is None or not os.access(model.folder.parent, os.W_OK):
+        return
+    in_run = model.folder.parent.name == "checkpoints"
+    beside = model.folder.parent if in_run else model.folder
+    try:
+        if in_run:
+            regular.refuse_others(beside, folder=True)
+        atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        if found := result["scores"][title].get("uncertainty"):
+            write_diagram(beside, ", ".join(filter(None, [title, result.get("way")])), found)
+    except CheckpointError as error:  # it is scored, and that is what was asked for
+        console.log(f"not stored: {error.message}")
 
 
 def write_diagram(folder: Path, title: str, found: dict[str, Any]) -> None:

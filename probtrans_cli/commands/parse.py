@@ -187,7 +187,7 @@ def parse(request: ParseRequest) -> None:
         if form.folder and output is not None and (output.is_dir() or output.suffix == ""):
             form.writer().write_folder(parsing.content(portions), output, options)
         else:
-            with nullcontext(sys.stdout) if output is None else atomic.replacing(output) as file:
+            with nullcontext(sys.stdout) if output is None else atomic.replacing(output, direct=True) as file:
                 pieces = parsing.written(_flushing(portions, file))
                 if output is None and file.isatty():  # in a file or a pipe, words keep their bytes
                     pieces = (safe(piece, coloured=options.coloured) for piece in pieces)

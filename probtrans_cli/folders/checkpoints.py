@@ -3,8 +3,10 @@
     RUN/checkpoints/step-002000/    a checkpoint
     RUN/checkpoints/best, last      links to two of them
 
-The links are a convenience. Copies lose them (`rsync --no-links`, object storage) or hold folders in their place (zip,
-`cp -L`); what a run's checkpoints say themselves is then enough, and what is taken is said on stderr.
+A checkpoint that its user has moved elsewhere may be a link to it: it is read there, and neither written nor removed.
+
+The links `best` and `last` are a convenience. Copies lose them (`rsync --no-links`, object storage) or hold folders in
+their place (zip, `cp -L`); what a run's checkpoints say themselves is then enough, and what is taken is said on stderr.
 """
 
 from __future__ import annotations
@@ -16,6 +18,7 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError, reason
+from probtrans_cli.folders import regular
 from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"
@@ -43,7 +46,7 @@ def any_in(checkpoints: Path) -> bool:
 def listed(folder: Path) -> list[str]:
     """The files that a checkpoint consists of; none where that cannot be read."""
     try:
-        lines = (folder / SUMS).read_text(encoding="utf-8").splitlines()
+        lines = regular.read_text(folder / SUMS).splitlines()
     except (OSError, UnicodeDecodeError):
         return []
     return [name for _, _, name in (line.partition("  ") for line in lines)]
@@ -55,7 +58,7 @@ def lacking(folder: Path, *, training: bool = False) -> str | None:
     if not names:
         return SUMS
     needed = [STATE, *names] if training else [name for name in names if not name.startswith("training/")]
-    return next((name for name in needed if not _is_file(folder / name)), None)
+    return next((name for name in needed if not regular.is_file(folder / name)), None)
 
 
 def newest(checkpoints: Path, *, training: bool = False) -> Path | None:
@@ -86,7 +89,8 @@ def locate(name: str, *, training: bool = False) -> Path:
     if _is_folder(path):
         if (path / "config.json").exists():
             _refuse_transformers(path)
-            return path
+            in_run = path.parent.name == "checkpoints" and path.name in LINKS
+            return stands_for(path) if in_run else path
         base, which = name, "best"
     if not _is_folder(Path(base or name)):
         raise CheckpointError(
@@ -104,7 +108,7 @@ def locate(name: str, *, training: bool = False) -> Path:
         return last(checkpoints, training=training)
     there = dict(steps(checkpoints))
     if re.fullmatch(r"[0-9]{1,18}", which) and int(which) in there:
-        return there[int(which)].resolve()
+        return _absolute(there[int(which)])
     raise CheckpointError(f"{base}: no checkpoint {which!r}", hint=f"there are: {_what_there_is(checkpoints)}")
 
 
@@ -116,12 +120,12 @@ def last(checkpoints: Path, *, training: bool = False) -> Path:
     """
     link = checkpoints / "last"
     if link.is_dir():
-        return link.resolve()
+        return stands_for(link)
     found = newest(checkpoints, training=training)
     if found is None:
         raise _none_complete(checkpoints, training)
     console.log(f"{link}: {_what_is_wrong(link)}; taking {found.name}, the newest complete checkpoint")
-    return found.resolve()
+    return _absolute(found)
 
 
 def best(checkpoints: Path) -> Path:
@@ -132,7 +136,7 @@ def best(checkpoints: Path) -> Path:
     """
     link = checkpoints / "best"
     if link.is_dir():
-        return link.resolve()
+        return stands_for(link)
     latest = newest(checkpoints)
     if latest is None:
         raise _none_complete(checkpoints, training=False)
@@ -148,7 +152,20 @@ def best(checkpoints: Path) -> Path:
             f"there are: {_what_there_is(checkpoints)}",
         )
     console.log(f"{link}: {_what_is_wrong(link)}; taking {found.name}, {why}")
-    return found.resolve()
+    return _absolute(found)
+
+
+def stands_for(link: Path) -> Path:
+    """The checkpoint that the link `best` or `last` points at, by its name in the run, where it is one of the run; else
+    the link itself, or the folder in its place."""
+    checkpoint = link.with_name(link.readlink().name or link.name) if link.is_symlink() else link
+    is_of_run = checkpoint.name not in LINKS and checkpoint.is_dir() and checkpoint.samefile(link)
+    return _absolute(checkpoint if is_of_run else link)
+
+
+def _absolute(checkpoint: Path) -> Path:
+    """The same, from wherever: links of the user up to the run folder are followed, and none below."""
+    return checkpoint.parent.parent.resolve() / checkpoint.parent.name / checkpoint.name
 
 
 def link(folder: Path, name: str) -> None:
@@ -182,7 +199,7 @@ def settle(checkpoints: Path) -> None:
         original = checkpoints / name_of(step)
         if not original.exists():
             copy.rename(original)
-        elif (original / SUMS).is_file() and (original / SUMS).read_bytes() == (copy / SUMS).read_bytes():
+        elif listed(original) and regular.read_bytes(original / SUMS) == regular.read_bytes(copy / SUMS):
             atomic.remove_folder(copy)
         else:
             what = f"{copy}: a folder in the place of a link, and another one than {original}"
@@ -207,18 +224,10 @@ def _is_folder(path: Path) -> bool:
         return False
 
 
-def _is_file(path: Path) -> bool:
-    """Whether there is a file; a damaged list may hold a name that no file can have."""
-    try:
-        return path.is_file()
-    except (OSError, ValueError):
-        return False
-
-
 def json_object(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is none. What is damaged is told of where it is read in earnest."""
     try:
-        value = from_json(path.read_bytes())
+        value = from_json(regular.read_bytes(path))
     except (OSError, ValueError):
         return {}
     return value if isinstance(value, dict) else {}
@@ -245,7 +254,7 @@ def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
 def _refuse_transformers(path: Path) -> None:
     """Refuse a folder in the form of Hugging Face's transformers."""
     try:
-        config = (path / "config.json").read_bytes()
+        config = regular.read_bytes(path / "config.json", follow=True)  # their caches are made of links
     except OSError as error:
         message = f"{path / 'config.json'}: cannot be read: {reason(error)}"
         raise CheckpointError(message, hint="use another checkpoint") from None

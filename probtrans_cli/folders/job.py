@@ -2,7 +2,8 @@
 
     OUT/job.json               what the job is; another one is refused in this folder
     OUT/blocks/000001.conllu   the result of a block ...
-    OUT/blocks/000001.done     ... and its marker, which is written after it and says what the result must be
+    OUT/blocks/000001.done     ... and its marker, which is written after it and says of which job and of which part of
+                               which input it is, and what the result must be
     OUT/failed/000007.txt      why a block could not be done; gone once it is
 
 Every file appears whole, by a rename. So two processes that do the same block do each other no harm: they write the
@@ -13,6 +14,7 @@ from __future__ import annotations
 
 import hashlib
 import json
+import os
 import re
 from collections.abc import Iterator, Mapping
 from contextlib import contextmanager, suppress
@@ -22,6 +24,7 @@ from typing import Any, TextIO
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.folders import regular
 from probtrans_cli.text import from_json, printable
 
 JOB, BLOCKS, FAILED = "job.json", "blocks", "failed"
@@ -36,6 +39,8 @@ class Job:
     folder: Path
     ending: str
     """Of the names of results, such as `conllu`."""
+    sum: str
+    """A checksum of its identity, which every marker has."""
 
     @classmethod
     def begin(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:
@@ -53,6 +58,7 @@ class Job:
             if strangers and JOB not in there:
                 what = f"{folder}: holds {printable(strangers[0], 200)}, and no job"
                 raise UsageError(what, hint="give --output-dir a new folder, or an empty one")
+            cls._refuse_blocks_without_job(folder)
             for name in (BLOCKS, FAILED):
                 (folder / name).mkdir(parents=True, exist_ok=True)
             if not (folder / JOB).exists():
@@ -61,6 +67,18 @@ class Job:
             raise UsageError(f"{error.filename}: there is a file of this name", hint="choose another folder") from None
         return cls.of(folder, ending, identity)
 
+    @staticmethod
+    def _refuse_blocks_without_job(folder: Path) -> None:
+        """Refuse blocks that nobody knows the job of: they would be overwritten, or taken for those of another job."""
+        for name in (BLOCKS, FAILED):
+            regular.refuse_others(folder / name, folder=True)
+            there = sorted(path.name for path in (folder / name).iterdir()) if (folder / name).exists() else []
+            # In this order: a process that begins the same job now writes its name before any block.
+            if there and not os.path.lexists(folder / JOB):
+                what = f"{folder}: holds {name}/{printable(there[0], 200)}, and no {JOB} that says of which job it is"
+                hint = f"give --output-dir another folder; or put {JOB} back; or remove {name}/ if nobody needs it"
+                raise UsageError(what, hint=hint)
+
     @classmethod
     def of(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:
         """The job that a folder holds.
@@ -68,15 +86,17 @@ class Job:
         Raises:
             UsageError: there is none, or another one.
         """
+        for name in (BLOCKS, FAILED):
+            regular.refuse_folder_of_others(folder / name)
         try:
-            there = from_json((folder / JOB).read_text(encoding="utf-8"))
+            there = from_json(regular.read_text(folder / JOB))
         except FileNotFoundError:
             raise UsageError(f"{folder}: there is no job in this folder", hint="run it without --merge first") from None
         except (OSError, ValueError) as error:
             raise UsageError(f"{folder / JOB}: cannot be read: {error}", hint="choose another folder") from None
         if different := _difference(there, identity):
             raise UsageError(f"{folder}: holds another job: {different}", hint=_AGAIN)
-        return cls(folder, ending)
+        return cls(folder, ending, _sum_of(identity))
 
     def result(self, number: int) -> Path:
         """The result of a block."""
@@ -92,7 +112,7 @@ class Job:
 
     def is_done(self, number: int) -> bool:
         """Whether a block has its marker, and beside it its result."""
-        return self.marker(number).exists() and self.result(number).exists()
+        return os.path.lexists(self.marker(number)) and os.path.lexists(self.result(number))
 
     def done(self) -> set[int]:
         """The blocks that have their marker, and beside it their result."""
@@ -103,10 +123,26 @@ class Job:
     def about(self, number: int) -> dict[str, Any]:
         """What the marker of a block says of it; nothing where there is none, or it is damaged."""
         try:
-            found = from_json(self.marker(number).read_text(encoding="utf-8"))
+            found = from_json(regular.read_text(self.marker(number)))
         except (OSError, ValueError):
             return {}
         return found if isinstance(found, dict) else {}
+
+    def require_own(self, number: int, part: Mapping[str, Any]) -> None:
+        """Refuse a block that is done, but of another job, or of another ``part`` of the inputs: what its marker must
+        say. Of a marker that is damaged nothing is known, and the block is to be done again.
+
+        Raises:
+            DataError: it is; nothing is removed.
+        """
+        about = self.about(number)
+        wanted = {"job": self.sum, **part}
+        if key := next((key for key in wanted if about and about.get(key) != wanted[key]), None):
+            what = f"{self.result(number)}: of another job than that of {self.folder / JOB}"
+            if key != "job":
+                what = f"{self.marker(number)}: {key} is {_shown(about.get(key))} there and {_shown(wanted[key])} here"
+            hint = f"give the job another folder; or move {self.marker(number)} away, and run it without --merge: "
+            raise DataError(f"block {number}: {what}", hint=f"{hint}it does this block again")
 
     def forget(self, number: int) -> None:
         """Remove the marker of a block, which is then to be done again."""
@@ -123,7 +159,7 @@ class Job:
         try:
             with atomic.replacing(result, shared=True) as file:
                 yield file
-            told = {**about, "bytes": result.stat().st_size, "sha256": _sha256(result)}
+            told = {"job": self.sum, **about, "bytes": result.stat().st_size, "sha256": _sha256(result)}
             with atomic.replacing(marker, shared=True) as file:
                 file.write(json.dumps(told, ensure_ascii=False) + "\n")
         except FileNotFoundError:
@@ -142,7 +178,7 @@ class Job:
     def why(self, number: int) -> str | None:
         """Why a block could not be done, in a line; None: nobody knows."""
         try:
-            return printable(self.note(number).read_text(encoding="utf-8").partition("\n")[0], 400)
+            return printable(regular.read_text(self.note(number)).partition("\n")[0], 400)
         except (OSError, ValueError):
             return None
 
@@ -155,8 +191,8 @@ class Job:
         digest = hashlib.sha256()
         path = self.result(number)
         try:
-            expected = from_json(self.marker(number).read_text(encoding="utf-8"))["sha256"]
-            with path.open("rb") as file:
+            expected = from_json(regular.read_text(self.marker(number)))["sha256"]
+            with regular.open_file(path) as file:
                 while piece := file.read(1 << 20):
                     digest.update(piece)
                     yield piece
@@ -172,6 +208,15 @@ class Job:
 def _sha256(path: Path) -> str:
     with path.open("rb") as file:
         return hashlib.file_digest(file, "sha256").hexdigest()
+
+
+def _sum_of(identity: Mapping[str, Any]) -> str:
+    """A checksum of all that is compared of a job; what is null, or is not there, is the same."""
+    compared = {key: value for key, value in identity.items() if key != "named"}
+    for key, value in compared.items():
+        if isinstance(value, dict):
+            compared[key] = {name: of_name for name, of_name in value.items() if of_name is not None}
+    return hashlib.sha256(json.dumps(compared, sort_keys=True).encode()).hexdigest()
 
 
 def _difference(there: Any, here: Mapping[str, Any]) -> str:

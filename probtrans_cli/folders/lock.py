@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import os
 import socket
+import stat
 import sys
 import time
 from collections.abc import Iterator
@@ -81,7 +82,7 @@ def held_for_a_moment(folder: Path) -> Iterator[None]:
     """Let one process at a time rename or open what is in a folder; for moments only, so nobody is named."""
     with ExitStack() as stack:
         with suppress(OSError):  # no such folder yet, or a file system without locks: go on without
-            handle = os.open(folder, os.O_RDONLY)
+            handle = os.open(folder, os.O_RDONLY | getattr(os, "O_DIRECTORY", 0))
             stack.callback(os.close, handle)
             if fcntl is not None:
                 fcntl.flock(handle, fcntl.LOCK_EX)
@@ -118,12 +119,21 @@ def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None
 
 
 def _opened(file: Path) -> int:
-    """The lock file, made where it is missing, and its folder, too."""
+    """The lock file, made where it is missing, and its folder, too. What is no file, or has another name elsewhere, is
+    none of ours: it would be written into, and loses its name here."""
     for _ in range(100):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # another process has just removed the empty folder
-            return os.open(file, os.O_RDWR | os.O_CREAT, 0o666)
+        with suppress(FileNotFoundError):  # another process has just removed the empty folder, or the file
+            _remove_others(file)
+            return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     raise OSError("its folder does not stay")
+
+
+def _remove_others(file: Path) -> None:
+    with suppress(FileNotFoundError):
+        status = file.lstat()  # a single look: in the next moment it may be the lock of another process
+        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+            file.unlink()
 
 
 def _flock(handle: int, *, wait: bool) -> bool:
@@ -144,7 +154,7 @@ def _flock(handle: int, *, wait: bool) -> bool:
 def _is_at(handle: int, file: Path) -> bool:
     """Whether an open file is still the one of that name."""
     try:
-        return os.path.samestat(os.fstat(handle), file.stat())
+        return os.path.samestat(os.fstat(handle), file.lstat())
     except FileNotFoundError:
         return False
 

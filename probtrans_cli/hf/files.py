@@ -15,6 +15,7 @@ from torch import Tensor
 
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.bert import AGAIN, read_json
 
 WEIGHTS = "model.safetensors"
@@ -55,11 +56,14 @@ def _of_index(path: Path) -> dict[str, Tensor]:
 
 def _of_file(path: Path) -> dict[str, Tensor]:
     try:
+        regular.open_file(path, follow=True).close()  # their readers would wait for a pipe
         if path.suffix == ".safetensors":
             return load_file(path)
         content = torch.load(path, map_location="cpu", weights_only=True)
     except FileNotFoundError:
         raise CheckpointError(f"{path}: there is no such file", hint=AGAIN) from None
+    except regular.IrregularFileError:
+        raise
     except pickle.UnpicklingError:
         hint = "files with code in them are not opened; ask for the weights as safetensors"
         raise CheckpointError(f"{path}: holds something else than tensors", hint=hint) from None

@@ -11,6 +11,7 @@ from typing import Annotated, Any
 from pydantic import BaseModel, ConfigDict, Field, ValidationError
 
 from probtrans_cli.errors import CheckpointError
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
 from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
@@ -143,6 +144,6 @@ def read_json(path: Path) -> Any:
         CheckpointError: it is none, or cannot be read.
     """
     try:
-        return from_json(path.read_bytes())
+        return from_json(regular.read_bytes(path, follow=True))  # caches of theirs are made of links
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not JSON ({error})", hint=AGAIN) from None

@@ -7,6 +7,7 @@ What counts as YAML is told in :mod:`probtrans_cli.recipe.yaml`. Imports no torc
 from __future__ import annotations
 
 import difflib
+import os
 import sys
 from collections.abc import Sequence
 from pathlib import Path
@@ -15,6 +16,7 @@ from typing import Any
 from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError, reason
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.faults import HINT, error_of, in_words
 from probtrans_cli.recipe.kinds import load_outside
 from probtrans_cli.recipe.origin import expand
@@ -24,7 +26,14 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import LARGEST, Fault, Mapping, Scalar, plain, read_tree, shown, write_tree
 from probtrans_cli.text import printable
 
-__all__ = ["describe", "dump_recipe", "get_ready", "json_schema", "load_recipe", "read_recipe", "shipped_recipes"]
+__all__ = [
+    "describe", "dump_recipe", "get_ready", "json_schema", "load_recipe", "load_stored", "read_recipe",
+    "shipped_recipes",
+]  # fmt: skip
+
+
+IN_FOLDER = "recipe.yaml"
+"""The name of a recipe in the folder of a run, and of a checkpoint."""
 
 
 # --- finding ----------------------------------------------------------------------------------------------------------
@@ -45,12 +54,29 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
             raise UsageError(f"cannot read the recipe from standard input: {reason(error)}") from None
         return read_recipe(content, "<stdin>", overrides)
     path = _find(source)
+    # What the user has named may be a pipe, as `<(...)` is; what lies in the folder of a run may not.
+    stored = path.name == IN_FOLDER and path != Path(source)
     try:
-        with path.open("rb") as file:
+        with regular.open_file(path) if stored else path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(f"cannot read the recipe {printable(str(path), 200)}: {error.strerror}") from error
     return read_recipe(content, str(path), overrides)
+
+
+def load_stored(path: Path) -> Recipe:
+    """The recipe that a run or a checkpoint has in its folder.
+
+    Raises:
+        UsageError, RecipeError: as :func:`load_recipe`.
+        IrregularFileError: a link or a named pipe is in its place, for example.
+    """
+    try:
+        with regular.open_file(path) as file:
+            content = file.read(LARGEST + 1)
+    except OSError as error:
+        raise UsageError(f"cannot read the recipe {printable(str(path), 200)}: {error.strerror}") from error
+    return read_recipe(content, str(path))
 
 
 def _find(source: str) -> Path:
@@ -58,9 +84,12 @@ def _find(source: str) -> Path:
     by_name = shipped.get(source.removesuffix(".yaml"))
     path = Path(source)
     try:
-        if source and path.is_dir() and ((path / "recipe.yaml").is_file() or by_name is None):
-            if (path / "recipe.yaml").is_file():
-                return path / "recipe.yaml"
+        if source and path.is_dir():
+            there = os.path.lexists(path / IN_FOLDER) and not regular.is_folder(path / IN_FOLDER)
+            if there:
+                return path / IN_FOLDER
+            if by_name is not None:
+                return by_name
             hint = "give a recipe file, or a run folder (one that `probtrans train` wrote)"
             raise UsageError(f"the folder {printable(source, 200)} has no recipe.yaml", hint=hint)
         if source and path.exists() and not path.is_dir():

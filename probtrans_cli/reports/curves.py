@@ -7,6 +7,7 @@ the page's script, from the same numbers as JSON.
 from __future__ import annotations
 
 import math
+import os
 from collections.abc import Iterable, Iterator, Sequence
 from dataclasses import dataclass
 from html import escape
@@ -15,6 +16,7 @@ from typing import Any
 
 import numpy as np
 
+from probtrans_cli.folders import regular
 from probtrans_cli.reports.scores import is_share, shown
 from probtrans_cli.text import from_json
 from probtrans_cli.trees.drawing.offline import safe_json
@@ -55,12 +57,12 @@ def _is_number(value: Any) -> bool:
 
 def read_metrics(path: Path) -> Iterator[dict[str, Any]]:
     """The lines of a `metrics.jsonl`; what is not one of ours, as the last one after a kill may be, is left out."""
-    if not path.is_file():
+    if not os.path.lexists(path):
         return
-    with path.open(encoding="utf-8", errors="replace") as lines:
-        for line in lines:
+    with regular.open_file(path) as file:
+        for line in file:
             try:
-                values = from_json(line)
+                values = from_json(line.decode("utf-8", "replace"))
             except ValueError:
                 continue
             if isinstance(values, dict) and {"step", "split"} <= values.keys():

@@ -3,15 +3,17 @@
 from __future__ import annotations
 
 import json
+import os
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli.errors import CheckpointError, ProbtransError
+from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import STATE, any_in, best, last
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.reports.scores import flattened
 from probtrans_cli.text import from_json, visible
 
@@ -76,7 +78,7 @@ def read_run(folder: str) -> Finished:
     checkpoint, run = _locate(path)
     where = named(folder)
     try:
-        recipe = load_recipe(str(checkpoint / "recipe.yaml")).resolved()
+        recipe = load_stored(checkpoint / "recipe.yaml").resolved()
     except ProbtransError as error:
         raise CheckpointError(f"{where}: its recipe cannot be read: {error.message.splitlines()[0]}") from None
     metric = recipe.task.metric
@@ -110,7 +112,7 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
         checkpoints = path.resolve().parent
         if checkpoints.name != "checkpoints" or not any_in(checkpoints):
             return path, None
-        if best(checkpoints) != path.resolve():
+        if best(checkpoints).resolve() != path.resolve():
             raise CheckpointError(f"{where}: only the best checkpoint of its run has final scores")
         path = checkpoints.parent
     if not path.is_dir():
@@ -130,7 +132,7 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
 def _read(path: Path) -> dict[str, Any]:
     """A JSON object; empty where there is no such file."""
     try:
-        value = from_json(path.read_bytes())
+        value = from_json(regular.read_bytes(path))
     except (FileNotFoundError, NotADirectoryError):
         return {}
     except (OSError, ValueError):
@@ -151,7 +153,7 @@ def _floor(scores: dict[str, Any]) -> dict[str, float]:
 def _speeds(metrics: Path) -> list[float]:
     """Words a second, of every line of a ``metrics.jsonl`` that says so."""
     speeds = []
-    for line in metrics.read_text(encoding="utf-8", errors="replace").splitlines() if metrics.is_file() else []:
+    for line in regular.read_text(metrics, "replace").splitlines() if os.path.lexists(metrics) else []:
         try:
             speeds.append(float(from_json(line)["words_per_second"]))
         except (ArithmeticError, KeyError, TypeError, ValueError):  # a line of an evaluation, or half a line
@@ -161,7 +163,7 @@ def _speeds(metrics: Path) -> list[float]:
 
 def _command(recipe: Path) -> str:
     """The command line in the header of a run's recipe."""
-    for line in recipe.read_text(encoding="utf-8", errors="replace").splitlines() if recipe.is_file() else []:
+    for line in regular.read_text(recipe, "replace").splitlines() if os.path.lexists(recipe) else []:
         if line.startswith(COMMAND):
             return line.removeprefix(COMMAND)
         if not line.startswith("#"):

@@ -13,6 +13,7 @@ from typing import Any
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import CheckpointError
+from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports import confusion
@@ -240,7 +241,7 @@ def _link(run: Path, target: str, text: str) -> str:
 
 def _file(path: Path) -> str:
     try:
-        text = path.read_text(encoding="utf-8", errors="replace")
+        text = regular.read_text(path, "replace")
     except OSError:
         return ""
     return f"<details><summary>{escape(path.name)}</summary><pre>{escape(harmless(text))}</pre></details>\n"

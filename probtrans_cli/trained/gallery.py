@@ -17,7 +17,8 @@ from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence, without_extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import DataError
+from probtrans_cli.errors import CheckpointError, DataError
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.formats.svg import svg_files
@@ -37,9 +38,10 @@ def write_gallery(model: Model, folder: Path) -> None:
     """
     try:
         if model.recipe.model.has_arcs and (chosen := examples(model.recipe.data, model.vocabulary)):
+            regular.refuse_others(folder, folder=True)
             folder.mkdir(exist_ok=True)
             _draw(model, chosen, folder)
-    except (OSError, DataError) as error:
+    except (OSError, DataError, CheckpointError) as error:
         console.log(f"no pictures in {folder}: {error}")
 
 

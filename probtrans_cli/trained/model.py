@@ -29,7 +29,7 @@ from probtrans_cli.models.bayesian.variational import spread, spread_all
 from probtrans_cli.models.bayesian.weights import outside_bounds
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.source import load_recipe
+from probtrans_cli.recipe.source import load_stored
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks.base import Evaluation, Task, entry_features
@@ -122,7 +122,7 @@ class Model:
             )
         config = verified.json("config.json", Config)
         try:
-            recipe = load_recipe(str(folder / "recipe.yaml"))
+            recipe = load_stored(folder / "recipe.yaml")
         except ProbtransError as error:
             raise CheckpointError(error.message, hint=error.hint) from None
         labels = verified.json("labels.json", dict[str, list[str]])

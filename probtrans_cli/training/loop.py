@@ -296,7 +296,7 @@ class Trainer:
             if self.ranks.first:
                 replaced = ("model.safetensors", checkpoint.SUMS)
                 rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
-                checkpoint.write(best, rest | texts_of(self.model, scores), {"model.safetensors": weights})
+                checkpoint.store(best, rest | texts_of(self.model, scores), {"model.safetensors": weights})
                 write_gallery(self.model, self.run / "trees")
         return scores
 
@@ -318,7 +318,7 @@ class Trainer:
             scores = {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
             texts = texts_of(self.model, scores)
             texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
-            checkpoint.write(folder, texts, tensors)
+            checkpoint.store(folder, texts, tensors)
             checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
         self.ranks.meet(f"the checkpoint {folder.name}")
 
@@ -340,7 +340,7 @@ class Trainer:
             verified.load_into(self.average, "training/average.safetensors")
         if self.ranks.first:
             # A kill may have come between the links, or before older checkpoints were removed.
-            checkpoint.appoint(folder, self.state.best_step, self.recipe.save.keep)
+            checkpoint.appoint(self.checkpoints / folder.name, self.state.best_step, self.recipe.save.keep)
         console.log(f"resuming {self.run} after step {self.state.step}")
         if self.state.best_step and not (self.checkpoints / checkpoint.name_of(self.state.best_step)).is_dir():
             console.log(f"warning: {self.run}: the best checkpoint so far, of step {self.state.best_step}, is gone")

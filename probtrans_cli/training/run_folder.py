@@ -25,9 +25,9 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
-from probtrans_cli.folders import checkpoints, lock
+from probtrans_cli.folders import checkpoints, lock, regular
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.source import dump_recipe, load_recipe
+from probtrans_cli.recipe.source import dump_recipe, load_stored
 from probtrans_cli.text import first_of, from_json
 from probtrans_cli.version import __version__
 
@@ -62,7 +62,8 @@ def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: 
         UsageError: it cannot be made; another process trains there; it holds something, and is neither to be resumed
             nor overwritten, or holds what no run writes.
         RecipeError: the run that is to be resumed was started with another recipe.
-        CheckpointError: it is to be resumed, and copies have put other folders in the place of its links.
+        CheckpointError: it is to be resumed, and copies have put other folders in the place of its links; or a link, a
+            pipe or a device is in the place of what a run writes.
     """
     if run.exists() and not run.is_dir():
         raise UsageError(f"{run} is a file", hint="choose another --run folder")
@@ -80,6 +81,10 @@ def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: 
 
 def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
     """Decide what becomes of what is in a run folder, which is locked."""
+    for name in sorted({*BEFORE_A_RECIPE, *AFTERWARDS}):
+        regular.refuse_others(run / name)
+    for name in (ASIDE, "checkpoints", *_FOLDERS):
+        regular.refuse_others(run / name, folder=True)
     if _has_our_recipe(run) or _has_our_recipe(run / ASIDE):
         _put_back(run)
     ours = _is_run(run)
@@ -111,7 +116,7 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
 def _forget_interruption(run: Path) -> None:
     """Remove the note of how a training ended that goes on now; that of a training which came to its end stays."""
     note = run / "exit.json"
-    if _is_file_of_a_run(note, begun=False) and from_json(note.read_bytes())["exit"] != 0:
+    if _is_file_of_a_run(note, begun=False) and from_json(regular.read_bytes(note))["exit"] != 0:
         note.unlink()
 
 
@@ -145,10 +150,9 @@ def to_resume(run: Path) -> bool:
 def corpus_of(run: Path) -> str | None:
     """The fingerprint of the corpora that a run is trained on, as its last checkpoint has it; None: it has none."""
     try:
-        content = from_json((checkpoints.locate(f"{run}@last") / "training" / "state.json").read_bytes())
-    except (CheckpointError, OSError, ValueError):
+        found = checkpoints.json_object(checkpoints.locate(f"{run}@last") / checkpoints.STATE).get("data")
+    except (CheckpointError, OSError):
         return None  # who reads the checkpoint as a whole says what is wrong with it
-    found = content.get("data") if isinstance(content, dict) else None
     return found if isinstance(found, str) else None
 
 
@@ -209,7 +213,7 @@ def _put_back(run: Path) -> bool:
         return False
     for path in sorted(aside.iterdir(), key=lambda path: path.name == "recipe.yaml"):
         if (run / path.name).is_dir():
-            shutil.rmtree(run / path.name)
+            regular.remove(run / path.name)
         path.rename(run / path.name)
     aside.rmdir()
     return True
@@ -220,7 +224,7 @@ def _check_same(recipe: Recipe, run: Path) -> None:
     path = run / "recipe.yaml"
     if not path.exists():
         return
-    old, new = load_recipe(str(path)).resolved().model_dump(), recipe.model_dump()
+    old, new = load_stored(path).resolved().model_dump(), recipe.model_dump()
     different = [key for name in new if name not in MAY_CHANGE for key in _different(name, old[name], new[name])]
     if different:
         raise RecipeError(
@@ -244,8 +248,8 @@ def _different(key: str, old: Any, new: Any) -> Iterator[str]:
 def _has_our_recipe(folder: Path) -> bool:
     """Whether a folder's recipe is one that a run wrote, by its first line."""
     try:
-        with (folder / "recipe.yaml").open(encoding="utf-8", errors="replace") as lines:
-            return lines.readline().startswith(f"# {HEADER}")
+        with regular.open_file(folder / "recipe.yaml") as lines:
+            return lines.readline().startswith(f"# {HEADER}".encode())
     except OSError:
         return False
 
@@ -290,7 +294,7 @@ def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:
         return path.stat().st_size == 0
     if path.name == "exit.json":
         try:
-            return bool(from_json(path.read_bytes()).keys() == {"exit", "reason"})
+            return bool(from_json(regular.read_bytes(path)).keys() == {"exit", "reason"})
         except (OSError, ValueError, AttributeError):
             return False
     return True  # a log, which is only appended to

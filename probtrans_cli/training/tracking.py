@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import json
+import os
 from collections.abc import Mapping
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic
 from probtrans_cli.errors import UsageError, unwritten
+from probtrans_cli.folders import regular
 from probtrans_cli.text import from_json
 
 TENSORBOARD = "tensorboard"
@@ -35,8 +37,8 @@ class Metrics:
     def _open(self, run: Path, step: int, evaluated: int, tensorboard: bool) -> None:
         self.path = path = run / "metrics.jsonl"
         kept = []
-        if path.exists():
-            for line in path.read_text(encoding="utf-8", errors="replace").splitlines():
+        if os.path.lexists(path):
+            for line in regular.read_text(path, "replace").splitlines():
                 try:
                     values = from_json(line)
                     if values["step"] <= (step if values["split"] == "train" else evaluated):
@@ -55,7 +57,7 @@ class Metrics:
         if self.path is None:
             return
         try:
-            with self.path.open("a", encoding="utf-8") as file:
+            with regular.append(self.path) as file:
                 file.write(json.dumps(values) + "\n")
         except OSError as error:
             raise unwritten(str(self.path), error) from None
@@ -83,4 +85,5 @@ def _writer(folder: Path, purge: int | None) -> Any:
     except ImportError:
         hint = "pip install 'probtrans[tensorboard]', or log.tensorboard=false"
         raise UsageError("log.tensorboard needs the package tensorboard, which is not installed", hint=hint) from None
+    regular.refuse_folder_of_others(folder)  # its file is opened by that package
     return SummaryWriter(str(folder), purge_step=purge)

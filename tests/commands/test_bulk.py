@@ -281,3 +281,69 @@ def children(process: int) -> list[int]:
         return []
     found = Path(f"/proc/{process}/task/{process}/children").read_text().split()
     return [int(one) for one in found if b"spawn_main" in Path(f"/proc/{one}/cmdline").read_bytes()]
+
+
+# --- what others have left in the folder ------------------------------------------------------------------------------
+
+
+def state(folder: str) -> dict[str, bytes]:
+    """All files of a folder."""
+    return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
+
+
+@pytest.mark.parametrize("name", ["blocks/000001.conllu", "failed/000002.txt", "blocks/thesis.tex"])
+@pytest.mark.usefixtures("quick")
+def test_blocks_without_a_job_are_not_overwritten(name: str, place: list[str], invoke: Invoke) -> None:
+    Path("out", name).parent.mkdir(parents=True)
+    Path("out", name).write_text("a thesis")
+    refused(invoke(*place, *OPTIONS), 2, f"out: holds {name}, and no job.json", "put job.json back")
+    assert state("out") == {f"out/{name}": b"a thesis"}
+    assert not Path("out/job.json").exists()
+
+
+@pytest.mark.usefixtures("quick")
+def test_empty_folders_of_a_begin_that_was_killed_are_taken(place: list[str], invoke: Invoke) -> None:
+    Path("out/blocks").mkdir(parents=True)
+    Path("out/failed").mkdir()
+    Path("out/.job.json-01ab23cd.partial").write_text("{")
+    assert invoke(*place, *OPTIONS).code == 0
+
+
+@pytest.mark.parametrize("change", [("--block-size", "700"), ("--channel", "1")])
+@pytest.mark.usefixtures("quick")
+def test_blocks_of_another_job_are_not_put_together(
+    change: tuple[str, str], place: list[str], trained: Path, invoke: Invoke
+) -> None:
+    """A job.json was removed, or another one copied over it: the blocks say themselves of which job they are."""
+    assert invoke(*place, *OPTIONS).code == 0
+    assert invoke(*place, *OPTIONS[:1], "other", *OPTIONS[2:], *change).code == 0
+    Path("out/job.json").unlink()
+    before = state("out")
+    refused(invoke(*place, *OPTIONS, *change), 2, "out: holds blocks/", "and no job.json")
+    refused(invoke(*place, *OPTIONS, *change, "--merge"), 2, "there is no job")
+    assert state("out") == before
+    Path("out/job.json").write_bytes(Path("other/job.json").read_bytes())
+    before = state("out")
+    for more in (("--merge",), ("--merge", "-o", "merged"), (), ("--workers", "2"), ("--shard", "1/3")):
+        ran = invoke(*place, *OPTIONS, *change, *more)
+        refused(ran, 3, "block 1: out/blocks/000001.conllu: of another job than that of out/job.json", "another folder")
+        assert ran.out == ""
+    assert not Path("merged").exists()
+    assert state("out") == before
+
+
+@pytest.mark.usefixtures("quick")
+def test_a_block_in_the_place_of_another(place: list[str], invoke: Invoke) -> None:
+    assert invoke(*place, *OPTIONS).code == 0
+    for ending in ("conllu", "done"):
+        Path(f"out/blocks/000003.{ending}").write_bytes(Path(f"out/blocks/000002.{ending}").read_bytes())
+    before = state("out")
+    for more in (("--merge",), ()):
+        ran = invoke(*place, *OPTIONS, *more)
+        refused(
+            ran, 3, "block 3: out/blocks/000003.done: begin is 300 there and 600 here", "move out/blocks/000003.done"
+        )
+        assert state("out") == before
+    Path("out/blocks/000003.done").unlink()  # what the message says
+    assert invoke(*place, *OPTIONS).code == 0
+    assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out

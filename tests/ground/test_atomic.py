@@ -8,6 +8,7 @@ from pathlib import Path
 import pytest
 
 from probtrans_cli import atomic
+from probtrans_cli.folders import regular
 
 FAILURES = [OSError(28, "No space left on device"), KeyboardInterrupt(), ValueError("a fault")]
 
@@ -72,8 +73,11 @@ def test_an_error_names_the_file_that_was_asked_for(name: str, tmp_path: Path) -
 
 
 def test_a_device_is_written_directly() -> None:
-    atomic.replace_text(Path(os.devnull), "text")
+    with atomic.replacing(Path(os.devnull), direct=True) as file:
+        file.write("text")
     assert not Path(os.devnull).is_file()
+    with pytest.raises(regular.IrregularFileError, match="a device in the place of a file"):
+        atomic.replace_text(Path(os.devnull), "text")
 
 
 def test_a_folder_takes_the_place_of_another(tmp_path: Path) -> None:
@@ -171,3 +175,14 @@ def test_a_link_moves_in_one_step(tmp_path: Path) -> None:
         atomic.link(tmp_path / name, "last")
         assert (tmp_path / "last").readlink() == Path(name)
     assert hidden(tmp_path) == []
+
+
+def test_a_file_that_is_open_already_goes_on(tmp_path: Path) -> None:
+    """As `-o /dev/stdout` with a file as standard output: neither the link nor what others write is lost."""
+    with (tmp_path / "file").open("w") as file:
+        file.write("before\n")
+        file.flush()
+        with atomic.replacing(Path(f"/proc/self/fd/{file.fileno()}"), direct=True) as same:
+            same.write("text\n")
+    assert (tmp_path / "file").read_text() == "before\ntext\n"
+    assert Path("/dev/stdout").is_symlink()

@@ -8,6 +8,7 @@ material.py     corpora, trained models and folders, made once at the start
 inputs.py       mutated files and arguments through every verb
 folders.py      altered run folders, prepared corpora and folders of Hugging Face's
 checkpoints.py  altered checkpoints, also with checksums that are right again
+planted.py      links, pipes and devices in folders of strangers
 kills.py        signals at any moment, and what comes after
 races.py        several processes and one folder
 attack.py       all inputs of all groups, in a few processes at once

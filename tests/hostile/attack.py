@@ -9,12 +9,12 @@ from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 from pathlib import Path
 
-from . import checkpoints, folders, inputs, kills, material, process, races
+from . import checkpoints, folders, inputs, kills, material, planted, process, races
 from .place import Group, Place
 from .report import Tried
 
 GROUPS: dict[str, Group] = {
-    group.name: group for module in (kills, races, checkpoints, folders, inputs) for group in module.GROUPS
+    group.name: group for module in (kills, races, checkpoints, folders, planted, inputs) for group in module.GROUPS
 }
 
 

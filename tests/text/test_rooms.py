@@ -17,7 +17,7 @@ FILES = sorted(PACKAGE.rglob("*.py"))
 # Every module's room. `room: modules below it`, a package standing for itself where it is named `.`.
 ROOMS = {
     "": ". __main__ atomic checkpoint console errors text version",
-    "folders": ". checkpoints job lock places",
+    "folders": ". checkpoints job lock places regular",
     "recipe": ". base bert checks data faults grids kinds origin overrides reference schema semantic source table "
     "task training weights yaml",
     "recipe.model": ". base bayes factors head_bias probabilistic stacked transformer",

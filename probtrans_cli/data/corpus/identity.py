@@ -13,6 +13,7 @@ from pydantic import BaseModel, ConfigDict, Field, model_validator
 from probtrans_cli import console
 from probtrans_cli.data.corpus.sources import QUICKLY_READ, Source, by_content, sha256
 from probtrans_cli.data.vocabularies import VOCABULARIES
+from probtrans_cli.folders import regular
 from probtrans_cli.folders.places import expand_home
 from probtrans_cli.recipe.base import FormatOptions
 from probtrans_cli.recipe.data import FORMATS, Data, VocabularySection
@@ -146,7 +147,7 @@ def shards_of(manifest: Mapping[str, Any]) -> dict[str, list[str]]:
 def read_manifest(folder: Path) -> dict[str, Any] | None:
     """The content of a folder's manifest; None where there is none of this version of the format, or a damaged one."""
     try:
-        manifest: dict[str, Any] = from_json((folder / MANIFEST).read_text(encoding="utf-8"))
+        manifest: dict[str, Any] = from_json(regular.read_text(folder / MANIFEST))
         _Manifest.model_validate(manifest)
     except (OSError, ValueError):  # what pydantic raises is a ValueError, too
         return None
@@ -190,7 +191,7 @@ def is_whole(folder: Path, manifest: dict[str, Any]) -> bool:
 
 def _is_there(folder: Path, manifest: dict[str, Any]) -> bool:
     sizes = manifest["files"].items()
-    return all((folder / name).is_file() and (folder / name).stat().st_size == size for name, size in sizes)
+    return all(regular.is_file(folder / name) and (folder / name).stat().st_size == size for name, size in sizes)
 
 
 def damaged(folder: Path, manifest: dict[str, Any]) -> str | None:

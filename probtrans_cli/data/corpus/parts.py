@@ -27,6 +27,7 @@ from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.text import from_json
 
@@ -101,7 +102,7 @@ def load_labels(folder: Path) -> dict[str, list[str]]:
         DataError: the file is missing or damaged.
     """
     try:
-        text = (folder / LABELS).read_text(encoding="utf-8")
+        text = regular.read_text(folder / LABELS)
         return TypeAdapter(dict[str, list[str]]).validate_python(from_json(text), strict=True)
     except (OSError, ValueError) as error:
         raise DataError(f"{folder / LABELS}: {error}", hint="run `probtrans prepare --force`") from None

@@ -48,7 +48,7 @@ from probtrans_cli.data.vocabularies import files as vocabulary_files
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.folders import lock
+from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.checkpoints import json_object
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import FORMATS
@@ -218,6 +218,7 @@ def _refuse(column: str, prepared: Prepared, split: Split, sources: Sequence[Sou
 def _check_target(folder: Path) -> None:
     """Refuse to replace what is not a prepared corpus: ``data.prepared: .`` must not cost the user a folder."""
     try:  # one look: another process may replace the folder at any moment
+        regular.refuse_folder_of_others(folder)
         strangers = [path for path in folder.iterdir() if not _is_ours(path.name)]
     except FileNotFoundError:
         return
@@ -280,6 +281,7 @@ def _unfinished(folder: Path, recipe: Recipe, sources: Sequence[Source]) -> Iter
     new = folder.with_name(f".{folder.name}.unfinished")
     made_of = {"data": canonical(recipe.data), "fingerprint": fingerprint(recipe.data, sources)}
     what = {"version": __version__, **made_of}
+    regular.refuse_folder_of_others(new)  # what is in it is written again under the same names
     if new.exists():
         if strangers := [path.name for path in new.iterdir() if not _is_ours(path.name)]:
             raise UsageError(f"{new}: holds {strangers[0]}, which is not of a corpus", hint="move it away")

@@ -18,6 +18,7 @@ import pyarrow as pa
 from numpy.typing import NDArray
 
 from probtrans_cli.errors import DataError
+from probtrans_cli.folders import regular
 
 BYTES = ("spelling", "form")
 """Columns of bytes; a sentence without them has none."""
@@ -49,7 +50,7 @@ class Shard:
             DataError: the file is missing or damaged.
         """
         try:
-            with path.open("rb") as file:
+            with regular.open_file(path) as file:
                 mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
             table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
             for column in table.columns:

@@ -39,6 +39,7 @@ from probtrans_cli.data.processes import Begin, Pool
 from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import ABSENT, FORMATS, Data
 from probtrans_cli.text import from_json
 from probtrans_cli.version import __version__
@@ -70,11 +71,11 @@ def encode_all(data: Data, sources: Sequence[Source], folder: Path, jobs: int = 
         jobs = 1
     if not (folder / COUNTED).exists():
         _count_all(data, sources, units, folder, jobs)
-    counts = _counters(from_json((folder / COUNTED).read_text(encoding="utf-8")))
+    counts = _counters(from_json(regular.read_text(folder / COUNTED)))
     told: dict[int, Told] = {}
     for number, unit in enumerate(units):
         if (path := _marker(folder, unit)).exists():
-            told[number] = from_json(path.read_text(encoding="utf-8"))
+            told[number] = from_json(regular.read_text(path))
     if told:
         console.log(f"{folder.name}: going on with the corpus, {len(told):,} of {len(units):,} parts are encoded")
     missing = [number for number in range(len(units)) if number not in told]

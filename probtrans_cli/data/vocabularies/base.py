@@ -21,6 +21,7 @@ from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
 from probtrans_cli.data.vocabularies.features import HashedFeatures
 from probtrans_cli.errors import DataError
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.text import from_json
 
@@ -249,7 +250,7 @@ def write_saved(folder: Path, saved: Saved) -> None:
 
 def read_saved(folder: Path) -> Saved:
     """Read ``vocabulary.json``; run it within :func:`reading`."""
-    content = from_json((folder / WORDS_FILE).read_text(encoding="utf-8"))
+    content = from_json(regular.read_text(folder / WORDS_FILE))
     if not isinstance(content, dict) or content.pop("format", None) != 1:
         raise ValueError("wrong format")
     saved = _conforming(Saved, content)
@@ -269,6 +270,14 @@ def _conforming(form: type[T], value: Any, begins: str = "") -> T:
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{begins}{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
+
+
+def read_bytes(path: Path) -> bytes:
+    """The content of a file; DataError where it cannot be read."""
+    try:
+        return regular.read_bytes(path, follow=True)  # caches of theirs are made of links
+    except OSError as error:
+        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager

@@ -27,6 +27,7 @@ from probtrans_cli.data.vocabularies.base import (
 )
 from probtrans_cli.data.vocabularies.pieces import Pieces
 from probtrans_cli.errors import DataError, RecipeError
+from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import SubwordVocabulary
 
 SUBWORDS_FILE = "spm.model"
@@ -155,4 +156,4 @@ def load_subwords(folder: Path, saved: Saved) -> Subwords:
     """
     path = folder / SUBWORDS_FILE
     with reading(path):
-        return Subwords(path.read_bytes(), saved.count_of, lowercase=saved.options_of(_Options).lowercase)
+        return Subwords(regular.read_bytes(path), saved.count_of, lowercase=saved.options_of(_Options).lowercase)

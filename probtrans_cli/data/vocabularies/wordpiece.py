@@ -28,6 +28,7 @@ from probtrans_cli.data.vocabularies.base import (
     SavedOptions,
     no_extra_word,
     one_after_the_other,
+    read_bytes,
     write_saved,
 )
 from probtrans_cli.data.vocabularies.features import HashedFeatures
@@ -390,11 +391,3 @@ def read_json(path: Path) -> Any:
         return from_json(read_bytes(path).decode("utf-8-sig"))
     except ValueError as error:
         raise DataError(f"{path}: not JSON ({error})", hint="copy the folder again") from None
-
-
-def read_bytes(path: Path) -> bytes:
-    """The content of a file; DataError where it cannot be read."""
-    try:
-        return path.read_bytes()
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None

@@ -10,7 +10,7 @@ from pathlib import Path
 from probtrans_cli import console
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.base import Sentences, count_words
+from probtrans_cli.data.vocabularies.base import Sentences, count_words, read_bytes
 from probtrans_cli.data.vocabularies.wordpiece import (
     LONGEST_WORD,
     OLD_SPECIALS_FILE,
@@ -18,7 +18,6 @@ from probtrans_cli.data.vocabularies.wordpiece import (
     Options,
     WordPieces,
     division,
-    read_bytes,
     read_json,
     read_wordpieces,
 )
