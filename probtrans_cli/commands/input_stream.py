@@ -13,8 +13,7 @@ from probtrans_cli.data.readers import format_by_name
 from probtrans_cli.data.readers.appearance import Appearance, appearance_of, look_ahead, misread, watched
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.text import read_text
-from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.tokens import divided
+from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import holds

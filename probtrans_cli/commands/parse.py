@@ -16,6 +16,7 @@ from probtrans_cli.commands.checks import faults_of
 from probtrans_cli.commands.input_stream import PATIENCE, chunks, found, read
 from probtrans_cli.commands.unread import Unread, told
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks import TASKS
@@ -74,7 +75,7 @@ class ParseRequest:
     """A CKPT of coordinations, at which sentences are split before tuples are found in them."""
     rescore: bool = False
     """Tuples of split sentences get the confidence that they have in the whole one."""
-    longest: int = 2000
+    longest: int = LONGEST
     """Words that a sentence may have, and tokens where words are divided into such."""
     too_long: Literal["error", "skip"] | None = None
     """What becomes of sentences that are longer, or than the model has positions: ``error``, or ``skip``, an empty

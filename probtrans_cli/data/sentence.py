@@ -9,6 +9,8 @@ from typing import NamedTuple
 
 from conllu.parser import parse_comment_line
 
+from probtrans_cli.data.tokens import tokenize
+
 
 class TagFault(NamedTuple):
     """A tag of a column file that is read although it is not as it should be."""
@@ -78,6 +80,11 @@ class Sentence:
         """How its CoNLL-U block calls it, in the comment ``# sent_id = ...``; None: it has no such."""
         comments = (pair for line in self.lines or () if line.startswith("#") for pair in parse_comment_line(line))
         return next((value for name, value in comments if name == "sent_id"), None)
+
+
+def divided(text: str, where: str = "") -> Sentence:
+    """The sentence of a text, divided into its tokens."""
+    return Sentence(tokenize(text), text=text, where=where)
 
 
 def without_extra_words(sentence: Sentence) -> Sentence:

@@ -10,11 +10,11 @@ import re
 from collections.abc import Iterable, Iterator
 from typing import TypeGuard
 
-from probtrans_cli.data.sentence import Sentence
-
 # White space between words. No-break spaces do not break: corpora use them inside a word ("4 1/2").
 _BETWEEN_WORDS = re.compile("[^\\S\u00a0\u2007\u202f]+")
 _CHUNK = re.compile(r"\S+")  # of str.split()
+LONGEST = 2000
+"""Words or tokens that a sentence may have for `parse`, unless somebody allows more."""
 MASK = "[MASK]"
 """How a hidden word is written."""
 _LETTER = re.compile(r"\w")  # a letter, a digit or `_`
@@ -55,11 +55,6 @@ def are_words(values: object) -> TypeGuard[list[str]]:
 def tokenize(text: str) -> list[str]:
     """The tokens of one sentence: white space separates, punctuation and contractions are split off."""
     return [text[start:end] for start, end in token_spans(text)]
-
-
-def divided(text: str, where: str = "") -> Sentence:
-    """The sentence of a text, divided into its tokens."""
-    return Sentence(tokenize(text), text=text, where=where)
 
 
 def token_spans(text: str) -> Iterator[tuple[int, int]]:

@@ -16,6 +16,8 @@ from probtrans_cli import atomic, console
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
+from probtrans_cli.export.answers import Answers
+from probtrans_cli.export.compared import compared
 from probtrans_cli.export.difference import (
     DRAWS,
     MOST,
@@ -28,13 +30,14 @@ from probtrans_cli.export.difference import (
     rounded,
     words_per_second,
 )
-from probtrans_cli.export.example import example_files
+from probtrans_cli.export.example import EXAMPLE, described, example_files, one_token_a_word
 from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, axes_of, traced
 from probtrans_cli.export.measure import change_of_score, source_of
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.card import as_json
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import Reader
+from probtrans_cli.trained.ways import temperature_of
 
 PAIR = "pair"
 INT8 = "int8"
@@ -59,11 +62,13 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
     Raises:
         UsageError: the model has no graph, has no arcs, or the folder cannot be written.
     """
-    graph = Graph(model.network, plan_of(model, arcs=options.arcs))
+    # Graphs are traced and measured on a CPU, in float32.
+    network = model.network.cpu()
+    model.machine.device, model.machine.bfloat16 = torch.device("cpu"), False
+    graph = Graph(network, plan_of(model, arcs=options.arcs))
     if options.dtype not in ("float32", INT8):
         graph.weights_as(getattr(torch, options.dtype))
     program = traced(graph, form.name)
-    network = model.network.cpu()
     try:
         with atomic.adding_folder(out.absolute()) as folder:
             form.save(graph, program, folder / form.file)
@@ -89,18 +94,38 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
             of_pruning = options.about.get("largest_difference", 0.0)
             report |= {**options.about, "largest_difference": max(of_pruning, report["largest_difference"])}
             report["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
-            files = {
-                **model.vocabulary_files,
-                **example_files(model, graph.plan, form.name),
-                "labels.json": _labels(model),
-            }
-            for name, content in (files | {"EXPORT.json": json.dumps(report, indent=1) + "\n"}).items():
-                (folder / name).write_bytes(content.encode() if isinstance(content, str) else content)
+            write_beside(model, form.name, folder)
+            report |= _compared(model, folder, run, report, exact=options.dtype == "float32")
+            (folder / "EXPORT.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise UsageError(
             f"{out}: cannot be written: {error.strerror or error}", hint="choose another OUT folder"
         ) from None
     return report
+
+
+def write_beside(model: Model, form: str, folder: Path) -> None:
+    """Write the files beside a graph: vocabulary, labels, the example and what it imports; not `EXPORT.json`."""
+    files = {**model.vocabulary_files, **example_files(model, form), "labels.json": _labels(model)}
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _compared(model: Model, folder: Path, run: Run, report: dict[str, Any], *, exact: bool) -> dict[str, Any]:
+    """``compared``: of how many texts the example says what the model says; nothing where there is no example."""
+    if not (folder / EXAMPLE).exists():
+        return {}
+
+    def of_arrays(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = run({name: torch.from_numpy(values) for name, values in inputs.items()})
+        return {name: values.numpy() for name, values in outputs.items()}
+
+    number, same = compared(model, Answers(folder, of_arrays, report))
+    if exact and same < number:
+        console.log(f"warning: the example says of {number - same} of {number} texts something else than the model")
+    return {"compared": {"texts": number, "same": same}}
 
 
 def _tell_of(difference: float, rounding: float) -> None:
@@ -130,25 +155,26 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
 def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
     """What is known of a graph before it is measured."""
     plan = graph.plan
-    described: dict[str, Any] = source_of(model, form.name, options.dtype) | {
+    about: dict[str, Any] = source_of(model, form.name, options.dtype) | {
         "task": model.recipe.task.kind,
         "inputs": {name: list(SHAPES[name]) for name in plan.inputs},
         "outputs": axes_of(graph),
         "longest": model.network.longest,
     }
     if sizes := model.task.sizes.get(plan.main):
-        described["sizes"] = {MAIN: list(sizes)}
+        about["sizes"] = {MAIN: list(sizes)}
     if plan.iteration is not None:
-        described["arcs"] = {
+        about["arcs"] = {
             "iteration": plan.iteration,
             "channel": model.reading.channel,
             "root": model.has_root_column,
+            "by_word": one_token_a_word(model),
         }
     if model.recipe.uncertain_weights is not None:
-        described["weights"] = "posterior means"
-    if model.temperature is not None:
-        described["temperature"] = model.temperature
-    return described
+        about["weights"] = "posterior means"
+    if (temperature := temperature_of(model)) != 1.0:
+        about["temperature"] = temperature
+    return about | described(model)
 
 
 def _labels(model: Model) -> str:

@@ -15,6 +15,11 @@ from probtrans_cli.export.measure import change_of_score, random_sentences, roun
 from probtrans_cli.hf.export import difference_there, write_model
 from probtrans_cli.trained.model import Model
 
+ANSWERS = (
+    "answers: transformers computes scores of the ids that it is given; how parse divides texts, looks typographic "
+    "marks up and decides answers is not part of the folder"
+)
+
 
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     """Write the folder; ``largest_difference`` is that of representations and scores to what `transformers` computes.
@@ -38,6 +43,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "bytes": (out / "model.safetensors").stat().st_size,
         **change_of_score(model, rounded(model.network, options.dtype), options),
         **({} if model.recipe.uncertain_weights is None else {"weights": "posterior means"}),
+        "left_out": [ANSWERS],
         **options.about,
     }
     atomic.replace_text(out / "EXPORT.json", json.dumps(report, indent=1) + "\n")

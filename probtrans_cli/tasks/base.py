@@ -21,6 +21,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
+from probtrans_cli.data.codecs.records import located_span
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import UsageError
@@ -311,6 +312,11 @@ class Task(ABC):
         return {}
 
     @property
+    def rules(self) -> Mapping[str, Any]:
+        """What decides its answers beside the scores and their labels, as data: exports carry it."""
+        return {}
+
+    @property
     def nothing(self) -> Prediction | None:
         """What is predicted of a sentence without a word; None: nothing at all."""
         return None
@@ -326,12 +332,8 @@ class Task(ABC):
         """A prediction with the text of its spans and where in the sentence's text they stand; ``characters``: those
         of every word, ``[begin, end)``."""
 
-        def with_text(span: Mapping[str, Any]) -> dict[str, Any]:
-            first, last = span["words"][0], span["words"][1] - 1
-            start, end = characters[first][0], characters[last][1]
-            return {**span, "characters": [start, end], "text": text[start:end]}
-
-        return {**prediction, **{key: [with_text(span) for span in prediction[key]] for key in self.spans}}
+        spans = {key: [located_span(span, text, characters) for span in prediction[key]] for key in self.spans}
+        return {**prediction, **spans}
 
     abstains: ClassVar[bool] = False
     """Whether it can leave an answer out that is not probable enough."""

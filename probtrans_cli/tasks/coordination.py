@@ -2,21 +2,14 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probtrans_cli.data.codecs import coordinations
 from probtrans_cli.data.codecs.coordination_scores import CRITERIA, counts_of, scores_of
-from probtrans_cli.data.codecs.coordinations import (
-    Coordination,
-    coordinations_to_sentences,
-    rows_to_coordinations,
-    splitting,
-    text_to_found,
-)
-from probtrans_cli.data.codecs.extractions import characters_of
+from probtrans_cli.data.codecs.coordinations import Coordination, rows_to_coordinations, text_to_found
 from probtrans_cli.data.codecs.grids import MOST_ROWS, unpack_rows
+from probtrans_cli.data.codecs.records import coordination_records, located_coordinations
 from probtrans_cli.data.codecs.tuple_writing import coordination_lines
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs
@@ -65,8 +58,7 @@ class FoundCoordinations(GridLabelling):
         predictions: list[Prediction] = []
         numbers = batch.words.sum(1).tolist()
         for rows, number in zip(self.read(outputs, batch), numbers, strict=True):
-            there = [one for one in rows_to_coordinations(rows.labels).values() if one is not None]
-            found = [_record(one, rows.log_probability[one.level]) for one in there]
+            found = coordination_records(rows.labels, rows.log_probability)
             others = [[coordinations.NONE] * number for _ in range(self.section.rows - len(rows.labels))]
             predictions.append({"coordinations": found, "rows": [*rows.labels, *others]})
         return predictions
@@ -77,25 +69,14 @@ class FoundCoordinations(GridLabelling):
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         """With ``chars``: the characters of each conjunct; and its text. ``sentences``: the simple sentences that the
         sentence can be split into, none where it stays whole; ``splits``: the numbers of their words."""
-        words = [text[start:end] for start, end in characters]
+        found = prediction["coordinations"]
+        return {**prediction, **located_coordinations(found, text, characters, self.section.splitting)}
 
-        def located(one: Mapping[str, Any]) -> dict[str, Any]:
-            chars = [characters_of(range(*conjunct), characters)[0] for conjunct in one["conjuncts"]]
-            return {**one, "chars": chars, "texts": [text[start:end] for start, end in chars]}
-
-        given = [
-            Coordination(one["cc"], tuple((start, end) for start, end in one["conjuncts"]), level=one["level"])
-            for one in prediction["coordinations"]
-        ]
-        split = coordinations_to_sentences(
-            words, splitting(words, {one.cc: one for one in given}, **self.section.splitting)
-        )
-        return {
-            **prediction,
-            "coordinations": [located(one) for one in prediction["coordinations"]],
-            "splits": [list(places) for places in split],
-            "sentences": [" ".join(words[i] for i in places) for places in split],
-        }
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """``splitting``: where sentences are split."""
+        splitting = self.section.splitting
+        return {"splitting": {**splitting, "unbreakable": sorted(splitting["unbreakable"])}}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """A line of bars below the words for each level; comments of CoNLL-U; the simple sentences as lines."""
@@ -116,11 +97,3 @@ def _gold(split: Split, index: int) -> Mapping[int, Coordination | None]:
     if form:
         return text_to_found(form)
     return rows_to_coordinations(unpack_rows(split.row("grid", index), MOST_ROWS).tolist())
-
-
-def _record(one: Coordination, log_probability: Sequence[float]) -> dict[str, Any]:
-    chances = log_probability[one.start : one.end]
-    return {
-        "cc": one.cc, "conjuncts": [list(conjunct) for conjunct in one.conjuncts], "level": one.level,
-        "confidence": math.exp(sum(chances) / len(chances)),
-    }  # fmt: skip

@@ -2,8 +2,7 @@
 
 from __future__ import annotations
 
-import math
-from collections.abc import Iterable
+from collections.abc import Iterable, Mapping
 from functools import cached_property
 from itertools import chain
 from typing import Any
@@ -11,7 +10,8 @@ from typing import Any
 from torch import Tensor
 
 from probtrans_cli.data.codecs.entities import TAG_END, Scheme
-from probtrans_cli.data.codecs.entity_scores import compare, entities_in, scores_by_type, scores_of
+from probtrans_cli.data.codecs.entity_scores import compare, scores_by_type, scores_of
+from probtrans_cli.data.codecs.records import entity_records
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.statistics.intervals import interval, moments
@@ -35,6 +35,12 @@ class NamedEntities(WordTagging):
     def allowed(self) -> Allowed:
         """The sequences of tags that the scheme of the training file allows."""
         return allowed_by(self.names, SCHEMES[_ending(self.names)])
+
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """``entities``: there are some; ``allowed``: the tags that may stand first, behind each other and last."""
+        allowed = {name: rows.tolist() for name, rows in self.allowed._asdict().items()} if self.section.valid else None
+        return {"entities": True, "allowed": allowed}
 
     def tag_ids(self, outputs: Outputs, batch: Batch) -> Tensor:
         """The ids of the most probable valid tags, in row-major order; of each word's best one if `valid` is false."""
@@ -77,14 +83,10 @@ class NamedEntities(WordTagging):
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """As of tags, and ``entities``: their type, their words from, to, and their probability, which is the product
         of those of their tags."""
-        found: list[Prediction] = []
-        for given in super().predict(outputs, batch, top):
-            entities = [
-                {"type": name, "words": [start, end], "probability": math.prod(given["tag_probability"][start:end])}
-                for name, start, end in entities_in(given["tags"])
-            ]
-            found.append({**given, "entities": entities})
-        return found
+        return [
+            {**tagged, "entities": entity_records(tagged["tags"], tagged["tag_probability"])}
+            for tagged in super().predict(outputs, batch, top)
+        ]
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """`NE` in MISC, as iob2 writes it; a bar over the words of each entity."""

@@ -2,7 +2,6 @@
 
 from __future__ import annotations
 
-import math
 from collections.abc import Iterable, Mapping, Sequence
 from dataclasses import replace
 from typing import Any
@@ -11,7 +10,8 @@ from torch import Tensor
 
 from probtrans_cli.data.codecs import extractions
 from probtrans_cli.data.codecs.carb import carb_scores
-from probtrans_cli.data.codecs.extractions import Extraction, characters_of, rows_to_tuples, runs
+from probtrans_cli.data.codecs.extractions import Extraction, runs
+from probtrans_cli.data.codecs.records import PARTS, located_tuple, tuple_record, tuples_in
 from probtrans_cli.data.codecs.tuple_floor import floor_tuples
 from probtrans_cli.data.codecs.tuple_texts import TupleText, counts_of
 from probtrans_cli.data.codecs.tuple_writing import extraction_lines
@@ -31,7 +31,6 @@ from probtrans_cli.trees.drawing.drawing import Span
 
 CONTENT = "content"
 """A column: 1 for content words, 3 for head verbs, see ``penalties.py``."""
-PARTS = ("arg1", "rel", "arg2")
 
 
 class ExtractedTuples(GridLabelling):
@@ -92,22 +91,17 @@ class ExtractedTuples(GridLabelling):
 
     def found(self, words: Sequence[str], rows: Rows) -> list[Extraction]:
         """The tuples of a sentence of these words, the extra ones not among them."""
-        confidences = [self.confidence(*row) for row in zip(rows.labels, rows.log_probability, strict=True)]
-        return rows_to_tuples(
-            words,
-            rows.labels,
-            confidences=confidences,
-            extra_words=self.extra_words,
-            location_time=self.section.location_time,
-        )
+        return tuples_in(words, rows.labels, rows.log_probability, **self.rules)
 
-    def confidence(self, labels: Sequence[int], log_probability: Sequence[float]) -> float:
-        """Of the labels that are not none: the geometric mean of their probabilities, or as the recipe says."""
-        chances = [chance for label, chance in zip(labels, log_probability, strict=True) if label != extractions.NONE]
-        if not chances:
-            return 1.0
-        how = self.section.confidence
-        return math.exp(min(chances) if how == "min" else sum(chances) / (len(chances) if how == "mean" else 1))
+    @property
+    def rules(self) -> dict[str, Any]:
+        """What :func:`probtrans_cli.data.codecs.records.tuples_in` takes."""
+        section = self.section
+        return {
+            "confidence": section.confidence,
+            "extra_words": list(self.extra_words),
+            "location_time": section.location_time,
+        }
 
     def compared(self, batch: Batch, row: int, index: int, rows: Rows) -> Mapping[Any, float]:
         """The gold tuples of the sentence, and the confidences of those that are found: only all sentences together
@@ -180,7 +174,9 @@ class ExtractedTuples(GridLabelling):
         for index, rows in zip(batch.indices.tolist(), self.read(outputs, batch), strict=True):
             words = self.words_of(batch.split, index)
             labels = rows.labels or [[extractions.NONE] * (len(words) + self.extra)]
-            predictions.append({"tuples": [_record(one, words) for one in self.found(words, rows)], "rows": labels})
+            predictions.append(
+                {"tuples": [tuple_record(one, words) for one in self.found(words, rows)], "rows": labels}
+            )
         return predictions
 
     def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
@@ -188,15 +184,7 @@ class ExtractedTuples(GridLabelling):
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
         """With ``chars``: the characters of each part; and the words as the text has them."""
-        words = [text[start:end] for start, end in characters]
-
-        def located(one: Mapping[str, Any]) -> dict[str, Any]:
-            part = {name: [words[i] for i in places] for name, places in one["words"].items()}
-            part["rel"] = [*one["added"][:1], *part["rel"], *one["added"][1:]]
-            chars = {name: characters_of(places, characters) for name, places in one["words"].items()}
-            return {**one, **{name: " ".join(part[name]) for name in PARTS}, "chars": chars}
-
-        return {**prediction, "tuples": [located(one) for one in prediction["tuples"]]}
+        return {**prediction, "tuples": [located_tuple(one, text, characters) for one in prediction["tuples"]]}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """A line of bars below the words for each tuple; comments of CoNLL-U; a line of text for each."""
@@ -222,13 +210,3 @@ def _keys(counts: Counts, name: str) -> list[Any]:
 def _gold(form: str) -> list[TupleText]:
     """The gold tuples of a sentence."""
     return [TupleText(relation, tuple(arguments)) for relation, *arguments in from_json(form or "[]")]
-
-
-def _record(one: Extraction, words: Sequence[str]) -> dict[str, Any]:
-    """A tuple as a line of JSON has it."""
-    texts = one.texts(words)
-    return {
-        "arg1": texts.arg1, "rel": texts.relation, "arg2": texts.arg2, "confidence": one.confidence, "row": one.row,
-        "words": {name: list(places) for name, places in one.parts.items()},
-        "location_time": list(one.location_time), "added": list(one.added),
-    }  # fmt: skip

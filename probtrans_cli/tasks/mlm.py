@@ -131,6 +131,11 @@ class WordPrediction(Task):
             found[row]["masks"].append({"word": word, "words": words, "probabilities": chances, **parts})
         return found
 
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """``most``: so many words of each mask."""
+        return {"most": MOST_PROBABLE}
+
     def says_nothing(self, batch: Batch) -> bool:
         """Nothing is written as a mask."""
         tokens = self.wants(batch).tokens

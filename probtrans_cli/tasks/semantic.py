@@ -20,27 +20,19 @@ import torch
 from torch import Tensor, nn
 from torch.nn import functional
 
-from probtrans_cli.data.codecs.logical_forms import (
-    NONE,
-    GraphLabels,
-    categories,
-    kinds_of_words,
-    logical_form,
-    parent_by_category,
-    places_of_kinds,
-)
+from probtrans_cli.data.codecs.logical_forms import NONE, GraphLabels, logical_form
+from probtrans_cli.data.codecs.records import graph_labels, graph_record
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.arithmetic import Values
 from probtrans_cli.models.base import Encoder, Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import OutputLayer, View
-from probtrans_cli.recipe.semantic import LABELS_OF_COGS, SemanticParsing
+from probtrans_cli.recipe.semantic import SemanticParsing
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Places, Prediction, Task, Term
 from probtrans_cli.tasks.batch import PADDING, UNLEARNED, Batch
 from probtrans_cli.tasks.whole_sentences import COLUMNS, WholeSentences
 
-OUTSIDE = -3  # a parent that is no word of the sentence
 _PREPOSITION = "PREP"
 _CASE = "case"
 
@@ -96,8 +88,9 @@ class SemanticLabels(Task):
         self.attention = section.parent == "attention"
         self.names = {name: ["" if label == NONE else label for label in labels[name]] for name in section.learned}
         self.cases = list(labels[_CASE])
-        frames = ["" if label == NONE else label for label in labels["frame"]] if section.decode == "sentence" else None
-        self.whole = None if frames is None else WholeSentences(frames, self.names)
+        of_sentences = section.decode == "sentence"
+        self.frames = ["" if label == NONE else label for label in labels["frame"]] if of_sentences else None
+        self.whole = None if self.frames is None else WholeSentences(self.frames, self.names)
 
     @property
     def outputs(self) -> int:
@@ -107,6 +100,11 @@ class SemanticLabels(Task):
     @property
     def sizes(self) -> Mapping[str, Sequence[int]]:
         return {"words": [len(names) for names in self.names.values()]}
+
+    @property
+    def rules(self) -> Mapping[str, Any]:
+        """``columns``: the labels of each; ``parent``: how parents are learned; ``frames``: of whole sentences."""
+        return {"columns": self.names, "parent": self.section.parent, "frames": self.frames}
 
     def output(self, encoder: Encoder) -> SemanticOutput:
         """All labels by one product, and once more of what the word alone tells."""
@@ -224,11 +222,8 @@ class SemanticLabels(Task):
         of_sentences = [np.split(ids, ends) for ids in best.values()]
         found: list[Prediction] = []
         for index, ids in zip(batch.indices.tolist(), zip(*of_sentences, strict=True), strict=True):
-            analysis = self._analysis(dict(zip(best, ids, strict=True)))
             words = batch.split.text("spelling", index).split(" ") if batch.split.has("spelling") else None
-            labels = {name: list(getattr(analysis, name)) for name in LABELS_OF_COGS}
-            form = None if words is None else logical_form(words, analysis)
-            found.append({"labels": {**labels, "parent": list(analysis.parents)}, "logical_form": form})
+            found.append(dict(graph_record(self._analysis(dict(zip(best, ids, strict=True))), words)))
         return found
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
@@ -252,37 +247,5 @@ class SemanticLabels(Task):
     def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
         """The labels of a sentence by name."""
         texts = {name: [names[id] for id in ids[name]] for name, names in self.names.items()}
-        if "kind" in texts:
-            texts["category"] = categories(texts["role"], texts["kind"])
-        else:
-            texts["kind"] = kinds_of_words(texts["role"], texts["category"], texts["verb_name"])
-        parents = [int(id) - 1 for id in ids["parents"]] if self.attention else _PARENTS[self.section.parent](texts)
-        return GraphLabels(parents, *(texts[name] for name in LABELS_OF_COGS))
-
-
-def _by_offset(texts: Mapping[str, list[str]]) -> list[int]:
-    where = texts["offset"]
-    return [_parent(text, i, len(where)) for i, text in enumerate(where)]
-
-
-def _by_position(texts: Mapping[str, list[str]]) -> list[int]:
-    where = texts["position"]
-    return [_parent(text, 0, len(where)) for text in where]
-
-
-def _by_category(texts: Mapping[str, list[str]]) -> list[int]:
-    places = places_of_kinds(texts["kind"])
-    found = [parent_by_category(text, i, places) for i, text in enumerate(texts["by_category"])]
-    return [OUTSIDE if parent is None else parent for parent in found]
-
-
-_PARENTS = {"relative": _by_offset, "absolute": _by_position, "category": _by_category}
-"""From the labels of a sentence to its parents, by the way in which these are said."""
-
-
-def _parent(text: str, start: int, words: int) -> int:
-    """The position that a label says, counted from ``start``. One before the first word is not the same as none."""
-    if not text:
-        return -1
-    parent = start + int(text)
-    return parent if 0 <= parent < words else OUTSIDE
+        by_attention = [int(id) - 1 for id in ids["parents"]] if self.attention else None
+        return graph_labels(texts, self.section.parent, by_attention)

@@ -20,8 +20,8 @@ from probtrans_cli import checkpoint, console, models, tasks
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.ranks import ALONE, Ranks
-from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.tokens import divided, listed
+from probtrans_cli.data.sentence import Sentence, divided
+from probtrans_cli.data.tokens import listed
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError

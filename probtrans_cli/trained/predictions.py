@@ -13,6 +13,7 @@ import torch
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
+from probtrans_cli.data.tokens import MASK
 from probtrans_cli.data.vocabularies.typography import looked_up
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Prediction
@@ -39,7 +40,7 @@ class Reader:
     def of(cls, model: Model, sentences: Sequence[Sentence]) -> Reader:
         """The sentences, encoded with a word of one token in the place of each mask."""
         vocabulary = model.vocabulary
-        named = {"[MASK]", vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else set()
+        named = masks_of(model)
         filler = _filler(model) if any(not named.isdisjoint(one.words) for one in sentences) else ""
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
         extra = extra_words(model.task.extra)
@@ -53,7 +54,7 @@ class Reader:
             plain = None if plain is None else [*plain, *extra]
             return Sentence([*shown, *extra], extra=len(extra), form="", looked_up=plain)
 
-        return cls(model, sentences, frozenset(named), Split.encode(map(read, sentences), vocabulary, {}))
+        return cls(model, sentences, named, Split.encode(map(read, sentences), vocabulary, {}))
 
     def shown(self, batch: Batch) -> Batch:
         """The batch with the mask's id where a word is written as a mask."""
@@ -118,6 +119,12 @@ def no_room(model: Model, sentence: Sentence) -> str | None:
         return None
     tokens = int(Reader.of(model, [sentence]).split.lengths[0])
     return beyond_positions(tokens, limit) if tokens > limit else None
+
+
+def masks_of(model: Model) -> frozenset[str]:
+    """How a word is written that is hidden from a model of words behind masks; nothing of another model."""
+    vocabulary = model.vocabulary
+    return frozenset({MASK, vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else ())
 
 
 def _filler(model: Model) -> str:

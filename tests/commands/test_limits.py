@@ -9,8 +9,7 @@ from pathlib import Path
 import pytest
 from support import Invoke, refused
 
-from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.tokens import divided
+from probtrans_cli.data.sentence import Sentence, divided
 
 pytestmark = pytest.mark.usefixtures("quick")
 

@@ -1,58 +1,64 @@
-"""The example beside a graph: short, and quiet, whatever the task and the vocabulary."""
+"""The example beside a graph: short, quiet, and without this package, whatever the task and the vocabulary."""
 
 from __future__ import annotations
 
-from dataclasses import replace
+import ast
+import subprocess
+import sys
 from pathlib import Path
 from types import SimpleNamespace
 from typing import Any
 
 import pytest
-from export_graphs import graph_of, run_alone
-from made_tasks import EVERY, Made, read
+from export_graphs import run_alone
+from made_tasks import Made
 from run_of_every_task import OVERRIDES, TUPLES
 from support import Invoke, workplace
 
-from probtrans_cli.data.vocabularies import build_vocabulary
-from probtrans_cli.data.vocabularies.enclosed import enclosing
-from probtrans_cli.export.example import OPENED, example_files
-from probtrans_cli.recipe.data import CharacterVocabulary, WordPieceVocabulary, WordVocabulary
+from probtrans_cli.export.example import ALONE, EXAMPLE, PROGRAMS, alone, example_files
 
 pytestmark = pytest.mark.usefixtures("quick")
 
 LONGEST, WIDEST = 30, 120
-FEATURES: Any = {"features": {"ngrams": 3}, "lowercase": True}
-VOCABULARIES = {
-    "words": WordVocabulary(min_count=1, digits=True, **FEATURES),
-    "characters": CharacterVocabulary(kind="char"),
-    "pieces": WordPieceVocabulary(kind="wordpiece", size=120, **FEATURES),
-}
+OTHERS = {"numpy", "scipy", "sentencepiece", "tokenizers", "seqeval"}
+"""What an example may import beside the standard library; all but the first inside of a function."""
 
 
-@EVERY
-@pytest.mark.parametrize("name", VOCABULARIES)
-def test_every_example_is_short(name: str, kind: str, number: int) -> None:
-    """With arcs where there are some, and features of the words' spelling."""
-    made = Made(kind, number)
-    sentences = read(kind)
-    if sentences[0].extra and name == "characters":
-        pytest.skip("such a vocabulary has no extra words")
-    vocabulary = build_vocabulary(VOCABULARIES[name], [one.words for one in sentences], sentences[0].extra)
-    vocabulary = enclosing(vocabulary) if kind == "pretrain" else vocabulary
-    plan = graph_of(made, arcs=made.network.encoder.section.kind == "probabilistic").plan
-    first = {"first"} if vocabulary.divides and plan.words else set()
-    features = {"features"} if vocabulary.features is not None else set()
-    plan = replace(plan, inputs=tuple({*plan.inputs} | first | features))
-    model: Any = SimpleNamespace(
-        vocabulary=vocabulary, task=made.task, network=made.network, recipe=SimpleNamespace(name=kind),
-        reading=SimpleNamespace(channel="mean"),
-    )  # fmt: skip
-    for form in OPENED:
-        text = example_files(model, plan, form)["example.py"]
-        compile(text, "example.py", "exec")
-        lines = text.splitlines()
-        assert len(lines) <= LONGEST, text
-        assert max(map(len, lines)) <= WIDEST, text
+@pytest.mark.parametrize("form", PROGRAMS)
+def test_the_example_is_short(form: str) -> None:
+    model: Any = SimpleNamespace(vocabulary=Made("tagging", 0).vocabulary, recipe=SimpleNamespace(name='a "b" \\c'))
+    text = example_files(model, form)[EXAMPLE]
+    compile(text, EXAMPLE, "exec")
+    lines = text.splitlines()
+    assert len(lines) <= LONGEST, text
+    assert max(map(len, lines)) <= WIDEST, text
+
+
+def test_what_the_example_imports_stands_beside_it() -> None:
+    """No file of this package, and no package that is not named."""
+    files = alone()
+    names = {Path(name).stem for name in files}
+    for name, text in files.items():
+        tree = ast.parse(text)
+        typing = {id(one) for block in ast.walk(tree) if isinstance(block, ast.If) for one in ast.walk(block)}
+        for node in ast.walk(tree):
+            if isinstance(node, ast.ImportFrom) and node.level:
+                assert node.module in names, name
+            elif isinstance(node, ast.ImportFrom | ast.Import) and id(node) not in typing:
+                imported = [node.module] if isinstance(node, ast.ImportFrom) else [one.name for one in node.names]
+                roots = {str(one).partition(".")[0] for one in imported}
+                assert roots <= set(sys.stdlib_module_names) | OTHERS, (name, roots)
+                assert node.col_offset or roots.isdisjoint(OTHERS - {"numpy"}), name
+
+
+def test_the_modules_beside_it_can_be_imported_alone(tmp_path: Path) -> None:
+    for name, text in alone().items():
+        path = tmp_path / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_text(text, "utf-8")
+    script = f"import sys; sys.modules['probtrans_cli'] = None; sys.path.insert(0, '.'); import {ALONE}.answers"
+    ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
+    assert (ran.returncode, ran.stderr) == (0, "")
 
 
 def test_an_example_says_nothing_beside_its_results(

@@ -3,7 +3,6 @@
 from __future__ import annotations
 
 import json
-import random
 from collections.abc import Iterator
 from pathlib import Path
 from typing import Any
@@ -12,9 +11,6 @@ import pytest
 from export_graphs import run_alone
 from support import Invoke, workplace
 
-from probtrans_cli.data.vocabularies.features import HashedFeatures
-from probtrans_cli.export.example import FEATURES, OF_FEATURES
-from probtrans_cli.recipe.data import WordFeatures
 from probtrans_cli.trained.model import Model
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -115,18 +111,6 @@ def test_a_dev_corpus_that_is_gone_is_said(place: Path, invoke: Invoke) -> None:
     assert ran.code == 0
     assert ran.json["score"] is None
     assert "the score on dev was not measured" in ran.err
-
-
-def test_features_beside_an_example_are_those_of_the_model(tmp_path: Path) -> None:
-    draw = random.Random(0)
-    letters = "aAzZäÄ09.,'-İß"
-    words = ["", "U.S.", "x" * 99, *("".join(draw.choices(letters, k=draw.randint(1, 12))) for _ in range(200))]
-    for options in ({}, {"ngrams": 3, "prefixes": 0, "rows": 97}, {"shape": False, "suffixes": 16}):
-        section = WordFeatures.model_validate(options)
-        module: dict[str, Any] = {}
-        exec(compile(OF_FEATURES.format_map(section.model_dump()), FEATURES, "exec"), module)
-        hashed = HashedFeatures(section)
-        assert [tuple(module["rows"](word)) for word in words] == [hashed.rows(word) for word in words]
 
 
 VOCABULARIES = {

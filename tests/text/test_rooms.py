@@ -23,7 +23,8 @@ ROOMS = {
     "recipe.model": ". base bayes factors head_bias probabilistic stacked transformer",
     "data": ". archives blocks files processes ranks sentence tokens",
     "data.codecs": ". carb coordination_scores coordination_trees coordinations entities entity_notation entity_scores "
-    "extraction_rows extractions f1 grids logical_forms tuple_floor tuple_texts tuple_writing wire57 written_forms",
+    "extraction_rows extractions f1 grids logical_forms records tuple_floor tuple_texts tuple_writing wire57 "
+    "written_forms",
     "data.corpus": ". batches documents encode gold identity kept lengths pairs parts prepared selection shards "
     "sources store units whole",
     "data.readers": ". appearance cogs columns conllu conllu_plus coordinated coordination_rows documents extractions "
@@ -46,7 +47,7 @@ ROOMS = {
     "hf": ". auto bert export files own write",
     "training": ". ahead divergence draws final graphs group ivon loop loss microbatches optim output_rows parallel "
     "plan run_folder shape_trace start_from state stopping tracking uncompiled watch",
-    "export": ". bundle difference example graph hf measure onnx prune pt2 safetensors",
+    "export": ". answers bundle compared difference example graph hf lookup measure onnx prune pt2 safetensors",
     "reports": ". confusion curves finished markup prepared published reliability run_page scores table table_beside "
     "table_means table_page two_files",
     "reports.scorers": ". calibration carb coordination entities trees wire57",

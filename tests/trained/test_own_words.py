@@ -12,8 +12,7 @@ import torch
 from small_extractors import SENTENCES
 from support import Invoke
 
-from probtrans_cli.data.sentence import Sentence, extra_words
-from probtrans_cli.data.tokens import divided
+from probtrans_cli.data.sentence import Sentence, divided, extra_words
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.trained.gallery import examples

@@ -29,7 +29,8 @@ PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")
 """The specials of all vocabularies but WordPiece, by id."""
 WORDS_FILE = "vocabulary.json"
-_DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
+"""A number, which the option `digits` writes as `N`."""
 _AGAIN = "run `probtrans prepare --force`"
 Sentences = Iterable[Sequence[str]] | Counter[str]
 """The words of the training sentences; or, where these have been counted already, how often each of them occurs."""
@@ -183,7 +184,7 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
     """Apply the options of a vocabulary to a word: lower case, and every number to `N` (1,234.5 -> N; 3rd -> Nrd)."""
     if lowercase:
         word = word.lower()
-    return _DIGITS.sub("N", word) if digits else word
+    return DIGITS.sub("N", word) if digits else word
 
 
 def count_words(sentences: Sentences, *, lowercase: bool = False, digits: bool = False) -> Counter[str]:

@@ -10,9 +10,11 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 from itertools import groupby
+from typing import TYPE_CHECKING
 from zlib import crc32
 
-from probtrans_cli.recipe.data import WordFeatures
+if TYPE_CHECKING:
+    from probtrans_cli.recipe.data import WordFeatures
 
 _CACHE_SIZE = 200_000  # forms whose rows are remembered
 _LONGEST = 64  # characters of a word that are read for n-grams; an address may have a thousand

@@ -10,8 +10,10 @@ from __future__ import annotations
 import re
 from collections.abc import Iterator, Sequence
 from itertools import product
+from typing import TYPE_CHECKING
 
-from probtrans_cli.data.vocabularies.base import Vocabulary
+if TYPE_CHECKING:
+    from probtrans_cli.data.vocabularies.base import Vocabulary
 
 _SAME = {"…": "...", "‐": "-", "‑": "-", "\u00ad": "", "′": "'", "″": '"'}
 _QUOTES = (

@@ -1,0 +1,422 @@
+"""What an exported folder answers is what `parse` answers: every task and vocabulary, on texts that are hard to read.
+
+Most tests run the modules beside a graph on the graph's own network, as tracing takes a hundred times as long; other
+tests say that a graph computes what its network does.
+"""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Sequence
+from inspect import signature
+from itertools import pairwise
+from pathlib import Path
+from typing import Any
+
+import numpy as np
+import pytest
+import torch
+from export_graphs import run_alone
+from run_of_every_task import COORDINATED, DOCUMENTS, OVERRIDES, ROWS, TUPLES
+from small_entities import TRAIN
+from support import COGS, Invoke, real_data, workplace
+
+from probtrans_cli.cli import application
+from probtrans_cli.commands.parse import ParseRequest
+from probtrans_cli.data.codecs.entities import may_follow
+from probtrans_cli.data.tokens import LONGEST
+from probtrans_cli.export import answers as module
+from probtrans_cli.export.answers import Answers, RefusedError, best_valid
+from probtrans_cli.export.bundle import plan_of, write_beside
+from probtrans_cli.export.compared import alike
+from probtrans_cli.export.example import described
+from probtrans_cli.export.graph import Graph
+from probtrans_cli.tasks import valid_tags
+from probtrans_cli.tasks.valid_tags import allowed_by
+from probtrans_cli.trained.model import Model
+
+pytestmark = pytest.mark.usefixtures("quick")
+
+NASTY = (
+    "", " ", "\u00a0", "a", ".", "–", "--", "-", "…", "...", "“", "'", "x\ty",
+    "Two cheap farmers fold every shirt.", "TWO CHEAP FARMERS FOLD EVERY SHIRT.", "two farmers fold",
+    "“Two farmers” – they said — don’t fold … the ‘shirt’.", "Farmers – and goats – can’t fold; won't they?",
+    "word\u2011break soft\u00adhyphen no\u00a0break thin\u202fspace zero\u200bwidth", "e\u0301 é İstanbul ẞ straße ﬁne",
+    "1,234.5 and 3rd of 12.12.2012 at 10:30, $5.00 – 7%", "unknownword qwertyuiop Zażółć gęślą jaźń",
+    "👩‍👩‍👧 fold 😀 shirts", "漢字かな交じり文 عربي हिन्दी", "<unk> <mask> [MASK] [UNK] [CLS] <pad> [unused1] N ▁ ##s",
+    "two [MASK] farmers, [MASK] fold", "farmers and goats and hens fold , cheap or dear , shirts and trousers",
+    "http://example.org/a,b me@x.com U.S. Mr. O'Neil (Ltd.) 'tis ``quoted''", "x" * 1200, "farmers " * 150,
+    "Ann sang .", "A hen saw Ann .", "Wim Vos sails to Elst.", "‘Wim’ and “Anna van Elst” met the Otter…",
+)  # fmt: skip
+MARKS = ("do", "n't", "-", "--", "--", "...", '"', "``", "''", "'", "'s", ",", ".", "(", ")", "a-b", "can't", "1,234.5")
+"""Plain spellings, of which typographic marks of the texts above are variants."""
+LAYERS = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, dropout: 0.0}"
+ENTITIES = (
+    "data={train: ner.txt, dev: ner.txt, format: columns, columns: {word: 0, tag: 1, entities: iob2}}",
+    "task={kind: ner}",
+)
+TAGGING = ("task={kind: tagging, column: xpos}",)
+FIELD = "model.root={}"
+
+
+def vocabulary(options: str, *task: str) -> tuple[str, ...]:
+    return (*task, f"data.vocabulary={{{options}}}", f"model={LAYERS}")
+
+
+CASES: dict[str, tuple[str, ...]] = {
+    **{kind: tuple(options) for kind, options in OVERRIDES.items()},
+    "iob2": ENTITIES,
+    "any tags": (*ENTITIES[:1], "task={kind: ner, valid: false}"),
+    "lower case": (*TAGGING, "data.vocabulary={kind: words, lowercase: true, digits: true, features: {ngrams: 3}}"),
+    "no punctuation": ("task={kind: mlm}", "data.vocabulary={kind: words, punctuation: false, features: {}}"),
+    "characters": vocabulary("kind: char", *TAGGING),
+    "small characters": vocabulary("kind: char, lowercase: true", *OVERRIDES["classification"][:2]),
+    "sentencepiece": vocabulary("kind: sentencepiece, size: 120", *TAGGING),
+    "small sentencepiece": vocabulary("kind: sentencepiece, size: 120, lowercase: true", "task={kind: mlm}"),
+    "wordpiece": vocabulary("kind: wordpiece, size: 120, lowercase: true, features: {}", *TAGGING),
+    "large wordpiece": vocabulary("kind: wordpiece, size: 140, lowercase: false", "task={kind: mlm}"),
+    "entities of pieces": vocabulary("kind: wordpiece, size: 60", *ENTITIES),
+    "hidden words with features": ("task={kind: mlm}", "data.vocabulary={kind: words, features: {}}"),
+    "parents by attention": (*OVERRIDES["cogs"][:1], "task={kind: cogs, parent: attention}"),
+    "parents by position": (*OVERRIDES["cogs"][:1], "task={kind: cogs, parent: absolute}"),
+    "whole sentences": (
+        *OVERRIDES["cogs"][:1],
+        "task={kind: cogs, parent: category, category: word, verb: word, decode: sentence}",
+    ),
+    "smallest confidence": (
+        "data={train: tuples.jsonl, dev: tuples.jsonl, format: extractions}",
+        "task={kind: openie, rows: 3, iterative_steps: 1, confidence: min, location_time: false}",
+    ),
+}  # fmt: skip
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    """A workplace as the current folder, with a file of every format."""
+    monkeypatch.chdir(workplace(tmp_path))
+    monkeypatch.setattr("probtrans_cli.export.difference.SENTENCES", 3)
+    monkeypatch.setattr("probtrans_cli.export.difference.SPEED_SECONDS", 0.0)
+    texts = {
+        "texts.tsv": "x\ttwo farmers fold\ny\tcheap farmers\nz\twe sing .\n" * 3,
+        "cogs.tsv": "".join("\t".join(row) + "\n" for row in COGS) * 3,
+        "doc.txt": DOCUMENTS, "tuples.jsonl": TUPLES * 4, "cc.txt": COORDINATED * 4, "ner.txt": TRAIN,
+    }  # fmt: skip
+    for name, text in texts.items():
+        Path(name).write_text(text, "utf-8")
+    with Path("train.conllu").open("a", encoding="utf-8") as file:
+        for sentence in (MARKS, MARKS[::-1]):  # the toy treebank has no punctuation
+            for number, word in enumerate(sentence, start=1):
+                tag = f"T{sum(map(ord, word)) % 3}"
+                file.write(f"{number}\t{word}\t_\tX\t{tag}\t_\t{number - 1}\tdep\t_\t_\n")
+            file.write("\n")
+    return tmp_path
+
+
+def folder_of(model: Model, folder: Path) -> Answers:
+    """What stands beside a graph, and the network of the graph as what runs it."""
+    folder.mkdir()
+    write_beside(model, "pt2", folder)
+    graph = Graph(model.network, plan_of(model, arcs=False))
+
+    def run(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = graph(**{name: torch.from_numpy(values) for name, values in inputs.items()})
+        return {name: values.numpy() for name, values in outputs.items()}
+
+    about = {"task": model.recipe.task.kind, "inputs": dict.fromkeys(graph.plan.inputs), **described(model)}
+    return Answers(folder, run, json.loads(json.dumps(about)))
+
+
+def fitting(texts: Iterable[str], longest: int | None) -> list[str]:
+    """Those that are short enough for a model, whatever its tokens: a character is three of them at most."""
+    return [text for text in texts if longest is None or 3 * len(text) + 5 <= longest]
+
+
+def numbered(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
+    return ((f"text {number}", text) for number, text in enumerate(texts, start=1))
+
+
+def drawn(invoke: Invoke, *options: str, seed: int = 0) -> Model:
+    """A model whose weights are drawn so widely that every answer comes up."""
+    ran = invoke("train", "tiny.yaml", *options, "train={steps: 1, batch_words: 60}", "--run", "run")
+    assert ran.code == 0, ran.err
+    model = Model.load("run")
+    torch.manual_seed(seed)
+    with torch.no_grad():
+        for parameter in model.network.parameters():
+            torch.nn.init.normal_(parameter, std=0.6)
+    model.temperature = 1.7
+    return model
+
+
+@pytest.mark.parametrize("name", CASES)
+def test_every_task_and_vocabulary_answers_as_parse_does(name: str, place: Path, invoke: Invoke) -> None:
+    options = CASES[name]
+    if name == "ner":
+        Path("ner.txt").write_text(ROWS * 3, "utf-8")
+    model = drawn(invoke, *options)
+    answers = folder_of(model, place / "out")
+    texts = fitting(NASTY, model.network.longest)
+    found = [record for record, _, _ in answers.records(numbered(texts))]
+    expected = [analysis.record() for analysis in model.analyze(texts, trees=False)]
+    for text, record, analysis in zip(texts, found, expected, strict=True):
+        assert alike(analysis, record), (text, analysis, record)
+        assert list(record) == list(analysis)
+    said = {json.dumps(record) for record in found}
+    assert len(said) > len(texts) / 2, "they differ from text to text"
+
+
+def test_a_typographic_mark_has_the_tag_of_its_plain_spelling(place: Path, invoke: Invoke) -> None:
+    """Where the vocabulary has that, and not as an unknown word."""
+    answers = folder_of(drawn(invoke, *TAGGING), place / "out")
+    plain, marked, unknown = (
+        scores["scores"]
+        for _, _, scores in answers.records(
+            numbered(["do n't -- “a” fold ...", "do n’t – “a” fold …", "x y z q u q v w"])
+        )
+    )
+    assert np.array_equal(plain, marked)
+    assert not np.array_equal(plain[1:3], unknown[1:3])
+
+
+def test_entities_are_valid_as_those_of_parse(place: Path, invoke: Invoke) -> None:
+    """Each word's best tag alone would begin entities within."""
+    model = drawn(invoke, *ENTITIES)
+    answers = folder_of(model, place / "out")
+    best = [
+        [answers.names["scores"][id] for id in scores["scores"].argmax(-1)[: len(record["words"])]]
+        for record, _, scores in answers.records(numbered(NASTY))
+        if scores
+    ]
+    tags = [record["tags"] for record, _, scores in answers.records(numbered(NASTY)) if scores]
+    assert not all(map(valid, best))
+    assert all(map(valid, tags))
+
+
+def valid(tags: Sequence[str]) -> bool:
+    return all(may_follow(before, tag, "iob2") for before, tag in pairwise(["", *tags, ""]))
+
+
+def test_the_best_valid_tags_are_those_of_the_task() -> None:
+    """Also where no sequence is valid."""
+    names, random = ["O", "B-a", "I-a", "E-a", "S-a", "B-b", "I-b", "E-b", "S-b"], torch.Generator().manual_seed(0)
+    for length in range(1, 9):
+        for allowed_names in (names, ["B-a"]):
+            may = allowed_by(allowed_names, "bioes")
+            scores = torch.randn(length, len(allowed_names), generator=random) * 3
+            expected = valid_tags.best_valid(scores, torch.ones(1, length, dtype=torch.bool), may)
+            lists = {name: of_tags.tolist() for name, of_tags in may._asdict().items()}
+            assert best_valid(scores.double().numpy(), lists).tolist() == expected.tolist()
+
+
+@pytest.mark.parametrize("least", [0.0, 0.3, 0.6, 1.0])
+def test_what_is_left_out_is_what_parse_leaves_out(least: float, trained: Path, place: Path, invoke: Invoke) -> None:
+    """By the probability at the model's temperature."""
+    model = Model.load(str(trained / "runs" / "tagger"))
+    answers = folder_of(model, place / "out")
+    Path("texts").write_text("\n".join(NASTY) + "\n", "utf-8")
+    parsed = invoke(
+        "parse", str(trained / "runs" / "tagger"), "texts", "--input", "text", "--trees", "no", "-f", "jsonl",
+        "--abstain", str(least),
+    )  # fmt: skip
+    assert parsed.code == 0, parsed.err
+    found = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
+    assert all(map(alike, map(json.loads, parsed.out.splitlines()), found))
+
+
+def test_entities_and_classes_are_left_out_too(place: Path, invoke: Invoke) -> None:
+    for number, options in enumerate((ENTITIES, OVERRIDES["classification"][:2])):
+        model = drawn(invoke, *options, "--overwrite")
+        answers = folder_of(model, place / f"out{number}")
+        least = 0.7
+        found = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
+        for text, record in zip(NASTY, found, strict=True):
+            (analysis,) = model.analyze([text], trees=False)
+            said = analysis.prediction and model.task.abstained(analysis.prediction, least)[0]
+            assert alike(dict(said or {}), {key: record[key] for key in said or {}})
+        assert "_" in json.dumps(found)
+
+
+def test_the_temperature_of_the_calibration_counts(place: Path, invoke: Invoke) -> None:
+    """Where the recipe predicts with it."""
+    for used, number in ((True, 0), (False, 1)):
+        model = drawn(invoke, *TAGGING, f"predict.temperature={str(used).lower()}", "--overwrite")
+        about = described(model)
+        assert about["answers"]["temperature"] == (1.7 if used else 1.0)
+        ((record, _, _),) = folder_of(model, place / f"out{number}").records(numbered(["two cheap farmers fold"]))
+        (analysis,) = model.analyze(["two cheap farmers fold"], trees=False)
+        assert alike(analysis.record(), record)
+
+
+def test_what_is_too_long_is_refused_as_by_parse(trained: Path, place: Path, invoke: Invoke) -> None:
+    """After the answers to the texts before it; with the words of parse."""
+    answers = folder_of(Model.load(str(trained / "runs" / "tagger")), place / "out")
+    texts = ["we sing", "farmers " * 2001, "we sing"]
+    found: list[Any] = []
+    with pytest.raises(RefusedError, match=r"text 2: a sentence of 2,001 words, more than 2,000") as error:
+        found.extend(answers.records(numbered(texts)))
+    assert len(found) == 1
+    Path("long").write_text("\n".join(texts), "utf-8")
+    ran = invoke("parse", str(trained / "runs" / "tagger"), "long", "--trees", "no", "-f", "jsonl")
+    assert ran.code == error.value.exit_code
+    assert str(error.value).removeprefix("text 2: ") in ran.err
+    assert len(list(answers.records(numbered(texts), longest=2001))) == 3
+
+
+def test_the_example_allows_as_many_words_as_the_command() -> None:
+    assert signature(application.parse).parameters["longest"].default == ParseRequest("run").longest == LONGEST
+
+
+@pytest.mark.parametrize("limit", ["positions", "tokens"])
+def test_what_the_model_has_no_room_for_is_refused(limit: str, place: Path, invoke: Invoke) -> None:
+    positions = "positions: {kind: absolute, rows: 65}, " if limit == "positions" else ""
+    layers = LAYERS.replace("width", positions + "width")
+    model = drawn(invoke, *TAGGING, "data.vocabulary={kind: char}", f"model={layers}")
+    answers = folder_of(model, place / "out")
+    text = "x" * 900 + " " + "y" * 900 + " " + "z" * 300 if limit == "tokens" else "farmers " * 20
+    what = "2,100 tokens, more than 2,000" if limit == "tokens" else "140 tokens, and the model has 65 positions"
+    with pytest.raises(RefusedError, match=f"text 1: a sentence of {what}"):
+        list(answers.records(numbered([text])))
+
+
+def test_models_that_answer_every_line_skip_what_is_too_long(
+    place: Path, invoke: Invoke, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = drawn(invoke, *OVERRIDES["openie"][:2])
+    answers = folder_of(model, place / "out")
+    texts = ["farmers fold two", "farmers " * 2001, ""]
+    Path("texts").write_text("\n".join(texts) + "\n", "utf-8")
+    parsed = invoke("parse", "run", "texts", "--input", "text", "--trees", "no", "-f", "jsonl")
+    capsys.readouterr()
+    found = [record for record, _, _ in answers.records(numbered(texts))]
+    assert "text 2: a sentence of 2,001 words, more than 2,000" in capsys.readouterr().err
+    expected = [json.loads(line) for line in parsed.out.splitlines()]
+    assert found[1:] == expected[1:]
+
+
+# --- the command ------------------------------------------------------------------------------------------------------
+
+
+def command(folder: Path, capsys: pytest.CaptureFixture[str]) -> Callable[..., tuple[int, str, str]]:
+    def run(*arguments: str) -> tuple[int, str, str]:
+        capsys.readouterr()
+        tags = len(json.loads((folder / "labels.json").read_text("utf-8"))["scores"])
+        code = module.main(folder, lambda given: {"scores": np.eye(tags)[given["ids"] % tags]}, arguments)
+        return code, *capsys.readouterr()
+
+    return run
+
+
+def test_the_command_ends_in_a_line_and_not_in_a_traceback(
+    trained: Path, place: Path, capsys: pytest.CaptureFixture[str]
+) -> None:
+    model = Model.load(str(trained / "runs" / "tagger"))
+    folder = place / "out"
+    about = folder_of(model, folder).about
+    (folder / "EXPORT.json").write_text(json.dumps(about), "utf-8")
+    run = command(folder, capsys)
+    assert run("--json", "--", "-")[0] == 0
+    code, out, _ = run("--", "– a")
+    assert (code, [line.split("\t")[0] for line in out.splitlines()]) == (0, ["--", "–", "a"])
+    assert run()[0] == 0, "it has a text of its own"
+    Path("bad").write_bytes(b"good\n\xff\n")
+    for arguments, message, expected in (
+        (["we sing", "a " * 2001], "error: text 2: a sentence of 2,001 words, more than 2,000\n", 3),
+        (["bad \udcff"], "error: text 1: not UTF-8\n", 3),
+        (["--file", "bad"], "error: bad:2: not UTF-8\n", 3),
+        (["--file", "gone"], "error: gone: cannot be read: No such file or directory\n", 3),
+        (["--abstain", "x", "a"], "error: --abstain: 'x' is no number\n", 2),
+        (["--file"], "error: --file needs a value\n", 2),
+    ):
+        code, out, err = run(*arguments)
+        assert (code, err) == (expected, message)
+        assert bool(out) == (arguments[0] == "we sing")
+
+
+def test_lines_of_a_file_are_texts(trained: Path, place: Path, capsys: pytest.CaptureFixture[str]) -> None:
+    """As of parse: a mark of byte order is none, only line feeds end a line, and an empty line is a text."""
+    folder = place / "out"
+    about = folder_of(Model.load(str(trained / "runs" / "tagger")), folder).about
+    (folder / "EXPORT.json").write_text(json.dumps(about), "utf-8")
+    Path("texts").write_bytes("\ufeffwe sing\r\n\na\u2028b\x0cc\n".encode())
+    code, out, _ = command(folder, capsys)("--json", "--file", "texts")
+    assert code == 0
+    assert [json.loads(line)["words"] for line in out.splitlines()] == [["we", "sing"], [], ["a", "b", "c"]]
+
+
+# --- whole folders ----------------------------------------------------------------------------------------------------
+
+
+def end_to_end(invoke: Invoke, form: str, texts: Sequence[str], *options: str) -> None:
+    """A folder, its example in a process without this package, and `parse`, on the lines of a file."""
+    ran = invoke("export", "run", "out", "--format", form, "--json", *options)
+    assert ran.code == 0, ran.err
+    assert ran.json["compared"]["texts"] == ran.json["compared"]["same"] > 0
+    assert ran.json["left_out"]
+    texts = fitting(texts, ran.json["longest"])
+    Path("texts").write_text("".join(f"{text}\n" for text in texts), "utf-8")
+    parsed = invoke("parse", "run", "texts", "--input", "text", "--trees", "no", "-f", "jsonl")
+    found = run_alone(Path("out").absolute(), "--json", "--file", str(Path("texts").absolute()))
+    assert len(found.splitlines()) == len(texts)
+    for text, record, expected in zip(texts, found.splitlines(), parsed.out.splitlines(), strict=True):
+        assert alike(json.loads(expected), json.loads(record)), (text, expected, record)
+
+
+@pytest.mark.parametrize(("form", "options"), [("pt2", ENTITIES), ("onnx", vocabulary("kind: char", *TAGGING))])
+def test_a_whole_folder_answers_as_parse_does(form: str, options: tuple[str, ...], place: Path, invoke: Invoke) -> None:
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+    train = ("train={steps: 40, batch_words: 60}", "optim.lr=0.05", "--run", "run")
+    assert invoke("train", "tiny.yaml", *options, *train).code == 0
+    end_to_end(invoke, form, NASTY)
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["pt2", "onnx"])
+@pytest.mark.parametrize("name", CASES)
+def test_every_whole_folder_answers_as_parse_does(name: str, form: str, place: Path, invoke: Invoke) -> None:
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+    if name == "ner":
+        Path("ner.txt").write_text(ROWS * 3, "utf-8")
+    train = ("train={steps: 40, batch_words: 60}", "optim.lr=0.05", "--run", "run")
+    assert invoke("train", "tiny.yaml", *CASES[name], *train).code == 0
+    end_to_end(invoke, form, NASTY)
+
+
+def real_texts(number: int) -> list[str]:
+    """Texts as they stand in the English Web Treebank."""
+    with real_data("ud/en_ewt/dev.conllu").open(encoding="utf-8") as file:
+        return [line.removeprefix("# text = ").rstrip("\n") for line in file if line.startswith("# text = ")][:number]
+
+
+def real_options(task: str) -> tuple[str, ...]:
+    """Words and labels of real corpora."""
+    if task == "tagging":
+        return f"data={{train: {real_data('ud/en_ewt/test.conllu')}, dev: dev.conllu}}", *TAGGING
+    file = real_data("ner/wikigold/all.conll")
+    columns = "format: columns, columns: {word: 0, tag: 1, entities: iob2}"
+    return f"data={{train: {file}, dev: {file}, {columns}}}", "task={kind: ner}"
+
+
+@pytest.mark.parametrize("task", ["tagging", "ner"])
+def test_200_real_texts_are_answered_as_the_model_does(task: str, place: Path, invoke: Invoke) -> None:
+    texts = real_texts(200)
+    model = drawn(invoke, *real_options(task))
+    found = [record for record, _, _ in folder_of(model, place / "out").records(numbered(texts))]
+    expected = [analysis.record() for analysis in model.analyze(texts, trees=False)]
+    assert len(found) == 200
+    assert all(map(alike, expected, found))
+
+
+@pytest.mark.slow
+@pytest.mark.parametrize("form", ["pt2", "onnx"])
+@pytest.mark.parametrize("task", ["tagging", "ner"])
+def test_real_texts_are_answered_as_by_parse(task: str, form: str, place: Path, invoke: Invoke) -> None:
+    """200 sentences, and the list above."""
+    if form == "onnx":
+        pytest.importorskip("onnxruntime")
+    model = "model={labels: 16, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 4}}"
+    train_options = ("train={steps: 60, batch_words: 1500}", "optim.lr=0.05", model, "--run", "run")
+    ran = invoke("train", "tiny.yaml", *real_options(task), *train_options)
+    assert ran.code == 0, ran.err
+    end_to_end(invoke, form, [*real_texts(200), *NASTY])
