@@ -30,7 +30,7 @@ from pathlib import Path
 from typing import Any
 
 import numpy as np
-import srsly  # type: ignore[import-not-found]
+import srsly
 from spacy.attrs import DEP, HEAD  # type: ignore[import-not-found]
 from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
@@ -218,7 +218,7 @@ class Component:
         column = self.model.recipe.task.chosen_column
         name = {"upos": "pos", "deprel": "dep", "feats": "morph"}.get(str(column), "tag")
         for token, tag in zip(words, analysis.prediction["tags"], strict=True):
-            is_set = token.has_morph() if name == "morph" else getattr(token, name) != 0  # type: ignore[attr-defined]
+            is_set = token.has_morph() if name == "morph" else getattr(token, name) != 0
             if is_set and name != "dep" and not self.overwrite:
                 continue
             if name == "morph":

@@ -21,7 +21,8 @@ from probtrans_cli.data.vocabularies.characters import Characters
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
 from probtrans_cli.data.vocabularies.pieces import LONGEST_WORD
 from probtrans_cli.data.vocabularies.sentencepiece import SUBWORDS_FILE, Subwords
-from probtrans_cli.data.vocabularies.wordpiece import TOKENIZER_FILE, WordPieces
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.wordpiece_files import TOKENIZER_FILE
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.export import answers
 from probtrans_cli.trained.predictions import masks_of

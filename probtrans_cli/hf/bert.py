@@ -30,12 +30,13 @@ from torch import Tensor
 
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf.files import read_tensors
-from probtrans_cli.recipe.bert import CONFIG, SMALLEST_EPS, Config, read_config, read_shape
+from probtrans_cli.hf.prefixes import USUAL, Names, without_prefix
+from probtrans_cli.recipe.bert import CONFIG, SMALLEST_EPS, Config, read_config, read_shape, unread_keys
 from probtrans_cli.recipe.model import Transformer
+from probtrans_cli.text import first_of
 
 Shapes = dict[str, tuple[int, ...]]
 PREFIX = "bert."
-_NAMES = {"gamma": "weight", "beta": "bias"}  # of layer norms in files converted long ago
 _STRAY = {"embeddings.position_ids", "embeddings.token_type_ids"}  # 0, 1, 2, …: no weights
 _OTHER_HEADS = {"qa_outputs.weight", "qa_outputs.bias"}  # BertForQuestionAnswering; no task of ours has it
 _QUERY_KEY_VALUE = ("query", "key", "value")
@@ -138,10 +139,12 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
     """
     given = read_config(folder)
     config = read_shape(given, folder / CONFIG)
-    found, notes = _by_plain_names(read_tensors(folder), folder)
+    required = shapes_of(config)
+    found, names, notes = _by_plain_names(read_tensors(folder), folder, required, strict=strict)
     if config.layer_norm_eps == 0.0:
         notes.append(f"warning: layer_norm_eps is 0, read as {SMALLEST_EPS}")
-    required = shapes_of(config)
+    if unread := unread_keys(given):
+        notes.append(f"keys of {CONFIG} that are none of BERT's, and not read: {first_of(unread)}")
     classifier = found.get("classifier.weight")
     classes = len(classifier) if classifier is not None and classifier.ndim else 1
     parts = shapes_of_parts(config, classes)
@@ -152,22 +155,34 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
         shapes["cls.predictions.decoder.weight"] = (config.vocab_size, config.hidden_size)
     faults, unknown = _faults(found, shapes), sorted(found.keys() - shapes - _OTHER_HEADS)
     if faults or (unknown and strict):
-        lines = "\n".join([*faults, *(f"{name}: not known" for name in unknown)])
+        there_is = {f"{name}: missing": f" (there is {place})" for name, place in names.elsewhere.items()}
+        lines = "\n".join([*(f + there_is.get(f, "") for f in faults), *(f"{name}: not known" for name in unknown)])
         hint = "copy it again" if faults else "model.init_strict=false leaves them there"
-        raise CheckpointError(f"{folder}: the weights are not those of its {CONFIG}:\n{lines}", hint=hint)
+        told = f" ({names.unusual})" if names.unusual else ""
+        raise CheckpointError(f"{folder}: the weights are not those of its {CONFIG}{told}:\n{lines}", hint=hint)
     kept = {name: found.pop(name) for name in shapes}
     section = config.section(pooler="pooler" in there)
     return Bert(given, section, _to_ours(kept, config.num_hidden_layers), sorted(found), notes)
 
 
-def _by_plain_names(tensors: Mapping[str, Tensor], folder: Path) -> tuple[dict[str, Tensor], list[str]]:
-    """Tensors in float32 by their names today, without prefix; what else there is to say."""
+def _by_plain_names(
+    tensors: Mapping[str, Tensor], folder: Path, required: Shapes, *, strict: bool
+) -> tuple[dict[str, Tensor], Names, list[str]]:
+    """Tensors in float32 by their names today, without prefix; what these names are; what else there is to say."""
+    names = without_prefix(tensors, required)
+    if names.others and (strict or names.prefix not in USUAL):
+        prefixes = " and ".join(repr(prefix) for prefix in (names.prefix, *names.others))
+        hint = "write the one that is meant to a folder of its own"
+        raise CheckpointError(f"{folder}: has more than one encoder, under {prefixes}", hint=hint)
+    if required.keys().isdisjoint(names.plain.values()):
+        begins = f"the names there begin with {names.beginnings}" if tensors else "there are none"
+        words = f"{folder}: no tensor has a name of BERT's: {begins}; missing: {first_of(list(required))}"
+        raise CheckpointError(words, hint=f"only BERT's names, as in {PREFIX}{next(iter(required))}, are known")
+    notes = [f"{names.unusual}: left out"] if names.unusual else []
     found: dict[str, Tensor] = {}
     kinds: set[torch.dtype] = set()
     for name, tensor in tensors.items():
-        stem, _, last = name.removeprefix(PREFIX).rpartition(".")
-        plain = f"{stem}.{_NAMES[last]}" if last in _NAMES and stem.endswith("LayerNorm") else f"{stem}.{last}"
-        plain = plain.removeprefix(".")
+        plain = names.plain[name]
         if plain in _STRAY:
             continue
         if plain in found:
@@ -175,7 +190,7 @@ def _by_plain_names(tensors: Mapping[str, Tensor], folder: Path) -> tuple[dict[s
         kinds.add(tensor.dtype)
         found[plain] = tensor.float() if tensor.is_floating_point() else tensor
     others = sorted(str(kind).removeprefix("torch.") for kind in kinds - {torch.float32} if kind.is_floating_point)
-    return found, [f"warning: {', '.join(others)} weights, read as float32"] if others else []
+    return found, names, [*notes, *([f"warning: {', '.join(others)} weights, read as float32"] if others else [])]
 
 
 def _untied(found: dict[str, Tensor], config: Config, notes: list[str]) -> Tensor | None:

@@ -13,7 +13,8 @@ from torch import Tensor, nn
 
 from probtrans_cli.data.vocabularies.base import SPECIALS, Vocabulary
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
-from probtrans_cli.data.vocabularies.wordpiece import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE, WordPieces
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.wordpiece_files import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.own import write_probabilistic

@@ -17,10 +17,12 @@ from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.bert import AGAIN, read_json
+from probtrans_cli.text import first_of
 
 WEIGHTS = "model.safetensors"
 _INDEX = ".index.json"
 _WEIGHTS = (WEIGHTS, WEIGHTS + _INDEX, "pytorch_model.bin", "pytorch_model.bin" + _INDEX)
+_UNREAD = (".bin", ".ckpt", ".gguf", ".h5", ".msgpack", ".onnx", ".ot", ".pt", ".pth", ".safetensors")
 
 
 def read_tensors(folder: Path) -> dict[str, Tensor]:
@@ -33,7 +35,9 @@ def read_tensors(folder: Path) -> dict[str, Tensor]:
         if (folder / name).exists():
             return _of_index(folder / name) if name.endswith(_INDEX) else _of_file(folder / name)
     hint = f"give a folder with one of {', '.join(_WEIGHTS)}"
-    raise CheckpointError(f"{folder}: there are no weights", hint=hint)
+    others = sorted(path.name for path in folder.iterdir() if path.suffix in _UNREAD)
+    there = f" in a form that is read, but {first_of(others)}" if others else ""
+    raise CheckpointError(f"{folder}: there are no weights{there}", hint=hint)
 
 
 def _of_index(path: Path) -> dict[str, Tensor]:

@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import json
 import math
+import re
 from collections.abc import Iterator, Mapping
 from pathlib import Path
 from typing import Annotated, Any
@@ -28,6 +29,29 @@ ACTIVATIONS = {
 }
 MOST_LAYERS = 1000  # more are a damaged file: all their tensors are listed
 SMALLEST_EPS = 1e-12  # what an epsilon of 0 is read as: the same, but for vectors that are constant
+_NEUTRAL: dict[str, tuple[Any, ...]] = {  # keys of BERT's kin, with the values that leave BERT what it is
+    "alibi_starting_size": (),
+    "auto_map": ({},),
+    "inner_group_num": (1,),
+    "pos_att_type": ([], "", "none"),
+    "position_biased_input": (True,),
+    "prenorm": (False,),
+    "pruned_heads": ({},),
+    "quantization_config": (),
+    "relative_attention": (False,),
+    "rope_theta": (),
+    "rotary_emb_fraction": (0, 0.0),
+}
+_WHY = {
+    "auto_map": "the model is computed by code of its own, which is not run",
+    "quantization_config": "give the folder of the model before it was quantized",
+}
+_IDLE = re.compile(  # of what is written in a config.json and changes nothing that is read here
+    "architectures|attn_implementation|_attn_implementation.*|_name_or_path|name_or_path|_commit_hash|_num_labels"
+    "|chunk_size_feed_forward|classifier_dropout|directionality|dtype|torch_dtype|finetuning_task"
+    "|gradient_checkpointing|id2label|label2id|language|num_labels|output_.*|pooler_.*|.*_token_id|problem_type"
+    "|return_dict|task_specific_params|tie_encoder_decoder|torchscript|transformers_version|use_bfloat16|use_cache"
+)
 AGAIN = "copy the folder again"
 """What to do about a damaged file."""
 
@@ -37,7 +61,7 @@ class Config(BaseModel):
 
     model_config = ConfigDict(extra="ignore", frozen=True, strict=True, allow_inf_nan=False)
 
-    model_type: str = "bert"
+    model_type: str | None = "bert"
     vocab_size: PositiveInt = 30522
     hidden_size: PositiveInt = 768
     num_hidden_layers: Annotated[PositiveInt, Field(le=MOST_LAYERS)] = 12
@@ -57,9 +81,6 @@ class Config(BaseModel):
 
     def unsupported(self) -> Iterator[str]:
         """Key and value of what no encoder of ours computes."""
-        if self.model_type != "bert":
-            own = "; give the run that it was exported from" if self.model_type == "probtrans" else ""
-            yield f"model_type: {self.model_type!r} is unsupported; only 'bert' is read{own}"
         if self.hidden_act not in ACTIVATIONS:
             yield f"hidden_act: {self.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
         if self.position_embedding_type not in ("absolute", None):
@@ -115,17 +136,61 @@ def read_shape(given: Mapping[str, Any], path: Path) -> Config:
     """The keys of a config.json that matter.
 
     Raises:
-        CheckpointError: some have no meaning, or one that no encoder of ours has; all are told of.
+        CheckpointError: it is that of another kind of model; or some keys have no meaning, or one that no encoder of
+            ours has, and then all are told of.
     """
+    faults = list(_other_kind(given))
     try:
         config = Config.model_validate(dict(given))
-    except ValidationError as error:
-        faults = [_wrong(str(detail["loc"][0]), detail["input"]) for detail in error.errors()]
+    except ValidationError as error:  # in another kind of model, these keys have another meaning
+        faults = faults or [_wrong(str(detail["loc"][0]), detail["input"]) for detail in error.errors()]
     else:
-        faults = list(config.unsupported())
+        faults += [*config.unsupported(), *_of_kin(given, config)]
         if not faults:
             return config
     raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint="only plain BERT encoders are read")
+
+
+def unread_keys(given: Mapping[str, Any]) -> list[str]:
+    """The keys of a config.json that are none of BERT's, and of which nobody here knows what they do."""
+    known = {*Config.model_fields, *_NEUTRAL, *_sizes(Config())}
+    return [key for key, value in given.items() if key not in known and value is not None and not _IDLE.fullmatch(key)]
+
+
+def _other_kind(given: Mapping[str, Any]) -> Iterator[str]:
+    """That a config.json is that of another kind of model, by its name."""
+    kind, classes = given.get("model_type"), given.get("architectures")
+    if kind not in (None, "bert"):
+        own = "; give the run that it was exported from" if kind == "probtrans" else ""
+        yield f"model_type: {kind!r} is unsupported; only 'bert' is read{own}"
+    elif kind is None and isinstance(classes, list):
+        for name in classes:
+            if not str(name).startswith("Bert") or str(name).startswith("BertGeneration"):
+                yield f"architectures: {name!r} is unsupported; only BERT is read"
+
+
+def _of_kin(given: Mapping[str, Any], config: Config) -> Iterator[str]:
+    """Key and value of options that BERT has not, and that make another model of it."""
+    for key, neutral in _NEUTRAL.items():
+        value = given.get(key)
+        if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
+            why = _WHY.get(key, "BERT has no such option")
+            yield f"{key}: {printable(json.dumps(value, ensure_ascii=False), 60)} is unsupported: {why}"
+    for key, wanted in _sizes(config).items():
+        value = given.get(key)
+        if value is not None and value != wanted:
+            yield f"{key}: {printable(repr(value), 60)} is unsupported; BERT's is {wanted}"
+
+
+def _sizes(config: Config) -> dict[str, int]:
+    """Sizes that BERT's kin may choose, and BERT has by its others."""
+    heads = config.num_attention_heads
+    return {
+        "embedding_size": config.hidden_size,
+        "attention_head_size": config.hidden_size // heads,
+        "num_key_value_heads": heads,
+        "num_hidden_groups": config.num_hidden_layers,
+    }
 
 
 def _wrong(key: str, value: Any) -> str:

@@ -17,7 +17,8 @@ from torch import Tensor
 
 from probtrans_cli import console
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.data.vocabularies.wordpiece import PIECES_FILE, TOKENIZER_FILE, WordPieces, read_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZER_FILE
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import read_bert
@@ -152,7 +153,8 @@ def _tell(name: str, found: Report) -> None:
 
 def _source(name: str, *, strict: bool) -> Source:
     folder = find_folder(name)
-    if (folder / CONFIG).exists() and "model_type" in read_config(folder):
+    # The oldest folders have no model_type; a checkpoint of ours has neither.
+    if (folder / CONFIG).exists() and not {"model_type", "hidden_size"}.isdisjoint(read_config(folder)):
         return _bert(folder, strict)
     other = Model.load(str(folder), threads=torch.get_num_threads())
     return Source(other.recipe.model, _named(other), other.vocabulary, of_model(other), other.origin)

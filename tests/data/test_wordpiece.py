@@ -17,6 +17,7 @@ from hypothesis import strategies as some
 from support import environment
 
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
+from probtrans_cli.data.vocabularies.added_tokens import AddedToken
 from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces, read_pieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_building import train_wordpieces
 from probtrans_cli.errors import DataError, RecipeError, UsageError
@@ -82,7 +83,7 @@ def test_words() -> None:
 
 
 def test_special_pieces_are_found_by_their_names() -> None:
-    options = Options(pad="<p>", unknown="<u>", first="<s>", last="</s>", mask="<m>", added=("<x>",))
+    options = Options(pad="<p>", unknown="<u>", first="<s>", last="</s>", mask="<m>", added=(AddedToken("<x>"),))
     words = WordPieces(["the", "</s>", "<m>", "run", "<s>", "<p>", "<u>", "<x>"], options)
     assert (words.PAD, words.UNKNOWN, words.FIRST, words.LAST, words.MASK) == (5, 6, 4, 1, 2)
     assert words.encode_text("the <m> zebra run<x>").ids == [4, 0, 2, 6, 3, 7, 1]
@@ -185,7 +186,9 @@ def test_features_of_spelling_are_kept(tmp_path: Path) -> None:
 
 
 def test_a_folder_is_read_as_it_was_written(tmp_path: Path) -> None:
-    options = Options(lowercase=False, strip_accents=True, split_chinese=False, mask="[unused1]", added=("[unused2]",))
+    options = Options(
+        lowercase=False, strip_accents=True, split_chinese=False, mask="[unused1]", added=(AddedToken("[unused2]"),)
+    )
     WordPieces(TOY, options).save(tmp_path)
     names = ["tokenizer.json", "tokenizer_config.json", "vocab.txt", "vocabulary.json"]
     assert sorted(path.name for path in tmp_path.iterdir()) == names

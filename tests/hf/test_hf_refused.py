@@ -15,6 +15,7 @@ from small_berts import (
     rewritten,
     saved,
     theirs,
+    transformers,
 )
 from torch import Tensor
 
@@ -101,6 +102,93 @@ def test_configs_that_are_refused(tmp_path: Path, change: dict[str, Any], messag
         assert f"{path}: {message}" in caught.value.message
 
 
+@pytest.mark.parametrize(
+    "name",
+    [
+        "Roberta", "XLMRoberta", "Camembert", "Electra", "Deberta", "DebertaV2", "DistilBert", "Albert", "MPNet",
+        "NomicBert", "ModernBert", "MegatronBert", "MobileBert", "RoFormer", "ConvBert", "BertGeneration",
+        "Nystromformer", "GPT2", "T5",
+    ],
+)  # fmt: skip
+def test_every_other_kind_of_model_is_refused_by_its_name(tmp_path: Path, name: str) -> None:
+    """Not by one of its keys, which in it have another meaning, as `type_vocab_size: 0` in DeBERTa."""
+    config = getattr(transformers, f"{name}Config")()
+    saved(tmp_path)
+    config.save_pretrained(tmp_path)
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(tmp_path)
+    first = caught.value.message.split("\n")[0]
+    assert f"model_type: {config.model_type!r} is unsupported; only 'bert' is read" in first
+
+
+def test_a_kind_of_model_that_only_its_class_tells(tmp_path: Path) -> None:
+    path = saved(tmp_path) / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    del config["model_type"]
+    path.write_text(json.dumps(config), "utf-8")
+    assert read_bert(tmp_path).notes == []
+    path.write_text(json.dumps(config | {"architectures": ["RobertaForMaskedLM"], "type_vocab_size": 0}), "utf-8")
+    with pytest.raises(CheckpointError, match="architectures: 'RobertaForMaskedLM' is unsupported; only BERT is read"):
+        read_bert(tmp_path)
+
+
+NEUTRAL = {
+    "auto_map": {},
+    "position_biased_input": True,
+    "pruned_heads": {},
+    "relative_attention": False,
+    "quantization_config": None,
+    "embedding_size": 8,
+    "attention_head_size": 2,
+    "num_hidden_groups": 2,
+    "position_embedding_type": None,
+}
+
+
+@pytest.mark.parametrize(
+    ("change", "message"),
+    [
+        ({"position_embedding_type": "relative_key_query"}, "position_embedding_type: 'relative_key_query'"),
+        ({"position_embedding_type": "alibi"}, "position_embedding_type: 'alibi' is unsupported"),
+        ({"embedding_size": 4}, "embedding_size: 4 is unsupported; BERT's is 8"),
+        ({"attention_head_size": 8}, "attention_head_size: 8 is unsupported; BERT's is 2"),
+        ({"num_key_value_heads": 1}, "num_key_value_heads: 1 is unsupported; BERT's is 4"),
+        ({"num_hidden_groups": 1}, "num_hidden_groups: 1 is unsupported; BERT's is 2"),
+        ({"inner_group_num": 2}, "inner_group_num: 2 is unsupported"),
+        ({"relative_attention": True}, "relative_attention: true is unsupported: BERT has no such option"),
+        ({"pos_att_type": "c2p|p2c"}, 'pos_att_type: "c2p|p2c" is unsupported'),
+        ({"position_biased_input": False}, "position_biased_input: false is unsupported"),
+        ({"pruned_heads": {"1": [0]}}, 'pruned_heads: {"1": [0]} is unsupported'),
+        ({"prenorm": True}, "prenorm: true is unsupported"),
+        ({"rotary_emb_fraction": 1.0}, "rotary_emb_fraction: 1.0 is unsupported"),
+        ({"rope_theta": 1000.0}, "rope_theta: 1000.0 is unsupported"),
+        ({"alibi_starting_size": 512}, "alibi_starting_size: 512 is unsupported"),
+        ({"auto_map": {"AutoModel": "their.Model"}}, "code of its own, which is not run"),
+        ({"quantization_config": {"bits": 8}}, "before it was quantized"),
+        ({"hidden_act": "gelu_fast"}, "hidden_act: 'gelu_fast' is unsupported"),
+        ({"model_type": 3}, "model_type: 3 is unsupported"),
+    ],
+)
+def test_options_that_make_another_model_of_it(tmp_path: Path, change: dict[str, Any], message: str) -> None:
+    path = saved(tmp_path) / "config.json"
+    config = json.loads(path.read_text("utf-8"))
+    path.write_text(json.dumps(config | NEUTRAL), "utf-8")
+    assert read_bert(tmp_path).notes == []
+    path.write_text(json.dumps(config | NEUTRAL | change), "utf-8")
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(tmp_path)
+    assert message in caught.value.message
+    assert len(caught.value.message.split("\n")) == 1
+
+
+def test_keys_that_nobody_knows_are_told_of(tmp_path: Path) -> None:
+    path = saved(tmp_path) / "config.json"
+    usual = {"directionality": "bidi", "pooler_type": "first_token", "use_cache": True, "classifier_dropout": 0.1}
+    config = json.loads(path.read_text("utf-8")) | usual
+    path.write_text(json.dumps(config | {"sliding": 3, "nothing": None}), "utf-8")
+    assert read_bert(tmp_path).notes == ["keys of config.json that are none of BERT's, and not read: sliding"]
+
+
 def test_an_epsilon_of_0(tmp_path: Path) -> None:
     bert = read_bert(saved(tmp_path, layer_norm_eps=0.0))
     assert bert.section.norm_eps == 1e-12
@@ -171,6 +259,9 @@ def test_damaged_files_are_named(tmp_path: Path, monkeypatch: pytest.MonkeyPatch
             read_bert(folder)
     weights.unlink()
     with pytest.raises(CheckpointError, match="there are no weights"):
+        read_bert(folder)
+    (folder / "tf_model.h5").touch()
+    with pytest.raises(CheckpointError, match=r"there are no weights in a form that is read, but tf_model\.h5"):
         read_bert(folder)
     older = folder / "pytorch_model.bin"
     torch.save({"bert.embeddings.LayerNorm.bias": Code()}, older)

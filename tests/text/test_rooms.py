@@ -29,8 +29,8 @@ ROOMS = {
     "sources store units whole",
     "data.readers": ". appearance cogs columns conllu conllu_plus coordinated coordination_rows documents extractions "
     "grid_format jsonl label_rows labelled oie_conll table text tuple_groups tuple_lines tuple_texts tuples",
-    "data.vocabularies": ". base characters enclosed features pieces sentencepiece typography wordpiece "
-    "wordpiece_building words",
+    "data.vocabularies": ". added_tokens base characters enclosed features pieces sentencepiece typography wordpiece "
+    "wordpiece_building wordpiece_files words",
     "models": ". arithmetic base grids network outputs shapes stacked transformer",
     "models.bayesian": ". attention full moments propagation readout state together variational weights",
     "models.probabilistic": ". crf encoder factors head_bias inference latent matrix_tree potentials projections state",
@@ -44,7 +44,7 @@ ROOMS = {
     "trained": ". abstention arcs arrow card cues evaluation gallery inner latent_labels machine model parses "
     "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
-    "hf": ". auto bert export files own write",
+    "hf": ". auto bert export files own prefixes write",
     "training": ". ahead divergence draws final graphs group ivon loop loss microbatches optim output_rows parallel "
     "plan run_folder shape_trace start_from state stopping tracking uncompiled watch",
     "export": ". answers bundle compared difference example graph hf lookup measure onnx prune pt2 safetensors",

@@ -15,8 +15,9 @@ from probtrans_cli.data.vocabularies.base import WORDS_FILE, Saved, Sentences, V
 from probtrans_cli.data.vocabularies.characters import build_characters, load_characters
 from probtrans_cli.data.vocabularies.enclosed import Enclosed
 from probtrans_cli.data.vocabularies.sentencepiece import SUBWORDS_FILE, build_subwords, load_subwords
-from probtrans_cli.data.vocabularies.wordpiece import WORDPIECE_FILES, load_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece import load_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_building import build_wordpieces, identity_of
+from probtrans_cli.data.vocabularies.wordpiece_files import WORDPIECE_FILES
 from probtrans_cli.data.vocabularies.words import build_words, load_words
 from probtrans_cli.recipe.data import (
     VOCABULARIES as SECTIONS,

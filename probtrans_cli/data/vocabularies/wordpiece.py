@@ -8,18 +8,23 @@ whole. A sentence is `[CLS]`, its pieces, `[SEP]`.
     vocab.txt                one piece a line, the id is the number of the line from 0
     tokenizer_config.json    options and the names of the special pieces
     tokenizer.json           pieces and options as `tokenizers` writes them; it is enough by itself
+
+Tokens that were added to a tokenizer (:mod:`added_tokens`) are looked for before, in the words of a sentence as in
+running text. The names of the five special pieces are found in running text alone: a word `[MASK]` of a corpus is no
+instruction.
 """
 
 from __future__ import annotations
 
 import json
 from collections import Counter
-from collections.abc import Iterator, Mapping, Sequence
-from dataclasses import asdict, dataclass, replace
+from collections.abc import Collection, Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli.data.tokens import valid
+from probtrans_cli.data.vocabularies.added_tokens import FLAGS, AddedToken, declared_tokens, placed
 from probtrans_cli.data.vocabularies.base import (
     EnclosingVocabulary,
     EncodedText,
@@ -28,58 +33,32 @@ from probtrans_cli.data.vocabularies.base import (
     SavedOptions,
     no_extra_word,
     one_after_the_other,
-    read_bytes,
     write_saved,
 )
 from probtrans_cli.data.vocabularies.features import HashedFeatures
+from probtrans_cli.data.vocabularies.wordpiece_files import (
+    KEYS,
+    LONGEST_WORD,
+    OLD_SPECIALS_FILE,
+    OPTIONS_FILE,
+    PIECES_FILE,
+    READ_FILES,
+    TOKENIZER_FILE,
+    Options,
+    division,
+    of_tokenizer,
+    overlaid,
+    read_json,
+    read_pieces,
+)
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.base import PositiveInt
 from probtrans_cli.recipe.data import WordFeatures
-from probtrans_cli.text import from_json
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE = "vocab.txt", "tokenizer_config.json", "tokenizer.json"
-WORDPIECE_FILES = (PIECES_FILE, OPTIONS_FILE, TOKENIZER_FILE)
-OLD_SPECIALS_FILE = "special_tokens_map.json"
-LONGEST_WORD = 100
-"""Characters; a longer word is unknown."""
 _CACHE_SIZE = 200_000  # words whose pieces are remembered
-
-
-@dataclass(frozen=True, slots=True)
-class Options:
-    """How text becomes pieces, and what the special pieces are called."""
-
-    lowercase: bool = True
-    strip_accents: bool | None = None
-    """None: as ``lowercase``."""
-    split_chinese: bool = True
-    pad: str = "[PAD]"
-    unknown: str = "[UNK]"
-    first: str = "[CLS]"
-    last: str = "[SEP]"
-    mask: str = "[MASK]"
-    added: tuple[str, ...] = ()
-    """Further pieces that running text is searched for as they stand."""
-
-    @property
-    def specials(self) -> tuple[str, ...]:
-        """The special pieces' names."""
-        return (self.pad, self.unknown, self.first, self.last, self.mask)
-
-
-_KEYS = {  # of tokenizer_config.json -> of Options
-    "do_lower_case": "lowercase",
-    "strip_accents": "strip_accents",
-    "tokenize_chinese_chars": "split_chinese",
-    "pad_token": "pad",
-    "unk_token": "unknown",
-    "cls_token": "first",
-    "sep_token": "last",
-    "mask_token": "mask",
-}
 
 
 class WordPieces(EnclosingVocabulary):
@@ -104,7 +83,8 @@ class WordPieces(EnclosingVocabulary):
             features: of the spelling of words.
 
         Raises:
-            DataError: a piece stands there twice, or a special one is missing.
+            DataError: a piece stands there twice, a special one is missing, or `transformers` would give an added token
+                another id.
             UsageError: the package `tokenizers` is not installed.
         """
         self.pieces = list(pieces)
@@ -116,15 +96,16 @@ class WordPieces(EnclosingVocabulary):
         if len(self._ids) + self.pieces.count("") < len(self.pieces):
             piece, _ = Counter(filter(None, self.pieces)).most_common(1)[0]
             raise DataError(f"the piece {piece!r} has two ids", hint="every piece of a vocabulary stands there once")
-        for name in (*self.options.specials, *self.options.added):
+        for name in (*self.options.specials, *(token.content for token in self.options.added)):
             if name not in self._ids:
                 hint = f"name the special pieces in {OPTIONS_FILE}, or add a line to {PIECES_FILE}"
                 raise DataError(f"the special piece {name} is not in the vocabulary", hint=hint)
         self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK = (self._ids[name] for name in self.options.specials)
         self.specials: tuple[int, ...] = (self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK)
-        self._text = _tokenizer(self._ids, self.options)
-        self._words = _tokenizer(self._ids, self.options)
-        self._words.encode_special_tokens = True  # a corpus's `[MASK]` is three pieces, not an instruction
+        specials = {name: AddedToken(name) for name in self.options.specials}
+        every = {**specials, **{token.content: token for token in self.options.added}}
+        self._text = _tokenizer(self._ids, self.options, every.values())
+        self._words = _tokenizer(self._ids, self.options, self.options.further)  # a corpus's `[MASK]` is three pieces
         self._cache: dict[str, list[int]] = {}
 
     @property
@@ -135,7 +116,7 @@ class WordPieces(EnclosingVocabulary):
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
         """Return the ids of `[CLS]` text `[SEP]`, or of `[CLS]` text `[SEP]` second `[SEP]`.
 
-        Where a text has the name of a special piece, it is that piece.
+        Where a text has the name of a special piece or an added token, it is that one.
         """
         found = self._text.encode(valid(text), None if second is None else valid(second))
         return EncodedText(found.ids, found.offsets, found.type_ids)
@@ -167,14 +148,20 @@ class WordPieces(EnclosingVocabulary):
 
         ``longest``: the number of ids of the longest sentence that the model reads.
         """
-        known = asdict(self.options)
-        content = {"tokenizer_class": "BertTokenizer", **{key: known[name] for key, name in _KEYS.items()}}
+        content: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
+        content |= {key: getattr(self.options, name) for key, name in KEYS.items()}
         if self.options.added:
-            content["additional_special_tokens"] = list(self.options.added)
+            tokens = self._text.get_added_tokens_decoder()
+            names = ("content", *FLAGS)
+            content["added_tokens_decoder"] = {
+                id: {name: getattr(it, name) for name in names} for id, it in tokens.items()
+            }
+            content["additional_special_tokens"] = [token.content for token in self.options.further if token.special]
+        unlisted = {token.content for token in self.options.added if not token.listed}
         if longest is not None:
             content["model_max_length"] = longest
         return {
-            PIECES_FILE: "".join(f"{piece}\n" for piece in self.pieces),
+            PIECES_FILE: "".join(f"{piece}\n" for piece in self.pieces if piece not in unlisted),
             OPTIONS_FILE: json.dumps(content, ensure_ascii=False, indent=2) + "\n",
             TOKENIZER_FILE: self._text.to_str(pretty=True) + "\n",
         }
@@ -205,20 +192,40 @@ class WordPieces(EnclosingVocabulary):
         return pieces
 
 
-def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
-    """The package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`."""
+def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[AddedToken]) -> Tokenizer:
+    """The package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`.
+
+    Raises:
+        DataError: the package, and so `transformers`, gives an added token another id than ``ids`` has, or takes one of
+            two by chance.
+    """
     try:
-        from tokenizers import AddedToken, Tokenizer, decoders, models  # noqa: PLC0415  (an extra)
+        from tokenizers import AddedToken as Theirs  # noqa: PLC0415  (an extra)
+        from tokenizers import Tokenizer, decoders, models  # noqa: PLC0415
         from tokenizers.processors import TemplateProcessing  # noqa: PLC0415
     except ImportError:
         hint = "pip install 'probtrans[hf]'"
         raise UsageError("a vocabulary of kind wordpiece needs the package tokenizers", hint=hint) from None
-    model = models.WordPiece(dict(ids), unk_token=options.unknown, max_input_chars_per_word=LONGEST_WORD)
+    unlisted = {token.content for token in options.added if not token.listed}
+    listed = {piece: id for piece, id in ids.items() if piece not in unlisted}
+    model = models.WordPiece(listed, unk_token=options.unknown, max_input_chars_per_word=LONGEST_WORD)
     made = Tokenizer(model)
     made.normalizer, made.pre_tokenizer = division(options)
     made.decoder = decoders.WordPiece(prefix="##")
-    specials = dict.fromkeys((*options.specials, *options.added))
-    made.add_special_tokens([AddedToken(name, special=True, normalized=False) for name in specials])
+    cleaned: dict[str, str] = {}
+    for content in (token.content for token in added if token.normalized):
+        form = made.normalizer.normalize_str(content)
+        if not form:  # it would be found between any two bytes, and the package crashes there
+            raise DataError(f"the added token {content!r} is empty once it is cleaned", hint="remove it")
+        if (other := cleaned.setdefault(form, content)) != content:
+            words = f"the added tokens {other!r} and {content!r} are the same once they are cleaned"
+            raise DataError(words, hint="remove one: transformers takes one of them by chance")
+    made.add_tokens([Theirs(token.content, **token.flags) for token in added])
+    for content in unlisted:
+        if (id := made.token_to_id(content)) != ids[content]:
+            words = f"the added token {content!r} has the id {ids[content]:,}, but transformers gives it {id:,}"
+            hint = f"ids of added tokens go on where {PIECES_FILE} ends: fill its blank lines, or add lines [unused1] …"
+            raise DataError(words, hint=hint)
     first, last = options.first, options.last
     made.post_processor = TemplateProcessing(
         single=f"{first}:0 $A:0 {last}:0",
@@ -226,19 +233,6 @@ def _tokenizer(ids: Mapping[str, int], options: Options) -> Tokenizer:
         special_tokens=[(name, ids[name]) for name in dict.fromkeys((first, last))],
     )
     return made
-
-
-def division(options: Options) -> tuple[Any, Any]:
-    """How text is cleaned, and how it is cut before pieces are looked for."""
-    from tokenizers import normalizers, pre_tokenizers  # noqa: PLC0415  (an extra)
-
-    cleaned = normalizers.BertNormalizer(
-        clean_text=True,
-        handle_chinese_chars=options.split_chinese,
-        strip_accents=options.strip_accents,
-        lowercase=options.lowercase,
-    )
-    return cleaned, pre_tokenizers.BertPreTokenizer()
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -265,26 +259,34 @@ def read_wordpieces(
     path, other = folder / PIECES_FILE, folder / TOKENIZER_FILE
     options = Options()
     pieces: list[str] | None = None
-    if other.exists():
-        pieces, options = _read_tokenizer(other)
+    names = [name for name in READ_FILES if name != PIECES_FILE and (folder / name).exists()]
+    contents = {name: read_json(folder / name) for name in names}
+    if TOKENIZER_FILE in contents:
+        pieces, options = of_tokenizer(contents[TOKENIZER_FILE], other)
     if path.exists():
         listed = read_pieces(path)
         if pieces is not None and any(a != b for a, b in zip(listed, pieces, strict=False)):
             id = next(id for id, (a, b) in enumerate(zip(listed, pieces, strict=False)) if a != b)
             where = f"{path}:{id + 1}: {listed[id]!r}, but {TOKENIZER_FILE} has {pieces[id]!r}"
             raise DataError(f"{where} with this id", hint="remove the file that is not the model's")
-        pieces = listed if pieces is None or len(listed) > len(pieces) else pieces
     elif pieces is None:
         hint = f"give the folder of a BERT model, with {PIECES_FILE} or {TOKENIZER_FILE}"
         raise DataError(f"{folder}: there is neither {PIECES_FILE} nor {TOKENIZER_FILE}", hint=hint)
     for name in (OLD_SPECIALS_FILE, OPTIONS_FILE):
-        if (folder / name).exists():
-            options = _overlaid(options, read_json(folder / name), folder / name)
+        if name in contents:
+            options = overlaid(options, contents[name], folder / name)
+    declared = declared_tokens(contents, folder, options.specials, [key for key in KEYS if key.endswith("_token")])
+    if path.exists():
+        added = {it.token.content for it in declared}
+        if pieces is None or not added.issuperset(listed[len(pieces) :]):  # else they are written behind its lines
+            pieces = listed if pieces is None or len(listed) > len(pieces) else pieces
+    assert pieces is not None, "one of the files is there"
     if rows is not None and len(pieces) > rows:
         words = f"{path if path.exists() else other}: {len(pieces):,} pieces, but the model's vocab_size is {rows:,}"
         raise DataError(words, hint="the vocabulary is that of another model")
+    pieces, tokens = placed(pieces, declared, options.specials, rows)
     try:
-        return WordPieces(pieces, options, rows=rows, counts=counts, features=features)
+        return WordPieces(pieces, replace(options, added=tokens), rows=rows, counts=counts, features=features)
     except DataError as error:
         raise DataError(f"{folder}: {error.message}", hint=error.hint) from None
 
@@ -300,94 +302,3 @@ def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
     """The pieces that ``save`` wrote."""
     options = saved.options_of(_SavedOptions)
     return read_wordpieces(folder, counts=saved.count_of, rows=options.rows, features=options.features)
-
-
-def read_pieces(path: Path) -> list[str]:
-    """The pieces of a `vocab.txt`, by id. A blank line is a piece that is never found, and keeps the numbering.
-
-    Raises:
-        DataError: a piece stands there twice, or the file is no UTF-8 text.
-    """
-    content = read_bytes(path)
-    try:
-        text = content.decode("utf-8-sig")
-    except UnicodeDecodeError as error:
-        line = content[: error.start].count(b"\n") + 1
-        raise DataError(f"{path}:{line}: not UTF-8", hint="give the vocab.txt of a BERT model") from None
-    lines = [line.removesuffix("\r") for line in text.removesuffix("\n").split("\n")]
-    seen: dict[str, int] = {}
-    for number, piece in enumerate(lines, start=1):
-        if piece and seen.setdefault(piece, number) != number:
-            hint = "every piece stands in a vocabulary once: the number of its line is its id"
-            raise DataError(f"{path}:{number}: the piece {piece!r} stands in line {seen[piece]} already", hint=hint)
-    return lines
-
-
-def _read_tokenizer(path: Path) -> tuple[list[str], Options]:
-    """Pieces and options of a `tokenizer.json`."""
-    content = read_json(path)
-    try:
-        model, normalizer = content["model"], content["normalizer"]
-        ids = {str(piece): int(id) for piece, id in model["vocab"].items()}
-        added = {str(one["content"]): int(one["id"]) for one in content.get("added_tokens") or ()}
-        kinds = (model.get("type", "WordPiece"), normalizer["type"], content["pre_tokenizer"]["type"])
-        options = Options(
-            lowercase=_of_type(bool, normalizer["lowercase"]),
-            strip_accents=_of_type(bool | None, normalizer["strip_accents"]),
-            split_chinese=_of_type(bool, normalizer["handle_chinese_chars"]),
-            unknown=_of_type(str, model["unk_token"]),
-        )
-        limits = (model["continuing_subword_prefix"], model["max_input_chars_per_word"], normalizer["clean_text"])
-    except (ArithmeticError, AttributeError, KeyError, TypeError, ValueError) as error:
-        hint = "only the WordPiece tokenizers of BERT models can be read"
-        raise DataError(f"{path}: not the tokenizer of a BERT model ({error!r})", hint=hint) from None
-    for found, wanted in zip((*kinds, *limits), _BERT_TOKENIZER, strict=True):
-        if found != wanted:
-            hint = "only the WordPiece tokenizers of BERT models can be read"
-            raise DataError(f"{path}: unsupported: {found!r} instead of BERT's {wanted!r}", hint=hint)
-    ids |= added
-    size = max(ids.values(), default=-1) + 1
-    # Blank lines of a vocab.txt leave gaps, but not many.
-    if len(set(ids.values())) < len(ids) or min(ids.values(), default=0) < 0 or size > 2 * len(ids) + 1000:
-        raise DataError(f"{path}: the ids of its pieces are not 0, 1, 2, …", hint="the file is damaged")
-    pieces = [""] * size
-    for piece, id in ids.items():
-        pieces[id] = piece
-    return pieces, replace(options, added=tuple(name for name in added if name not in options.specials))
-
-
-def _of_type(wanted: Any, value: Any) -> Any:
-    if not isinstance(value, wanted):
-        raise TypeError(f"{value!r} in place of a value of {getattr(wanted, '__name__', wanted)}")
-    return value
-
-
-_TAKEN = {str: "text", bool: "true or false"}
-_BERT_TOKENIZER = ("WordPiece", "BertNormalizer", "BertPreTokenizer", "##", LONGEST_WORD, True)
-
-
-def _overlaid(options: Options, given: Any, path: Path) -> Options:
-    """Options with what a file says of them."""
-    if not isinstance(given, dict) or given.get("do_basic_tokenize", True) is not True:
-        raise DataError(f"{path}: not the options of a BERT tokenizer", hint="do_basic_tokenize must be true")
-    changes: dict[str, Any] = {}
-    for key, name in _KEYS.items():
-        value = given[key].get("content") if isinstance(given.get(key), dict) else given.get(key)
-        wanted = str if key.endswith("_token") else bool
-        if value is not None and not isinstance(value, wanted):
-            raise DataError(f"{path}: {key} is {value!r}", hint=f"it takes {_TAKEN[wanted]}")
-        if value is not None or (key == "strip_accents" and key in given):
-            changes[name] = value
-    new = replace(options, **changes)
-    listed = given.get("additional_special_tokens") or given.get("extra_special_tokens") or ()
-    names = [one.get("content") if isinstance(one, dict) else one for one in listed if isinstance(listed, list)]
-    further = [name for name in (*options.added, *names) if isinstance(name, str) and name not in new.specials]
-    return replace(new, added=tuple(dict.fromkeys(further)))
-
-
-def read_json(path: Path) -> Any:
-    """The content of a JSON file; DataError where it is none."""
-    try:
-        return from_json(read_bytes(path).decode("utf-8-sig"))
-    except ValueError as error:
-        raise DataError(f"{path}: not JSON ({error})", hint="copy the folder again") from None

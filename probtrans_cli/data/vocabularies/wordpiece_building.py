@@ -5,25 +5,26 @@ from __future__ import annotations
 import hashlib
 from collections import Counter
 from collections.abc import Iterator, Mapping, Sequence
+from dataclasses import replace
 from pathlib import Path
+from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import valid
 from probtrans_cli.data.vocabularies.base import Sentences, count_words, read_bytes
-from probtrans_cli.data.vocabularies.wordpiece import (
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece_files import (
     LONGEST_WORD,
-    OLD_SPECIALS_FILE,
-    WORDPIECE_FILES,
+    READ_FILES,
     Options,
-    WordPieces,
     division,
     read_json,
-    read_wordpieces,
 )
 from probtrans_cli.errors import CheckpointError, DataError, RecipeError
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
+from probtrans_cli.text import first_of
 
 _MODEL_FILE = "config.json"
 _LINE_WORDS = 10_000  # of one line of what is trained on
@@ -43,12 +44,27 @@ def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: 
         options = Options(lowercase=section.lowercase)
         return train_wordpieces(sentences, section.size, options, section.features, extra=extra)
     folder = folder_of(section)
-    rows = _rows_of(folder)
-    made = read_wordpieces(folder, rows=rows, features=section.features)
+    try:
+        made = read_wordpieces(folder, rows=_rows_of(folder), features=section.features)
+    except DataError as error:
+        kind = _model_of(folder).get("model_type")
+        if kind in (None, "bert"):
+            raise
+        message = f"{error.message}; {folder / _MODEL_FILE} is that of a model of type {kind!r}"
+        raise DataError(message, hint="only 'bert' is read") from None
     if len(made.pieces) < made.size:
         words = f"{len(made.pieces):,} pieces, but the model's vocab_size is {made.size:,}"
         console.log(f"warning: {folder}: {words}: the ids above belong to no piece")
-    if missing := [name for name in extra_words(extra) if name not in made.pieces]:
+    if blank := [token.content for token in made.options.further if len(token.content.split()) > 1]:
+        words = f"added tokens with a blank in them are found within one word alone: {first_of(blank)}"
+        console.log(f"warning: {folder}: {words}")
+    names = extra_words(extra)
+    if not {token.content for token in made.options.further}.isdisjoint(
+        names
+    ):  # no word of a corpus may be one of them
+        added = tuple(token for token in made.options.added if token.content not in names)
+        made = WordPieces(made.pieces, replace(made.options, added=added), rows=made.size, features=section.features)
+    if missing := [name for name in names if name not in made.pieces]:
         hint = f"data.grid.extra_words=[] does without extra words; or add {missing[0]} to the vocabulary"
         raise DataError(f"{folder}: the vocabulary has no piece {missing[0]} for an extra word", hint=hint)
     made.counts = _whole_words(count_words(sentences), made)
@@ -67,7 +83,7 @@ def fingerprint_of(section: WordPieceVocabulary) -> str:
         DataError, CheckpointError: one cannot be read.
     """
     folder, digest = folder_of(section), hashlib.sha256()
-    for name in (*WORDPIECE_FILES, OLD_SPECIALS_FILE):
+    for name in READ_FILES:
         content = read_bytes(folder / name) if (folder / name).exists() else b""
         digest.update(f"{name} {len(content)} ".encode() + content)
     digest.update(str(_rows_of(folder)).encode())
@@ -81,12 +97,17 @@ def identity_of(section: WordPieceVocabulary) -> dict[str, str]:
 
 def _rows_of(folder: Path) -> int | None:
     """The `vocab_size` of the model in the same folder; None where there is none."""
+    rows = _model_of(folder).get("vocab_size")
+    return rows if isinstance(rows, int) else None
+
+
+def _model_of(folder: Path) -> dict[str, Any]:
+    """The configuration of the model in the same folder; empty where there is none."""
     try:
         content = read_json(folder / _MODEL_FILE) if (folder / _MODEL_FILE).exists() else {}
     except DataError as error:  # the file is the model's, not the vocabulary's
         raise CheckpointError(error.message, hint=error.hint) from None
-    rows = content.get("vocab_size") if isinstance(content, dict) else None
-    return rows if isinstance(rows, int) else None
+    return content if isinstance(content, dict) else {}
 
 
 def _whole_words(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, int]:

@@ -1,0 +1,140 @@
+"""Names of tensors with something in front: left out where the meaning is clear, else told of."""
+
+from __future__ import annotations
+
+from collections.abc import Callable
+from pathlib import Path
+
+import pytest
+import torch
+from small_berts import assert_same, rewritten, saved
+from torch import Tensor
+
+from probtrans_cli.errors import CheckpointError
+from probtrans_cli.hf import read_bert
+
+pytestmark = pytest.mark.usefixtures("quick")
+FIRST = "embeddings.word_embeddings.weight"
+
+
+def renamed(folder: Path, change: Callable[[str], str]) -> Path:
+    return rewritten(folder, lambda tensors: {change(name): value for name, value in tensors.items()})
+
+
+def swapped(old: str, new: str) -> Callable[[str], str]:
+    return lambda name: new + name.removeprefix(old) if name.startswith(old) else name
+
+
+@pytest.mark.parametrize(
+    "prefix",
+    [
+        "module.", "model.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod.model.", "model._orig_mod.", "net.",
+    ],
+)  # fmt: skip
+@pytest.mark.parametrize("kind", ["BertModel", "BertForPreTraining", "BertForTokenClassification"])
+def test_a_prefix_of_all_names(tmp_path: Path, kind: str, prefix: str) -> None:
+    plain = read_bert(saved(tmp_path, kind))
+    bert = read_bert(renamed(tmp_path, lambda name: prefix + name))
+    assert_same(plain, bert)
+    own = "" if kind == "BertModel" else "bert."
+    assert bert.notes == [f"the names there begin with '{prefix}{own}': left out"]
+    assert bert.unexpected == []
+
+
+@pytest.mark.parametrize(
+    ("kind", "change", "told"),
+    [
+        ("BertModel", lambda name: f"bert.{name}", None),
+        ("BertModel", lambda name: f"bert.bert.{name}", "'bert.bert.'"),
+        ("BertModel", lambda name: f"encoder.{name}", "'encoder.'"),
+        ("BertModel", lambda name: f"0.auto_model.{name}", "'0.auto_model.'"),
+        ("BertForTokenClassification", swapped("bert.", "model."), "'model.'"),  # the output layer beside it
+        ("BertForTokenClassification", swapped("bert.", "encoder."), "'encoder.'"),
+        ("BertForTokenClassification", swapped("bert.", "model.bert."), "'model.bert.'"),
+        ("BertForPreTraining", swapped("bert.", "bert._orig_mod."), "'bert._orig_mod.'"),
+        (
+            "BertForMaskedLM",
+            lambda name: f"model.{swapped('bert.', '_orig_mod.bert.')(name)}",
+            "'model._orig_mod.bert.",
+        ),
+        ("BertForMaskedLM", lambda name: name.replace("layer.1.", "layer.1._orig_mod."), "'_orig_mod' stands within"),
+        ("BertModel", lambda name: f"module.{name.replace('LayerNorm.weight', 'LayerNorm.gamma')}", "'module.'"),
+    ],
+)
+def test_prefixes_with_an_output_layer_beside(
+    tmp_path: Path, kind: str, change: Callable[[str], str], told: str | None
+) -> None:
+    plain = read_bert(saved(tmp_path, kind))
+    bert = read_bert(renamed(tmp_path, change))
+    assert_same(plain, bert)
+    assert len(bert.notes) == (told is not None)
+    assert (told or "") in "".join(bert.notes)
+
+
+def test_what_stands_beside_is_not_known(tmp_path: Path) -> None:
+    saved(tmp_path, "BertModel")
+
+    def change(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        more = {"model.crf.start": torch.zeros(3), "loss.weight": torch.zeros(1)}
+        return {f"model.bert.{name}": value for name, value in tensors.items()} | more
+
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(rewritten(tmp_path, change))
+    assert "(the names there begin with 'model.bert.')" in caught.value.message
+    assert caught.value.message.split("\n")[1:] == ["crf.start: not known", "loss.weight: not known"]
+    assert read_bert(tmp_path, strict=False).unexpected == ["crf.start", "loss.weight"]
+
+
+def test_missing_tensors_and_the_prefix_are_named(tmp_path: Path) -> None:
+    saved(tmp_path, "BertModel")
+
+    def change(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        del tensors["embeddings.LayerNorm.bias"]
+        named = {f"module.bert.{name}": value for name, value in tensors.items()}
+        named["other.encoder.layer.0.output.dense.bias"] = named.pop("module.bert.encoder.layer.0.output.dense.bias")
+        return named
+
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(rewritten(tmp_path, change))
+    first, *lines = caught.value.message.split("\n")
+    assert "the names there begin with 'module.bert.'" in first
+    there = "other.encoder.layer.0.output.dense.bias"
+    assert lines == [
+        "embeddings.LayerNorm.bias: missing",
+        f"encoder.layer.0.output.dense.bias: missing (there is {there})",
+        f"{there}: not known",
+    ]
+
+
+def test_names_that_are_none_of_berts(tmp_path: Path) -> None:
+    renamed(saved(tmp_path, "BertModel"), lambda name: f"transformer.{name.replace('.', '_')}")
+    with pytest.raises(CheckpointError) as caught:
+        read_bert(tmp_path)
+    assert "no tensor has a name of BERT's: the names there begin with 'transformer.' (39)" in caught.value.message
+    assert f"missing: {FIRST}, " in caught.value.message
+    assert f"bert.{FIRST}" in str(caught.value.hint)
+
+
+def test_two_encoders_are_not_guessed_at(tmp_path: Path) -> None:
+    saved(tmp_path, "BertModel")
+
+    def change(tensors: dict[str, Tensor]) -> dict[str, Tensor]:
+        return {f"{one}bert.{name}": it.clone() for name, it in tensors.items() for one in ("", "teacher.")}
+
+    with pytest.raises(CheckpointError, match=r"more than one encoder, under 'bert\.' and 'teacher\.bert\.'"):
+        read_bert(rewritten(tmp_path, change))
+    bert = read_bert(tmp_path, strict=False)
+    assert len(bert.unexpected) == 39
+    assert bert.unexpected[0].startswith("teacher.bert.")
+
+
+def test_two_encoders_of_unusual_names(tmp_path: Path) -> None:
+    saved(tmp_path, "BertModel")
+    rewritten(
+        tmp_path,
+        lambda tensors: {f"{one}.{name}": it.clone() for name, it in tensors.items() for one in ("question", "text")},
+    )
+    for strict in (True, False):
+        with pytest.raises(CheckpointError, match=r"more than one encoder, under '(text|question)\.'") as caught:
+            read_bert(tmp_path, strict=strict)
+        assert "a folder of its own" in str(caught.value.hint)
