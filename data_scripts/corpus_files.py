@@ -79,6 +79,11 @@ class Options:
 # --- command line -----------------------------------------------------------------------------------------------------
 
 
+def user_path(path: str) -> Path:
+    """A path that a user names, with the home folder for `~`, which no shell says after `--to=`."""
+    return Path(os.path.expanduser(path))  # noqa: PTH111  (pathlib's takes `./~` for `~`)
+
+
 def fetch_corpus(
     description: str | None, folder: str, licence: str, files: Iterable[PublicFile], arguments: Sequence[str] | None
 ) -> int:
@@ -98,24 +103,26 @@ def fetch_options(
     """The command line of a script that downloads; ``folder`` is where the corpus lies under ``$PROBTRANS_DATA``,
     ``source`` says what may be given instead of the network, and what becomes of it."""
     parser, default = _parser(description, folder)
-    parser.add_argument("--from", dest="source", type=Path, metavar=source[0], help=source[1])
+    parser.add_argument("--from", dest="source", type=user_path, metavar=source[0], help=source[1])
     return _options(parser, default, arguments)
 
 
 def convert_options(description: str | None, folder: str, source: str, arguments: Sequence[str] | None) -> Options:
     """The command line of a script that converts the user's own copy; ``source`` says which folder that is."""
     parser, default = _parser(description, folder)
-    parser.add_argument("source", type=Path, metavar="DIR", help=source)
+    parser.add_argument("source", type=user_path, metavar="DIR", help=source)
     return _options(parser, default, arguments)
 
 
 def _parser(description: str | None, folder: str) -> tuple[argparse.ArgumentParser, Path]:
-    default = Path(os.environ.get("PROBTRANS_DATA") or "data") / folder
+    default = user_path(os.environ.get("PROBTRANS_DATA") or "data") / folder
     return argparse.ArgumentParser(description=(description or "").split("\n", maxsplit=1)[0]), default
 
 
 def _options(parser: argparse.ArgumentParser, default: Path, arguments: Sequence[str] | None) -> Options:
-    parser.add_argument("--to", type=Path, default=default, metavar="DIR", help=f"folder to write to (now {default})")
+    parser.add_argument(
+        "--to", type=user_path, default=default, metavar="DIR", help=f"folder to write to (now {default})"
+    )
     parser.add_argument("--force", action="store_true", help="replace files that differ")
     options = parser.parse_args(arguments)
     return Options(options.source, options.to, options.force)

@@ -11,6 +11,7 @@ A folder is written as a whole or not at all (:mod:`probtrans_cli.atomic`). ``SH
 
 from __future__ import annotations
 
+import errno
 import hashlib
 import re
 import shutil
@@ -26,7 +27,7 @@ from safetensors.torch import load, save_file
 from torch import Tensor, nn
 
 from probtrans_cli import atomic, console
-from probtrans_cli.errors import CheckpointError
+from probtrans_cli.errors import CheckpointError, unwritten, without_room
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import (
     LINKS,
@@ -49,6 +50,7 @@ T = TypeVar("T")
 Placed = Callable[[Tensor, Tensor], Tensor]
 """Makes of a whole tensor what stands beside a parameter like the other one."""
 FORMAT = 1
+_REMEDIES = ("allow writing there", "make room")
 _OTHER = "use another checkpoint, e.g. RUN@last"
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
@@ -128,7 +130,8 @@ def write(
     in it; or refuses to ``replace`` anything but an empty folder.
 
     Raises:
-        CheckpointError: the disk is full, or the folder may not be written; what was there before is still there.
+        DataError: the disk is full.
+        CheckpointError: the folder may not be written. What was there before is still there.
     """
     if replace:
         refuse_link(folder)
@@ -138,11 +141,10 @@ def write(
             if replace:
                 _keep_strangers(folder, new)
     except (OSError, SafetensorError) as error:
-        reason = error.strerror if isinstance(error, OSError) and error.strerror else error
-        raise CheckpointError(
-            f"{folder}: cannot be written: {reason}",
-            hint="nothing saved before is lost: make room (or allow writing), then continue with --resume",
-        ) from None
+        fault = without_room(error) or (error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
+        again = "and give the same command again, a training with --resume"
+        hint, full = (f"nothing saved before is lost: {first}, {again}" for first in _REMEDIES)
+        raise unwritten(str(folder), fault, CheckpointError, hint=hint, full=full) from None
 
 
 def store(folder: Path, texts: dict[str, str | bytes], tensors: dict[str, dict[str, Tensor]]) -> None:

@@ -7,6 +7,7 @@ key), ``hint`` says what to do next. Everything else that reaches ``__main__`` i
 from __future__ import annotations
 
 import errno
+import os
 
 
 class ProbtransError(Exception):
@@ -100,7 +101,9 @@ class InterruptedTrainingError(ProbtransError):
 
 # --- errors of the operating system -----------------------------------------------------------------------------------
 
-_UNWRITTEN = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG, errno.EROFS, errno.EIO}
+FULL = {errno.ENOSPC, errno.EDQUOT, errno.EFBIG}
+"""No room: on the disk, within a quota, or within the largest size of a file."""
+_UNWRITTEN = {*FULL, errno.EROFS, errno.EIO}
 _NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EACCES, errno.EPERM}
 
 
@@ -109,9 +112,26 @@ def reason(error: OSError) -> str:
     return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
 
 
-def unwritten(name: str, error: OSError) -> DataError:
-    """The error of a file that cannot be written."""
-    return DataError(f"{name}: cannot be written: {reason(error)}", hint="make room, or allow writing there")
+def unwritten(
+    name: str,
+    error: OSError,
+    kind: type[ProbtransError] = DataError,
+    *,
+    hint: str = "make room, or allow writing there",
+    full: str = "make room, and give the same command again",
+) -> ProbtransError:
+    """The error of a file that cannot be written: of one ``kind``, with its ``hint``; where there is no room, always a
+    :class:`DataError`, with the hint ``full``. Neither hint may give up what is written already."""
+    what = f"{name}: cannot be written: {reason(error)}"
+    return DataError(what, hint=full) if error.errno in FULL else kind(what, hint=hint)
+
+
+def without_room(error: Exception) -> OSError | None:
+    """The error of the operating system behind one of a library that writes files by itself, if there was no room."""
+    if isinstance(error, OSError):
+        return error if error.errno in FULL else None
+    number = next((number for number in FULL if os.strerror(number) in str(error)), None)
+    return None if number is None else OSError(number, os.strerror(number))
 
 
 def of_the_system(error: OSError) -> ProbtransError | None:

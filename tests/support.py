@@ -6,6 +6,7 @@ import gzip
 import json
 import os
 import random
+import re
 import shutil
 import signal
 import subprocess
@@ -318,6 +319,34 @@ def refused(ran: Ran, code: int, *words: str) -> None:
     assert "Traceback" not in ran.err
     for word in words:
         assert word in ran.err, ran.err
+
+
+def assert_near(found: Any, wanted: Any, *, rel: float = 1e-6, abs: float | None = None, where: str = "") -> None:
+    """Assert that two values of JSON are the same, their fractions but for rounding: where they come from two
+    computations, processors differ in the last bits.
+
+    ``abs``: of fractions that are written with few digits, a little more than one step of the last one.
+    """
+    assert type(found) is type(wanted), where
+    if isinstance(wanted, dict):
+        assert found.keys() == wanted.keys(), where
+        for name, value in wanted.items():
+            assert_near(found[name], value, rel=rel, abs=abs, where=f"{where}.{name}")
+    elif isinstance(wanted, list | tuple):
+        assert len(found) == len(wanted), where
+        for number, (one, value) in enumerate(zip(found, wanted, strict=True)):
+            assert_near(one, value, rel=rel, abs=abs, where=f"{where}[{number}]")
+    elif isinstance(wanted, float):
+        assert found == pytest.approx(wanted, rel=rel, abs=abs, nan_ok=True), where
+    else:
+        assert found == wanted, where
+
+
+def assert_near_text(found: str, wanted: str, *, abs: float = 2e-6) -> None:
+    """Assert that two texts are the same, their fractions but for rounding, see :func:`assert_near`."""
+    one, other = (re.split(r"(?<![\w.])(\d*\.\d+)", text) for text in (found, wanted))
+    assert one[::2] == other[::2]
+    assert_near([float(part) for part in one[1::2]], [float(part) for part in other[1::2]], abs=abs)
 
 
 def seeded(name: str) -> random.Random:

@@ -4,7 +4,6 @@ from __future__ import annotations
 
 import json
 from collections.abc import Callable
-from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
@@ -25,8 +24,11 @@ from probtrans_cli.cli.options import (
     DescribedLabels,
     Doubt,
     DropoutSamples,
+    DryRun,
+    ExportFolder,
     Files,
     FixLengths,
+    GoldFile,
     InitFrom,
     Iteration,
     Jobs,
@@ -42,9 +44,12 @@ from probtrans_cli.cli.options import (
     Overrides,
     Prune,
     RecipeArgument,
+    Relations,
     Rescore,
+    RunFolder,
     Runs,
     RunsAndFiles,
+    ScoredFile,
     Shard,
     ShowGold,
     ShowProbability,
@@ -160,7 +165,7 @@ def train(
     context: typer.Context,
     recipe: RecipeArgument,
     overrides: Overrides = None,
-    run: Annotated[Path | None, typer.Option("--run", metavar="DIR", help="Run folder; default: runs/NAME.")] = None,
+    run: RunFolder = None,
     resume: Annotated[
         bool, typer.Option("--resume", help="Continue the run from its last checkpoint, exactly.")
     ] = False,
@@ -172,12 +177,7 @@ def train(
     ] = None,
     init_from: InitFrom = None,
     nproc: Nproc = None,
-    dry_run: Annotated[
-        bool,
-        typer.Option(
-            "--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."
-        ),
-    ] = False,
+    dry_run: DryRun = False,
     print_recipe: Annotated[bool, typer.Option("--print", help="Print the resolved recipe and exit.")] = False,
     as_json: Json = False,
 ) -> None:
@@ -221,12 +221,7 @@ def evaluate(
         int | None,
         typer.Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
     ] = None,
-    relations: Annotated[
-        bool,
-        typer.Option(
-            "--relations", help="Also which channel finds which gold relation (DEPREL): recall and precision of each."
-        ),
-    ] = False,
+    relations: Relations = False,
     predictions: SideBySide = None,
     coordination: Coordination = None,
     rescore: Rescore = False,
@@ -332,8 +327,8 @@ def convert(
 def score(
     context: typer.Context,
     kind: Annotated[ScorerName, typer.Argument(metavar="KIND", help=f"{rows_in_words(SCORERS.values())}.")],
-    predictions: Annotated[str, typer.Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.")],
-    gold: Annotated[str | None, typer.Option("--gold", metavar="FILE", help="The gold annotation.")] = None,
+    predictions: ScoredFile,
+    gold: GoldFile = None,
     column: TagColumn = None,
     single_match: SingleMatch = False,
     default_confidence: DefaultConfidence = None,
@@ -353,7 +348,7 @@ def score(
 def export(
     context: typer.Context,
     checkpoint: CheckpointArgument,
-    out: Annotated[Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.")],
+    out: ExportFolder,
     form: Annotated[ExportName, typer.Option("--format", help=f"{rows_in_words(EXPORTS.values())}.")] = "safetensors",
     dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
     expand_shared: Annotated[

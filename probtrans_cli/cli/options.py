@@ -8,10 +8,19 @@ from typing import Annotated, Any, Literal
 
 import typer
 
+from probtrans_cli.folders.places import expand_home, with_home
+
+PATH: dict[str, Any] = {"parser": expand_home}
+"""What every option has that names a file or a folder: in it `~` is the home folder."""
+NAME: dict[str, Any] = {"parser": with_home}
+"""The same where a name may also be something else: standard input, a shipped recipe, a step of a run."""
+
 RecipeArgument = Annotated[
     str,
     typer.Argument(
-        metavar="RECIPE", help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin."
+        metavar="RECIPE",
+        help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin.",
+        **NAME,
     ),
 ]
 Overrides = Annotated[
@@ -23,6 +32,7 @@ CheckpointArgument = Annotated[
     typer.Argument(
         metavar="CKPT",
         help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
+        **NAME,
     ),
 ]
 Files = Annotated[
@@ -30,8 +40,10 @@ Files = Annotated[
     typer.Argument(
         metavar="[FILE]...",
         help="Input files, in the current folder or in $PROBTRANS_DATA (default data/); - is stdin.",
+        **NAME,
     ),
 ]
+RunFolder = Annotated[Path | None, typer.Option("--run", metavar="DIR", help="Run folder; default: runs/NAME.", **PATH)]
 InitFrom = Annotated[
     str | None,
     typer.Option(
@@ -39,7 +51,12 @@ InitFrom = Annotated[
         metavar="CKPT",
         help="Start with the weights of a checkpoint, or of a BERT folder of Hugging Face's (model.init_from): "
         "encoder, words, and an output layer for the same; model.init_strict=false leaves unknown tensors there.",
+        **NAME,
     ),
+]
+DryRun = Annotated[
+    bool,
+    typer.Option("--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."),
 ]
 Nproc = Annotated[
     int | None,
@@ -55,7 +72,9 @@ Nproc = Annotated[
 RunsAndFiles = Annotated[
     list[str] | None,
     typer.Argument(
-        metavar="[RUN]... [FILE]...", help="Further run folders, as an ensemble; then the files to score; - is stdin."
+        metavar="[RUN]... [FILE]...",
+        help="Further run folders, as an ensemble; then the files to score; - is stdin.",
+        **NAME,
     ),
 ]
 ShowProbability = Annotated[
@@ -68,6 +87,7 @@ SideBySide = Annotated[
         "--predictions",
         metavar="OUT",
         help="Write gold and predictions side by side to this file, in the data's own format.",
+        **PATH,
     ),
 ]
 Coordination = Annotated[
@@ -76,6 +96,7 @@ Coordination = Annotated[
         "--coordination",
         metavar="CKPT",
         help="Of a model of tuples: split sentences first, at the coordinations that this other model finds.",
+        **NAME,
     ),
 ]
 Rescore = Annotated[
@@ -100,6 +121,7 @@ Ood = Annotated[
         metavar="FILE",
         help="As --uncertainty, and how well it tells this text (words are enough) from what is scored; extra: the "
         "recipe's. Sentences that are too long for the model are left out.",
+        **NAME,
     ),
 ]
 Doubt = Annotated[
@@ -124,9 +146,15 @@ Top = Annotated[
 ]
 Output = Annotated[
     Path | None,
-    typer.Option("-o", "--output", help="Write to this file; with svg and a name without an ending: into a folder."),
+    typer.Option(
+        "-o",
+        "--output",
+        help="Write to this file; with svg and a name without an ending: into a folder.",
+        **PATH,
+        metavar="PATH",
+    ),
 ]
-OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.")]
+OutputFile = Annotated[Path | None, typer.Option("-o", "--output", help="Write to this file.", **PATH, metavar="PATH")]
 OutputFolder = Annotated[
     Path | None,
     typer.Option(
@@ -134,6 +162,7 @@ OutputFolder = Annotated[
         metavar="OUT",
         help="In bulk: write the result of every block of the input into this folder, as far as it is not there. "
         "--threads and -f svg, html or latex do not go with it, and -o only with --merge.",
+        **PATH,
     ),
 ]
 Workers = Annotated[
@@ -178,6 +207,11 @@ TooLong = Annotated[
         "for tuples and coordinations, else error.",
     ),
 ]
+ScoredFile = Annotated[str, typer.Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.", **NAME)]
+GoldFile = Annotated[str | None, typer.Option("--gold", metavar="FILE", help="The gold annotation.", **NAME)]
+ExportFolder = Annotated[
+    Path, typer.Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.", **PATH)
+]
 TagColumn = Annotated[
     Literal["upos", "xpos", "feats"] | None,
     typer.Option("--column", help="With calibration: the tags of CoNLL-U that the probabilities are of."),
@@ -203,6 +237,12 @@ Choose = Annotated[
         "--choose",
         help="With --split dev or files: choose channel, iteration and decoder (those not given) by UUAS there, "
         "and store them in the checkpoint.",
+    ),
+]
+Relations = Annotated[
+    bool,
+    typer.Option(
+        "--relations", help="Also which channel finds which gold relation (DEPREL): recall and precision of each."
     ),
 ]
 DescribedLabels = Annotated[
@@ -311,7 +351,7 @@ def rows_in_words(rows: Iterable[Any]) -> str:
 Runs = Annotated[
     list[str],
     typer.Argument(
-        metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out."
+        metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out.", **NAME
     ),
 ]
 TableForm = Annotated[

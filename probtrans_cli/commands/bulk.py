@@ -90,7 +90,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
         Parsing.of(request.parse)  # what the model refuses is no job
     for warning in appearances(request.parse.files, request.parse.input_form):
         console.log(warning)
-    with faults_of(request.folder, "--output-dir"):
+    with faults_of(request.folder, "--output-dir", kept="blocks that are done stay"):
         job = Job.begin(request.folder, pinned.format, identity(request, versions))
         share = range(first, len(blocks) + 1, of)
         _do(request, job, blocks, share)

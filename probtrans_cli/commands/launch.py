@@ -27,6 +27,7 @@ from probtrans_cli.errors import (
 )
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
+from probtrans_cli.training.launched import launched
 from probtrans_cli.training.watch import TOLD
 
 if TYPE_CHECKING:
@@ -38,31 +39,22 @@ AT_NO_UPDATE = "while preparing, or at the very end"
 GO_ON = "continue with the same command and --resume"
 
 
-def is_one_of_several() -> bool:
-    """Whether a launcher has started this process as one of several."""
-    return int(os.environ.get("WORLD_SIZE") or 1) > 1 and "RANK" in os.environ
-
-
 @contextmanager
 def processes() -> Iterator[Ranks]:
     """Within: this process, alone, or one of several that a launcher has started; of these only the first one speaks,
     but for what goes wrong."""
-    if not is_one_of_several():
+    place = launched()
+    if place is None:
         yield ALONE
         return
     # Read once, by the import of torch: each process would warn that DDP looks for parameters that no batch reads.
     os.environ.setdefault("TORCH_CPP_LOG_LEVEL", "ERROR")
     from probtrans_cli.training.group import joined  # noqa: PLC0415
 
-    with joined() as ranks:
+    with joined(place) as ranks:
         if not ranks.first:
             console.STATE.level = console.SILENT
         yield ranks
-
-
-def was_restarted() -> bool:
-    """Whether `torchrun --max-restarts` has started all processes anew, after one of them had died."""
-    return int(os.environ.get("TORCHELASTIC_RESTART_COUNT") or 0) > 0
 
 
 def arguments_of(request: TrainRequest) -> list[str]:
@@ -77,17 +69,20 @@ def arguments_of(request: TrainRequest) -> list[str]:
     return [*found, *(name for name, given in flags.items() if given)]
 
 
+def refuse_several() -> None:
+    """Raises UsageError where this process is itself one of several, or its environment is at fault."""
+    if launched() is not None:
+        raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
+
+
 def launch(request: TrainRequest, section: Runtime) -> dict[str, Any]:
     """Train in ``request.nproc`` processes on this machine; the result is that of the first.
 
     Raises:
-        UsageError: this process is itself one of several.
         ToldElsewhereError: the training failed or was stopped; one of the processes has told how.
         StoppedError, InterruptedTrainingError: a signal came before there was a process that could tell.
         LostError: a process died, and no other one could tell.
     """
-    if is_one_of_several():
-        raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
     assert request.nproc is not None, "the number of processes"
     with TemporaryDirectory(prefix="probtrans-") as folder:
         told = Path(folder) / "told.json"

@@ -12,7 +12,7 @@ from tempfile import TemporaryDirectory
 from typing import TYPE_CHECKING, Any
 
 from probtrans_cli import console
-from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, was_restarted
+from probtrans_cli.commands.launch import AT_NO_UPDATE, GO_ON, launch, processes, refuse_several
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, of_the_system
 from probtrans_cli.folders.places import find_folder
@@ -23,6 +23,7 @@ from probtrans_cli.reports.run_page import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
+from probtrans_cli.training.launched import attempts
 from probtrans_cli.training.stopping import stopped_at_once
 from probtrans_cli.version import __version__
 
@@ -92,12 +93,13 @@ def train(request: TrainRequest) -> dict[str, Any]:
     """
     get_ready()
     if request.nproc is not None and request.nproc > 1:
+        refuse_several()
         with stopped_at_once(AT_NO_UPDATE, GO_ON):
             recipe, _ = _asked(request, request.nproc)
             return launch(request, recipe.runtime)
     # Within the processes: until they have found each other, a signal ends each of them as it ends any other program.
     with processes() as ranks, stopped_at_once(AT_NO_UPDATE, GO_ON, several=ranks.world > 1):
-        return _train(request.again() if ranks.world > 1 and was_restarted() else request, ranks)
+        return _train(request.again() if ranks.world > 1 and attempts() > 0 else request, ranks)
 
 
 def _asked(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:

@@ -14,7 +14,7 @@ from torch.export import ExportedProgram
 
 from probtrans_cli import atomic, console
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.errors import UsageError
+from probtrans_cli.errors import UsageError, unwritten
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.answers import Answers
 from probtrans_cli.export.compared import compared
@@ -98,9 +98,7 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
             report |= _compared(model, folder, run, report, exact=options.dtype == "float32")
             (folder / "EXPORT.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
-        raise UsageError(
-            f"{out}: cannot be written: {error.strerror or error}", hint="choose another OUT folder"
-        ) from None
+        raise unwritten(str(out), error, UsageError, hint="choose another OUT folder") from None
     return report
 
 

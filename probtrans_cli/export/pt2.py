@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import io
 from pathlib import Path
 from typing import Any
 
@@ -27,7 +28,9 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
 def save(graph: Graph, program: ExportedProgram, path: Path) -> None:
     """Write a traced graph."""
     del graph
-    torch.export.save(program, path)
+    content = io.BytesIO()  # torch's own writer of files aborts the process where the disk is full
+    torch.export.save(program, content)
+    path.write_bytes(content.getbuffer())
 
 
 def opened(path: Path) -> Run:

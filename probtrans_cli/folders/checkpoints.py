@@ -17,8 +17,9 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.errors import CheckpointError, reason
+from probtrans_cli.errors import CheckpointError, reason, unwritten
 from probtrans_cli.folders import regular
+from probtrans_cli.folders.places import with_home
 from probtrans_cli.text import from_json
 
 SUMS = "SHA256SUMS"
@@ -84,6 +85,7 @@ def locate(name: str, *, training: bool = False) -> Path:
     Raises:
         CheckpointError: there is none; the message lists what there is.
     """
+    name = with_home(name)
     path = Path(name)
     base, _, which = name.rpartition("@")
     if _is_folder(path):
@@ -172,14 +174,17 @@ def link(folder: Path, name: str) -> None:
     """Point the link `best` or `last` beside a checkpoint at it; nothing where the file system has no links.
 
     Raises:
-        CheckpointError: the disk is full, or the folder may not be written.
+        DataError: the disk is full.
+        CheckpointError: the folder may not be written.
     """
     path = folder.with_name(name)
     try:
         atomic.link(folder, name)
     except OSError as error:
         if error.errno not in _NO_LINKS:
-            raise CheckpointError(f"{path}: cannot be written: {error.strerror or error}") from None
+            hint = "allow writing there, then continue with --resume"
+            full = "nothing saved before is lost: make room, then continue with --resume"
+            raise unwritten(str(path), error, CheckpointError, hint=hint, full=full) from None
         console.detail(f"{path}: no links here; the checkpoints themselves say which is the best")
 
 

@@ -23,7 +23,7 @@ from pathlib import Path
 from typing import Any, TextIO
 
 from probtrans_cli import atomic
-from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.errors import DataError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.text import from_json, printable
 
@@ -93,7 +93,8 @@ class Job:
         except FileNotFoundError:
             raise UsageError(f"{folder}: there is no job in this folder", hint="run it without --merge first") from None
         except (OSError, ValueError) as error:
-            raise UsageError(f"{folder / JOB}: cannot be read: {error}", hint="choose another folder") from None
+            hint = "put it back as it was, or allow reading it: blocks that are done stay"
+            raise UsageError(f"{folder / JOB}: cannot be read: {error}", hint=hint) from None
         if different := _difference(there, identity):
             raise UsageError(f"{folder}: holds another job: {different}", hint=_AGAIN)
         return cls(folder, ending, _sum_of(identity))
@@ -196,7 +197,10 @@ class Job:
                 while piece := file.read(1 << 20):
                     digest.update(piece)
                     yield piece
-        except (OSError, ValueError, KeyError, TypeError) as error:
+        except OSError as error:
+            hint = self._remedy(number) if isinstance(error, FileNotFoundError) else "allow reading it"
+            raise DataError(f"{path}: cannot be read: {reason(error)}", hint=hint) from None
+        except (ValueError, KeyError, TypeError) as error:
             raise DataError(f"{path}: cannot be read: {error}", hint=self._remedy(number)) from None
         if digest.hexdigest() != expected:
             raise DataError(f"{path}: damaged: it is not what was written", hint=self._remedy(number))

@@ -1,4 +1,4 @@
-"""Where files and folders that a recipe names lie: as named, or under $PROBTRANS_DATA (default `data/`)."""
+"""Where files and folders that a user names lie: as named, or also, in a recipe, under $PROBTRANS_DATA (`data/`)."""
 
 from __future__ import annotations
 
@@ -6,10 +6,29 @@ import os
 from collections.abc import Callable
 from pathlib import Path
 
+from probtrans_cli.errors import UsageError
+
+
+def with_home(path: str) -> str:
+    """Return the path with a leading `~` or `~user` replaced by the home folder, as a shell does: none does it after
+    `--run=` and `data.train=`, in a recipe, or in Python. `./~` is a file or folder of this name: an absolute path,
+    which stays what it is if it is expanded again.
+
+    Raises:
+        UsageError: `~` is no folder, as there is neither $HOME nor a user of this number.
+    """
+    try:
+        expanded = os.path.expanduser(path)  # noqa: PTH111  (pathlib's takes `./~` for `~`, and refuses `~backup`)
+    except ValueError:  # what no user's name can have
+        return path
+    if path.partition("/")[0] == "~" == expanded[:1]:
+        raise UsageError(f"{path}: the home folder is not known", hint="set HOME, or write the whole path")
+    return str(Path.cwd() / expanded) if path.startswith(".") and str(Path(path)).startswith("~") else expanded
+
 
 def expand_home(path: str) -> Path:
-    """Return the path with a leading `~/` replaced by the home folder, which no shell does after `data.train=`."""
-    return Path.home() / path[2:] if path.startswith("~/") else Path(path)
+    """:func:`with_home` as a path."""
+    return Path(with_home(path))
 
 
 def places(path: str) -> list[Path]:
@@ -17,7 +36,7 @@ def places(path: str) -> list[Path]:
     given = expand_home(path)
     if given.is_absolute():
         return [given]
-    return [given, Path(os.environ.get("PROBTRANS_DATA") or "data") / given]
+    return [given, expand_home(os.environ.get("PROBTRANS_DATA") or "data") / given]
 
 
 def find_folder(path: str) -> Path:

@@ -12,6 +12,7 @@ import time
 from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
+from threading import Timer
 from typing import Any
 
 import torch
@@ -19,30 +20,55 @@ import torch.distributed as dist
 from torch import Tensor
 from torch.distributed import PrefixStore, TCPStore, rendezvous  # type: ignore[attr-defined]
 
+from probtrans_cli import console
 from probtrans_cli.data.ranks import Ranks
-from probtrans_cli.errors import OutOfMemoryError, ProbtransError, ToldElsewhereError
+from probtrans_cli.errors import LostError, OutOfMemoryError, ProbtransError, ToldElsewhereError, UsageError
 from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.training.launched import Launched
 from probtrans_cli.training.watch import TOLD, Fault, Watch
 
 SPARE = 300.0
 """Seconds after `runtime.timeout` in which the watch says who is missing, before the library gives up by itself."""
-MEETING = timedelta(minutes=30)
+_MINUTES = 30
+MEETING = timedelta(minutes=_MINUTES)
 """How long processes wait for each other at the start."""
+LONG = 10.0
+"""Seconds of waiting at the start, after which that is told."""
 
 
 class Group(Ranks):
-    """This process among several. Start it with :func:`joined`."""
+    """This process among several. Start it with :func:`joined`.
 
-    def __init__(self) -> None:
-        environment = os.environ
-        self.rank, self.world = int(environment["RANK"]), int(environment["WORLD_SIZE"])
-        self.local = int(environment.get("LOCAL_RANK", 0))
-        store, rank, world = next(rendezvous("env://", self.rank, self.world, timeout=MEETING))
-        assert (rank, world) == (self.rank, self.world), "the environment says so"
+    Raises:
+        LostError: the others do not come.
+        UsageError: the processes cannot meet where they were told to.
+    """
+
+    def __init__(self, place: Launched) -> None:
+        self.place, self.rank, self.world, self.local = place, place.rank, place.world, place.local
+        try:
+            with self._told_of_waiting():
+                store, _, _ = next(rendezvous("env://", self.rank, self.world, timeout=MEETING))
+        except dist.DistError as error:
+            what = f"{self.name}: the processes do not meet at {place.meeting_place}: {_first_line(error)}"
+            if "timed out" in what.lower():
+                raise LostError(what, hint=f"start all of them within {_MINUTES} minutes") from None
+            raise UsageError(what, hint="name the machine of rank 0, and a port that is free there") from None
         # `torchrun` starts processes again at the same store, where the addresses of those before still stand.
-        attempt = environment.get("TORCHELASTIC_RESTART_COUNT", "0")
-        self.store = PrefixStore(f"probtrans/{attempt}", store)
-        self.watch = Watch(_own_connection(attempt), self.rank, self.world)
+        self.store = PrefixStore(f"probtrans/{place.attempt}", store)
+        self.watch = Watch(_own_connection(place), self.rank, self.world)
+
+    @contextmanager
+    def _told_of_waiting(self) -> Iterator[None]:
+        """Within: a wait for the others that takes long is told on stderr."""
+        words = f"{self.name}: waiting for the others at {self.place.meeting_place}, for at most {_MINUTES} minutes"
+        timer = Timer(LONG, console.log, [words])
+        timer.daemon = True
+        timer.start()
+        try:
+            yield
+        finally:
+            timer.cancel()
 
     def start(self, section: Runtime) -> None:
         """Be ready to exchange tensors; once a process, and the recipe of the first run says how."""
@@ -52,7 +78,7 @@ class Group(Ranks):
         wait = timedelta(seconds=section.timeout + SPARE)
         cuda = section.device == "cuda" or (section.device == "auto" and torch.cuda.is_available())
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-        with self.waiting("the others at the start"):
+        with self.waiting("the others at the start"), self._told_of_waiting():
             dist.init_process_group(backend, store=self.store, rank=self.rank, world_size=self.world, timeout=wait)
 
     def of_run(self, run: str, note: Callable[[ProbtransError], None]) -> None:
@@ -161,9 +187,9 @@ class Group(Ranks):
 
 
 @contextmanager
-def joined() -> Iterator[Group]:
+def joined(place: Launched) -> Iterator[Group]:
     """Within: this process is one of several. An error in one ends all of them, and is told once."""
-    group = Group()
+    group = Group(place)
     try:
         yield group
     except BaseException as error:
@@ -176,11 +202,15 @@ def joined() -> Iterator[Group]:
         group.end(None)
 
 
-def _own_connection(attempt: str) -> Any:
+def _own_connection(place: Launched) -> Any:
     """A second connection to the store, for the thread that watches."""
-    address, port = os.environ["MASTER_ADDR"], int(os.environ["MASTER_PORT"])
-    store = TCPStore(address, port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60))
-    return PrefixStore(f"probtrans/watch/{attempt}", store)
+    wait = timedelta(seconds=60)
+    store = TCPStore(place.address, place.port, is_master=False, wait_for_workers=False, timeout=wait)
+    return PrefixStore(f"probtrans/watch/{place.attempt}", store)
+
+
+def _first_line(error: Exception) -> str:
+    return str(error).split("\n", 1)[0]
 
 
 def _is_interrupt(error: BaseException) -> bool:

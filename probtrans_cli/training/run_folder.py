@@ -24,7 +24,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError
+from probtrans_cli.errors import CheckpointError, ProbtransError, RecipeError, UsageError, unwritten
 from probtrans_cli.folders import checkpoints, lock, regular
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, load_stored
@@ -70,7 +70,7 @@ def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: 
     try:
         run.mkdir(parents=True, exist_ok=True)
     except OSError as error:
-        raise UsageError(f"{run}: cannot be made: {error.strerror}", hint="choose another --run folder") from None
+        raise unwritten(str(run), error, UsageError, hint="choose another --run folder") from None
     if not os.access(run, os.W_OK):
         raise UsageError(f"{run}: cannot be written", hint="choose another --run folder")
     hint = "wait for its end, or give another folder with --run DIR"

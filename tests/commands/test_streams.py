@@ -107,7 +107,7 @@ def test_a_note_that_cannot_be_written_leaves_the_old_one(
     monkeypatch.setattr(atomic, "sync", full)
     recipe = (run / "recipe.yaml").read_text("utf-8")
     ran = invoke("train", "tiny.yaml", "--overwrite", "save.every_steps=4")
-    assert ran.code in (3, 4), ran.err
+    assert ran.code == 3, ran.err
     assert "No space left on device" in ran.err
     assert "Traceback" not in ran.err
     monkeypatch.setattr(atomic, "sync", lambda path: None)

@@ -60,7 +60,7 @@ def test_entropies_are_those_of_draws() -> None:
 def test_certain_scores_have_the_softmax_and_no_mutual_information() -> None:
     mean, _ = gaussian_scores(8, 4, 1.0)
     found = readout.predictive(mean, torch.zeros_like(mean))
-    assert torch.equal(readout.predictive_probabilities(mean, torch.zeros_like(mean)), found.probabilities)
+    torch.testing.assert_close(readout.predictive_probabilities(mean, torch.zeros_like(mean)), found.probabilities)
     torch.testing.assert_close(found.probabilities, mean.softmax(-1))
     torch.testing.assert_close(found.entropy, readout.entropy(mean.softmax(-1)))
     assert float(found.mutual_information.abs().max()) < 1e-12

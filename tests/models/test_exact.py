@@ -123,7 +123,7 @@ def test_scores_of_pairs_follow_the_distance() -> None:
     T = encoder.ternary_scores()
     pairs = pair_scores(encoder, 4)
     for i, j, bucket in ((0, 3, 0), (0, 1, 1), (1, 0, 2), (3, 1, 3)):
-        assert torch.equal(pairs[i, j], T[bucket])
+        torch.testing.assert_close(pairs[i, j], T[bucket])
 
 
 @pytest.mark.usefixtures("quick")

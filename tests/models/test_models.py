@@ -216,7 +216,7 @@ def test_ternary_scores_are_those_of_their_factors(
     distances = [-4, -3, -2, -1, 1, 2, 3, 4]
     by_distance = model.ternary_scores(distances)
     for found, x in zip(by_distance, distances, strict=True):
-        assert torch.equal(found, T[bucket(x, distance)])
+        torch.testing.assert_close(found, T[bucket(x, distance)])
 
 
 @torch.no_grad()

@@ -71,6 +71,16 @@ def test_shipped_tuples_are_the_script_s_output(tmp_path: Path, monkeypatch: pyt
     assert all(one.grid for one in given if one.form != "[]")  # every tuple can be labelled
 
 
+def test_scripts_know_the_home_folder(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.setenv("HOME", str(tmp_path))
+    monkeypatch.setenv("PROBTRANS_DATA", "~/corpora")
+    options = load("corpus_files").fetch_options("", "ud", ["--from=~/copies"])
+    assert (options.source, options.to) == (tmp_path / "copies", tmp_path / "corpora/ud")
+    monkeypatch.setattr("sys.argv", ["make_toy_tuples.py", "--out=~/toy", "--train", "4", "--dev", "2"])
+    assert load("make_toy_tuples").main() == 0
+    assert (tmp_path / "toy/train.jsonl").is_file()
+
+
 def test_shipped_files_are_small() -> None:
     assert sum(path.stat().st_size for path in TOY.iterdir()) <= 300_000
 

@@ -8,24 +8,18 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from probtrans_cli.training.group import Group
+from probtrans_cli.training.launched import Launched
 
 
 def test_processes_that_are_started_again_do_not_see_what_others_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
     """As under `torchrun`, whose store outlives the processes."""
     server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20))
-    given = {
-        "RANK": "0",
-        "WORLD_SIZE": "1",
-        "MASTER_ADDR": "127.0.0.1",
-        "MASTER_PORT": str(server.port),
-        "TORCHELASTIC_USE_AGENT_STORE": "True",
-    }
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
     for name, value in given.items():
         monkeypatch.setenv(name, value)
     seen = []
-    for attempt in ("0", "1"):
-        monkeypatch.setenv("TORCHELASTIC_RESTART_COUNT", attempt)
-        group = Group()
+    for attempt in (0, 1):
+        group = Group(Launched(0, 1, 0, "127.0.0.1", server.port, attempt))
         seen.append(group.store.check(["done/prepared"]))
         group.done("prepared")
         assert group.wait_for_first("prepared") == ""

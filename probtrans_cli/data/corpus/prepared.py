@@ -47,7 +47,7 @@ from probtrans_cli.data.files import display_name
 from probtrans_cli.data.vocabularies import files as vocabulary_files
 from probtrans_cli.data.vocabularies import load_vocabulary
 from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.errors import DataError, UsageError, unwritten
 from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.checkpoints import json_object
 from probtrans_cli.folders.places import find_folder
@@ -264,10 +264,9 @@ def _make(
                 made.fresh = True
                 return made
     except OSError as error:
-        hint = "choose another data.prepared"
-        raise DataError(
-            f"{error.filename or folder}: cannot be written: {error.strerror or error}", hint=hint
-        ) from None
+        full = "make room, and give the same command again: parts that are done stay"
+        name = str(error.filename or folder)
+        raise unwritten(name, error, hint="choose another data.prepared", full=full) from None
 
 
 @contextmanager
