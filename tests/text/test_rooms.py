@@ -179,9 +179,8 @@ def test_only_what_computes_imports_torch(path: Path) -> None:
 
 
 @pytest.mark.parametrize("path", FILES, **IDS)
-def test_files_are_short_and_say_what_they_are(path: Path) -> None:
+def test_files_say_what_they_are(path: Path) -> None:
     text = path.read_text("utf-8")
-    assert text.count("\n") <= 400
     assert ast.get_docstring(ast.parse(text))
     assert not re.search(r"\b(utils|helpers|common)\b", path.stem)
 

@@ -218,7 +218,8 @@ def _refuse(column: str, prepared: Prepared, split: Split, sources: Sequence[Sou
 def _check_target(folder: Path) -> None:
     """Refuse to replace what is not a prepared corpus: ``data.prepared: .`` must not cost the user a folder."""
     try:  # one look: another process may replace the folder at any moment
-        regular.refuse_folder_of_others(folder)
+        if not folder.is_file():
+            regular.refuse_folder_of_others(folder)
         strangers = [path for path in folder.iterdir() if not _is_ours(path.name)]
     except FileNotFoundError:
         return
