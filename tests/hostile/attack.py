@@ -4,6 +4,7 @@ from __future__ import annotations
 
 import multiprocessing
 import shutil
+import stat
 import traceback
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
@@ -42,7 +43,7 @@ class Input:
             kept = self.kept / f"{self.group}-{self.seed}-{self.index}"
             shutil.rmtree(kept, ignore_errors=True)
             kept.mkdir(parents=True)
-            shutil.copytree(place.folder, kept / "files", symlinks=True, ignore_dangling_symlinks=True)
+            shutil.copytree(place.folder, kept / "files", symlinks=True, ignore_dangling_symlinks=True, ignore=_special)
             if place.streams.exists():
                 shutil.copytree(place.streams, kept / "streams")
         place.remove()
@@ -53,6 +54,12 @@ class Input:
             max((one.memory for one in place.ended), default=0), tuple(place.faults),
             None if kept is None else str(kept),
         )  # fmt: skip
+
+
+def _special(folder: str, names: list[str]) -> list[str]:
+    """Of the names in a folder those of pipes, sockets and devices, which cannot be copied."""
+    modes = {name: stat.S_IFMT(Path(folder, name).lstat().st_mode) for name in names}
+    return [name for name, mode in modes.items() if mode not in (stat.S_IFREG, stat.S_IFDIR, stat.S_IFLNK)]
 
 
 def attack(
