@@ -193,7 +193,10 @@ DECODED = {"content": "<ent>", **flags()}
 @pytest.mark.parametrize(
     ("files", "message"),
     [
-        ({"added_tokens": {"<ent>": NEXT + 5}}, f"'<ent>' has the id {NEXT + 5}, but transformers gives it {NEXT}"),
+        (
+            {"added_tokens": {"<ent>": NEXT + 5}},
+            f"'<ent>' has the id {NEXT + 5}, but the package tokenizers gives it {NEXT}",
+        ),
         ({"added_tokens": {"<ent>": 7}}, "'<ent>' has the id 7, which is that of 'bar'"),
         ({"added_tokens": {"foo": 7}}, "'foo' has the id 7, but 6 in another file"),
         ({"added_tokens": {"<ent>": NEXT, "<x>": NEXT}}, f"'<x>' has the id {NEXT}, which is that of '<ent>'"),
@@ -248,7 +251,7 @@ def test_blank_lines_before_added_tokens(tmp_path: Path) -> None:
     (tmp_path / "vocab.txt").write_text("".join(f"{piece}\n" for piece in lines), encoding="utf-8")
     assert read_wordpieces(tmp_path).size == NEXT
     (tmp_path / "added_tokens.json").write_text(json.dumps({"<ent>": NEXT}), encoding="utf-8")
-    with pytest.raises(DataError, match="but transformers gives it") as caught:
+    with pytest.raises(DataError, match="but the package tokenizers gives it") as caught:
         read_wordpieces(tmp_path)
     assert "fill its blank lines" in str(caught.value.hint)
 

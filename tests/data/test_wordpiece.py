@@ -283,6 +283,10 @@ def changed(change: Callable[[dict[str, Any]], Any]) -> dict[str, Any]:
         ({"pieces": LINES, "tokenizer_config": {"do_basic_tokenize": False}}, "not the options of a BERT tokenizer"),
         ({"pieces": LINES, "tokenizer_config": {"do_lower_case": "yes"}}, "do_lower_case is 'yes'"),
         ({"pieces": LINES, "tokenizer_config": {"mask_token": 4}}, "mask_token is 4"),
+        (
+            {"pieces": LINES, "tokenizer_config": {"tokenizer_class": "BertJapaneseTokenizer"}},
+            "tokenizer_class: 'BertJapaneseTokenizer' is unsupported",
+        ),
         ({"tokenizer": {"version": "1.0"}}, "not the tokenizer of a BERT model"),
         ({"tokenizer": changed(lambda it: it["model"].update(type="BPE"))}, "'BPE' instead of BERT's 'WordPiece'"),
         ({"tokenizer": changed(lambda it: it["normalizer"].update(type="NFC"))}, "'NFC' instead of BERT's"),

@@ -223,7 +223,9 @@ def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[Added
     made.add_tokens([Theirs(token.content, **token.flags) for token in added])
     for content in unlisted:
         if (id := made.token_to_id(content)) != ids[content]:
-            words = f"the added token {content!r} has the id {ids[content]:,}, but transformers gives it {id:,}"
+            words = (
+                f"the added token {content!r} has the id {ids[content]:,}, but the package tokenizers gives it {id:,}"
+            )
             hint = f"ids of added tokens go on where {PIECES_FILE} ends: fill its blank lines, or add lines [unused1] …"
             raise DataError(words, hint=hint)
     first, last = options.first, options.last

@@ -130,6 +130,7 @@ def _of_type(wanted: Any, value: Any) -> Any:
     return value
 
 
+_OTHER_DIVISIONS = ("BertJapaneseTokenizer", "RoFormerTokenizer", "RoFormerTokenizerFast")  # they cut words before
 _TAKEN = {str: "text", bool: "true or false"}
 _BERT_TOKENIZER = ("WordPiece", "BertNormalizer", "BertPreTokenizer", "##", LONGEST_WORD, True)
 
@@ -138,6 +139,9 @@ def overlaid(options: Options, given: Any, path: Path) -> Options:
     """Options with what a file says of them."""
     if not isinstance(given, dict) or given.get("do_basic_tokenize", True) is not True:
         raise DataError(f"{path}: not the options of a BERT tokenizer", hint="do_basic_tokenize must be true")
+    if given.get("tokenizer_class") in _OTHER_DIVISIONS:
+        hint = "only the WordPiece tokenizers of BERT models can be read"
+        raise DataError(f"{path}: tokenizer_class: {given['tokenizer_class']!r} is unsupported", hint=hint)
     changes: dict[str, Any] = {}
     for key, name in KEYS.items():
         value = given[key].get("content") if isinstance(given.get(key), dict) else given.get(key)
