@@ -229,7 +229,8 @@ DefaultConfidence = Annotated[
     ),
 ]
 Masks = Annotated[
-    int | None, typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model.")
+    int | None,
+    typer.Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model, whose losses are pooled."),
 ]
 Choose = Annotated[
     bool,
@@ -302,7 +303,9 @@ Weights = Annotated[
         "--weights",
         metavar="moments|diagonal|mean|N",
         help="How uncertain weights are used: means and variances in one pass (diagonal: without the words' "
-        "covariances), the means alone, or N draws; default: as the recipe says.",
+        "covariances), the means alone, or N draws; default: as the recipe says. One pass understates the model's own "
+        "doubt: on random words variances of 0.79 to 1.00 of those of draws, and a mutual information of 0.123 for "
+        "0.159, or 0.0075 for 0.0192 (docs/uncertainty.md).",
     ),
 ]
 Prune = Annotated[

@@ -200,7 +200,8 @@ class MaskedLanguageModel(WordPrediction):
     steps to find; false = they start alike; null = true of the tied output of a probabilistic transformer, else false
     (as the paper's code and BERT's)."""
     eval_masks: PositiveInt = 10
-    """Number of fixed mask draws over which the test perplexity is averaged (its standard error is printed)."""
+    """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at the hidden words of all of
+    them (with the standard error over the draws)."""
     dev_masks: PositiveInt = 1
     """Number of fixed mask draws for the dev perplexity during training."""
 

@@ -151,8 +151,8 @@ class DrawnPredict(WeightPredict):
     """How the uncertainty of the weights enters what the trained model says; by draws unless said otherwise."""
 
     kind: Literal["moments", "samples", "mean"] = "samples"
-    """moments: mean and variance go through the network in one pass (of a transformer); samples: the mean over draws of
-    the weights; mean: the mean weights alone."""
+    """moments: mean and variance go through the network in one pass (of a transformer), which understates the mutual
+    information; samples: the mean over draws of the weights; mean: the mean weights alone."""
 
 
 class Ivon(Section):

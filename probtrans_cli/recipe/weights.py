@@ -34,8 +34,8 @@ class WeightPredict(Section):
     """How the uncertainty of the weights enters what the trained model says."""
 
     kind: Literal["moments", "samples", "mean"] = "moments"
-    """moments: mean and variance go through the network in one pass; samples: the mean over draws of the weights; mean:
-    the mean weights alone."""
+    """moments: mean and variance go through the network in one pass, which understates the mutual information; samples:
+    the mean over draws of the weights; mean: the mean weights alone."""
     state: Literal["kronecker", "diagonal"] = "kronecker"
     """What `moments` keep of the words' covariances: kronecker, one matrix over positions; diagonal, none."""
     samples: Annotated[int, Field(ge=1, le=MOST_DRAWS)] = 16

@@ -155,7 +155,7 @@ MOST_PROBABLE = 5  # words of a prediction
 
 
 class MaskedLanguageModelling(WordPrediction):
-    """Loss: mean cross entropy over hidden words. Score: perplexity over fixed mask draws."""
+    """Loss: mean cross entropy over hidden words. Score: perplexity, of all fixed mask draws together."""
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Tokens that are scored."""
@@ -203,7 +203,8 @@ def sums_of(counts: Counts, draws: int, names: Sequence[str] = ("loss", "words")
 
 
 def perplexities(sums: np.ndarray) -> dict[str, float]:
-    """``perplexity``, and where there are several mask draws its standard error over them and their number.
+    """``perplexity``, of the pooled loss of all mask draws, and where there are several the standard error of their own
+    perplexities and their number.
 
     ``sums [masks, 2]``: see :func:`sums_of`.
     """

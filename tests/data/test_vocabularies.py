@@ -293,9 +293,19 @@ def test_damaged_files_are_refused_by_name(tmp_path: Path) -> None:
     with pytest.raises(DataError, match=r"vocabulary.json"):
         load_vocabulary(tmp_path)
     build_vocabulary(SubwordVocabulary(kind="sentencepiece", size=32), LARGER).save(tmp_path)
-    (tmp_path / "spm.model").write_bytes(b"nothing of the kind")
-    with pytest.raises(DataError, match=r"spm.model"):
-        load_vocabulary(tmp_path)
+    good = (tmp_path / "spm.model").read_bytes()
+    for bad in (
+        b"nothing of the kind",
+        b"",
+        good[:-7],
+        good.replace("▁".encode(), b"\xe2\x96\xff", 1),  # a piece that is not UTF-8
+        good.replace(b"<mask>", b"<mosk>"),
+        good.replace(b"<pad>", b"<unk>"),
+    ):
+        assert bad != good
+        (tmp_path / "spm.model").write_bytes(bad)
+        with pytest.raises(DataError, match=r"spm.model: damaged vocabulary"):
+            load_vocabulary(tmp_path)
     (tmp_path / "spm.model").unlink()
     with pytest.raises(DataError, match=r"spm.model"):
         load_vocabulary(tmp_path)

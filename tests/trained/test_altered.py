@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from support import Invoke, interrupted, refused
+from support import Invoke, interrupted, refused, workplace
 
 from probtrans_cli import load
 from probtrans_cli.errors import CheckpointError
@@ -100,6 +100,24 @@ def test_content_that_is_not_ours_is_refused(
     signed(best)
     for verb in ("parse", "eval"):
         refused(invoke(verb, str(best), "dev.conllu"), 4, words)
+
+
+@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize(
+    ("kind", "name"), [("sentencepiece, size: 120", "spm.model"), ("wordpiece, size: 120", "vocab.txt")]
+)
+def test_a_damaged_vocabulary_is_refused(
+    kind: str, name: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    monkeypatch.chdir(workplace(tmp_path))
+    assert invoke("train", "tiny.yaml", f"data.vocabulary={{kind: {kind}}}", "train.epochs=1").code == 0
+    best = Path("runs/tiny/checkpoints/best").resolve()
+    good = (best / name).read_bytes()
+    for bad in (b"", good.replace(b"k", b"\xff"), good.replace(b"e", b"\xc3")):
+        (best / name).write_bytes(bad)
+        signed(best)
+        for verb in ("parse", "eval"):
+            refused(invoke(verb, "runs/tiny", "dev.conllu"), 4, name)
 
 
 @pytest.mark.parametrize("name", ["config.json", "recipe.yaml", "vocabulary.json", "model.safetensors", "SHA256SUMS"])

@@ -156,4 +156,11 @@ def load_subwords(folder: Path, saved: Saved) -> Subwords:
     """
     path = folder / SUBWORDS_FILE
     with reading(path):
-        return Subwords(regular.read_bytes(path), saved.count_of, lowercase=saved.options_of(_Options).lowercase)
+        content = regular.read_bytes(path)
+        if not content:  # for sentencepiece a model that is given later
+            raise ValueError("no bytes")
+        found = Subwords(content, saved.count_of, lowercase=saved.options_of(_Options).lowercase)
+        if [found.decode(id) for id in range(found.size)][: len(SPECIALS)] != list(SPECIALS):  # each must be UTF-8
+            raise ValueError(f"the first pieces are not {', '.join(SPECIALS)}")
+        found._divide("a")
+        return found
