@@ -34,8 +34,7 @@ def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
         _shards(recipe),
     )
     by_kind = (recipe.task.inconsistencies_with(recipe), of_model, recipe.model.inconsistencies_with(recipe))
-    # The graphs last: what they need is of no use where a kind refuses them.
-    return [*chain(*checks), *chain(*by_kind), *_graphs(recipe)]
+    return [*chain(*checks), *chain(*by_kind)]
 
 
 def _dev(recipe: Recipe) -> Iterator[Inconsistency]:
@@ -195,14 +194,3 @@ def _shards(recipe: Recipe) -> Iterator[Inconsistency]:
         yield ("runtime", "parallel"), "weights with a distribution are not divided: choose ddp"
     if recipe.runtime.parallel == "fsdp" and recipe.runtime.compile:
         yield ("runtime", "parallel"), "a compiled encoder is not divided: choose ddp, or set runtime.compile to false"
-
-
-def _graphs(recipe: Recipe) -> Iterator[Inconsistency]:
-    """What recorded graphs need."""
-    if not recipe.runtime.graphs:
-        return
-    if not recipe.runtime.compile:
-        yield ("runtime", "graphs"), "what is recorded is compiled: set `runtime.compile` to true"
-    if recipe.train.accumulate > 1:
-        reason = "the gradients of one batch would be written over by the next: set `train.accumulate` to 1"
-        yield ("runtime", "graphs"), reason

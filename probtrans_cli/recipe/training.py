@@ -4,9 +4,10 @@ Imports no torch."""
 from __future__ import annotations
 
 import math
+from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field
+from pydantic import BeforeValidator, Field, model_validator
 
 from probtrans_cli.recipe.base import (
     MOST_THREADS,
@@ -308,13 +309,18 @@ class Runtime(Section):
     state, for what does not fit."""
     timeout: PositiveInt = 1800
     """Seconds after which processes that wait for one that does not come end, and say which."""
-    graphs: bool = False
-    """With `compile`, of a transformer: record each pass as a CUDA graph and replay it, which takes the CPU out of
-    small steps; sentences are padded to a few lengths."""
     messages: Annotated[Messages, BeforeValidator(_renamed)] = "fast"
     """How messages are computed, which changes no value but rounding: plain (the equations as they stand in
     `models/probabilistic/crf.py`: what you edit there is what runs; for research and short sentences), fast (the same
     without work on padding, in blocks where sentences are long)."""
+
+    @model_validator(mode="before")
+    @classmethod
+    def _without_graphs(cls, section: object) -> object:
+        """Checkpoints of before say `graphs: false`, which is what there is now."""
+        if isinstance(section, Mapping) and section.get("graphs") is False:
+            return {key: value for key, value in section.items() if key != "graphs"}
+        return section
 
 
 SCHEDULES.used_in(Optim)

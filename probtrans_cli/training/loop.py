@@ -44,10 +44,10 @@ from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.training import optim
 from probtrans_cli.training.ahead import Ahead, in_turn
+from probtrans_cli.training.compiled import compiled
 from probtrans_cli.training.divergence import Divergence
 from probtrans_cli.training.draws import Draws
 from probtrans_cli.training.final import final_scores
-from probtrans_cli.training.graphs import compiled
 from probtrans_cli.training.loss import loss_of
 from probtrans_cli.training.microbatches import Microbatch, counts_over, dealt, fits
 from probtrans_cli.training.parallel import spread

@@ -115,7 +115,7 @@ def _steps(given: Page, options: argparse.Namespace, until: float) -> None:
     """Fill in the rates of large products and all cells."""
     import torch
 
-    from .gpu_steps import contenders, gpu_batches, measured, product_rate, ways_of
+    from .gpu_steps import WAYS, contenders, gpu_batches, measured, product_rate
 
     device, setting = torch.device(options.device), settings(options.toy)[0]
     size = 64 if options.toy else 8192
@@ -127,14 +127,14 @@ def _steps(given: Page, options: argparse.Namespace, until: float) -> None:
     backend = options.backend or ("eager" if options.toy else "inductor")
     for contender in contenders(setting, max(map(max, batches.values()))):
         _say(f"steps   {contender.name}")
-        ways = [way for way in ways_of(contender) if not options.toy or _toy(way, contender.name)]
+        ways = [way for way in WAYS if not options.toy or _toy(way, contender.name)]
         found = measured(contender, batches, ways, setting, device, backend=backend, rounds=options.rounds, until=until)
         given.cells.extend(found)
 
 
 def _toy(way: str, contender: str) -> bool:
-    """What is tried at toy sizes; to record a graph, there must be a GPU."""
-    return not way.endswith(("compiled", "graphs")) or (way.endswith("compiled") and contender in TOY_COMPILED)
+    """What is tried at toy sizes; to compile takes long."""
+    return not way.endswith("compiled") or contender in TOY_COMPILED
 
 
 def _trainings(options: argparse.Namespace) -> list[tuple[str, bool]]:

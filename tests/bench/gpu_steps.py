@@ -18,13 +18,11 @@ from torch import nn
 
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.models import build
-from probtrans_cli.recipe.training import Runtime
-from probtrans_cli.training.graphs import compiled
 
 from .measure import MESSAGES, Batch, Step, resident_peak, seconds
 from .settings import ROWS, STEP, Setting, flops, pair_flops
 
-WAYS = ("bf16", "bf16 compiled", "bf16 graphs", "fp32")
+WAYS = ("bf16", "bf16 compiled", "fp32")
 ENOUGH = 2.0
 """Seconds after which a cell needs no more rounds."""
 SECTIONS = (("uv", None), ("shared", "shared"), ("rotary", "rotary"))
@@ -63,11 +61,6 @@ def contenders(setting: Setting, longest: int) -> list[Contender]:
         found.append(Contender(name, section, sizes.width, sizes.flops(), sizes.pair_flops()))
     # The usual ones first: where time runs out, the others are missing.
     return sorted(found, key=lambda one: one.messages not in (None, "banded"))
-
-
-def ways_of(contender: Contender) -> list[str]:
-    """The ways that there are of a contender: recording a field has crashed torch, so recipes refuse it."""
-    return [way for way in WAYS if not way.endswith("graphs") or contender.messages is None]
 
 
 def gpu_batches(lengths: Sequence[int], toy: bool) -> dict[str, list[int]]:
@@ -132,9 +125,6 @@ def _encoder(contender: Contender, way: str, device: torch.device, backend: str)
     if way.endswith("compiled"):
         torch._dynamo.reset()
         encoder.compile(dynamic=True, backend=backend)  # as `runtime.compile` does
-    if way.endswith("graphs"):
-        torch._dynamo.reset()
-        compiled(encoder, Runtime(compile=True, graphs=True))
     return encoder
 
 

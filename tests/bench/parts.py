@@ -26,8 +26,7 @@ from torch.nn import functional
 from torch.utils.checkpoint import checkpoint
 
 from probtrans_cli.models import build
-from probtrans_cli.models.probabilistic import forms
-from probtrans_cli.models.probabilistic.fast import banded, bands, lines, recomputed
+from probtrans_cli.models.probabilistic.fast import banded, bands, forms, lines, recomputed
 
 SIZES = {"labels": 128, "channels": 8, "iterations": 3, "dropout": 0.15, "distance": 3}
 RAGGED = [48, 31, 27, 22, 19, 17, 14, 12, 11, 9, 7, 6, 5, 3]

@@ -13,7 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models import Encoded, build
-from probtrans_cli.models.probabilistic.fast.messages import bucket_of
+from probtrans_cli.models.probabilistic.crf import bucket_of
 from probtrans_cli.models.probabilistic.potentials import UV
 
 

@@ -13,7 +13,7 @@ import torch
 from support import ROOT, environment
 
 from bench import gpu
-from bench.gpu_steps import WAYS, Measured, contenders, gpu_batches, launches, measured, ways_of
+from bench.gpu_steps import WAYS, Measured, contenders, gpu_batches, launches, measured
 from bench.gpu_table import Page, page, peak_of
 from bench.settings import sentence_lengths, settings
 
@@ -33,9 +33,7 @@ def test_it_runs_at_toy_sizes(tmp_path: Path) -> None:
     assert "1 passed" in found["tests"]
     names = [one.name for one in contenders(settings(tiny=True)[0], 48)]
     assert {cell["contender"] for cell in found["cells"]} == set(names)
-    assert {cell["way"] for cell in found["cells"] if cell["contender"] in gpu.TOY_COMPILED} == set(WAYS) - {
-        "bf16 graphs"
-    }
+    assert {cell["way"] for cell in found["cells"] if cell["contender"] in gpu.TOY_COMPILED} == set(WAYS)
     assert all(cell["seconds"] and cell["launches"] for cell in found["cells"])
     assert [name for name, _ in found["trainings"]] == list(gpu.RECIPES)
     assert all(figures["perplexity"] > 1 for _, figures in found["trainings"])
@@ -72,21 +70,6 @@ def test_what_one_cannot_do_costs_no_other_figure(monkeypatch: pytest.MonkeyPatc
         in text
     )
     assert f"| {one.name} | large | bf16 | did not fit | - |" in text
-
-
-def test_graphs_are_those_of_a_training(monkeypatch: pytest.MonkeyPatch) -> None:
-    """The compiler is left out, and what it is given is of few shapes."""
-    asked = []
-    monkeypatch.setattr(torch, "compile", lambda forward, **how: asked.append(how) or forward)
-    setting = settings(tiny=True)[0]
-    recorded = [one for one in contenders(setting, 48) if "bf16 graphs" in ways_of(one)]
-    assert [one.name for one in recorded] == ["transformer", "transformer, no dropout of attention"]
-    for one in recorded:
-        given = {"backend": "eager", "rounds": 1, "until": time.monotonic() + 60}
-        (cell,) = measured(one, {"small": [3, 2]}, ["bf16 graphs"], setting, CPU, **given)
-        assert cell.failed is None
-        assert cell.seconds
-    assert asked == [{"dynamic": True, "mode": "reduce-overhead"}] * 2
 
 
 def test_the_peak_is_that_of_the_chip() -> None:

@@ -12,10 +12,9 @@ from small_tasks import encode
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import CUES, Inputs, Wants
+from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
-from probtrans_cli.training.graphs import in_few_shapes
 
 VOCABULARY, OUTPUTS = 17, 3
 LENGTHS = (6, 1, 4)
@@ -332,40 +331,3 @@ def test_scores_of_sentences_are_those_of_all_states(kind: str, name: str) -> No
         found = made(given, wants)
         assert list(found.scores) == ["sentence"]
         torch.testing.assert_close(found.scores["sentence"], made.output(full), **NEAR)
-
-
-@ROWS
-def test_few_shapes_change_nothing(kind: str, name: str) -> None:
-    """More sentences and longer ones, all padding, around those that there are: states, sentences and gradients."""
-    encoder = network(kind, name).encoder
-    shapes: list[tuple[int, ...]] = []
-
-    def graph(unary: Tensor, mask: Tensor, **of_words: Tensor) -> models.Encoded:
-        shapes.append(tuple(mask.shape))
-        return plain(unary, mask, **of_words)
-
-    plain = encoder.forward
-    found = []
-    for forward in (in_few_shapes(graph, encoder.longest), plain):
-        generator = torch.Generator().manual_seed(3)
-        b, n = len(LENGTHS), max(LENGTHS)
-        unary = torch.randn(b, n, encoder.in_width, dtype=torch.float64, generator=generator).requires_grad_()
-        mask = torch.arange(n) < torch.tensor(LENGTHS)[:, None]
-        more: dict[str, Tensor] = {}
-        if encoder.reads_segments:
-            more["segments"] = torch.randint(0, 2, (b, n), generator=generator)
-        if encoder.reads_cues:
-            more["cues"] = torch.rand(b, n, CUES, generator=generator, dtype=torch.float64)
-        if encoder.reads_first:  # every second token is a word's first
-            more["first"] = torch.arange(0, n, 2).expand(b, -1)
-            more["first"] = more["first"].masked_fill(more["first"] >= mask.sum(1, keepdim=True), n)
-        encoded = forward(unary, mask, **more)
-        parts = [one for one in (encoded.states, encoded.sentence) if one is not None]
-        gradients = torch.autograd.grad(
-            sum(one.square().sum() for one in parts), [unary, *encoder.parameters()], allow_unused=True,
-            materialize_grads=True,
-        )  # fmt: skip
-        found.append([*parts, *gradients])
-    assert shapes == [(8, 8)]
-    for one, other in zip(*found, strict=True):
-        torch.testing.assert_close(one, other, **NEAR)

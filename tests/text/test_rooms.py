@@ -45,7 +45,7 @@ ROOMS = {
     "parts_of_speech predictions predictor side_by_side splits uncertainty ways",
     "trained.formats": ". carb conllu displacy drawn html jsonl labels latex svg text tree tuples",
     "hf": ". auto bert export files own prefixes write",
-    "training": ". ahead divergence draws final graphs group ivon launched loop loss microbatches optim output_rows "
+    "training": ". ahead compiled divergence draws final group ivon launched loop loss microbatches optim output_rows "
     "parallel plan run_folder shape_trace start_from state stopping tracking uncompiled watch",
     "export": ". answers bundle compared difference example graph hf lookup measure onnx prune pt2 safetensors",
     "reports": ". confusion curves finished markup prepared published reliability run_page scores table table_beside "

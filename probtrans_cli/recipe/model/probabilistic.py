@@ -373,13 +373,10 @@ class ProbabilisticTransformer(ModelSection):
 
     def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
         faults: list[Inconsistency] = []
-        vocabulary, runtime = recipe.data.vocabulary, recipe.runtime
+        vocabulary = recipe.data.vocabulary
         if self.head_bias is not None and not vocabulary.counts_words:
             reason = f"it counts words: data.vocabulary.kind is {vocabulary.kind}, choose words"
             faults.append((("model", "head_bias"), reason))
-        if runtime.graphs:
-            reason = "a field cannot be recorded: torch crashes. Set this to false; `runtime.compile` alone works"
-            faults.append((("runtime", "graphs"), reason))
         return faults
 
 
