@@ -19,6 +19,7 @@ import torch
 
 from probtrans_cli.data.codecs.coordinations import Coordination, coordinations_to_sentences, splitting
 from probtrans_cli.data.codecs.extractions import Extraction, Texts, tuple_to_row
+from probtrans_cli.data.codecs.records import tuple_confidence
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
@@ -154,7 +155,7 @@ def _rescored(
         for b, index in enumerate(indices.tolist()):
             i, first = told[index]
             for m, one in enumerate(found[i][first : first + most]):
-                one["confidence"] = task.confidence(rows[b, m].tolist(), chances[b][m])
+                one["confidence"] = tuple_confidence(rows[b, m].tolist(), chances[b][m], task.section.confidence)
     return found
 
 

@@ -16,7 +16,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.folders.places import expand_home, places, with_home
 
 pytestmark = pytest.mark.usefixtures("quick")
-NO_PATHS = {"overrides", "require", "channel", "weights", "shard", "seeds"}
+NO_PATHS = {"overrides", "require", "channel", "weights", "shard", "seeds", "comments"}
 """Arguments and options whose values are text, but name neither a file nor a folder."""
 
 
