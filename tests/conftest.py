@@ -17,6 +17,7 @@ if "PYTEST_XDIST_WORKER" in os.environ:
 
 import pytest
 import torch
+from hypothesis import HealthCheck, settings
 from jaxtyping import install_import_hook
 from support import Invoke, Ran, Stdin, real_data
 
@@ -24,6 +25,10 @@ if "PROBTRANS_SHAPES" in os.environ:  # set by tests/models/test_shapes.py: chec
     with install_import_hook(["probtrans_cli.models", "probtrans_cli.trees"], "beartype.beartype"):
         import probtrans_cli.models
         import probtrans_cli.trees.decode  # noqa: F401
+
+# A busy or slow machine is no fault: by itself hypothesis fails a case of more than 200 ms.
+settings.register_profile("patient", deadline=None, suppress_health_check=[HealthCheck.too_slow])
+settings.load_profile("patient")
 
 
 @pytest.fixture

@@ -134,7 +134,7 @@ def test_visible() -> None:
 
 
 @given(st.text(st.characters(), max_size=60))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_visible_is_short_and_safe(word: str) -> None:
     shown = visible(word)
     assert columns(shown) <= 40
@@ -147,7 +147,7 @@ def test_visible_is_short_and_safe(word: str) -> None:
 
 
 @given(st.integers(2, 12).flatmap(lambda n: st.lists(st.tuples(st.integers(1, n), st.integers(1, n)), max_size=20)))
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=200)
 def test_heights(pairs: list[tuple[int, int]]) -> None:
     arcs = tuple(Arc(a, b, None) for a, b in pairs if a != b)
     heights = levels(arcs)

@@ -102,7 +102,7 @@ def test_a_sentence_that_is_too_wide_for_tex() -> None:
 
 
 @given(st.text(st.characters(), max_size=30))
-@settings(max_examples=300, deadline=None)
+@settings(max_examples=300)
 def test_nothing_in_a_word_is_a_command(word: str) -> None:
     """What is left without the commands for shapes has no character that TeX treats as more than itself."""
     text = body(Drawing((word,), (), word))
