@@ -135,6 +135,13 @@ def test_an_edited_equation_is_not_passed_over_in_silence(monkeypatch: pytest.Mo
     assert "runtime.messages=plain" in (caught.value.hint or "")
 
 
+def test_the_plain_equations_have_second_derivatives() -> None:
+    """They are derivatives of the score by automatic differentiation; fast ones are partly written by hand."""
+    model = encoder(messages="plain", labels=2, channels=1, iterations=2)
+    unary, mask = sentences([2], labels=2)
+    assert torch.autograd.gradgradcheck(lambda scores: model(scores, mask).states, unary.requires_grad_())
+
+
 def test_a_further_factor_learns() -> None:
     model = encoder(factors=FACTORS)
     assert model.plain

@@ -32,8 +32,8 @@ class ProbabilisticEncoder(Encoder):
     """Mean-field inference with learned potentials (Wu & Tu 2023); ``section`` holds its options.
 
     ``messages``: how messages are computed, see ``runtime.messages`` of a recipe; it changes no value but rounding.
-    First derivatives only: gradients are partly written by hand, and second ones, forward derivatives and
-    transforms of ``torch.func`` raise an error.
+    Fast forms have first derivatives only: gradients are partly written by hand, and second ones, forward derivatives
+    and transforms of ``torch.func`` raise an error. Plain ones have all.
     """
 
     def __init__(self, section: ProbabilisticTransformer, messages: Forms = "fast") -> None:
