@@ -235,8 +235,8 @@ def test_ternary_scores(commands: Any, tmp_path: Path) -> None:
     diagonal = "model.decomposition={kind: diagonal}"
     whole_way(commands, tmp_path, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
     plain, fast, labelled, refused, without_gains = commands(
-        f"train|tiny.yaml|{diagonal}|name=plain|runtime.messages=plain|--json",
-        f"train|tiny.yaml|{diagonal}|name=fast|runtime.messages=fast|--json",
+        f"train|tiny.yaml|{diagonal}|model.dropout=0|name=plain|runtime.messages=plain|--json",
+        f"train|tiny.yaml|{diagonal}|model.dropout=0|name=fast|runtime.messages=fast|--json",
         "eval|runs/plain|--labels|--json",
         "train|tiny.yaml|model.root={decomposition: {kind: diagonal}}",
         f"train|tiny.yaml|{diagonal}|model.gains=true",
