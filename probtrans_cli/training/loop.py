@@ -87,6 +87,7 @@ class Trainer:
         self.average = optim.average(recipe.optim, self.network)
         self.state = State(data=prepared.manifest["fingerprint"])
         verified = self._restored(checkpoint.locate(f"{run}@last", training=True)) if resume else None
+        self.equations = self.network.encoder.check_forms()  # the file of equations that run as they stand
         compiled(self.network.encoder, recipe.runtime)
         others = [] if self.average is None else [self.average.module]
         self.parallel = spread(recipe.runtime, self.network, machine.device, ranks, *others)
@@ -116,8 +117,8 @@ class Trainer:
             OutOfMemoryError: a batch did not fit.
         """
         console.log(self._describe())
-        if (equations := self.network.encoder.check_forms()) is not None:
-            console.log(f"messages: plain, as the equations stand in {equations}")
+        if self.equations is not None:
+            console.log(f"messages: plain, as the equations stand in {self.equations}")
         with stop_signals(self.ranks.signalled, several=self.ranks.world > 1) as stop:
             with self.ahead:
                 self._train(stop)
