@@ -23,6 +23,7 @@ as an exported folder, without which `spacy.load` needs the checkpoint.
 
 from __future__ import annotations
 
+import os
 import tempfile
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from itertools import chain, groupby, islice
@@ -31,6 +32,7 @@ from typing import Any
 
 import numpy as np
 import srsly
+import torch
 from spacy.attrs import DEP, HEAD  # type: ignore[import-not-found]
 from spacy.language import Language
 from spacy.tokens import Doc, Span, Token
@@ -68,6 +70,7 @@ class Component:
         self.name, self.trees, self.threads, self.overwrite = name, trees, threads, overwrite
         self._model: Model | None = None
         self._handle: Callable[..., Any] = raise_error
+        self._process = os.getpid()
         for kind, extension in ((Token, ARC), (Doc, RECORDS)):
             if not kind.has_extension(extension):
                 kind.set_extension(extension, default=None)
@@ -181,6 +184,10 @@ class Component:
 
     def _annotate_all(self, batch: Sequence[Doc]) -> None:
         model = self.model
+        if (
+            self._process != os.getpid()
+        ):  # a forked process would wait for the threads of OpenMP, which it does not have
+            torch.set_num_threads(1)
         trees = self.trees and model.recipe.model.has_arcs
         # Only a tree can be a document's: argmax may draw circles.
         decoder: Any = "mst" if model.reading.decoder == "argmax" else None
