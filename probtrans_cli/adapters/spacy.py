@@ -184,9 +184,8 @@ class Component:
 
     def _annotate_all(self, batch: Sequence[Doc]) -> None:
         model = self.model
-        if (
-            self._process != os.getpid()
-        ):  # a forked process would wait for the threads of OpenMP, which it does not have
+        # A forked process would wait for the threads of OpenMP, which it does not have.
+        if self._process != os.getpid():
             torch.set_num_threads(1)
         trees = self.trees and model.recipe.model.has_arcs
         # Only a tree can be a document's: argmax may draw circles.
