@@ -118,7 +118,7 @@ def test_ci_runs_the_commands_of_the_readme() -> None:
 
 
 def test_the_readme_is_short() -> None:
-    assert len(README.splitlines()) <= 300
+    assert len(README.splitlines()) <= 150
 
 
 def anchors(text: str) -> set[str]:
