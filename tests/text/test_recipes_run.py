@@ -26,6 +26,7 @@ def test_a_recipe_has_a_header_and_is_short(path: Path) -> None:
     assert load_recipe(path.stem).name == path.stem
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("path", RECIPES, ids=lambda path: path.stem)
 def test_a_recipe_builds_and_takes_steps(path: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """On a few toy sentences in place of its corpus; nothing else is changed but the device and a vocabulary's size."""
