@@ -29,7 +29,7 @@ from probtrans_cli.data.codecs.records import (
 )
 from probtrans_cli.export.lookup import Lookup, Text, arrays, batches
 from probtrans_cli.tasks.whole_sentences import WholeSentences
-from probtrans_cli.trees.drawing.jsonl import json_line, rounded
+from probtrans_cli.trees.drawing.records import json_line, rounded
 
 Scores = Mapping[str, np.ndarray]
 Record = dict[str, Any]

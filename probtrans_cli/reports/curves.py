@@ -19,8 +19,8 @@ import numpy as np
 from probtrans_cli.folders import regular
 from probtrans_cli.reports.scores import is_share, shown
 from probtrans_cli.text import from_json
-from probtrans_cli.trees.drawing.offline import safe_json
-from probtrans_cli.trees.drawing.style import COLOURS, decimal
+from probtrans_cli.trees.drawing.html import safe_json
+from probtrans_cli.trees.drawing.svg import COLOURS, decimal
 
 WIDTH, HEIGHT = 560, 270
 LEFT, RIGHT, TOP, BOTTOM = 64, 14, 12, 40

@@ -15,7 +15,7 @@ from typing import Any
 from probtrans_cli.console import render
 from probtrans_cli.statistics.uncertainty import BINS
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.style import COLOURS, decimal
+from probtrans_cli.trees.drawing.svg import COLOURS, decimal
 
 WIDTH, LEFT, RIGHT, TOP = 430, 68, 18, 46
 SIDE = WIDTH - LEFT - RIGHT  # of the square

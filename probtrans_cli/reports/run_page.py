@@ -21,7 +21,7 @@ from probtrans_cli.reports.curves import Curve, chart, read_metrics
 from probtrans_cli.reports.markup import quiet, table
 from probtrans_cli.reports.scores import CONVENTIONS, FLOORS, shown
 from probtrans_cli.text import harmless, visible
-from probtrans_cli.trees.drawing.offline import document
+from probtrans_cli.trees.drawing.html import document
 
 NAME = "report.html"
 PACKAGE = "probtrans_cli.reports"

@@ -9,7 +9,7 @@ from probtrans_cli.reports.curves import Curve, chart, read_metrics
 from probtrans_cli.reports.markup import quiet, table
 from probtrans_cli.reports.table import TEXTS, in_cells
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.offline import document
+from probtrans_cli.trees.drawing.html import document
 
 
 def page(result: dict[str, Any]) -> str:

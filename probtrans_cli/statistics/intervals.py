@@ -8,7 +8,7 @@ estimator, Cochran 1977, 6.3):
 
 and the interval is Wilson's (1927) with as many trials as would have that variance, R (1-R) / var R, but not more than
 Σ w; where nothing varies, with S trials. All of it is computed from sums of p, w, p², pw and w², which add up over
-batches and files. For trees, whose scores share their draws, there is ``trees/bootstrap.py``; the two agree.
+batches and files. Scores of trees share their draws: the bootstrap of ``trees/score.py``, which agrees with it.
 """
 
 from __future__ import annotations
@@ -23,9 +23,9 @@ LEVEL = 0.95
 _DEVIATIONS = 1.959963984540054  # of a normal distribution, which hold LEVEL of it
 
 
-def moments(name: str, parts: np.ndarray, wholes: np.ndarray) -> dict[tuple[str, str], float]:
-    """What the interval of a score is made of, as counts: ``parts`` and ``wholes`` of every sentence, both ``[S]``."""
-    p, w = parts.astype(np.float64), wholes.astype(np.float64)
+def moments(name: str, parts: np.ndarray, totals: np.ndarray) -> dict[tuple[str, str], float]:
+    """Return the sums that :func:`interval` needs, from ``parts`` and ``totals`` of every sentence, both ``[S]``."""
+    p, w = parts.astype(np.float64), totals.astype(np.float64)
     sums = {"p": p, "w": w, "pp": p * p, "pw": p * w, "ww": w * w, "sentences": w > 0}
     return {(name, moment): float(values.sum()) for moment, values in sums.items()}
 

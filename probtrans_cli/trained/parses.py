@@ -18,10 +18,9 @@ from probtrans_cli.trained.inner import with_inner_places
 from probtrans_cli.trained.latent_labels import as_records, most_probable
 from probtrans_cli.trained.predictions import Reader
 from probtrans_cli.trained.splits import Splitter, split_predictions
-from probtrans_cli.trees.drawing.drawing import reads_right_to_left
+from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
-from probtrans_cli.trees.drawing.jsonl import rounded, tree_record
-from probtrans_cli.trees.every_tree import EveryTree, arc_probabilities
+from probtrans_cli.trees.drawing.records import rounded, tree_record
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model

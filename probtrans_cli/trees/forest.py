@@ -5,14 +5,13 @@ Word i of a sentence that starts at ``start`` is node ``start + i + 1``, node 0 
 
 from __future__ import annotations
 
-from collections.abc import Callable, Iterator, Sequence
+from collections.abc import Iterator, Sequence
 from dataclasses import dataclass
 
 import numpy as np
 from jaxtyping import Float, Int64
 
-from probtrans_cli.trees.decode import decode
-from probtrans_cli.trees.search import portions
+from probtrans_cli.trees.decode import decode, portions
 
 DISTANCE, RIGHT, FREQUENCY, ROOT = 1.0, 2.0, 0.04, 0.16
 """The numbers of :func:`untrained_bias`: found on English trees of UD EWT, and the same for every language."""
@@ -53,7 +52,7 @@ class Forest:
         """The same sentences with other heads, given as 0..n within each sentence."""
         return Forest(np.where(local == 0, 0, local + self.start), self.lengths)
 
-    def kept(self, keep: np.ndarray) -> Forest:
+    def restricted(self, keep: np.ndarray) -> Forest:
         """The trees over the words that ``keep`` marks; a removed word's children climb to its nearest kept ancestor.
 
         Raises:
@@ -74,10 +73,7 @@ class Forest:
 
 
 def not_trees(forest: Forest) -> np.ndarray:
-    """Of every sentence whether its arcs are no tree: not one word hangs at the root, or some are in a circle; ``[S]``.
-
-    A sentence without words is none of them.
-    """
+    """Mark the sentences whose arcs are not a tree with one root, ``[S]``; one without words is not marked."""
     up = np.concatenate([[0], forest.heads])
     for _ in range(int(forest.lengths.max(initial=1)).bit_length()):
         up = up[up]  # the ancestor twice as far away; the root is its own
@@ -111,7 +107,7 @@ def conventions(
     forest = Forest.of(gold)
     if punct is not None:
         keep = ~np.concatenate([np.zeros(0, dtype=bool), *punct]).astype(bool)
-        yield "no_punct", keep, forest.kept(keep)
+        yield "no_punct", keep, forest.restricted(keep)
     yield "with_punct", np.ones(len(forest.heads), dtype=bool), forest
 
 
@@ -124,10 +120,13 @@ def rule_trees(forest: Forest, frequency: np.ndarray) -> dict[str, Forest]:
     ``next_word``: a chain whose root is the last word; ``previous_word``: a chain whose root is the first;
     ``nearest_rarer`` and ``untrained_bias``: see the functions of these names.
     """
+    position = np.arange(len(forest.heads)) - forest.start
+    lengths = np.repeat(forest.lengths, forest.lengths)
+    counts = [part for part in np.split(frequency, np.cumsum(forest.lengths)[:-1]) if len(part)]
     return {
-        "next_word": forest.replaced(_next_word(forest)),
-        "previous_word": forest.replaced(_previous_word(forest)),
-        "nearest_rarer": forest.replaced(_per_sentence(forest, frequency, nearest_rarer)),
+        "next_word": forest.replaced(np.where(position + 1 == lengths, 0, position + 2)),
+        "previous_word": forest.replaced(position),
+        "nearest_rarer": forest.replaced(np.concatenate([np.zeros(0, dtype=np.int64), *map(nearest_rarer, counts)])),
         "untrained_bias": forest.replaced(untrained_bias(frequency, forest.lengths)),
     }
 
@@ -173,20 +172,6 @@ def bias_scores(counts: Int64[np.ndarray, "b n"]) -> Float[np.ndarray, "b n n+1"
     common = np.log(np.maximum(counts, 1)) ** 2
     heads = RIGHT * (x > 0) - DISTANCE * np.log(np.maximum(np.abs(x), 1)) - FREQUENCY * common[:, None]
     return np.concatenate([heads, -ROOT * common[:, :, None]], axis=2)
-
-
-def _next_word(forest: Forest) -> np.ndarray:
-    position = np.arange(len(forest.heads)) - forest.start
-    return np.where(position + 1 == np.repeat(forest.lengths, forest.lengths), 0, position + 2)
-
-
-def _previous_word(forest: Forest) -> np.ndarray:
-    return np.asarray(np.arange(len(forest.heads)) - forest.start)
-
-
-def _per_sentence(forest: Forest, values: np.ndarray, rule: Callable[[np.ndarray], np.ndarray]) -> np.ndarray:
-    parts = np.split(values, np.cumsum(forest.lengths)[:-1]) if len(forest.lengths) else []
-    return np.concatenate([np.zeros(0, dtype=np.int64), *[rule(part) for part in parts if len(part)]])
 
 
 def random_heads(lengths: np.ndarray, random: np.random.Generator) -> np.ndarray:

@@ -23,8 +23,8 @@ from typing import Any
 
 import numpy as np
 
-from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.forest import Forest, compare, conventions, rule_trees
+from probtrans_cli.trees.score import bootstrap_interval, bootstrap_totals, ratio
 
 Relations = dict[str, dict[str, Any]]
 
@@ -54,18 +54,18 @@ def relation_scores(
     universal = np.array([label.partition(":")[0] for label in relations], dtype=np.str_)
     result = {}
     for name, keep, tree in conventions(gold, punct):
-        found = _Found(
+        hits = _Hits(
             tree,
-            {channel: compare(tree, forest.kept(keep)) for channel, forest in forests.items()},
+            {channel: compare(tree, forest.restricted(keep)) for channel, forest in forests.items()},
             {rule: compare(tree, forest)[0] for rule, forest in rule_trees(tree, counts[keep]).items()},
         )
-        full = found.table(labels[keep])
+        full = hits.table(labels[keep])
         subtypes = {label: row for label, row in full.items() if ":" in label}
-        result[name] = {"relations": found.table(universal[keep]), "subtypes": subtypes}
+        result[name] = {"relations": hits.table(universal[keep]), "subtypes": subtypes}
     return result
 
 
-class _Found:
+class _Hits:
     """What channels and rules find of one set of gold trees, word by word."""
 
     def __init__(
@@ -92,7 +92,10 @@ class _Found:
         return {
             str(names[row]): {
                 "words": int(words[row]),
-                **{column: {one: _number(of[one][row]) for one in of} for column, of in columns.items()},
+                **{
+                    column: {name: None if np.isnan(of[row]) else float(of[row]) for name, of in shares.items()}
+                    for column, shares in columns.items()
+                },
                 "best": best[row],
             }
             for row in order
@@ -101,35 +104,28 @@ class _Found:
     def _best(
         self, which: np.ndarray, recall: Mapping[str, np.ndarray], floors: Mapping[str, np.ndarray]
     ) -> list[dict[str, Any]]:
-        """Of every label the channel and the rule with the highest recall, and how far they are apart."""
-        channels, rules = [one for one in recall if one.isdecimal()], list(floors)
-        channel = np.stack([recall[one] for one in channels]).argmax(axis=0)
-        rule = np.stack([floors[one] for one in rules]).argmax(axis=0)
+        channels, rules = [name for name in recall if name.isdecimal()], list(floors)
+        channel = np.stack([recall[name] for name in channels]).argmax(axis=0)
+        rule = np.stack([floors[name] for name in rules]).argmax(axis=0)
         word = np.arange(len(which))
-        gain = np.stack([self.right[one] for one in channels])[channel[which], word].astype(np.int64)
-        gain -= np.stack([self.rules[one] for one in rules])[rule[which], word]
+        gain = np.stack([self.right[name] for name in channels])[channel[which], word].astype(np.int64)
+        gain -= np.stack([self.rules[name] for name in rules])[rule[which], word]
         shape = len(self.gold.lengths), len(channel)
         cell = self.gold.sentence * shape[1] + which  # sentence by label
         gains = np.bincount(cell, gain, minlength=shape[0] * shape[1]).reshape(shape)
         words = np.bincount(cell, minlength=shape[0] * shape[1]).reshape(shape)
-        drawn = bootstrap.ratio(bootstrap.totals(gains), bootstrap.totals(words))
+        drawn = ratio(bootstrap_totals(gains), bootstrap_totals(words))
         return [
             {
                 "channel": channels[channel[row]],
                 "floor": rules[rule[row]],
                 "above_floor": float(gains[:, row].sum() / words[:, row].sum()),
-                "above_floor_interval": bootstrap.interval(drawn[:, row], int((words[:, row] > 0).sum())),
+                "above_floor_interval": bootstrap_interval(drawn[:, row], int((words[:, row] > 0).sum())),
             }
             for row in range(shape[1])
         ]
 
 
-def _shares(which: np.ndarray, values: Mapping[str, np.ndarray], whole: np.ndarray) -> dict[str, np.ndarray]:
-    """The sum of each of ``values`` over the words of every label, divided by ``whole``."""
-    return {
-        name: bootstrap.ratio(np.bincount(which, each, minlength=len(whole)), whole) for name, each in values.items()
-    }
-
-
-def _number(share: float) -> float | None:
-    return None if np.isnan(share) else float(share)
+def _shares(which: np.ndarray, values: Mapping[str, np.ndarray], totals: np.ndarray) -> dict[str, np.ndarray]:
+    """Divide the sum of each of ``values`` over the words of every label by ``totals``."""
+    return {name: ratio(np.bincount(which, each, minlength=len(totals)), totals) for name, each in values.items()}

@@ -1,10 +1,11 @@
-"""Attachment scores of predicted heads against gold trees, and what trees that know nothing would score.
+"""Attachment scores of predicted heads against gold trees, and the scores of trees that need no model.
 
 ``uas``: share of words with the right head, root arcs included. ``uuas``: share of gold arcs between two words that the
 prediction has in either direction; root arcs are not counted, and a circle of two words counts once. It is the sum of
 ``directed``, the arcs with the right head, and ``swapped``, those that are there with head and dependent swapped only.
-All are fractions of 1, and None where there is nothing to count. ``uas_interval`` and ``uuas_interval`` are what 95 %
-of a thousand bootstrap draws of the file's sentences give, see ``bootstrap.py``.
+All are fractions of 1, and None where there is nothing to count. ``uas_interval`` and ``uuas_interval`` hold the middle
+95 % of a thousand bootstrap draws of the file's sentences (Efron 1979; for parsers: Berg-Kirkpatrick et al. 2012). All
+scores of a file are computed from the same draws, so that differences between them can be judged, too.
 
 Conventions, always reported side by side (:data:`CONVENTIONS`): punctuation removed or every token, all lengths or
 sentences of at most ``10`` words, counted after the removal.
@@ -13,12 +14,13 @@ sentences of at most ``10`` words, counted after the removal.
 from __future__ import annotations
 
 from collections.abc import Callable, Sequence
+from functools import lru_cache
 
 import numpy as np
 
-from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.forest import Forest, compare, conventions, not_trees, random_heads, rule_trees
 
+DRAWS = 1000
 SHORT = 10
 RANDOM_TREES = 10
 CONVENTIONS = {
@@ -39,13 +41,13 @@ def attachment(
     leaves out. With ``punct=None`` only ``with_punct`` is reported. Sentences without a (kept) word are not counted.
     """
     forest = Forest.of(predicted)
-    return {name: _scores(tree, _found(tree, forest.kept(keep))) for name, keep, tree in conventions(gold, punct)}
+    return {name: _scores(tree, _hits(tree, forest.restricted(keep))) for name, keep, tree in conventions(gold, punct)}
 
 
 def warning_of_gold(gold: Sequence[np.ndarray], place: Callable[[int], str]) -> str | None:
-    """What is to be told where gold heads are no trees, None where all are: a treebank has trees, a parser may not.
+    """Return a warning where gold heads are not trees, else None.
 
-    They are scored all the same; without punctuation, what hangs on a circle of it hangs at the root.
+    They are scored all the same; without punctuation, a word that hangs on a circle of it hangs at the root.
 
     Args:
         gold: heads of every sentence, as in :func:`attachment`.
@@ -54,9 +56,9 @@ def warning_of_gold(gold: Sequence[np.ndarray], place: Callable[[int], str]) -> 
     odd = np.flatnonzero(not_trees(Forest.of(gold)))
     if not len(odd):
         return None
-    many = "" if len(odd) == 1 else f", the first of {len(odd):,} such sentences"
-    what = "the gold heads are not a tree with one root" + many
-    return f"warning: {place(int(odd[0]))}: {what}; they are scored all the same"
+    count = "" if len(odd) == 1 else f", the first of {len(odd):,} such sentences"
+    where = place(int(odd[0]))
+    return f"warning: {where}: the gold heads are not a tree with one root{count}; they are scored all the same"
 
 
 def floors(
@@ -76,14 +78,14 @@ def floors(
     for name, keep, tree in conventions(gold, punct):
         counts = np.concatenate([np.zeros(0), *frequency])[keep]
         random = np.random.default_rng(seed)
-        draws = [_found(tree, tree.replaced(random_heads(tree.lengths, random))) for _ in range(RANDOM_TREES)]
+        draws = [_hits(tree, tree.replaced(random_heads(tree.lengths, random))) for _ in range(RANDOM_TREES)]
         result["random_tree"][name] = _scores(tree, np.mean(draws, axis=0))
         for rule, forest in rule_trees(tree, counts).items():
-            result[rule][name] = _scores(tree, _found(tree, forest))
+            result[rule][name] = _scores(tree, _hits(tree, forest))
     return result
 
 
-def _found(gold: Forest, predicted: Forest) -> np.ndarray:
+def _hits(gold: Forest, predicted: Forest) -> np.ndarray:
     """Of every sentence the right words, and the gold arcs between words that are right and swapped: ``[S, 3]``."""
     right, swapped = compare(gold, predicted)
     count = len(gold.lengths)
@@ -91,12 +93,12 @@ def _found(gold: Forest, predicted: Forest) -> np.ndarray:
     return np.stack([np.bincount(gold.sentence, each, minlength=count) for each in which], axis=1)
 
 
-def _scores(gold: Forest, found: np.ndarray) -> dict[str, Counts]:
+def _scores(gold: Forest, hits: np.ndarray) -> dict[str, Counts]:
     """Scores over all sentences and over the short ones."""
     arcs = np.bincount(gold.sentence, gold.heads != 0, minlength=len(gold.lengths))
-    counts = np.column_stack([found, gold.lengths, arcs])
+    counts = np.column_stack([hits, gold.lengths, arcs])
     groups = {"all": gold.lengths > 0, str(SHORT): (gold.lengths > 0) & (gold.lengths <= SHORT)}
-    drawn = bootstrap.totals(np.concatenate([counts * group[:, None] for group in groups.values()], axis=1))
+    drawn = bootstrap_totals(np.concatenate([counts * group[:, None] for group in groups.values()], axis=1))
     return {
         name: _group(counts[group], part)
         for (name, group), part in zip(groups.items(), np.split(drawn, len(groups), axis=1), strict=True)
@@ -109,12 +111,50 @@ def _group(counts: np.ndarray, drawn: np.ndarray) -> Counts:
     of_arcs = int((counts[:, 4] > 0).sum())
     return {
         "uas": right / words if words else None,
-        "uas_interval": bootstrap.interval(bootstrap.ratio(drawn[:, 0], drawn[:, 3]), len(counts)),
+        "uas_interval": bootstrap_interval(ratio(drawn[:, 0], drawn[:, 3]), len(counts)),
         "uuas": (directed + swapped) / arcs if arcs else None,
-        "uuas_interval": bootstrap.interval(bootstrap.ratio(drawn[:, 1] + drawn[:, 2], drawn[:, 4]), of_arcs),
+        "uuas_interval": bootstrap_interval(ratio(drawn[:, 1] + drawn[:, 2], drawn[:, 4]), of_arcs),
         "directed": directed / arcs if arcs else None,
         "swapped": swapped / arcs if arcs else None,
         "sentences": len(counts),
         "words": int(words),
         "arcs": int(arcs),
     }
+
+
+# --- bootstrap intervals over sentences -------------------------------------------------------------------------------
+
+
+@lru_cache(maxsize=2)
+def bootstrap_weights(sentences: int, seed: int = 0) -> np.ndarray:
+    """Draw the sentences of a file ``DRAWS`` times with replacement; uint8 counts ``[DRAWS, sentences]``."""
+    random = np.random.default_rng(seed)
+    weights = np.zeros((DRAWS, sentences), dtype=np.uint8)  # no sentence is drawn 256 times: once in 10^500 files
+    for draw in range(DRAWS):
+        weights[draw] = np.bincount(random.integers(0, max(sentences, 1), sentences), minlength=sentences)
+    weights.setflags(write=False)
+    return weights
+
+
+def bootstrap_totals(counts: np.ndarray, seed: int = 0) -> np.ndarray:
+    """Sum ``counts [S, k]`` over the sentences of each draw: ``[DRAWS, k]``."""
+    weights, counts = bootstrap_weights(len(counts), seed), counts.astype(np.float32)
+    # As floats for BLAS, some draws at a time; float32 is exact up to 16 million words.
+    blocks = [weights[start : start + 100].astype(np.float32) @ counts for start in range(0, DRAWS, 100)]
+    return np.concatenate(blocks).astype(np.float64)
+
+
+def bootstrap_interval(draws: np.ndarray, sentences: int) -> list[float] | None:
+    """Return the middle 95 % of a score's values over draws (NaN: nothing to count in a draw).
+
+    None where fewer than two ``sentences`` have anything to count: their draws would all be alike.
+    """
+    if sentences < 2:
+        return None
+    low, high = np.quantile(draws[~np.isnan(draws)], [0.025, 0.975])
+    return [float(low), float(high)]
+
+
+def ratio(part: np.ndarray, total: np.ndarray) -> np.ndarray:
+    """Divide ``part`` by ``total``; NaN where there is nothing to count."""
+    return np.asarray(np.divide(part, total, out=np.full(part.shape, np.nan), where=total != 0))

@@ -7,7 +7,7 @@ import pytest
 
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.tasks.base import Counts
-from probtrans_cli.trees import bootstrap
+from probtrans_cli.trees.score import bootstrap_interval, bootstrap_totals, ratio
 
 
 def of(parts: np.ndarray, wholes: np.ndarray, *, batches: int = 1) -> list[float] | None:
@@ -25,8 +25,8 @@ def test_it_is_that_of_the_bootstrap(difficulty: float) -> None:
     lengths = random.integers(1, 60, 2000)
     right = random.binomial(lengths, random.beta(8 * difficulty, 2 * difficulty, 2000))
     found = of(right, lengths)
-    drawn = bootstrap.totals(np.column_stack([right, lengths]))
-    wanted = bootstrap.interval(bootstrap.ratio(drawn[:, 0], drawn[:, 1]), 2000)
+    drawn = bootstrap_totals(np.column_stack([right, lengths]))
+    wanted = bootstrap_interval(ratio(drawn[:, 0], drawn[:, 1]), 2000)
     assert found is not None
     assert wanted is not None
     assert np.abs(np.subtract(found, wanted)).max() < 0.12 * (wanted[1] - wanted[0])

@@ -9,7 +9,7 @@ import numpy as np
 import pytest
 
 from probtrans_cli.errors import NotFiniteError, UsageError
-from probtrans_cli.trees import search
+from probtrans_cli.trees import decode as decoders
 from probtrans_cli.trees.decode import Method, arc_scores, decode, levelled
 
 TREE_METHODS: tuple[Method, ...] = ("mst", "eisner")
@@ -262,7 +262,7 @@ def test_whole_numbers_give_the_same_heads(method: Method, size: float, monkeypa
     scores[::7][random.random(scores[::7].shape) < 0.3] = -np.inf
     mask = np.arange(14) < random.integers(1, 15, size=300)[:, None]
     kinds = []
-    portion = search._portion
+    portion = decoders._portion
 
     def watched(*arguments: object) -> tuple[np.ndarray, int | float]:
         kinds.append(portion(*arguments))  # type: ignore[arg-type]
@@ -282,7 +282,7 @@ def test_whole_numbers_give_the_same_heads(method: Method, size: float, monkeypa
 def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)
     lengths = np.array([3, 0, 9, 1, 3, 0, 4, 9])
-    portions = list(search.portions(lengths))
+    portions = list(decoders.portions(lengths))
     assert [n for _, n in portions] == sorted((n for _, n in portions), reverse=True)
     rows = np.concatenate([rows for rows, _ in portions])
     assert rows.tolist() == [2, 7, 6, 0, 4, 3]

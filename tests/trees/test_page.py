@@ -15,11 +15,9 @@ import numpy as np
 import pytest
 from hostile import HOSTILE
 
-from probtrans_cli.trees.drawing.drawing import Arc, Drawing
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing, EveryTree, arc_probabilities
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS, page
-from probtrans_cli.trees.drawing.style import COLOURS
-from probtrans_cli.trees.drawing.svg import svg
-from probtrans_cli.trees.every_tree import EveryTree, arc_probabilities
+from probtrans_cli.trees.drawing.svg import COLOURS, svg
 
 FOX = ("the", "quick", "brown", "fox", "jumped", "over", "the", "lazy", "dog", ".")
 FOX_GOLD = (4, 4, 4, 5, 0, 9, 9, 9, 5, 5)

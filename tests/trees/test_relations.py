@@ -14,10 +14,9 @@ from hypothesis import strategies as st
 from support import Invoke
 
 from probtrans_cli.reports.scores import relation_report
-from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.forest import Forest, nearest_rarer, untrained_bias
 from probtrans_cli.trees.relations import relation_scores
-from probtrans_cli.trees.score import attachment
+from probtrans_cli.trees.score import attachment, bootstrap_weights
 
 RULES = ("next_word", "previous_word", "nearest_rarer", "untrained_bias")
 RELATIONS = ("root", "nsubj", "nsubj:pass", "det", "_")
@@ -42,7 +41,7 @@ def corpora(draw: st.DrawFn) -> dict[str, Any]:
 
 def without(heads: np.ndarray, punct: np.ndarray) -> list[int]:
     """Heads of the kept words, as the package takes punctuation out; that is tested elsewhere, word by word."""
-    return Forest.of([heads]).kept(~punct).heads.tolist()
+    return Forest.of([heads]).restricted(~punct).heads.tolist()
 
 
 def counted(corpus: dict[str, Any], convention: str, *, fold: bool) -> dict[str, Counter[str]]:
@@ -179,7 +178,7 @@ def test_intervals_above_the_floor_agree_with_drawing_in_a_loop() -> None:
                     gains[index] += int(heads[index][i] == gold[index][i])
                     gains[index] -= int(rules[row["best"]["floor"]][i] == gold[index][i])
         values = []
-        for draw in bootstrap.weights(len(gold)):
+        for draw in bootstrap_weights(len(gold)):
             drawn = np.repeat(np.arange(len(gold)), draw)
             values.append(sum(gains[index] for index in drawn) / sum(words[index] for index in drawn))
         expected = np.quantile(values, [0.025, 0.975])

@@ -17,7 +17,6 @@ from support import real_data
 from probtrans_cli.models.base import CUES
 from probtrans_cli.models.probabilistic.head_bias import head_bias
 from probtrans_cli.recipe.model.head_bias import HeadBias
-from probtrans_cli.trees import bootstrap
 from probtrans_cli.trees.decode import decode
 from probtrans_cli.trees.forest import (
     DISTANCE,
@@ -31,7 +30,7 @@ from probtrans_cli.trees.forest import (
     random_trees,
     untrained_bias,
 )
-from probtrans_cli.trees.score import attachment, floors, warning_of_gold
+from probtrans_cli.trees.score import attachment, bootstrap_weights, floors, warning_of_gold
 
 SHARES = ("uas", "uuas", "directed", "swapped")
 NOTHING = dict.fromkeys((*SHARES, "uas_interval", "uuas_interval")) | {"sentences": 0, "words": 0, "arcs": 0}
@@ -46,7 +45,7 @@ def flags(text: str) -> np.ndarray:
 
 
 def remove(tree: np.ndarray, punct: np.ndarray) -> np.ndarray:
-    return Forest.of([tree]).kept(~punct).heads
+    return Forest.of([tree]).restricted(~punct).heads
 
 
 def test_counts() -> None:
@@ -225,7 +224,7 @@ def test_intervals_agree_with_drawing_sentences_in_a_loop() -> None:
     predicted = [np.where(random.random(len(tree)) < 0.5, tree, random_trees(1, len(tree), random)[0]) for tree in gold]
     punct = [random.random(len(tree)) < 0.2 for tree in gold]
     alone = [attachment([g], [p], [x]) for g, p, x in zip(gold, predicted, punct, strict=True)]
-    draws = [np.repeat(np.arange(len(gold)), row).tolist() for row in bootstrap.weights(len(gold))]
+    draws = [np.repeat(np.arange(len(gold)), row).tolist() for row in bootstrap_weights(len(gold))]
     assert {len(draw) for draw in draws} == {len(gold)}
     for convention, whole in attachment(gold, predicted, punct).items():
         for length in ("all", "10"):
@@ -260,10 +259,10 @@ def test_words_of_a_sentence_are_not_drawn_one_by_one() -> None:
 
 
 def test_draws_are_the_same_every_time_and_as_expected() -> None:
-    first = bootstrap.weights(50).copy()
-    bootstrap.weights.cache_clear()
-    assert (bootstrap.weights(50) == first).all()
-    assert (bootstrap.weights(50, seed=1) != first).any()
+    first = bootstrap_weights(50).copy()
+    bootstrap_weights.cache_clear()
+    assert (bootstrap_weights(50) == first).all()
+    assert (bootstrap_weights(50, seed=1) != first).any()
     assert first.mean() == 1.0
     assert first.var() == pytest.approx(1 - 1 / 50, abs=0.02)  # of a multinomial's part
 

@@ -15,7 +15,7 @@ from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.parses import Analysis
-    from probtrans_cli.trees.every_tree import EveryTree
+    from probtrans_cli.trees.drawing.drawing import EveryTree
 
 Option = Literal["all channels", "gold", "latent labels", "no trees", "probabilities"]
 """What can be asked for that not every format has a place for."""

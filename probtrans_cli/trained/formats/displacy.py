@@ -6,7 +6,7 @@ from collections.abc import Iterator
 
 from probtrans_cli.trained.formats import Content, DisplayOptions
 from probtrans_cli.trained.formats.drawn import drawing
-from probtrans_cli.trees.drawing.displacy import displacy_line
+from probtrans_cli.trees.drawing.records import displacy_line
 
 
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:

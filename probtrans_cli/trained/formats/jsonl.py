@@ -7,7 +7,7 @@ from collections.abc import Iterator
 from probtrans_cli.trained.formats import Content, DisplayOptions
 from probtrans_cli.trained.formats.drawn import gold_heads
 from probtrans_cli.trained.parses import Analysis
-from probtrans_cli.trees.drawing.jsonl import json_line
+from probtrans_cli.trees.drawing.records import json_line
 
 
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:

@@ -10,6 +10,10 @@ import math
 import unicodedata
 from collections.abc import Iterable, Sequence
 from dataclasses import dataclass
+from typing import Literal
+
+import numpy as np
+from jaxtyping import Float, Int
 
 from probtrans_cli.text import LONGEST_WORD
 
@@ -29,8 +33,8 @@ class Arc:
 
     def text(self, plus_minus: str = "±") -> str:
         """Its probability as pictures have it, with its standard deviation where there is one."""
-        known, spread = probability_text(self.probability), probability_text(self.deviation)
-        return f"{known}{plus_minus}{spread}" if known and spread else known
+        mean, spread = probability_text(self.probability), probability_text(self.deviation)
+        return f"{mean}{plus_minus}{spread}" if mean and spread else mean
 
 
 @dataclass(frozen=True)
@@ -86,7 +90,7 @@ class Drawing:
 def reads_right_to_left(words: Iterable[str]) -> bool:
     """Whether most letters with a direction of their own are of a script that is written from right to left."""
     directions = [unicodedata.bidirectional(character) for word in words for character in word[:LONGEST_WORD]]
-    return sum(one in ("R", "AL") for one in directions) > directions.count("L")
+    return sum(direction in ("R", "AL") for direction in directions) > directions.count("L")
 
 
 def named_channels(arcs: Sequence[Arc]) -> list[int | str]:
@@ -100,3 +104,107 @@ def probability_text(value: float | None) -> str:
     if value is None or not math.isfinite(value):
         return ""
     return "1.0" if value >= 0.995 else f"{max(value, 0.0):.2f}".removeprefix("0")
+
+
+def levels(arcs: Sequence[Arc]) -> list[int]:
+    """Height of each arc, from 1: the lowest above every arc within it; overlapping arcs never share one. Root: 0."""
+    spans = [(min(arc.dependent, arc.head), max(arc.dependent, arc.head)) for arc in arcs]
+    skyline = [0] * (max((right for _, right in spans), default=0) + 1)  # height above the gap after each word
+    result = [0] * len(arcs)
+    for index in sorted(range(len(arcs)), key=lambda i: (spans[i][1] - spans[i][0], spans[i][0], i)):
+        left, right = spans[index]
+        if left == 0:
+            continue
+        result[index] = 1 + max(skyline[left:right])
+        skyline[left:right] = [result[index]] * (right - left)
+    return result
+
+
+def ends(drawing: Drawing, heights: Sequence[int]) -> list[list[int]]:
+    """For each word the indices of its arcs from left to right, so that nested arcs do not cross on their way up.
+
+    Arcs to the left come first, near ones before far ones, then root arcs, then arcs to the right, far ones first.
+    """
+    at: list[list[tuple[int, int, int, int]]] = [[] for _ in drawing.words]
+    for index, arc in enumerate(drawing.arcs):
+        if arc.head == 0:
+            at[arc.dependent - 1].append((1, 0, 0, index))
+            continue
+        left, right = sorted((arc.dependent, arc.head))
+        at[right - 1].append((0, right - left, heights[index], index))
+        at[left - 1].append((2, left - right, -heights[index], index))
+    return [[end[3] for end in sorted(word)] for word in at]
+
+
+def rise(drawing: Drawing, heights: Sequence[int], index: int) -> float:
+    """Height of an arc in steps; a root's arrow starts above all arcs over its word, and above an earlier one there."""
+    arc = drawing.arcs[index]
+    if arc.head:
+        return float(heights[index])
+    over = [
+        height
+        for height, upper in zip(heights, drawing.arcs, strict=True)
+        if upper.head and min(upper.dependent, upper.head) <= arc.dependent <= max(upper.dependent, upper.head)
+    ]
+    earlier = sum(root.head == 0 and root.dependent == arc.dependent for root in drawing.arcs[:index])
+    return max(over, default=0) + 0.9 + 0.6 * earlier
+
+
+@dataclass(frozen=True)
+class EveryTree:
+    """A sentence with its trees of every iteration ``t`` and channel ``c``, the last of which is the channels' mean.
+
+    ``heads``: 0 = root, 1..n. ``probabilities``: of these arcs, NaN where not known; ``deviations``: the standard
+    deviations of these over draws of the weights, where they are drawn. ``marginals``: of every word
+    (columns 0..n-1) and of the root (column n, where the model has one) as the head; None where there are too many.
+    ``channel`` (from 0) and ``iteration`` (from 1, -1 is the last) are the model's own choice, ``gold`` are the
+    treebank's heads. ``title``, ``notes`` and ``spans``: as of :class:`~probtrans_cli.trees.drawing.drawing.Drawing`.
+    Raises ValueError for what does not fit together.
+    """
+
+    words: tuple[str, ...]
+    heads: Int[np.ndarray, "t c n"]
+    probabilities: Float[np.ndarray, "t c n"]
+    marginals: Float[np.ndarray, "t c n m"] | None = None
+    deviations: Float[np.ndarray, "t c n"] | None = None
+    gold: tuple[int, ...] | None = None
+    channel: int | Literal["mean"] = "mean"
+    iteration: int = -1
+    title: str = ""
+    notes: tuple[tuple[str, ...], ...] = ()
+    spans: tuple[Span, ...] = ()
+    right_to_left: bool = False
+
+    def __post_init__(self) -> None:
+        iterations, channels, count = self.heads.shape
+        if count != len(self.words) or self.probabilities.shape != self.heads.shape:
+            raise ValueError(f"heads {self.heads.shape} and probabilities of {len(self.words)} words")
+        if self.deviations is not None and self.deviations.shape != self.heads.shape:
+            raise ValueError(f"heads {self.heads.shape} and deviations {self.deviations.shape}")
+        if self.marginals is not None and self.marginals.shape not in (
+            (*self.heads.shape, count),
+            (*self.heads.shape, count + 1),
+        ):
+            raise ValueError(f"marginals {self.marginals.shape} for heads {self.heads.shape}")
+        if self.gold is not None and len(self.gold) != count:
+            raise ValueError(f"{len(self.gold)} gold heads for {count} words")
+        outside = self.heads.size and not 0 <= self.heads.min() <= self.heads.max() <= count
+        if outside or any(not 0 <= head <= count for head in self.gold or ()):
+            raise ValueError(f"a head is outside a sentence of {count} words")
+        if self.channel != "mean" and not 0 <= self.channel < channels - 1:
+            raise ValueError(f"channel {self.channel} of {channels - 1}")
+        if self.iteration != -1 and not 1 <= self.iteration <= iterations:
+            raise ValueError(f"iteration {self.iteration} of {iterations}")
+
+
+def arc_probabilities(
+    heads: Int[np.ndarray, "t c n"], marginals: Float[np.ndarray, "t c n m"]
+) -> Float[np.ndarray, "t c n"]:
+    """The marginals of the arcs to these heads; NaN for the root where it has no column (m = n)."""
+    count, columns = marginals.shape[2:]
+    if count == 0:
+        return np.zeros(heads.shape)
+    column = np.where(heads > 0, heads - 1, count)
+    has_column = column < columns
+    chosen = np.take_along_axis(marginals, np.minimum(column, columns - 1)[..., None], axis=3)[..., 0]
+    return np.where(has_column, chosen, np.nan).astype(float)

@@ -1,27 +1,43 @@
-"""Trees as one HTML page for exploring them: offline, self-contained, and of any number of sentences.
+"""Pages: trees to explore in a browser, and what every page of this project shares.
 
-Its markup, style and script are files of the folder `page`. Words reach it as JSON that holds no character of markup,
-and its script writes them as text; see ``offline.py``.
+A page is one file that needs no network and runs no script but its own: its policy names the digests of its style and
+script. Text from outside reaches it escaped, or as JSON without a character of markup, which its script writes as text.
+Markup, styles and scripts are files of the folder `page`.
 """
 
 from __future__ import annotations
 
 import base64
+import hashlib
+import json
 import zlib
-from collections.abc import Iterable, Iterator
+from collections.abc import Iterable, Iterator, Sequence
+from html import escape
+from importlib.resources import files
+from string import Template
 
 import numpy as np
 
 from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE
-from probtrans_cli.trees.drawing.offline import HERE, document, safe_json
-from probtrans_cli.trees.drawing.style import COLOURS, KINDS, WORD_SIZE
-from probtrans_cli.trees.drawing.svg import ARROW, BAR, CELL, LABEL_SIZE, MARGIN, NOTE_STEP, SLOT, STEP, widths_of
-from probtrans_cli.trees.every_tree import EveryTree
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, EveryTree
+from probtrans_cli.trees.drawing.svg import (
+    ARROW,
+    BAR,
+    CELL,
+    COLOURS,
+    KINDS,
+    LABEL_SIZE,
+    MARGIN,
+    NOTE_STEP,
+    SLOT,
+    STEP,
+    WORD_SIZE,
+    widths_of,
+)
 
+HERE = "probtrans_cli.trees.drawing"
 LONGEST_WITH_MARGINALS = 200  # words; the marginals grow with their square
 SCRIPTS = ("geometry.js", "pictures.js", "controls.js")
-SENTENCES = "<!-- sentences -->"
 GEOMETRY = {
     "step": STEP,
     "slot": SLOT,
@@ -41,8 +57,8 @@ def page(sentences: Iterable[EveryTree], *, title: str = "Dependency trees") -> 
 
     Probabilities have two decimals. A sentence of more than 200 words has those of its arcs, but no heat map.
     """
-    whole = document(HERE, "page.html", title=title, styles=["page.css"], scripts=SCRIPTS, geometry=safe_json(GEOMETRY))
-    before, after = whole.split(SENTENCES)
+    html = document(HERE, "page.html", title=title, styles=["page.css"], scripts=SCRIPTS, geometry=safe_json(GEOMETRY))
+    before, after = html.split("<!-- sentences -->")
     yield before
     for sentence in sentences:
         yield f'<script type="application/json" class="sentence">{safe_json(_record(sentence))}</script>\n'
@@ -66,8 +82,8 @@ def _record(sentence: EveryTree) -> dict[str, object]:
         "words": words,
         "widths": [round(width, 2) for width in widths],
         "heads": sentence.heads.tolist(),
-        "percent": _known(sentence.probabilities),
-        "spread": None if sentence.deviations is None else _known(sentence.deviations),
+        "percent": _percents(sentence.probabilities),
+        "spread": None if sentence.deviations is None else _percents(sentence.deviations),
         "marginals": None if marginals is None else _packed(marginals),
         "columns": count if marginals is None else marginals.shape[3],
         "gold": None if sentence.gold is None else list(sentence.gold),
@@ -79,10 +95,10 @@ def _record(sentence: EveryTree) -> dict[str, object]:
     }
 
 
-def _known(values: np.ndarray) -> list[object]:
-    """Whole percents, -1 where a value is not known."""
-    found: list[object] = np.where(np.isnan(values), -1, _percent(values).astype(int)).tolist()
-    return found
+def _percents(values: np.ndarray) -> list[object]:
+    """Whole percents, -1 for NaN."""
+    percents: list[object] = np.where(np.isnan(values), -1, _percent(values).astype(int)).tolist()
+    return percents
 
 
 def _percent(probabilities: np.ndarray) -> np.ndarray:
@@ -92,3 +108,37 @@ def _percent(probabilities: np.ndarray) -> np.ndarray:
 def _packed(marginals: np.ndarray) -> str:
     """One byte a percent, all in the array's order, deflated, in base 64."""
     return base64.b64encode(zlib.compress(_percent(marginals).tobytes())).decode("ascii")
+
+
+def document(package: str, name: str, *, title: str, styles: Sequence[str], scripts: Sequence[str], **more: str) -> str:
+    """A page from the template ``page/NAME`` of a package, which is its body, with its own styles and scripts below the
+    shared head and style.
+
+    ``more``: what the template asks for besides; it must be safe.
+    """
+    style = "".join([part(HERE, "base.css"), *(part(package, style) for style in styles)])
+    script = "\n".join(part(package, script) for script in scripts)
+    policy = (
+        f"default-src 'none'; script-src '{_digest(script)}'; style-src '{_digest(style)}'; "
+        "base-uri 'none'; form-action 'none'"
+    )
+    shown = escape(visible(title, longest=LONGEST_TITLE))
+    template = Template(part(HERE, "head.html") + part(package, name))
+    return template.substitute(title=shown, policy=policy, style=style, script=script, **more)
+
+
+def part(package: str, name: str) -> str:
+    """A file of a package's folder `page`."""
+    return files(package).joinpath("page", name).read_text(encoding="utf-8")
+
+
+def safe_json(value: object) -> str:
+    """JSON in ASCII without a character of markup, so that no word can end the element that it stands in."""
+    text = json.dumps(value, separators=(",", ":"), allow_nan=False)
+    for character in "<>&":
+        text = text.replace(character, f"\\u{ord(character):04x}")
+    return text
+
+
+def _digest(text: str) -> str:
+    return "sha256-" + base64.b64encode(hashlib.sha256(text.encode("utf-8")).digest()).decode("ascii")

@@ -11,9 +11,8 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import groupby, zip_longest
 
 from probtrans_cli.text import LONGEST_WORD, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span, named_channels
-from probtrans_cli.trees.drawing.layout import ends, levels, rise
-from probtrans_cli.trees.drawing.style import (
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span, ends, levels, named_channels, rise
+from probtrans_cli.trees.drawing.svg import (
     COLOURS,
     DASHES,
     KINDS,

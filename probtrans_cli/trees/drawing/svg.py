@@ -1,15 +1,22 @@
-"""A tree as a stand-alone SVG picture."""
+"""A tree as a stand-alone SVG picture; and the colours, dashes and widths of texts that all pictures share."""
 
 from __future__ import annotations
 
+import math
 from collections.abc import Sequence
 from html import escape
 
-from probtrans_cli.text import visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
-from probtrans_cli.trees.drawing.layout import ends, levels, rise
-from probtrans_cli.trees.drawing.style import INK, WORD_SIZE, bar_colours, channel_style, decimal, opacity, text_width
+from probtrans_cli.text import columns, visible
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, ends, levels, named_channels, rise
 
+# Okabe and Ito's colours without yellow, told apart with any colour vision; black is for the mean.
+COLOURS = ("#0072B2", "#D55E00", "#009E73", "#CC79A7", "#56B4E9", "#E69F00", "#5B4B8A")
+DASHES = ("", "7 3", "2 3", "9 3 2 3", "12 4", "4 4", "9 3 2 3 2 3", "1 5")
+KINDS = {"arg1": 0, "rel": 1, "arg2": 2, "conj": 0, "cc": 3}
+"""The colour of a bar of each kind, by its place in COLOURS; of another kind it is the first one."""
+INK = "#1A1A1A"
+WORD_SIZE = 15  # pixels
+NARROW, BROAD = frozenset("iljtfrI.,;:'|!()[]{} "), frozenset("mwMW@%")
 FONT = "'DejaVu Sans', 'Noto Sans', 'Helvetica Neue', Arial, sans-serif"
 STEP, SLOT, MARGIN, CELL, LABEL_SIZE, ARROW = 27.0, 11.0, 14.0, 46.0, 10, 7.0
 NOTE, NOTE_STEP = LABEL_SIZE / WORD_SIZE, 13.0
@@ -188,3 +195,38 @@ def _description(drawing: Drawing, words: Sequence[str]) -> str:
         line = f"line {span.line + 1}: " if drawing.lines > 1 else ""
         parts.append(f"{line}{visible(span.name)}: {of_words} ({span.first} to {span.last})")
     return "; ".join(parts) or "no arcs"
+
+
+def channel_style(channel: int | str) -> tuple[str, str]:
+    """Colour and dash pattern of a channel; the mean and other named ones are black and solid."""
+    if isinstance(channel, str):
+        return INK, ""
+    return COLOURS[channel % len(COLOURS)], DASHES[channel % len(DASHES)]
+
+
+def bar_colours(kind: str) -> tuple[str, str]:
+    """What a bar is filled with, a tenth of its colour on white, and the colour."""
+    colour = COLOURS[KINDS.get(kind, 0)]
+    parts = (int(colour[i : i + 2], 16) for i in (1, 3, 5))
+    return "#" + "".join(f"{round(255 - 0.1 * (255 - part)):02X}" for part in parts), colour
+
+
+def opacity(probability: float | None) -> str:
+    """How dark an arc is: the fainter the less probable, but never invisible."""
+    value = 1.0 if probability is None or not math.isfinite(probability) else probability
+    return decimal(0.3 + 0.7 * min(max(value, 0.0), 1.0))
+
+
+def text_width(text: str) -> float:
+    """Estimated pixels: the viewer's font is unknown, so rather a little too wide."""
+    em = 0.0
+    for index, character in enumerate(text):
+        cells = columns(text[max(index - 1, 0) : index + 1]) - (columns(text[index - 1]) if index else 0)
+        narrow = 0.36 if character in NARROW else 0.95 if character in BROAD else 0.72 if character.isupper() else 0.62
+        em += narrow if cells == 1 else 0.55 * max(cells, 0)
+    return em * WORD_SIZE
+
+
+def decimal(value: float) -> str:
+    """At most two decimals, and the same text on every machine."""
+    return f"{value + 0.0:.2f}".rstrip("0").rstrip(".")

@@ -8,8 +8,7 @@ from dataclasses import replace
 from itertools import zip_longest
 
 from probtrans_cli.text import columns, visible
-from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span
-from probtrans_cli.trees.drawing.layout import ends, levels
+from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, Span, ends, levels
 
 WIDTH_WITHOUT_TERMINAL = 100
 UP, DOWN, LEFT, RIGHT = 1, 2, 4, 8
@@ -124,7 +123,7 @@ def _arcs_above(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -
     rows.append(_row(words, cells))
     for number in range(drawing.lines):
         named = [(span, name) for span, name in zip(drawing.spans, names, strict=True) if span.line == number]
-        named.sort(key=lambda one: one[0].first)
+        named.sort(key=lambda pair: pair[0].first)
         rows.append(_bars(named, starts, cells, ascii_only=ascii_only, coloured=coloured))
     return rows + [_row(texts, cells) for texts in below]
 
@@ -214,11 +213,11 @@ def _indented(drawing: Drawing, *, ascii_only: bool, coloured: bool = False) -> 
             draw(number, "  (no arc)")
     for number in range(1, len(drawing.words) + 1):
         if number not in drawn:
-            seen: list[int] = []
-            while number not in seen:
-                seen.append(number)
+            circle: list[int] = []
+            while number not in circle:
+                circle.append(number)
                 number = arc_of[number].head  # noqa: PLW2901
-            top = min(seen[seen.index(number) :])
+            top = min(circle[circle.index(number) :])
             draw(top, f"  (circle: head is {arc_of[top].head})")
     if not drawing.notes and not drawing.spans:
         return lines

@@ -1,18 +1,70 @@
-"""Trees as displaCy's manual input: `displacy.render([json.loads(line), ...], style="dep", manual=True)`.
+"""Trees as lines of JSON: those of this project, and displaCy's manual input.
 
-displaCy escapes markup in a word's `text` but in no label, tag or title, so those come escaped. It knows no arc from
-outside the sentence: the root's word says so in its tag.
+displaCy (`displacy.render([json.loads(line), ...], style="dep", manual=True)`) escapes markup in a word's `text` but in
+no label, tag or title, so those come escaped. It knows no arc from outside the sentence: the root's word says so in its
+tag.
 """
 
 from __future__ import annotations
 
 import json
-from collections.abc import Mapping
+import math
+import re
+from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import accumulate
+from typing import Any
+
+import numpy as np
 
 from probtrans_cli.text import LONGEST_WORD, visible
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
+
+# Legal inside a JSON string, but they split lines for some readers, hide text on a terminal, or cannot be encoded.
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def tree_record(
+    words: Sequence[str],
+    heads: Sequence[int] | np.ndarray,
+    probabilities: Sequence[float | None] | np.ndarray | None,
+    *,
+    channel: int | str,
+    iteration: int,
+    decode: str,
+    deviations: Sequence[float | None] | np.ndarray | None = None,
+) -> dict[str, Any]:
+    """A tree for JSON: words, heads, probabilities, channel, iteration, decode; and the standard deviations of the
+    probabilities over draws of the weights, where there are some.
+
+    Probabilities have 6 decimals, None where not known. Raises ValueError for lists of different lengths.
+    """
+    if len(words) != len(heads) or (probabilities is not None and len(probabilities) != len(heads)):
+        raise ValueError("words, heads and probabilities differ in length")
+    return {
+        "words": [str(word) for word in words],
+        "heads": [int(head) for head in heads],
+        "probabilities": None if probabilities is None else [rounded(value) for value in probabilities],
+        **({} if deviations is None else {"probability_deviations": [rounded(value) for value in deviations]}),
+        "channel": channel,
+        "iteration": iteration,
+        "decode": decode,
+    }
+
+
+def rounded(value: Any) -> Any:
+    """A value for JSON: every number that is no whole one with 6 decimals, None where it is not finite."""
+    if isinstance(value, float | np.floating):
+        return round(float(value), 6) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """A record as one line of JSON without the newline; reading it back gives its texts to the character."""
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", line)
 
 
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
