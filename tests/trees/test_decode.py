@@ -241,7 +241,7 @@ def test_portions_of_any_size_give_the_same_heads(method: Method, cells: int, mo
     lengths = random.integers(0, 13, size=150)
     mask = np.arange(12) < lengths[:, None]
     whole = decode(scores, mask, method)
-    monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)
+    monkeypatch.setattr(decoders, "CELLS_OF_A_PORTION", cells)
     np.testing.assert_array_equal(decode(scores, mask, method), whole)
     order = random.permutation(150)
     np.testing.assert_array_equal(decode(scores[order], mask[order], method), whole[order])
@@ -268,19 +268,19 @@ def test_whole_numbers_give_the_same_heads(method: Method, size: float, monkeypa
         kinds.append(portion(*arguments))  # type: ignore[arg-type]
         return kinds[-1]
 
-    monkeypatch.setattr(search, "_portion", watched)
-    monkeypatch.setattr(search, "CELLS_OF_A_PORTION", 500)
+    monkeypatch.setattr(decoders, "_portion", watched)
+    monkeypatch.setattr(decoders, "CELLS_OF_A_PORTION", 500)
     whole = decode(scores, mask, method)
     assert ("i" in {table.dtype.kind for table, _ in kinds}) == (size < 1e4)
     kinds.clear()
-    monkeypatch.setattr(search, "LARGEST", 0)
+    monkeypatch.setattr(decoders, "LARGEST", 0)
     np.testing.assert_array_equal(decode(scores, mask, method), whole)
     assert {table.dtype.kind for table, _ in kinds} == {"f"}
 
 
 @pytest.mark.parametrize("cells", [1, 100, 1000])
 def test_portions_have_every_sentence_once_the_longest_first(cells: int, monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(search, "CELLS_OF_A_PORTION", cells)
+    monkeypatch.setattr(decoders, "CELLS_OF_A_PORTION", cells)
     lengths = np.array([3, 0, 9, 1, 3, 0, 4, 9])
     portions = list(decoders.portions(lengths))
     assert [n for _, n in portions] == sorted((n for _, n in portions), reverse=True)
