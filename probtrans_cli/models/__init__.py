@@ -9,8 +9,7 @@ from probtrans_cli.models.base import Encoded, Encoder, Inputs, Outputs, Wants
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.stacked import StackedEncoder
 from probtrans_cli.models.transformer import TransformerEncoder
-from probtrans_cli.recipe.base import InconsistentError
-from probtrans_cli.recipe.kinds import Table
+from probtrans_cli.recipe.base import InconsistentError, Table
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer, Stacked, Transformer
 from probtrans_cli.recipe.training import Forms
 

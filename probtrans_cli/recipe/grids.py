@@ -15,10 +15,7 @@ from probtrans_cli.recipe.base import (
     Section,
 )
 from probtrans_cli.recipe.data import NO_BLANK
-from probtrans_cli.recipe.task import TASKS, TaskSection
-
-if TYPE_CHECKING:
-    from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.task import TASKS, Surroundings, TaskSection
 
 Rows = Annotated[int, Field(ge=1, le=20)]
 
@@ -80,7 +77,7 @@ class GridSection(TaskSection):
         def rows(self) -> int:
             """The number of rows."""
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         steps, most = self.iterative_steps, recipe.model.iterations
         faults: list[Inconsistency] = []
         if steps > most:
@@ -116,7 +113,7 @@ class OpenExtraction(GridSection):
     """Words that are labelled as a place or a time stand behind the others of the second argument; false = they are
     left out."""
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
         if self.constraint_only and not self.constraints.used:
             faults.append((("task", "constraint_only"), "there are no `task.constraints`: leave it out"))

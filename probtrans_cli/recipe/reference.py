@@ -17,8 +17,7 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.base import NAME
-from probtrans_cli.recipe.kinds import CHANGED, load_outside
+from probtrans_cli.recipe.base import CHANGED, NAME, load_outside
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import write_value
 

@@ -1,27 +1,29 @@
 """The recipe: everything that determines a run, as one validated tree of values. Imports no torch.
 
-``Recipe`` is the schema; :mod:`probtrans_cli.recipe.source` reads YAML (with positions), applies ``KEY=VALUE``
-overrides and turns every fault into one message. Derived values (``null`` = automatic) are filled in by
+``Recipe`` is the schema, and ``inconsistencies`` says which values of different sections do not go together (what
+concerns one kind of model or task alone, that kind says). :mod:`probtrans_cli.recipe.source` reads YAML, applies
+``KEY=VALUE`` overrides and turns every fault into one message. Derived values (``null`` = automatic) are filled in by
 :meth:`Recipe.resolved`, after the overrides.
 """
 
 from __future__ import annotations
 
+from collections import Counter
+from collections.abc import Iterator
+from itertools import chain
 from typing import Annotated, Literal
 
 from pydantic import Field, model_validator
 
-from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds kinds of tasks
-from probtrans_cli.recipe import semantic as _semantic  # noqa: F401 - and this one COGS
-from probtrans_cli.recipe.base import NAME, InconsistentError, Section
-from probtrans_cli.recipe.checks import inconsistencies
-from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data
+from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds two kinds of tasks
+from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section
+from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS
 from probtrans_cli.recipe.model.transformer import POSITIONS
-from probtrans_cli.recipe.task import TASKS, TaskSection
+from probtrans_cli.recipe.task import TASKS, TaskSection, formats_for
 from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Predict, Runtime, Save, Train
-from probtrans_cli.recipe.weights import WeightPredict
+from probtrans_cli.recipe.weights import Bayes, WeightPredict
 
 
 class Recipe(Section):
@@ -67,6 +69,16 @@ class Recipe(Section):
         return None if section is None else section.predict
 
     @property
+    def without_moments(self) -> list[str]:
+        """The options for which means and variances cannot go through the network; empty where they can."""
+        options = [*self.model.without_moments]
+        if self.task.without_moments is not None:
+            options.append(f"`task.{self.task.without_moments}`")
+        if self.model.variational is not None and self.model.variational.words and self.task.tied:
+            options.append("uncertain word vectors that are also the output layer")
+        return options
+
+    @property
     def uses_temperature(self) -> bool:
         """Whether scores are divided by the temperature that dev chose."""
         weights = self.uncertain_weights
@@ -84,3 +96,179 @@ class Recipe(Section):
 
 for table in (VOCABULARIES, FORMATS, MODELS, DECOMPOSITIONS, POSITIONS, TASKS, SCHEDULES):
     table.used_in(Recipe)
+
+
+# --- values that do not go together -----------------------------------------------------------------------------------
+
+
+def inconsistencies(recipe: Recipe) -> list[Inconsistency]:
+    """Every inconsistency of a recipe: the key's path, and why its value does not go with the others."""
+    model = chain(recipe.model.inconsistencies(), recipe.model.inconsistencies_with(recipe.data.vocabulary))
+    return [
+        *_files(recipe),
+        *_sentences(recipe),
+        *_training(recipe),
+        *_layers(recipe),
+        *_uncertain_weights(recipe),
+        *recipe.task.inconsistencies_with(recipe),
+        *((("model", *path), reason) for path, reason in model),
+    ]
+
+
+def _files(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Files that do not have what the task learns from, options of other files, and the vocabulary."""
+    data, kind, vocabulary = recipe.data, recipe.task.kind, recipe.data.vocabulary
+    fitting = formats_for(recipe.task)
+    if data.format not in fitting:
+        plain = recipe.task.needs == "tags" and data.format == "text"
+        reason = "plain text has no tags" if plain else f"found {data.format}"
+        yield ("data", "format"), f"{reason}: `kind: {kind}` reads {', '.join(fitting)}"
+    for options in dict.fromkeys(row.options for row in FORMATS.values() if row.options is not None):
+        names = [row.name for row in FORMATS.values() if row.options == options]
+        if data.format not in names and getattr(data, options) != Data.model_fields[options].default:
+            yield ("data", options), f"for `data.format: {' or '.join(names)}` only: leave it out"
+    for name, section in (("table", data.table), ("jsonl", data.jsonl)):
+        if section.text == section.label:
+            yield ("data", name, "label"), f"found {section.label}, as for the text: it is another one"
+    yield from ((("data", "table", key), reason) for key, reason in data.table.inconsistencies())
+    for path, reason in vocabulary.inconsistencies():
+        yield ("data", "vocabulary", *path), reason
+    if recipe.task.needs_every_token and vocabulary.omits_words:
+        reason = f"`kind: {kind}` labels every token: leave this out"
+        yield ("data", "vocabulary", "punctuation"), reason
+    words = ("data", "grid", "extra_words")
+    twice = next((word for word, count in Counter(data.grid.extra_words).items() if count > 1), None)
+    if twice is not None:
+        yield words, f"{twice} stands there twice: each extra word is another one"
+    if data.format == "coordinations" and data.grid.extra_words != Grid().extra_words:
+        yield words, "coordinations have no extra words: leave this out"
+    if data.extra_words and not vocabulary.has_extra_words:
+        yield words, f"a vocabulary of kind `{vocabulary.kind}` has no entries for extra words: set this to []"
+
+
+def _sentences(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Sentences that may not be divided, or have a way of their own."""
+    data, task = recipe.data, recipe.task
+    if data.format == "documents" and data.select != Select():
+        yield ("data", "select"), "documents are read as a whole: leave this out"
+    path = "data", "too_long"
+    if data.format == "documents" and data.longest is not None:
+        yield ("data", "longest"), "documents have data.documents.max_length: leave this out"
+    elif data.too_long == "error":
+        return
+    elif data.longest is None:
+        yield path, "too long for what? Set data.longest, too"
+    elif data.too_long == "skip":
+        return
+    elif data.format == "extractions":
+        if data.too_long != "split":
+            yield path, "tuples of `format: extractions` are not cut: choose error, skip or split"
+    elif data.rows:
+        yield path, f"rows of labels of `format: {data.format}` are not divided: choose error or skip"
+    elif data.too_long == "split":
+        yield path, "only `format: extractions` is split: choose error, cut, window or skip"
+    elif not task.may_be_cut:
+        yield path, f"`kind: {task.kind}` is scored by whole sentences: choose error or skip"
+    elif data.too_long == "window" and not task.may_be_divided:
+        yield path, "a label is one of a whole text: choose cut or error"
+
+
+def _training(recipe: Recipe) -> Iterator[Inconsistency]:
+    """What cannot do without a dev set, arcs that the model does not have, and what a probe cannot change."""
+    model, optim = recipe.model, recipe.optim
+    channel, iteration, penalty = recipe.eval.channel, recipe.eval.iteration, ("optim", "ternary_penalty", "weight")
+    if recipe.data.dev is None and optim.schedule.drops_after is not None:
+        reason = f"`{optim.schedule.kind}` needs data.dev: give a dev file or choose `kind: cosine`"
+        yield ("optim", "schedule", "kind"), reason
+    if recipe.data.dev is None and recipe.train.patience is not None:
+        yield ("train", "patience"), "patience needs data.dev: give a dev file or set this to null"
+    if optim.ternary_penalty.weight > 0.0 and not model.has_ternary_scores:
+        yield penalty, f"a model of kind `{model.kind}` has no ternary scores: set this to 0"
+    if isinstance(channel, int) and channel >= model.channels:
+        yield ("eval", "channel"), f"found {channel}, but the model has channels 0 to {model.channels - 1}"
+    if isinstance(iteration, int) and iteration != -1 and not 1 <= iteration <= model.iterations:
+        reason = f"found {iteration}, wanted -1 or an iteration of the model, 1 to {model.iterations}"
+        yield ("eval", "iteration"), reason
+    if not recipe.train.probe:
+        return
+    if model.init_from is None:
+        yield ("train", "probe"), "a probe reads a trained encoder: name it with model.init_from or --init-from"
+    if recipe.task.not_linear is not None:
+        path, reason = recipe.task.not_linear
+        yield ("task", *path), reason
+    if optim.ternary_penalty.weight > 0.0:
+        yield penalty, "a probe leaves the ternary scores as they are: set this to 0"
+    if optim.encoder_rate != 1.0:
+        yield ("optim", "encoder_rate"), "a probe leaves the encoder as it is: set this to 1"
+
+
+def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
+    """Layers that are frozen or move slowly, and are not there, have no values to keep, or are uncertain."""
+    layers, frozen, path = recipe.model.separate_layers, recipe.train.freeze, ("train", "freeze")
+    none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
+    if recipe.optim.layer_decay != 1.0 and not layers:
+        yield ("optim", "layer_decay"), f"{none}: set this to 1"
+    if frozen is None:
+        return
+    uncertain = "optim.kind: ivon" if recipe.optim.posterior is not None else "model.bayes"
+    if recipe.train.probe:
+        yield path, "a probe leaves all but the output layer as it is: leave one out"
+    elif recipe.model.init_from is None:
+        yield path, "what is frozen must be trained: name it with model.init_from or --init-from"
+    elif frozen == "embeddings":
+        if recipe.model.variational is not None and recipe.model.variational.words:
+            yield path, "words with `model.bayes.words` have a distribution to find: leave one out"
+    elif not layers:
+        yield path, f"{none}: set this to embeddings or null"
+    elif frozen > layers:
+        yield path, f"found {frozen}, but the model has {layers} layers"
+    elif recipe.uncertain_weights is not None:
+        yield path, f"layers with `{uncertain}` have a distribution to find: choose embeddings, or leave one out"
+
+
+def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
+    """What a distribution over weights cannot do."""
+    ivon, bayes = recipe.optim.posterior, recipe.model.variational
+    if recipe.runtime.parallel == "fsdp" and recipe.uncertain_weights is not None:
+        yield ("runtime", "parallel"), "weights with a distribution are not divided: choose ddp"
+    if recipe.runtime.parallel == "fsdp" and recipe.runtime.compile:
+        yield ("runtime", "parallel"), "a compiled encoder is not divided: choose ddp, or set runtime.compile to false"
+    if ivon is not None:
+        if ivon.prior.kind == "start":
+            yield ("optim", "ivon", "prior", "kind"), "the prior of ivon is around 0: choose fan_in or normal"
+        if recipe.runtime.compile:
+            yield ("optim", "kind"), "ivon is not for `runtime.compile`: set that to false"
+        if recipe.optim.ema is not None:
+            yield ("optim", "ema"), "the weights of ivon are means already: set this to null"
+        if ivon.predict.kind == "moments":
+            for option in recipe.without_moments:
+                reason = f"there is no rule for the moments of {option}: choose samples"
+                yield ("optim", "ivon", "predict", "kind"), reason
+    if bayes is not None:
+        yield from _bayes(recipe, bayes)
+
+
+def _bayes(recipe: Recipe, bayes: Bayes) -> Iterator[Inconsistency]:
+    path = "model", "bayes"
+    if not (bayes.layers or bayes.norms or bayes.words):
+        yield (*path, "layers"), "no weight is uncertain: name attention, feed_forward or output"
+    if bayes.prior.kind == "start" and recipe.model.init_from is None:
+        yield (*path, "prior", "kind"), "start is around given weights: name them with model.init_from"
+    if recipe.train.probe and "output" not in bayes.layers:
+        yield (*path, "layers"), "a probe learns the output layer alone: name output"
+    if recipe.runtime.compile:
+        yield path, "is not for `runtime.compile`: set that to false"
+    if recipe.optim.posterior is not None:
+        yield path, "is not for `optim.kind: ivon`, which finds the distribution itself: leave it out"
+    if bayes.objective == "moments":
+        resolved = recipe.model.resolved()
+        for name in type(resolved).model_fields:
+            if name.endswith("dropout") and getattr(resolved, name):
+                yield (*path, "objective"), f"moments have no dropout: set model.{name}=0.0"
+        if recipe.task.several_answers:
+            reason = f"`task.kind: {recipe.task.kind}` has several answers a word: choose samples"
+            yield (*path, "objective"), reason
+    if key := bayes.asks_for_moments:
+        remedy = "choose samples" if key[0] == "predict" else "choose samples here and in model.bayes.predict.kind"
+        for option in recipe.without_moments:
+            yield (*path, *key), f"there is no rule for the moments of {option}: {remedy}"

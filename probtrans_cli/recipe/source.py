@@ -17,9 +17,9 @@ from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError, UsageError, reason
 from probtrans_cli.folders import regular
+from probtrans_cli.recipe.base import load_outside
+from probtrans_cli.recipe.bert import expand
 from probtrans_cli.recipe.faults import HINT, error_of, in_words
-from probtrans_cli.recipe.kinds import load_outside
-from probtrans_cli.recipe.origin import expand
 from probtrans_cli.recipe.overrides import apply_override, drop_other_kinds, name_kinds
 from probtrans_cli.recipe.reference import json_schema, root
 from probtrans_cli.recipe.schema import Recipe

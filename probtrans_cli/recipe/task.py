@@ -2,12 +2,13 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal
+from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
 from probtrans_cli.recipe.base import (
     Inconsistency,
+    Kinds,
     KindSection,
     NonNegativeFloat,
     NonNegativeInt,
@@ -15,11 +16,18 @@ from probtrans_cli.recipe.base import (
     Section,
     Share,
 )
-from probtrans_cli.recipe.data import FORMATS
-from probtrans_cli.recipe.kinds import Kinds
+from probtrans_cli.recipe.data import FORMATS, Data
+from probtrans_cli.recipe.model.base import ModelSection
 
-if TYPE_CHECKING:
-    from probtrans_cli.recipe.schema import Recipe
+
+class Surroundings(Protocol):
+    """What of a recipe a task's section is checked against."""
+
+    @property
+    def data(self) -> Data: ...
+
+    @property
+    def model(self) -> ModelSection: ...
 
 
 class TaskSection(KindSection):
@@ -67,8 +75,8 @@ class TaskSection(KindSection):
         """The option, as a recipe has it, that makes an output layer whose moments have no rule, if there is one."""
         return None
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
-        """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
+        """Check this section against the rest of the recipe: each wrong key's path from the top, with the reason."""
         del recipe
         return []
 
@@ -164,10 +172,13 @@ class WordPrediction(TaskSection):
         }
         return (("output",), reasons[self.output]) if self.output in reasons else None
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults: list[Inconsistency] = []
         if self.output == "bert" and not recipe.model.has_bert_output:
             reason = f"`bert` is for a transformer, and model.kind is {recipe.model.kind}: choose linear or tied"
+            faults.append((("task", "output"), reason))
+        if self.output == "tied" and recipe.model.encoders:
+            reason = "words have vectors of the lower encoder's, and states are the upper one's: choose linear"
             faults.append((("task", "output"), reason))
         if not self.tie_decoder and self.output != "bert":
             faults.append((("task", "tie_decoder"), "for `task.output: bert` only: leave it out"))
@@ -205,7 +216,7 @@ class MaskedLanguageModel(WordPrediction):
     dev_masks: PositiveInt = 1
     """Number of fixed mask draws for the dev perplexity during training."""
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
         vocabulary = recipe.data.vocabulary
         if vocabulary.has_features and not vocabulary.counts_words:
@@ -265,7 +276,7 @@ class EntityRecognition(TaskSection):
     def learned(self) -> tuple[str, ...]:
         return ("tag",)
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         if recipe.data.columns.entities is not None or recipe.data.format != "columns":
             return []
         reason = "`kind: ner` learns entities: set this to bioes (the paper's) or iob2"
@@ -293,7 +304,7 @@ class Classification(TaskSection):
     def learned(self) -> tuple[str, ...]:
         return ("label",)
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         if self.representation != "root" or recipe.model.has_root:
             return []
         reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
@@ -328,7 +339,7 @@ class Pretraining(WordPrediction):
     dev_masks: PositiveInt = 1
     """As of `kind: mlm`."""
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
         documents, model = recipe.data.documents, recipe.model
         if documents.pairs == "none" and self.pair_weight != Pretraining.model_fields["pair_weight"].default:
@@ -347,3 +358,72 @@ class Pretraining(WordPrediction):
 def formats_for(task: TaskSection) -> list[str]:
     """The data formats that have what a task needs."""
     return [name for name, one in FORMATS.items() if task.needs in one.gives]
+
+
+LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
+_PARENT = {"relative": ("offset",), "absolute": ("position",), "category": ("by_category",), "attention": ()}
+
+
+@TASKS.add
+class SemanticParsing(TaskSection):
+    """COGS as five labels a word (Ontañón et al. 2022): role, category, noun type, verb, parent."""
+
+    needs = "graphs"
+    metric = "exact"
+    larger_is_better = True
+    several_answers = True
+    may_be_cut = False
+    may_be_divided = False
+
+    kind: Literal["cogs"]
+    parent: Literal["relative", "absolute", "category", "attention"] = "relative"
+    """How a word's parent is said: its distance, its position, its number among the nouns, verbs or prepositions to the
+    left or right, or by attention over the words."""
+    loss: Literal["words", "sentences"] = "words"
+    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    category: Literal["context", "word"] = "context"
+    """What tells what a word is (a noun, a name, a verb, a preposition): context: its representation (as the paper's
+    code); word: its unary scores alone. Then no word has the role of a preposition but a preposition, and an infinitive
+    is told from other verbs by its role."""
+    verb: Literal["context", "word"] = "context"
+    """What tells a verb's name: context: the word's representation (as the paper's code); word: its unary scores alone,
+    as the same form is of the same verb in every sentence."""
+    decode: Literal["words", "sentence"] = "words"
+    """How labels are chosen: words: of every word, in every column, the best one (as the paper's code); sentence: the
+    most probable ones of a whole sentence where every word has labels that go together somewhere in train, one verb is
+    the main one, each role is filled once, a preposition has one noun and no arcs cross; where no
+    labels are so, or a sentence has more than 256 words, those of its words. It asks for `parent: category` and
+    `category: word`."""
+
+    @property
+    def learned(self) -> tuple[str, ...]:
+        columns = ("kind" if self.category == "word" and name == "category" else name for name in LABELS_OF_COGS)
+        return (*columns, *_PARENT[self.parent])
+
+    @property
+    def alone(self) -> tuple[str, ...]:
+        """The columns of `learned` that a word's unary scores tell."""
+        told = {"kind": self.category, "verb_name": self.verb}
+        return tuple(name for name, what in told.items() if what == "word")
+
+    @property
+    def not_linear(self) -> Inconsistency | None:
+        if self.parent != "attention":
+            return None
+        return ("parent",), "a probe is linear, and attention is not: choose relative or absolute"
+
+    @property
+    def without_moments(self) -> str | None:
+        if self.parent == "attention":
+            return "parent: attention"
+        return next((f"{key}: word" for key in ("category", "verb") if getattr(self, key) == "word"), None)
+
+    def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
+        if self.decode == "sentence" and (self.parent, self.category) != ("category", "word"):
+            reason = "labels of whole sentences are those of `parent: category` and `category: word`: set them, too"
+            return [(("task", "decode"), reason)]
+        unary, state = recipe.model.unary_width, recipe.model.state_width
+        if unary == state:
+            return []
+        reason = f"a word's unary scores are {unary} numbers and its representation {state}: choose context"
+        return [(("task", key), reason) for key in ("category", "verb") if getattr(self, key) == "word"]

@@ -12,6 +12,7 @@ from pydantic import BeforeValidator, Field, model_validator
 from probtrans_cli.recipe.base import (
     MOST_THREADS,
     Fraction,
+    Kinds,
     KindSection,
     NonNegativeFloat,
     NonNegativeInt,
@@ -19,7 +20,6 @@ from probtrans_cli.recipe.base import (
     PositiveInt,
     Section,
 )
-from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.weights import PositiveKLWeight, WeightPredict, WeightPrior
 
 Messages = Literal["fast", "plain"]

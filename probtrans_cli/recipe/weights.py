@@ -1,4 +1,4 @@
-"""What sections about uncertain weights share: their prior, and how they enter predictions. Imports no torch."""
+"""The sections about uncertain weights: their prior, how they enter predictions, `model.bayes`. Imports no torch."""
 
 from __future__ import annotations
 
@@ -8,7 +8,7 @@ from typing import Annotated, Literal
 from pydantic import Field
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe.base import Section
+from probtrans_cli.recipe.base import Section, Share
 from probtrans_cli.text import printable
 
 MOST_DRAWS = 10_000
@@ -68,3 +68,40 @@ def way_of(text: str) -> WeightPredict:
         return WeightPredict(kind="samples", samples=int(text))
     hint = f"give moments, diagonal, mean, or a number of draws up to {MOST_DRAWS:,}"
     raise UsageError(f"--weights {printable(text)}: not a way to use uncertain weights", hint=hint)
+
+
+Part = Literal["attention", "feed_forward", "output"]
+
+
+class Bayes(Section):
+    """Variational weights: a Gaussian for each, trained by the evidence lower bound with a tempered divergence."""
+
+    family: Literal["row", "full"] = "row"
+    """row: a standard deviation for each row of a matrix; full: for each weight."""
+    layers: tuple[Part, ...] = Field(default=("attention", "feed_forward", "output"), strict=False)
+    """Which matrices are uncertain: attention, feed_forward, output."""
+    norms: bool = False
+    """Uncertain gains and shifts of the layer norms, too."""
+    words: bool = False
+    """Uncertain vectors of words, too; on small data that makes all scores worse."""
+    start: Annotated[float, Field(ge=LEAST_START, le=MOST_DEVIATION)] = 0.1
+    """Standard deviation of every weight at the start, as a multiple of 1/√inputs (of norms: of 0.1)."""
+    sigma_lr: Annotated[float, Field(gt=0.0, le=1000.0)] = 10.0
+    """Learning rate of the standard deviations, as a multiple of `optim.lr`; they never decay."""
+    prior: WeightPrior = WeightPrior()
+    """What the weights are believed to be before anything is learned."""
+    kl_weight: KLWeight = 0.1
+    """κ, the weight of the divergence from the prior: 1 is Bayes' rule, less is a cold posterior."""
+    kl_warmup: Share = 0.0
+    """Share of the updates in which κ grows linearly from 0."""
+    objective: Literal["samples", "moments"] = "samples"
+    """samples: one draw of the weights a batch; moments: the expected loss by moments, 6 to 8 times as slow."""
+    predict: WeightPredict = WeightPredict()
+    """How a trained model answers."""
+
+    @property
+    def asks_for_moments(self) -> tuple[str, ...] | None:
+        """The key, within the section, that asks for moments through the network; None = none does."""
+        if self.objective == "moments":
+            return ("objective",)
+        return ("predict", "kind") if self.predict.kind == "moments" else None

@@ -8,9 +8,8 @@ from typing import Any, NamedTuple
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.recipe import grids as grid_sections
 from probtrans_cli.recipe import task as sections
-from probtrans_cli.recipe.kinds import Table
-from probtrans_cli.recipe.semantic import SemanticParsing
-from probtrans_cli.recipe.task import TaskSection
+from probtrans_cli.recipe.base import Table
+from probtrans_cli.recipe.task import SemanticParsing, TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
 from probtrans_cli.tasks.coordination import FoundCoordinations

@@ -72,7 +72,7 @@ def predictor_of(
             hint="leave it out, or train with model.bayes or optim.kind=ivon",
         )
     if own is not None:
-        without = model.recipe.model.without_moments(model.recipe)
+        without = model.recipe.without_moments
         if weights is not None and weights.kind == "moments" and without:
             what = f"--weights moments: there is no rule for the moments of {without[0]}"
             raise UsageError(what, hint="give a number of draws, --weights 16")

@@ -24,9 +24,8 @@ from probtrans_cli.folders.places import find_folder
 from probtrans_cli.hf import read_bert
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
-from probtrans_cli.recipe.bert import CONFIG, read_config
+from probtrans_cli.recipe.bert import CONFIG, computed, read_config, written
 from probtrans_cli.recipe.model import ModelSection
-from probtrans_cli.recipe.origin import computed, written
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.base import OutputRows
 from probtrans_cli.text import first_of

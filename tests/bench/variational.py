@@ -20,8 +20,8 @@ from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.bayesian.variational import spread
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput
-from probtrans_cli.recipe.model.bayes import Bayes
 from probtrans_cli.recipe.training import Optim
+from probtrans_cli.recipe.weights import Bayes
 from probtrans_cli.training.optim import Optimizers
 
 CLASSES, WORDS, LENGTH = 50, 5000, 24

@@ -11,8 +11,7 @@ from hypothesis import strategies as st
 from probtrans_cli.data.readers.jsonl import read_jsonl
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Keys
-from probtrans_cli.recipe.table import Table
+from probtrans_cli.recipe.data import Keys, Table
 
 plain = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.split() == [text])
 

@@ -15,8 +15,8 @@ from probtrans_cli.data.corpus.gold import OddLabels
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.recipe.data import Table
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.table import Table
 from tests.support import real_data
 
 

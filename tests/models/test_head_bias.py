@@ -20,7 +20,7 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.head_bias import commonness
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
-from probtrans_cli.recipe.model.head_bias import HeadBias
+from probtrans_cli.recipe.model.probabilistic import HeadBias
 from probtrans_cli.statistics.word_order import standing_alone, word_order
 from probtrans_cli.trained.model import Model
 

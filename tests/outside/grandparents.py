@@ -14,8 +14,7 @@ from probtrans_cli.models.probabilistic import factors
 from probtrans_cli.models.probabilistic.crf import Factor
 from probtrans_cli.models.probabilistic.state import Sentences, State
 from probtrans_cli.recipe.base import Size
-from probtrans_cli.recipe.model.factors import FactorSection
-from probtrans_cli.recipe.model.probabilistic import ProbabilisticTransformer
+from probtrans_cli.recipe.model.probabilistic import FactorSection, ProbabilisticTransformer
 
 
 class Grandparents(FactorSection):

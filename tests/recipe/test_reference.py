@@ -10,7 +10,7 @@ from pathlib import Path
 import pytest
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.recipe import kinds
+from probtrans_cli.recipe import base
 from probtrans_cli.recipe import reference as recipe_reference
 from probtrans_cli.recipe.schema import Recipe
 
@@ -70,10 +70,10 @@ def test_the_schema_is_forgotten_when_a_table_of_kinds_grows(monkeypatch: pytest
     monkeypatch.setattr(Recipe, "model_json_schema", lambda: {"$defs": {}, "properties": {"new": {}}})
     assert recipe_reference.json_schema()["title"] == before
     try:
-        for listener in kinds.CHANGED:
+        for listener in base.CHANGED:
             listener()
         assert "new" in recipe_reference.json_schema()["properties"]
     finally:
         monkeypatch.undo()
-        for listener in kinds.CHANGED:
+        for listener in base.CHANGED:
             listener()

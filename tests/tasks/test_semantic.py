@@ -24,7 +24,7 @@ from probtrans_cli.models.base import Encoded, Inputs, Outputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import View
 from probtrans_cli.recipe.data import SubwordVocabulary, WordVocabulary
-from probtrans_cli.recipe.semantic import LABELS_OF_COGS, SemanticParsing
+from probtrans_cli.recipe.task import LABELS_OF_COGS, SemanticParsing
 from probtrans_cli.tasks.batch import UNLEARNED
 from probtrans_cli.tasks.semantic import SemanticLabels, SemanticOutput
 from probtrans_cli.trained.evaluation import evaluate

@@ -12,7 +12,7 @@ from support import Invoke
 
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_cogs
-from probtrans_cli.recipe.semantic import LABELS_OF_COGS
+from probtrans_cli.recipe.task import LABELS_OF_COGS
 
 RECIPE = """\
 name: forms

@@ -16,7 +16,7 @@ from support import real_data
 
 from probtrans_cli.models.base import CUES
 from probtrans_cli.models.probabilistic.head_bias import head_bias
-from probtrans_cli.recipe.model.head_bias import HeadBias
+from probtrans_cli.recipe.model.probabilistic import HeadBias
 from probtrans_cli.trees.decode import decode
 from probtrans_cli.trees.forest import (
     DISTANCE,

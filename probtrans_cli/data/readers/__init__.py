@@ -24,8 +24,8 @@ from probtrans_cli.data.readers.jsonl import read_jsonl
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.readers.text import read_text
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.data import FORMATS, Data, Format
-from probtrans_cli.recipe.kinds import Table
 
 Read = Callable[[Iterable[str], str, Data], Iterator[Sentence]]
 

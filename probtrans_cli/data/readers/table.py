@@ -8,7 +8,7 @@ from collections.abc import Iterable, Iterator
 from probtrans_cli.data.readers.labelled import labelled
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.table import Table
+from probtrans_cli.recipe.data import Table
 
 _LONGEST_SHOWN = 60
 _QUOTES = (

@@ -19,6 +19,7 @@ from probtrans_cli.data.vocabularies.wordpiece import load_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_building import build_wordpieces, identity_of
 from probtrans_cli.data.vocabularies.wordpiece_files import WORDPIECE_FILES
 from probtrans_cli.data.vocabularies.words import build_words, load_words
+from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.data import (
     VOCABULARIES as SECTIONS,
 )
@@ -29,7 +30,6 @@ from probtrans_cli.recipe.data import (
     WordPieceVocabulary,
     WordVocabulary,
 )
-from probtrans_cli.recipe.kinds import Table
 
 S = TypeVar("S", bound=VocabularySection)
 

@@ -11,9 +11,8 @@ from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic.crf import Factor
 from probtrans_cli.models.probabilistic.state import Sentences, State
-from probtrans_cli.recipe.kinds import Table
-from probtrans_cli.recipe.model.factors import FACTORS, FactorSection, Neighbours
-from probtrans_cli.recipe.model.probabilistic import ProbabilisticTransformer
+from probtrans_cli.recipe.base import Table
+from probtrans_cli.recipe.model.probabilistic import FACTORS, FactorSection, Neighbours, ProbabilisticTransformer
 
 
 class FactorKind(NamedTuple):

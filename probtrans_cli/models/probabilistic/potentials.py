@@ -43,7 +43,7 @@ from probtrans_cli.models.probabilistic.projections import (
     SharedSides,
     SideMatrix,
 )
-from probtrans_cli.recipe.kinds import Table
+from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.model.probabilistic import (
     DECOMPOSITIONS,
     Decomposition,

@@ -10,12 +10,11 @@ from collections.abc import Mapping
 from types import MappingProxyType
 from typing import TYPE_CHECKING, ClassVar, Self
 
-from probtrans_cli.recipe.base import Inconsistency, KindSection
-from probtrans_cli.recipe.kinds import Kinds
+from probtrans_cli.recipe.base import Inconsistency, Kinds, KindSection
 
 if TYPE_CHECKING:
-    from probtrans_cli.recipe.model.bayes import Bayes
-    from probtrans_cli.recipe.schema import Recipe
+    from probtrans_cli.recipe.data import VocabularySection
+from probtrans_cli.recipe.weights import Bayes
 
 
 class ModelSection(KindSection):
@@ -122,10 +121,9 @@ class ModelSection(KindSection):
         """The same section with weights that are certain."""
         return self
 
-    def without_moments(self, recipe: Recipe) -> list[str]:
-        """The options of the recipe that there is no rule for, where means and variances are to go through the model;
-        a kind without any rules is one itself."""
-        del recipe
+    @property
+    def without_moments(self) -> list[str]:
+        """The options for which means and variances cannot go through the model, as the recipe has them."""
         return [f"`model.kind: {self.kind}`"]
 
     @property
@@ -151,9 +149,9 @@ class ModelSection(KindSection):
         """Values of the section that do not go together: each key's path within the section, with the reason."""
         return []
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
-        """Values of the recipe that do not go with this section: each key's path from the top, with the reason."""
-        del recipe
+    def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:
+        """Check the section against the vocabulary: each wrong key's path within the section, with the reason."""
+        del vocabulary
         return []
 
 

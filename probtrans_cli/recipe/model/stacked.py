@@ -3,18 +3,15 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Literal
+from typing import Annotated, Literal
 
 from pydantic import Field, JsonValue
 
-from probtrans_cli.recipe.base import MOST_NUMBERS, TOO_LARGE, File, Fraction, Inconsistency
-from probtrans_cli.recipe.kinds import AllBut
+from probtrans_cli.recipe.base import MOST_NUMBERS, TOO_LARGE, AllBut, File, Fraction, Inconsistency
+from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
 from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, ProbabilisticTransformer
 from probtrans_cli.recipe.model.transformer import POSITIONS
-
-if TYPE_CHECKING:
-    from probtrans_cli.recipe.schema import Recipe
 
 PARTS = AllBut(MODELS, "stacked")
 """The kinds of encoders that a stack is made of."""
@@ -172,15 +169,9 @@ class Stacked(ModelSection):
             ("upper", "segments"): "the lower encoder reads segments: set this to 0",
         }
 
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
-        faults: list[Inconsistency] = []
-        for name, part in self.encoders.items():
-            for path, reason in part.inconsistencies_with(recipe):
-                faults.append((("model", name, *path[1:]) if path[0] == "model" else path, reason))
-        if recipe.task.tied:
-            reason = "words have vectors of the lower encoder's, and states are the upper one's: choose linear"
-            faults.append((("task", "output"), reason))
-        return faults
+    def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:
+        parts = self.encoders.items()
+        return [((name, *path), why) for name, part in parts for path, why in part.inconsistencies_with(vocabulary)]
 
 
 MODELS.used_in(Stacked)

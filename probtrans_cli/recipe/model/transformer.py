@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field, model_validator
 
@@ -14,16 +14,13 @@ from probtrans_cli.recipe.base import (
     File,
     Fraction,
     Inconsistency,
+    Kinds,
     KindSection,
     PositiveFloat,
     Size,
 )
-from probtrans_cli.recipe.kinds import Kinds
 from probtrans_cli.recipe.model.base import MODELS, ModelSection
-from probtrans_cli.recipe.model.bayes import Bayes
-
-if TYPE_CHECKING:
-    from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.weights import Bayes
 
 POSITIONS: Kinds[Positions] = Kinds("positions")
 """The kinds of `model.positions`."""
@@ -232,18 +229,9 @@ class Transformer(ModelSection):
     def certain(self) -> Transformer:
         return self.model_copy(update={"bayes": None})
 
-    def without_moments(self, recipe: Recipe) -> list[str]:
-        found = [f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)]
-        if recipe.task.without_moments is not None:
-            found.append(f"`task.{recipe.task.without_moments}`")
-        if self.bayes is not None and self.bayes.words and recipe.task.tied:
-            found.append("words that are uncertain and the output's, too")
-        return found
-
-    def inconsistencies_with(self, recipe: Recipe) -> list[Inconsistency]:
-        if self.bayes is None:
-            return []
-        return [(("model", "bayes", *path), reason) for path, reason in self.bayes.inconsistencies(self, recipe)]
+    @property
+    def without_moments(self) -> list[str]:
+        return [f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)]
 
 
 _PRESETS: dict[str, dict[str, Any]] = {

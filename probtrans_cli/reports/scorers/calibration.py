@@ -27,8 +27,7 @@ from probtrans_cli.data.readers.labelled import LABEL
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.recipe.data import Columns, Keys
-from probtrans_cli.recipe.table import Table
+from probtrans_cli.recipe.data import Columns, Keys, Table
 from probtrans_cli.reports.two_files import same_words, side_by_side
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.text import from_json
