@@ -20,12 +20,11 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.places import find_folder, places
 from probtrans_cli.recipe.base import Fraction, NonNegativeFloat, PositiveInt
+from probtrans_cli.recipe.faults import kind_of
 from probtrans_cli.recipe.model import ModelSection, Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
-from probtrans_cli.recipe.overrides import kind_of
 from probtrans_cli.recipe.reference import takes
-from probtrans_cli.recipe.yaml import Entry, Fault, Items, Node, Place, Scalar, plain
-from probtrans_cli.recipe.yaml import Mapping as Tree
+from probtrans_cli.recipe.yaml import Fault, Node, node_of
 from probtrans_cli.text import from_json, printable
 
 CONFIG = "config.json"
@@ -223,7 +222,6 @@ def read_json(path: Path) -> Any:
         raise CheckpointError(f"{path}: not JSON ({error})", hint=AGAIN) from None
 
 
-KEY = "from"
 # What may differ: it changes neither the tensors nor what they compute.
 FREE = {
     "from_",
@@ -240,7 +238,7 @@ FREE = {
     "pooler",
     "bayes",
 }
-_TOLD = (  # by a config.json, as fields of a section
+_IN_CONFIG = {
     "width",
     "inner",
     "heads",
@@ -253,7 +251,8 @@ _TOLD = (  # by a config.json, as fields of a section
     "attention_dropout",
     "embedding_dropout",
     "std",
-)
+}
+"""What a config.json says, as fields of a section."""
 
 
 def computed(section: ModelSection) -> dict[str, Any]:
@@ -273,41 +272,56 @@ def written(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 
-def expand(tree: Tree) -> list[Fault]:
-    """Replace `model.from`, or that of the lower encoder of a stack, in the tree of a recipe by what it stands for; the
-    faults: a folder that is none, and keys beside it that say something else."""
-    model = _section(tree, "model")
-    if model is None:
-        return []
-    lower = _section(model, "lower") if kind_of(model) == "stacked" else None
+def expand(tree: Node) -> list[Fault]:
+    """Replace `model.from`, or that of the lower encoder of a stack, in the tree of a recipe by what it stands for.
+
+    Returns:
+        The faults: a folder that is not there or not of BERT, and keys beside `from` that contradict its config.json.
+    """
+
+    def section(of: Node, key: str) -> Node | None:
+        node = of.value.get(key) if isinstance(of.value, dict) else None
+        return node if node is not None and isinstance(node.value, dict) else None
+
+    def preset(of: Node | None, key: str, value: Any) -> None:
+        if of is not None and isinstance(of.value, dict):
+            of.value.setdefault(key, node_of(value, place))
+
+    model = section(tree, "model")
+    lower = section(model, "lower") if model is not None and kind_of(model) == "stacked" else None
     path, encoder = (("model",), model) if lower is None else (("model", "lower"), lower)
-    entry = encoder.entries.get(KEY)
-    if entry is None or kind_of(encoder) != "transformer" or not isinstance(entry.node, Scalar):
+    if encoder is None or not isinstance(encoder.value, dict) or kind_of(encoder) != "transformer":
         return []
-    name, place = entry.node.value, entry.node.place
+    entry = encoder.value.get("from")
+    name, place = (None, encoder.place) if entry is None else (entry.value, entry.place)
     if not isinstance(name, str) or not name or "\0" in name:
         return []  # null, or what no path is: the schema tells
-    del encoder.entries[KEY]
-    _set(encoder, "preset", "bert", place)
-    if lower is not None and "pooler" not in lower.entries:
-        _set(lower, "pooler", False, place)  # what stands above reads words
-    if "init_from" not in model.entries:
-        _set(model, "init_from", name, place)
-    data = _section(tree, "data")
-    if data is not None and "vocabulary" not in data.entries:
-        _set(data, "vocabulary", {"kind": "wordpiece", "folder": name}, place)
+    del encoder.value["from"]
+    encoder.value["preset"] = node_of("bert", place)
+    if lower is not None:
+        preset(lower, "pooler", False)  # the upper encoder reads words
+    preset(model, "init_from", name)
+    preset(section(tree, "data"), "vocabulary", {"kind": "wordpiece", "folder": name})
     try:
-        theirs = _read(name)
+        folder = _read(name)
     except CheckpointError as error:
-        return [Fault(place, (*path, KEY), "; ".join(error.message.split("\n")))]
-    for key, value in theirs.model_dump(mode="json", include=set(_TOLD)).items():
-        if key not in encoder.entries:
-            _set(encoder, key, value, place)
+        return [Fault(place, (*path, "from"), "; ".join(error.message.split("\n")))]
+    for key, value in folder.model_dump(mode="json", include=_IN_CONFIG).items():
+        preset(encoder, key, value)
     try:
-        ours = Transformer.model_validate(plain(encoder))
+        ours = computed(Transformer.model_validate(encoder.plain()))
     except ValidationError:
         return []  # the schema tells
-    return _contradictions(name, path, encoder, computed(ours), computed(theirs))
+    theirs, where = computed(folder), f"{CONFIG} of `{'.'.join(path)}.from: {name}`"
+    return [
+        Fault(
+            encoder.value[key].place,
+            (*path, key),
+            f"found {written(value)}, but {where} says {written(theirs[key])}: leave one of them out",
+        )
+        for key, value in ours.items()
+        if key in encoder.value and value != theirs[key]
+    ]
 
 
 def _read(name: str) -> Transformer:
@@ -319,47 +333,11 @@ def _read(name: str) -> Transformer:
     folder = find_folder(name)
     if not folder.is_dir():
         tried = ", ".join(map(str, places(name)))
-        raise CheckpointError(f"there is no folder {name!r} (tried {tried}){_where_to_get(name)}")
+        get = ": run `python data_scripts/minilm.py`" if name.rstrip("/").endswith("models/minilm") else ""
+        raise CheckpointError(f"there is no folder {name!r} (tried {tried}){get}")
     config = read_shape(read_config(folder), folder / CONFIG)
     try:
         return config.section(pooler=True)
     except ValidationError as error:
         keys = ", ".join(str(detail["loc"][0]) for detail in error.errors())
         raise CheckpointError(f"{folder / CONFIG}: larger than any model may be: {keys}") from None
-
-
-def _where_to_get(name: str) -> str:
-    return ": run `python data_scripts/minilm.py`" if name.rstrip("/").endswith("models/minilm") else ""
-
-
-def _contradictions(
-    name: str, path: tuple[str, ...], encoder: Tree, ours: dict[str, Any], theirs: dict[str, Any]
-) -> list[Fault]:
-    return [
-        Fault(
-            encoder.entries[key].node.place,
-            (*path, key),
-            f"found {written(value)}, but {CONFIG} of `{'.'.join(path)}.from: {name}` says {written(theirs[key])}: "
-            "leave one of them out",
-        )
-        for key, value in ours.items()
-        if key in encoder.entries and value != theirs[key]
-    ]
-
-
-def _section(tree: Tree, key: str) -> Tree | None:
-    entry = tree.entries.get(key)
-    return entry.node if entry is not None and isinstance(entry.node, Tree) else None
-
-
-def _set(section: Tree, key: str, value: Any, place: Place) -> None:
-    section.entries[key] = Entry(place, _node(value, place))
-
-
-def _node(value: Any, place: Place) -> Node:
-    """A value as part of a tree."""
-    if isinstance(value, dict):
-        return Tree(place, {key: Entry(place, _node(inner, place)) for key, inner in value.items()})
-    if isinstance(value, list):
-        return Items(place, [_node(inner, place) for inner in value])
-    return Scalar(place, value, written(value))

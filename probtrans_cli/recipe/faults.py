@@ -1,9 +1,8 @@
-"""What is wrong with a recipe, in words: pydantic's complaints with their places, and one error of all faults."""
+"""The tree of a recipe beside its schema: ``KEY=VALUE`` overrides, kinds that are left out, and faults in words."""
 
 from __future__ import annotations
 
 import difflib
-import math
 import re
 from collections.abc import Sequence
 
@@ -11,16 +10,100 @@ from pydantic import ValidationError
 
 from probtrans_cli.errors import RecipeError
 from probtrans_cli.recipe.base import InconsistentError
-from probtrans_cli.recipe.overrides import below, kind_of
 from probtrans_cli.recipe.reference import Schema, choices, every_key, has_kinds, kinds, root, takes
-from probtrans_cli.recipe.yaml import Fault, Items, Mapping, Node, Place, Scalar, shown
+from probtrans_cli.recipe.yaml import DEEPEST, Fault, Node, Place, node_of, read_tree
 from probtrans_cli.text import printable
 
 HINT = "`probtrans --schema` prints every key with its meaning; nothing was run or written"
 MOST_FAULTS = 50
 """Faults told of in one message."""
-MOST_WORDED = 1000
-"""Faults put into words."""
+
+_KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
+
+
+# --- overrides and kinds ----------------------------------------------------------------------------------------------
+
+
+def apply_override(tree: Node, override: str, number: int) -> list[Fault]:
+    """Set one ``KEY=VALUE`` in the tree, creating sections on the way; return the faults of the override by itself."""
+    key, _, text = override.partition("=")
+    key = key.strip()
+    place = Place(number, 0, 0, printable(override, 200))
+    if key.count(".") >= DEEPEST:
+        return [Fault(place, (), f"more than {DEEPEST} levels deep; no recipe is")]
+    if not _KEY.fullmatch(key):
+        return [Fault(place, (), "left of `=` stands a key such as optim.lr; a list is set as a whole: KEY='[…, …]'")]
+    text = '"-"' if text.strip() == "-" else text  # standard input, not a YAML list of nothing
+    value, faults = read_tree(text, override, number)
+    path = tuple(key.split("."))
+    if value is None:
+        return [Fault(fault.place, path, f"the value is not YAML: {fault.text}") for fault in faults]
+    value.key_place = place
+    node, schema = tree, root()
+    for depth, part in enumerate(path):
+        if not isinstance(node.value, dict):
+            words = f"holds {node.shown()}, not a section; a list is set as a whole"
+            return [*faults, Fault(place, path[:depth], words)]
+        schema = schema_below(schema, part, node)
+        if depth == len(path) - 1:
+            node.value[part] = value
+        elif part not in node.value or node.value[part].value is None:
+            node.value[part] = node_of({}, place)
+            if path[depth + 1] != "kind":
+                _name_kind(node.value[part], schema)
+        node = node.value[part]
+    return [Fault(fault.place, path + fault.path, fault.text) for fault in faults]
+
+
+def _name_kind(section: Node, schema: Schema) -> None:
+    """Where a section does not name its kind, but leaving it out would have meant one, that one is meant."""
+    default = schema.get("default")
+    if isinstance(section.value, dict) and has_kinds(schema) and isinstance(default, dict):
+        section.value.setdefault("kind", node_of(default["kind"], section.place))
+
+
+def name_kinds(section: Node, schema: Schema) -> None:
+    """Apply :func:`_name_kind` to all sections below this one."""
+    for key, node in section.value.items() if isinstance(section.value, dict) else ():
+        below = schema_below(schema, key, section)
+        _name_kind(node, below)
+        name_kinds(node, below)
+
+
+def schema_below(schema: Schema, key: str, section: Node) -> Schema:
+    """The schema of a key within a section; empty where there is no such key."""
+    members = kinds(schema).get(kind_of(section) if has_kinds(schema) else "", {})
+    below: Schema = members.get("properties", {}).get(key, {})
+    return below
+
+
+def kind_of(section: Node) -> str:
+    """The kind that a section names; empty where it names none."""
+    kind = section.value.get("kind") if isinstance(section.value, dict) else None
+    return str(kind.value) if kind is not None and not isinstance(kind.value, dict | list) else ""
+
+
+def drop_other_kinds(section: Node, schema: Schema) -> None:
+    """Where an override chose another kind, drop the file's keys that only other kinds have; that is what is meant."""
+    if not isinstance(section.value, dict):
+        return
+    members, kind = kinds(schema), section.value.get("kind")
+    if has_kinds(schema) and kind is not None and _overridden(kind) and kind_of(section) in members:
+        elsewhere = {key for member in members.values() for key in member["properties"]}
+        elsewhere -= {*members[kind_of(section)]["properties"]}
+        for key in [key for key, node in section.value.items() if key in elsewhere and not _overridden(node)]:
+            del section.value[key]
+    for key, node in section.value.items():
+        drop_other_kinds(node, schema_below(schema, key, section))
+
+
+def _overridden(node: Node) -> bool:
+    """Whether an override set this key or one below it."""
+    below = node.value.values() if isinstance(node.value, dict) else ()
+    return (node.key_place or node.place).override > 0 or any(map(_overridden, below))
+
+
+# --- faults -----------------------------------------------------------------------------------------------------------
 
 
 def error_of(faults: Sequence[Fault]) -> RecipeError:
@@ -28,151 +111,101 @@ def error_of(faults: Sequence[Fault]) -> RecipeError:
     ordered = sorted(dict.fromkeys(faults), key=lambda fault: fault.place)
     lines = [str(fault) for fault in ordered[:MOST_FAULTS]]
     if len(ordered) > MOST_FAULTS:
-        # Where there are very many, not all were put into words.
-        least = "at least " if len(ordered) >= MOST_WORDED - MOST_FAULTS else ""
-        lines.append(f"… and {least}{len(ordered) - MOST_FAULTS:,} more")
+        lines.append(f"… and {len(ordered) - MOST_FAULTS:,} more")
     return RecipeError("\n".join(lines), hint=HINT)
 
 
-def in_words(tree: Mapping, error: ValidationError) -> list[Fault]:
-    """Pydantic's complaints with places and in words: one for each key."""
+def faults_of(tree: Node, error: ValidationError) -> list[Fault]:
+    """Pydantic's complaints in words and with their places, at most one for each key."""
     faults: dict[tuple[str, ...], Fault] = {}
     for detail in error.errors(include_url=False, include_input=False):
         reason = detail.get("ctx", {}).get("error")
         if isinstance(reason, InconsistentError):
-            found = [Fault(_nearest(tree, path), path, words) for path, words in reason.faults]
+            several = [Fault(_nearest(tree, path), path, words) for path, words in reason.faults]
         else:
-            found = [*_fault(tree, detail["loc"])]
-        for fault in found:
+            several = [_fault(tree, detail["loc"])]
+        for fault in several:
             faults.setdefault(fault.path, fault)
-        if len(faults) > MOST_WORDED:  # wording unknown keys takes time
+        if len(faults) > 20 * MOST_FAULTS:  # wording unknown keys takes time
             break
     parents = {path[:-1] for path in faults}
     return [fault for path, fault in faults.items() if path not in parents or path == ()]
 
 
-def _fault(tree: Mapping, location: tuple[int | str, ...]) -> Sequence[Fault]:
-    """The fault at one of pydantic's locations, which name the user's keys and, in between, the kinds and unions."""
-    node: Node = tree
-    schema, parts = root(), list(location)
-    path: tuple[str, ...] = ()
-    while parts and isinstance(node, Mapping) and kinds(schema):
-        several = has_kinds(schema)
-        if several:
-            parts.pop(0)  # the kind
-            if not parts:
-                break
-        key = str(parts.pop(0))
-        entry = node.entries.get(key)
-        if entry is None:
-            return [_missing(node, path, key, below(schema, key, node))]
-        schema_below = below(schema, key, node)
-        if not schema_below:
-            return [Fault(entry.key_place, (*path, key), _unknown(node, schema, path, key))]
-        node, schema, path = entry.node, schema_below, (*path, key)
-    item = parts[-1] if parts else None
-    if isinstance(node, Items) and isinstance(item, int) and item < len(node.nodes):
-        return _wrong_item(node, schema, path, item)
-    if isinstance(node, Mapping) and has_kinds(schema):
-        entry = node.entries.get("kind")
-        if entry is None:
-            words = f"`kind` is missing; it is one of {_listed(choices(schema))}"
-            return [Fault(node.place, path, words)]
-        node, path = entry.node, (*path, "kind")
-        schema = {"enum": choices(schema)}
-    return [] if _is_faulty(node) else [Fault(node.place, path, _wrong(node, schema))]
-
-
-def _wrong_item(node: Items, schema: Schema, path: tuple[str, ...], item: int) -> Sequence[Fault]:
-    lists = [branch for branch in [schema, *schema.get("anyOf", ())] if branch.get("type") == "array"]
-    inner = node.nodes[item]
-    if not lists or _is_faulty(inner):
-        return []
-    of_item = (
-        lists[0]["prefixItems"][item] if item < len(lists[0].get("prefixItems", ())) else lists[0].get("items", {})
-    )
-    return [Fault(inner.place, (*path, str(item)), _wrong(inner, of_item or schema))]
-
-
-def _is_faulty(node: Node) -> bool:
-    return isinstance(node, Scalar) and node.faulty
-
-
-def _nearest(tree: Mapping, path: tuple[str, ...]) -> Place:
+def _nearest(tree: Node, path: tuple[str, ...]) -> Place:
     """The place of a key's value, or of the innermost section around it that is written out."""
-    node: Node = tree
     for part in path:
-        if not (isinstance(node, Mapping) and part in node.entries):
+        if not (isinstance(tree.value, dict) and part in tree.value):
             break
-        node = node.entries[part].node
-    return node.place
+        tree = tree.value[part]
+    return tree.place
 
 
-def _missing(section: Mapping, path: tuple[str, ...], key: str, schema: Schema) -> Fault:
-    return Fault(section.place, (*path, key), f"this key is missing; it takes {takes(schema)}")
+def _fault(tree: Node, location: tuple[int | str, ...]) -> Fault:
+    """The fault at one of pydantic's locations, which name the user's keys and, in between, kinds and unions."""
+    node, schema, path, parts = tree, root(), (), list(location)
+    while parts:
+        part = parts.pop(0)
+        if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):
+            node, path = node.value[part], (*path, str(part))
+            lists = [branch for branch in [schema, *schema.get("anyOf", ())] if branch.get("type") == "array"]
+            items = lists[0].get("prefixItems", []) if lists else []
+            schema = items[part] if part < len(items) else lists[0].get("items", {}) if lists else {}
+        elif isinstance(node.value, dict) and kinds(schema):
+            if has_kinds(schema):  # this part is the kind
+                if not parts:
+                    break
+                part = parts.pop(0)
+            section, above, path = node, schema, (*path, str(part))
+            schema = schema_below(above, str(part), section)
+            if part not in node.value:
+                return Fault(section.place, path, f"this key is missing; it takes {takes(schema)}")
+            node = node.value[str(part)]
+            if not schema:
+                return Fault(node.key_place or node.place, path, _unknown(section, above, path))
+    if isinstance(node.value, dict) and has_kinds(schema):
+        schema = {"enum": choices(schema)}
+        if "kind" not in node.value:
+            return Fault(node.place, path, f"`kind` is missing; it is {takes(schema)}")
+        node, path = node.value["kind"], (*path, "kind")
+    huge = isinstance(node.value, int | float) and abs(node.value) >= 2**31
+    words = f"found {node.shown()}, wanted {takes(schema, every_bound=huge)}{_suggestion(node, schema)}"
+    return Fault(node.place, path, words)
 
 
-def _wrong(node: Node, schema: Schema) -> str:
-    """What was found and what is wanted, and how to write it where that is known."""
-    value = node.value if isinstance(node, Scalar) else None
-    huge = isinstance(value, int | float) and abs(value) >= 2**31
-    return f"found {shown(node)}, wanted {takes(schema, every_bound=huge)}{_meant(node, schema)}"
-
-
-def _meant(node: Node, schema: Schema) -> str:
+def _suggestion(node: Node, schema: Schema) -> str:
     """What to write instead of a wrong value, where that can be guessed."""
     types = {branch.get("type") for branch in [schema, *schema.get("anyOf", ())]}
-    if not isinstance(node, Scalar):
-        return ""
-    if node.value is None:
-        words = "; give it keys, or delete the line for the default" if "default" in schema else "; give it keys"
-        return words if kinds(schema) else ""
-    if isinstance(node.value, float) and not math.isfinite(node.value):
-        return "; it must be finite" if types & {"integer", "number"} else ""
+    if node.value is None and kinds(schema):
+        return "; give it keys, or delete the line for the default"
+    if isinstance(node.value, int | float) and "string" in types and not choices(schema):
+        return "; put it in quotes"
     if not isinstance(node.value, str):
-        return "; put it in quotes" if "string" in types and not choices(schema) else ""
-    if "\0" in node.value:
-        return "; no name of a file has a zero byte"
-    text = node.value.strip()
+        return ""
+    text = node.value.strip()[:80]
+    if "boolean" in types and text.lower() in ("yes", "on", "no", "off"):
+        return f"; write {'true' if text.lower() in ('yes', 'on') else 'false'}"
     of_section = [kind for member in kinds(schema).values() for kind in choices(member["properties"].get("kind", {}))]
-    if close := difflib.get_close_matches(text[:80], of_section, n=1):
+    if close := difflib.get_close_matches(text, of_section, n=1):
         return f"; write `{{kind: {close[0]}}}`"
-    if close := difflib.get_close_matches(text[:80], choices(schema), n=1):
-        return f"; did you mean `{close[0]}`?"
-    if "boolean" in types and text.lower() in ("yes", "on", "y", "no", "off", "n"):
-        return f"; write {'true' if text.lower() in ('yes', 'on', 'y') else 'false'}"
-    if types & {"integer", "number"}:
-        if node.quoted and re.fullmatch(r"[-+.0-9eE]+", text):
-            return "; write it without quotes"
-        if re.fullmatch(r"[0-9]+(_[0-9]+)+", text):
-            return f"; write {printable(text.replace('_', ''), 60)}"
-    return ""
+    close = difflib.get_close_matches(text, choices(schema), n=1)
+    return f"; did you mean `{close[0]}`?" if close else ""
 
 
-def _unknown(section: Mapping, schema: Schema, path: tuple[str, ...], key: str) -> str:
+def _unknown(section: Node, schema: Schema, path: tuple[str, ...]) -> str:
     """What an unknown key may have been meant to be: a similar one here, or the same one elsewhere."""
-    members = kinds(schema)
-    with_it = [kind for kind, member in members.items() if key in member["properties"]]
-    if with_it:
-        kinds_with_it = " and ".join(f"`kind: {kind}`" for kind in with_it)
-        return f"unknown key with `kind: {printable(kind_of(section), 40)}`; it belongs to {kinds_with_it}"
-    known = list(members.get(kind_of(section) if has_kinds(schema) else "", {}).get("properties", ()))
-    elsewhere = {
-        other[:-1]: None for other, _ in every_key() if other[-1] == key and other[:-1] != path and key != "kind"
-    }
-    hints = []
-    if close := difflib.get_close_matches(key[:80], known, n=1):
-        hints.append(f"did you mean `{close[0]}`?")
-    if elsewhere:
-        places = " and ".join(f"`{'.'.join(other)}`" if other else "the top level" for other in sorted(elsewhere))
-        hints.append(f"`{key}` belongs to {places}")
+    key, members, kind = path[-1], kinds(schema), kind_of(section) if has_kinds(schema) else ""
+    if with_it := [f"`kind: {name}`" for name, member in members.items() if key in member["properties"]]:
+        return f"unknown key with `kind: {printable(kind, 40)}`; it belongs to {' and '.join(with_it)}"
+    known = list(members.get(kind, {}).get("properties", ()))
+    keys = [other for other, _ in every_key()]
+    hints = [f"did you mean `{close}`?" for close in difflib.get_close_matches(key[:80], known, n=1)]
+    if places := sorted({other[:-1] for other in keys if other[-1] == key and key != "kind"}):
+        names = (f"`{'.'.join(place)}`" if place else "the top level" for place in places)
+        hints.append(f"`{key}` belongs to {' and '.join(names)}")
     if not hints:
-        farther = {other[-1]: other for other, _ in every_key()}
-        if close := difflib.get_close_matches(key[:80], farther, n=1, cutoff=0.8):
-            hints.append(f"did you mean `{'.'.join(farther[close[0]])}`?")
-    here = f"`{'.'.join(path)}` has" if path else "the top level has"
-    return f"unknown key; {'; '.join(hints)}" if hints else f"unknown key; {here} {', '.join(known)}"
-
-
-def _listed(words: Sequence[str]) -> str:
-    return ", ".join(f"`{word}`" for word in words)
+        farther = {other[-1]: ".".join(other) for other in keys}
+        close = difflib.get_close_matches(key[:80], farther, n=1, cutoff=0.8)
+        hints = [f"did you mean `{farther[name]}`?" for name in close]
+    where = f"`{'.'.join(path[:-1])}`" if path[:-1] else "the top level"
+    return "unknown key; " + ("; ".join(hints) or f"{where} has {', '.join(known)}")

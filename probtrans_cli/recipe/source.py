@@ -19,11 +19,10 @@ from probtrans_cli.errors import RecipeError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
 from probtrans_cli.recipe.bert import expand
-from probtrans_cli.recipe.faults import HINT, error_of, in_words
-from probtrans_cli.recipe.overrides import apply_override, drop_other_kinds, name_kinds
+from probtrans_cli.recipe.faults import HINT, apply_override, drop_other_kinds, error_of, faults_of, name_kinds
 from probtrans_cli.recipe.reference import json_schema, root
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.yaml import LARGEST, Fault, Mapping, Scalar, plain, read_tree, shown, write_tree
+from probtrans_cli.recipe.yaml import LARGEST, Fault, read_tree, write_tree
 from probtrans_cli.text import printable
 
 __all__ = [
@@ -149,12 +148,10 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
     tree, faults = read_tree(_decoded(content, name), name)
     if tree is None:
         raise error_of(faults)
-    if not isinstance(tree, Mapping) or not tree.entries:
-        if not faults:
-            empty = (isinstance(tree, Scalar) and tree.value is None) or isinstance(tree, Mapping)
-            words = "the recipe is empty" if empty else f"a recipe consists of `key: value` lines, found {shown(tree)}"
-            faults = [Fault(tree.place, (), words)]
-        raise error_of(faults)
+    if not isinstance(tree.value, dict) or not tree.value:
+        empty = tree.value is None or isinstance(tree.value, dict)
+        words = "the recipe is empty" if empty else f"a recipe consists of `key: value` lines, found {tree.shown()}"
+        raise error_of(faults or [Fault(tree.place, (), words)])
     name_kinds(tree, root())
     for number, override in enumerate(overrides, start=1):
         faults += apply_override(tree, override, number)
@@ -162,9 +159,10 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
     drop_other_kinds(tree, root())
     faults += expand(tree)
     try:
-        recipe = Recipe.model_validate(plain(tree))
+        recipe = Recipe.model_validate(tree.plain())
     except ValidationError as error:
-        raise error_of(faults + in_words(tree, error)) from error
+        paths = {fault.path for fault in faults}
+        raise error_of(faults + [fault for fault in faults_of(tree, error) if fault.path not in paths]) from error
     if faults:
         raise error_of(faults)
     return recipe

@@ -2,24 +2,22 @@
 
 Recipes are written in a small part of YAML 1.2: mappings, lists and the scalars of its core schema.
 
-* Numbers: ``3``, ``-1``, ``0x1F``, ``0o17``, ``1e-3``, ``1e5``, ``.5``, ``5.``, ``.inf``, ``.nan``. A number with an
-  integral value is an integer however it is written (``1e2`` is 100), since a float key takes integers as well.
-* ``true``/``false`` and ``null``/``~``/nothing, in the three usual cases; ``yes``, ``no``, ``on``, ``off`` are text.
-* ``1_000`` is text (as YAML 1.2 has it). ``010`` is refused: it is 8 to YAML 1.1 and 10 to YAML 1.2.
+* A number with an integral value is an integer however it is written (``1e2`` is 100), since a float key takes integers
+  as well. ``1e-3``, ``.5`` and ``0x1F`` are numbers; ``1_000``, ``yes`` and ``on`` are text.
+* ``010`` is refused: it is 8 to YAML 1.1 and 10 to YAML 1.2.
 * Refused because a recipe never needs them: tags, anchors, aliases and merges, several documents, keys that are not
   text, a key given twice, more than :data:`DEEPEST` levels, and texts above :data:`LARGEST` bytes.
 
-The tree is built from the parser's events, so no object is ever constructed and nothing recurses deeper than
-:data:`DEEPEST`.
+PyYAML composes nodes with their marks; its constructor is never called.
 """
 
 from __future__ import annotations
 
 import math
 import re
-from collections.abc import Mapping as AnyMapping
-from dataclasses import dataclass, field
-from typing import Any
+from collections.abc import Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import yaml
 
@@ -32,17 +30,17 @@ LARGEST = 256 * 1024
 
 Value = None | bool | int | float | str
 
-_NULL = {"", "~", "null", "Null", "NULL"}
-_BOOLEAN = {"true": True, "True": True, "TRUE": True, "false": False, "False": False, "FALSE": False}
-_DECIMAL = re.compile(r"[-+]?(0|[1-9][0-9]*)")
-_BASED = re.compile(r"0o[0-7]+|0x[0-9a-fA-F]+")
+_WORDS: dict[str, Value] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _AMBIGUOUS = re.compile(r"[-+]?0[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
-_SPECIAL = re.compile(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)")
+_SYNTAX_HINTS = {
+    "'\\t' that cannot start": "; indent with spaces",
+    "mapping values are not allowed": "; check the indentation, and quote text that holds `: `",
+}
 
 
-@dataclass(frozen=True, order=True)
-class Place:
+class Place(NamedTuple):
     """Where something was written: in the recipe (``override`` 0), or in the n-th override of the command line."""
 
     override: int
@@ -69,51 +67,63 @@ class Fault:
 
 
 @dataclass
-class Scalar:
-    """One value; ``text`` as written, ``quoted`` if in quotes or as a block, ``faulty`` if already complained of."""
+class Node:
+    """A value and its place: a scalar (``text`` as written), a list of nodes, or a section, nodes by their keys."""
 
     place: Place
-    value: Value
+    value: Value | list[Node] | dict[str, Node]
     text: str = ""
-    quoted: bool = False
-    faulty: bool = False
+    key_place: Place | None = None
+
+    def plain(self) -> Any:
+        """The dictionaries, lists and scalars of a tree, without the places."""
+        if isinstance(self.value, dict):
+            return {key: node.plain() for key, node in self.value.items()}
+        return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
+
+    def shown(self) -> str:
+        """The value in words for a message."""
+        if isinstance(self.value, dict):
+            return "a section" if self.value else "an empty section"
+        if isinstance(self.value, list):
+            return f"a list of {len(self.value)}" if self.value else "an empty list"
+        if self.value is None:
+            return "nothing (null)"
+        if isinstance(self.value, str):
+            return f"the text '{printable(self.value, 60)}'" if self.value.strip() else "an empty text"
+        return printable(self.text or str(self.value), 60)
 
 
-@dataclass
-class Items:
-    """A list."""
-
-    place: Place
-    nodes: list[Node] = field(default_factory=list)
-
-
-@dataclass
-class Entry:
-    """A key's place and what it holds."""
-
-    key_place: Place
-    node: Node
-
-
-@dataclass
-class Mapping:
-    """A section."""
-
-    place: Place
-    entries: dict[str, Entry] = field(default_factory=dict)
-
-
-Node = Scalar | Items | Mapping
-
-
-def plain(node: Node) -> object:
-    """The dictionaries, lists and scalars of a tree, without the places."""
-    if isinstance(node, Mapping):
-        return {key: plain(entry.node) for key, entry in node.entries.items()}
-    return [plain(item) for item in node.nodes] if isinstance(node, Items) else node.value
+def node_of(value: object, place: Place) -> Node:
+    """A plain value as a tree whose nodes all stand at one place."""
+    if isinstance(value, dict):
+        return Node(place, {key: node_of(item, place) for key, item in value.items()}, key_place=place)
+    if isinstance(value, list):
+        return Node(place, [node_of(item, place) for item in value], key_place=place)
+    assert value is None or isinstance(value, bool | int | float | str)
+    return Node(place, value, key_place=place)
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
+
+
+class _Composer(yaml.SafeLoader):
+    """PyYAML's composer without what recipes never need; a stranger's file cannot make it recurse deeply."""
+
+    depth = 0
+
+    def compose_node(self, parent: yaml.Node | None, index: Any) -> yaml.Node | None:
+        event: Any = self.peek_event()  # type: ignore[no-untyped-call]
+        if self.depth > DEEPEST:
+            problem = f"nested more than {DEEPEST} levels deep; no recipe is"
+        elif isinstance(event, yaml.AliasEvent) or event.anchor is not None or event.tag is not None:
+            problem = "anchors, aliases and tags (& * !) are not used in recipes; write the value out, or quote it"
+        else:
+            self.depth += 1
+            node = super().compose_node(parent, index)
+            self.depth -= 1
+            return node
+        raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
 def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, list[Fault]]:
@@ -121,189 +131,74 @@ def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, l
 
     ``source`` names the text in messages: the file, or, with ``override`` its number, the whole ``KEY=VALUE``.
     """
-    reader = _Reader(printable(source, 200), override)
+    source = printable(source, 200)
+    faults: list[Fault] = []
+
+    def place(mark: Any) -> Place:
+        return Place(override, mark.line + 1, mark.column + 1, source)
+
+    def convert(node: yaml.Node, path: tuple[str, ...]) -> Node:
+        start = place(node.start_mark)
+        if isinstance(node, yaml.MappingNode):
+            section: dict[str, Node] = {}
+            for key_node, value_node in node.value:
+                key, key_place = convert(key_node, path).value, place(key_node.start_mark)
+                if not isinstance(key, str) or key == "<<":
+                    faults.append(Fault(key_place, path, "a key must be text, and not `<<`"))
+                elif key in section:
+                    line = f"line {section[key].key_place[1]}"  # type: ignore[index]
+                    words = f"the key is given twice, first in {'this override' if override else line}; keep one"
+                    faults.append(Fault(key_place, (*path, key), words))
+                else:
+                    section[key] = convert(value_node, (*path, key))
+                    section[key].key_place = key_place
+            return Node(start, section)
+        if isinstance(node, yaml.SequenceNode):
+            return Node(start, [convert(item, (*path, str(number))) for number, item in enumerate(node.value)])
+        if node.style is not None:  # quoted
+            return Node(start, node.value, node.value)
+        if _AMBIGUOUS.fullmatch(node.value):
+            digits = printable(node.value, 40)
+            words = f"`{digits}` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
+            faults.append(Fault(start, path, words))
+        return Node(start, scalar_value(node.value), node.value)
+
     try:
-        return reader.document(text), reader.faults
-    except _SyntaxFault as fault:
-        return None, [*reader.faults, fault.fault]
-
-
-class _SyntaxFault(Exception):  # noqa: N818 - never leaves this module
-    def __init__(self, fault: Fault) -> None:
-        super().__init__(fault.text)
-        self.fault = fault
-
-
-class _Reader:
-    """Builds a tree from PyYAML's events. The loader's own composer and constructor are never called."""
-
-    def __init__(self, source: str, override: int) -> None:
-        self.source = source
-        self.override = override
-        self.faults: list[Fault] = []
-
-    def document(self, text: str) -> Node:
-        try:
-            self.events = yaml.SafeLoader(text)
-        except yaml.reader.ReaderError as error:
-            character = chr(error.character) if isinstance(error.character, int) else str(error.character)
-            before = text[: error.position].split("\n")
-            place = Place(self.override, len(before), len(before[-1]) + 1, self.source)
-            raise self._broken(place, f"the character {escaped(character[:1])} may not stand in a recipe") from error
-        self._next()
-        first = self._next()
-        if isinstance(first, yaml.StreamEndEvent):
-            return Scalar(self._place(first), None)
-        root = self._node(self._next(), ())
-        self._next()
-        following = self._next()
-        if not isinstance(following, yaml.StreamEndEvent):
-            raise self._broken(self._place(following), "a second document begins here; a recipe is one document")
-        return root
-
-    def _next(self) -> yaml.Event:
-        try:
-            event: yaml.Event = self.events.get_event()  # type: ignore[no-untyped-call]
-        except yaml.MarkedYAMLError as error:
-            mark: Any = error.problem_mark or error.context_mark or self.events.get_mark()
-            started = error.context_mark.line + 1 if error.context_mark else None
-            words = _syntax_in_words(error.problem or error.context or "it is not YAML", started)
-            raise self._broken(self._mark(mark), words) from error
-        except (yaml.YAMLError, ValueError, OverflowError, IndexError) as error:
-            # PyYAML lets chr() and int() fail on escapes such as "\UFFFFFFFF".
-            raise self._broken(self._mark(self.events.get_mark()), "it is not YAML from here on") from error
-        return event
-
-    def _mark(self, mark: Any) -> Place:
-        return Place(self.override, mark.line + 1, mark.column + 1, self.source)
-
-    def _place(self, event: yaml.Event) -> Place:
-        return self._mark(event.start_mark)
-
-    def _broken(self, place: Place, words: str) -> _SyntaxFault:
-        return _SyntaxFault(Fault(place, (), words))
-
-    # PyYAML's type stubs do not tell the kinds of events apart.
-    def _node(self, event: Any, path: tuple[str, ...]) -> Node:
-        place = self._place(event)
-        if len(path) > DEEPEST:
-            raise self._broken(place, f"nested more than {DEEPEST} levels deep; no recipe is")
-        if isinstance(event, yaml.AliasEvent):
-            return self._refuse(
-                place, path, f"`*{event.anchor}` is an alias; write the value out, or quote it if it is text"
-            )
-        if event.anchor is not None:
-            self._refuse(place, path, f"`&{event.anchor}` is an anchor; write values out, or quote it if it is text")
-        if event.tag is not None:
-            self._refuse(place, path, "tags (`!…`) are not used in recipes; quote the value if it is text")
-        if isinstance(event, yaml.MappingStartEvent):
-            return self._mapping(place, path)
-        if isinstance(event, yaml.SequenceStartEvent):
-            items = Items(place)
-            while not isinstance(event := self._next(), yaml.SequenceEndEvent):
-                items.nodes.append(self._node(event, (*path, str(len(items.nodes)))))
-            return items
-        return self._scalar(event, place, path)
-
-    def _refuse(self, place: Place, path: tuple[str, ...], words: str) -> Scalar:
-        self.faults.append(Fault(place, path, printable(words, 160)))
-        return Scalar(place, None, faulty=True)
-
-    def _mapping(self, place: Place, path: tuple[str, ...]) -> Mapping:
-        mapping = Mapping(place)
-        while not isinstance(event := self._next(), yaml.MappingEndEvent):
-            key_place = self._place(event)
-            key = self._node(event, (*path, "?"))
-            if not (isinstance(key, Scalar) and isinstance(key.value, str)):
-                if not (isinstance(key, Scalar) and key.faulty):
-                    self._refuse(key_place, path, f"a key must be text, found {shown(key)}")
-                self._node(self._next(), (*path, "?"))
-                continue
-            node = self._node(self._next(), (*path, key.value))
-            if key.value == "<<":
-                self._refuse(key_place, path, "`<<` merges are not used in recipes; write the keys out")
-            elif key.value in mapping.entries:
-                first = mapping.entries[key.value].key_place
-                at = "the same override" if self.override else f"line {first.line}, column {first.column}"
-                self._refuse(key_place, (*path, key.value), f"the key is given twice, first in {at}; keep one")
-            else:
-                mapping.entries[key.value] = Entry(key_place, node)
-        return mapping
-
-    def _scalar(self, event: yaml.ScalarEvent, place: Place, path: tuple[str, ...]) -> Scalar:
-        if event.style is not None:
-            return Scalar(place, event.value, event.value, quoted=True)
-        if _AMBIGUOUS.fullmatch(event.value):
-            digits = event.value.lstrip("+-0") or "0"
-            words = f"`{printable(event.value, 40)}` is octal to some readers of YAML and decimal to others"
-            return self._refuse(place, path, f"{words}; write {printable(digits, 40)}, or quote it if it is text")
-        return Scalar(place, scalar_value(event.value), event.value)
+        composer = _Composer(text)
+        root = composer.get_single_node()  # type: ignore[no-untyped-call]
+        end = place(composer.get_mark())  # type: ignore[no-untyped-call]
+        return (Node(end, None) if root is None else convert(root, ())), faults
+    except yaml.reader.ReaderError as error:
+        character = chr(error.character) if isinstance(error.character, int) else str(error.character)
+        before = text[: error.position].split("\n")
+        start = Place(override, len(before), len(before[-1]) + 1, source)
+        words = f"the character {escaped(character[:1])} may not stand in a recipe"
+    except yaml.MarkedYAMLError as error:
+        start = place(error.problem_mark or error.context_mark or composer.get_mark())  # type: ignore[no-untyped-call]
+        opened = error.context_mark
+        words = f"{error.context} of line {opened.line + 1}: {error.problem}" if opened else str(error.problem)
+        words += next((hint for part, hint in _SYNTAX_HINTS.items() if part in words), "")
+    except (yaml.YAMLError, ValueError, OverflowError, IndexError):
+        # PyYAML lets chr() and int() fail on escapes such as "\UFFFFFFFF".
+        start, words = place(composer.get_mark()), "it is not YAML from here on"  # type: ignore[no-untyped-call]
+    return None, [*faults, Fault(start, (), printable(words, 160))]
 
 
 def scalar_value(text: str) -> Value:
     """What an unquoted scalar means (the core schema of YAML 1.2)."""
-    if text in _NULL:
-        return None
-    if text in _BOOLEAN:
-        return _BOOLEAN[text]
-    if _BASED.fullmatch(text) and len(text) < 64:
+    if text in _WORDS:
+        return _WORDS[text]
+    if re.fullmatch(r"0o[0-7]+|0x[0-9a-fA-F]+", text) and len(text) < 64:
         return int(text, 0)
-    if _DECIMAL.fullmatch(text) and len(text) < 20:
+    if re.fullmatch(r"[-+]?[0-9]{1,19}", text):
         return int(text)
-    if _SPECIAL.fullmatch(text):
+    if re.fullmatch(r"[-+]?\.(inf|Inf|INF)|\.(nan|NaN|NAN)", text):
         return float(text.replace(".", ""))
     if _FLOAT.fullmatch(text):
         number = float(text)
         integral = number.is_integer() and abs(number) < 2**53 and (number != 0 or not text.startswith("-"))
         return int(number) if integral else number
     return text
-
-
-def shown(node: Node) -> str:
-    """What was found, in words for a message."""
-    if isinstance(node, Mapping):
-        return "a section" if node.entries else "an empty section"
-    if isinstance(node, Items):
-        return f"a list of {len(node.nodes)}" if node.nodes else "an empty list"
-    if node.value is None:
-        return "nothing (null)"
-    if isinstance(node.value, str):
-        return f"the text '{printable(node.value, 60)}'" if node.value.strip() else "an empty text"
-    return printable(node.text or str(node.value), 60)
-
-
-_SYNTAX_IN_WORDS = (
-    (r"'\\t' that cannot start", "a tab; indent with spaces"),
-    (r"character '[@`]' that cannot start", "text that begins with this character must be in quotes"),
-    (r"character '%' that cannot start", "text that begins with % must be in quotes"),
-    (
-        "mapping values are not allowed",
-        "a `:` where none can stand; check the indentation, and quote text that holds `: `",
-    ),
-    (
-        "could not find expected ':'",
-        "the line before this is neither `key: value` nor part of a list; check it for a missing `:`",
-    ),
-    ("but found '<block mapping start>'", "the indentation fits no line above"),
-    ("expected <block end>", "this does not belong here; check the indentation, the brackets and the quotes"),
-    ("expected ',' or '\\]'", "the list `[` of line {started} is not closed, or a comma is missing"),
-    ("expected ',' or '}'", "the section `{{` of line {started} is not closed, or a comma is missing"),
-    ("end of stream", "the quotes of line {started} are not closed"),
-    ("document separator", "the quotes of line {started} are not closed"),
-    ("expected the node content", "a value is missing here"),
-    ("expected alphabetic or numeric", "text that begins with * or & must be in quotes"),
-    ("unknown escape character", "unknown \\ escape in double quotes; use single quotes, or \\\\ for a backslash"),
-    ("undefined tag handle", "tags (`!…`) are not used in recipes; quote the value if it is text"),
-    ("sequence entries are not allowed", "a list item `- ` where none can stand; check the indentation"),
-)
-
-
-def _syntax_in_words(problem: str, started: int | None) -> str:
-    """PyYAML's complaint as a person would say it; its own words where none are known."""
-    for pattern, words in _SYNTAX_IN_WORDS:
-        if re.search(pattern, problem):
-            return words.format(started=started or "?")
-    return printable(problem, 160)
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
@@ -313,32 +208,25 @@ _PLAIN_TEXT = re.compile(r"[A-Za-z][A-Za-z0-9_./:-]*(?<!:)")
 _NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
-def write_tree(value: AnyMapping[str, object], indent: str = "") -> str:
+def write_tree(value: Mapping[str, object], indent: str = "") -> str:
     """YAML text of nested mappings, lists and scalars; lists on one line, in the order given."""
     lines = []
     for key, item in value.items():
-        if isinstance(item, AnyMapping) and item:
-            lines.append(f"{indent}{write_scalar(key)}:\n{write_tree(item, indent + '  ')}")
+        if isinstance(item, Mapping) and item:
+            lines.append(f"{indent}{write_value(key)}:\n{write_tree(item, indent + '  ')}")
         else:
-            lines.append(f"{indent}{write_scalar(key)}: {write_value(item)}\n")
+            lines.append(f"{indent}{write_value(key)}: {write_value(item)}\n")
     return "".join(lines)
 
 
 def write_value(value: object) -> str:
-    """A value on one line."""
-    if isinstance(value, AnyMapping):
-        return "{" + ", ".join(f"{write_scalar(key)}: {write_value(item)}" for key, item in value.items()) + "}"
+    """A value on one line, which readers of YAML 1.1 and 1.2 understand alike: 1.0e-3, not 1e-3; quotes around `no`."""
+    if isinstance(value, Mapping):
+        return "{" + ", ".join(f"{write_value(key)}: {write_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):
-        return "[" + ", ".join(write_value(item) for item in value) + "]"
-    return write_scalar(value)
-
-
-def write_scalar(value: object) -> str:
-    """A scalar that readers of YAML 1.1 and 1.2 understand alike: 1.0e-3 rather than 1e-3, quotes around `no`."""
-    if value is None:
-        return "null"
-    if isinstance(value, bool):
-        return "true" if value else "false"
+        return "[" + ", ".join(map(write_value, value)) + "]"
+    if value is None or isinstance(value, bool):
+        return {None: "null", True: "true", False: "false"}[value]
     if isinstance(value, float):
         if not math.isfinite(value):
             return ".nan" if math.isnan(value) else ".inf" if value > 0 else "-.inf"
@@ -349,10 +237,5 @@ def write_scalar(value: object) -> str:
     text = str(value)
     if _PLAIN_TEXT.fullmatch(text) and text.lower() not in _NOT_TEXT:
         return text
-    return '"' + "".join(_quoted(character) for character in text) + '"'
-
-
-def _quoted(character: str) -> str:
-    if character in '"\\':
-        return "\\" + character
-    return character if character.isprintable() else escaped(character)
+    characters = ("\\" + sign if sign in '"\\' else sign if sign.isprintable() else escaped(sign) for sign in text)
+    return '"' + "".join(characters) + '"'

@@ -29,8 +29,8 @@ def test_a_section_without_a_kind_is_of_the_kind_that_leaving_it_out_means() -> 
     assert read(SMALL, "model={labels: 8}", "model.channels=2").model == ProbabilisticTransformer(labels=8, channels=2)
     no_default = SMALL.replace("kind: mlm", "eval_masks: 2")
     assert refused(no_default) == [
-        "r.yaml:7:3: task: `kind` is missing; it is one of `mlm`, `tagging`, `ner`, `classification`, "
-        "`pretrain`, `cogs`, `openie`, `coordination`"
+        "r.yaml:7:3: task: `kind` is missing; it is `mlm`, `tagging`, `ner`, `classification`, "
+        "`pretrain`, `cogs`, `openie` or `coordination`"
     ]
 
 
@@ -56,33 +56,31 @@ def test_another_kind_drops_the_keys_that_only_the_old_one_has() -> None:
     assert "unknown key" in refused(FULL.replace("kind: uv", "kind: none"))[0]
 
 
-@pytest.mark.parametrize(
-    ("override", "message"),
-    [
-        ("optim.betas.0=.9", "a list is set as a whole: optim.betas='[…, …]'"),
-        ("optim.betas[0]=.9", "a list is set as a whole: optim.betas='[…, …]'"),
-        ("data.train.x=.9", "data.train: holds a list of 2, not a section"),
-        ("name.x=1", "name: holds the text 'full', not a section"),
-        ("=1", "left of `=` stands a key such as optim.lr"),
-        (".a=1", "left of `=` stands a key such as optim.lr"),
-        ("a..b=1", "left of `=` stands a key such as optim.lr"),
-        ("a b=1", "left of `=` stands a key such as optim.lr"),
-        ("optim.lr=[1", "optim.lr: the value is not YAML: the list `[` of line 1 is not closed"),
-        ("optim.lr=\x00", "the character \\x00 may not stand in a recipe"),
-        ("optim={lr: 1, lr: 2}", "optim.lr: the key is given twice, first in the same override"),
-        ("optim=!x {}", "optim: tags"),
-        ("seed=*a", "seed: `*a` is an alias"),
-        ("seed=" + "[" * 5000, "nested more than"),
-        ("a" * 5000 + "=1", "unknown key"),
-        (".".join("a" * 500) + "=1", "more than 16 levels deep"),
-        ("sed=1", "sed: unknown key; did you mean `seed`?"),
-    ],
-)
-def test_faulty_overrides(override: str, message: str) -> None:
-    lines = refused(FULL, override)
-    assert lines[0].startswith("override '")
-    assert message in lines[0]
-    assert len(lines) == 1
+def test_faulty_overrides() -> None:
+    left = "left of `=` stands a key such as optim.lr; a list is set as a whole: KEY='[…, …]'"
+    table = {
+        "optim.betas.0=.9": left,
+        "optim.betas[0]=.9": left,
+        "=1": left,
+        ".a=1": left,
+        "a..b=1": left,
+        "a b=1": left,
+        "data.train.x=.9": "data.train: holds a list of 2, not a section",
+        "name.x=1": "name: holds the text 'full', not a section",
+        "optim.lr=[1": "optim.lr: the value is not YAML: while parsing a flow sequence of line 1",
+        "optim.lr=\x00": "the character \\x00 may not stand in a recipe",
+        "optim={lr: 1, lr: 2}": "optim.lr: the key is given twice, first in this override",
+        "optim=!x {}": "optim: the value is not YAML: anchors, aliases and tags",
+        "seed=*a": "seed: the value is not YAML: anchors, aliases and tags",
+        "seed=" + "[" * 5000: "nested more than",
+        "a" * 5000 + "=1": "unknown key",
+        ".".join("a" * 500) + "=1": "more than 16 levels deep",
+        "sed=1": "sed: unknown key; did you mean `seed`?",
+    }
+    for override, message in table.items():
+        (line,) = refused(FULL, override)
+        assert line.startswith("override '")
+        assert message in line
 
 
 def test_an_override_without_equals_sign() -> None:

@@ -16,55 +16,19 @@ from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import LARGEST, scalar_value
 
 
-@pytest.mark.parametrize(
-    ("text", "value"),
-    [
-        ("1e-3", 1e-3),
-        ("1e5", 100_000),
-        (".5", 0.5),
-        ("5.", 5),
-        ("+3", 3),
-        ("-4", -4),
-        ("0", 0),
-        ("0x1F", 31),
-        ("0o17", 15),
-        ("1e2", 100),
-        ("2.50", 2.5),
-        ("1_000", "1_000"),
-        ("yes", "yes"),
-        ("no", "no"),
-        ("on", "on"),
-        ("Off", "Off"),
-        ("y", "y"),
-        ("true", True),
-        ("False", False),
-        ("null", None),
-        ("~", None),
-        ("", None),
-        ("1:30", "1:30"),
-        ("2024-01-01", "2024-01-01"),
-        (".inf", math.inf),
-        ("-.INF", -math.inf),
-        ("1e400", math.inf),
-        ("e5", "e5"),
-        (".", "."),
-        ("1e", "1e"),
-        ("0b1", "0b1"),
-        ("=", "="),
-    ],
-)
-def test_scalars_mean_what_people_mean(text: str, value: object) -> None:
-    assert scalar_value(text) == value
-    assert type(scalar_value(text)) is type(value)
-
-
-def test_not_a_number_and_minus_zero() -> None:
-    nan = scalar_value(".nan")
-    assert isinstance(nan, float)
-    assert math.isnan(nan)
-    zero = scalar_value("-0.0")
-    assert isinstance(zero, float)
-    assert math.copysign(1, zero) == -1
+def test_scalars_mean_what_people_mean() -> None:
+    values = {
+        "1e-3": 1e-3, "1e5": 100_000, ".5": 0.5, "5.": 5, "+3": 3, "-4": -4, "0": 0, "0x1F": 31, "0o17": 15,
+        "1e2": 100, "2.50": 2.5, "true": True, "False": False, "null": None, "~": None, "": None, ".inf": math.inf,
+        "-.INF": -math.inf, "1e400": math.inf,
+    }  # fmt: skip
+    for text in ("1_000", "yes", "no", "on", "Off", "y", "1:30", "2024-01-01", "e5", ".", "1e", "0b1", "="):
+        values[text] = text
+    for text, value in values.items():
+        assert scalar_value(text) == value, text
+        assert type(scalar_value(text)) is type(value), text
+    assert str(scalar_value(".nan")) == "nan"
+    assert str(scalar_value("-0.0")) == "-0.0"
 
 
 def test_integers_and_floats_stand_in_for_each_other() -> None:
@@ -78,13 +42,13 @@ def test_integers_and_floats_stand_in_for_each_other() -> None:
 
 def test_octal_like_numbers_are_refused_once() -> None:
     assert refused(FULL.replace("seed: 7", "seed: 010")) == [
-        "r.yaml:5:7: seed: `010` is octal to some readers of YAML and decimal to others; "
-        "write 10, or quote it if it is text"
+        "r.yaml:5:7: seed: `010` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
     ]
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------
 
+NO_ANCHORS = "anchors, aliases and tags (& * !) are not used"
 SYNTAX = [
     ("", "r.yaml:1:1: the recipe is empty"),
     ("# only a comment\n", "r.yaml:2:1: the recipe is empty"),
@@ -92,45 +56,40 @@ SYNTAX = [
     ("{}", "the recipe is empty"),
     ("- a\n- b\n", "r.yaml:1:1: a recipe consists of `key: value` lines, found a list of 2"),
     ("just text", "found the text 'just text'"),
-    (SMALL + "---\nname: two\n", "r.yaml:8:1: a second document begins here"),
-    (SMALL + "seed:\t1\n\tx: 1\n", "a tab; indent with spaces"),
+    (SMALL + "---\nname: two\n", "r.yaml:8:1: expected a single document"),
+    (SMALL + "seed:\t1\n\tx: 1\n", "; indent with spaces"),
     (SMALL + "   seed: 1\n", "r.yaml:8:"),
-    (SMALL + "seed: a: b\n", "r.yaml:8:8: a `:` where none can stand"),
-    (SMALL + "seed: [1, 2\n", "the list `[` of line 8 is not closed"),
-    (SMALL + "seed: {a: 2\n", "the section `{` of line 8 is not closed"),
-    (SMALL + "seed: 'x\n", "the quotes of line 8 are not closed"),
-    (SMALL + "seed\noptim: {}\n", "r.yaml:9:1: the line before this is neither"),
-    (SMALL + "seed: @x\n", "must be in quotes"),
-    (SMALL + "seed: *.x\n", "text that begins with * or & must be in quotes"),
-    (SMALL + "seed: !!python/object/apply:os.system [x]\n", "r.yaml:8:7: seed: tags"),
-    (SMALL + "seed: !x 1\n", "tags"),
-    (SMALL + "seed: &a 1\n", "r.yaml:8:7: seed: `&a` is an anchor"),
-    (SMALL + "seed: *a\n", "r.yaml:8:7: seed: `*a` is an alias"),
-    (SMALL + "optim: {<<: {lr: 1}}\n", "r.yaml:8:9: optim: `<<` merges are not used"),
-    (SMALL + "1: x\n", "r.yaml:8:1: a key must be text, found 1"),
-    (SMALL + "? [a, b]\n: x\n", "a key must be text, found a list of 2"),
-    (SMALL + "? {a: 1}\n: x\n", "a key must be text, found a section"),
-    (SMALL + "null: x\n", "a key must be text, found nothing (null)"),
+    (SMALL + "seed: a: b\n", "r.yaml:8:8: mapping values are not allowed here; check the indentation, and quote"),
+    (SMALL + "seed: [1, 2\n", "while parsing a flow sequence of line 8: expected ',' or ']'"),
+    (SMALL + "seed: {a: 2\n", "while parsing a flow mapping of line 8: expected ',' or '}'"),
+    (SMALL + "seed: 'x\n", "while scanning a quoted scalar of line 8: found unexpected end"),
+    (SMALL + "seed\noptim: {}\n", "r.yaml:9:1: while scanning a simple key of line 8: could not find expected ':'"),
+    (SMALL + "seed: @x\n", "r.yaml:8:7: found character '@'"),
+    (SMALL + "seed: *.x\n", "r.yaml:8:8: while scanning an alias"),
+    (SMALL + "seed: !!python/object/apply:os.system [x]\n", f"r.yaml:8:7: {NO_ANCHORS}"),
+    (SMALL + "seed: !x 1\n", NO_ANCHORS),
+    (SMALL + "seed: &a 1\n", f"r.yaml:8:7: {NO_ANCHORS}"),
+    (SMALL + "seed: *a\n", f"r.yaml:8:7: {NO_ANCHORS}"),
+    ("a: &a [x, x]\n" + "b: [*a, *a]\n", f"r.yaml:1:4: {NO_ANCHORS}"),
+    (SMALL + "optim: {<<: {lr: 1}}\n", "r.yaml:8:9: optim: a key must be text, and not `<<`"),
+    *((SMALL + f"{key}: x\n", "a key must be text") for key in ("1", "? [a, b]\n", "? {a: 1}\n", "null")),
     (SMALL + 'seed: "\\UFFFFFFFF"\n', "r.yaml:8:"),
     (SMALL + 'seed: "\\q"\n', "escape"),
     (SMALL + "seed: \x07\n", "r.yaml:8:7: the character \\x07 may not stand in a recipe"),
     (SMALL + "%YAML 3.0\n", "r.yaml:8:1"),
     ("%YAML 3.0\n---\nname: x\n", "r.yaml:1:"),
-    ("name: x\nname: y\nname: z\n", "r.yaml:2:1: name: the key is given twice, first in line 1, column 1; keep one"),
-    ("[" * 10_000, "nested more than"),
-    ("{" * 10_000, "nested more than"),
+    ("name: x\nname: y\nname: z\n", "r.yaml:2:1: name: the key is given twice, first in line 1; keep one"),
+    *((text * 10_000, "nested more than") for text in ("[", "{", "- ", "? ")),
     ("a: " + "[" * 10_000 + "]" * 10_000, "nested more than"),
     ("".join(f"{' ' * depth}a:\n" for depth in range(300)), "nested more than"),
-    ("- " * 10_000, "nested more than"),
-    ("? " * 10_000, "nested more than"),
 ]
 
 
-@pytest.mark.parametrize(("text", "message"), SYNTAX)
-def test_broken_yaml(text: str, message: str) -> None:
-    lines = refused(text)
-    assert any(message in line for line in lines), lines
-    assert all(re.match(r"r\.yaml:\d+:\d+: ", line) for line in lines)
+def test_broken_yaml() -> None:
+    for text, message in SYNTAX:
+        lines = refused(text)
+        assert any(message in line for line in lines), lines
+        assert all(re.match(r"r\.yaml:\d+:\d+: ", line) for line in lines)
 
 
 def test_bytes_that_are_no_text() -> None:
@@ -142,15 +101,9 @@ def test_bytes_that_are_no_text() -> None:
     assert read(SMALL.replace("\n", "\r\n")).name == "small"
 
 
-def test_alias_bomb_is_refused() -> None:
-    bomb = "a: &a [x, x]\n" + "".join(f"{b}: &{b} [*{a}, *{a}]\n" for a, b in zip("abcdef", "bcdefg", strict=True))
-    assert sum("anchor" in line for line in refused(bomb)) == 7
-    assert any("a[0]: `*a` is an alias" in line for line in refused("a: &a [*a]\n"))
-
-
 VALUES = [
     ("seed: fast", "8:7: seed: found the text 'fast', wanted a whole number ≥ 0"),
-    ("seed: '3'", "8:7: seed: found the text '3', wanted a whole number ≥ 0; write it without quotes"),
+    ("seed: '3'", "8:7: seed: found the text '3', wanted a whole number ≥ 0"),
     ("seed: -1", "8:7: seed: found -1, wanted a whole number ≥ 0"),
     ("seed: 99999999999999999999999", "wanted a whole number ≥ 0 and < 2147483648"),
     ("seed:", "8:6: seed: found nothing (null), wanted a whole number ≥ 0"),
@@ -208,11 +161,10 @@ VALUES = [
 ]
 
 
-@pytest.mark.parametrize(("line", "message"), VALUES)
-def test_wrong_values(line: str, message: str) -> None:
-    lines = refused(SMALL + line + "\n")
-    assert len(lines) == 1
-    assert message.replace(" or a whole", ", or a whole").replace(", or", " or") in lines[0].replace(", or", " or")
+def test_wrong_values() -> None:
+    for line, message in VALUES:
+        (fault,) = refused(SMALL + line + "\n")
+        assert message.replace(", or", " or") in fault.replace(", or", " or")
 
 
 def test_missing_keys_have_the_position_of_their_section() -> None:

@@ -12,13 +12,12 @@ from pydantic import ValidationError
 from small_recipes import SMALL, read, refused
 
 from probtrans_cli.recipe import reference as recipe_reference
-from probtrans_cli.recipe import source as recipe_source
 from probtrans_cli.recipe.base import PATH, InconsistentError
 from probtrans_cli.recipe.data import FORMATS
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe
 from probtrans_cli.recipe.task import TASKS
-from probtrans_cli.recipe.yaml import read_tree, write_scalar
+from probtrans_cli.recipe.yaml import read_tree, write_value
 
 SCHEMA = recipe_reference.json_schema()
 TEXTS = st.one_of(
@@ -155,15 +154,15 @@ def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ..
 @given(TEXTS)
 @example("\x00")
 def test_texts_survive(text: str) -> None:
-    tree, faults = read_tree(f"a: {write_scalar(text)}\nb: [{write_scalar(text)}, 1]\n", "x")
+    tree, faults = read_tree(f"a: {write_value(text)}\nb: [{write_value(text)}, 1]\n", "x")
     assert not faults
     assert tree is not None
-    assert recipe_source.plain(tree) == {"a": text, "b": [text, 1]}
-    assert yaml.safe_load(f"[{write_scalar(text)}]") == [text]
+    assert tree.plain() == {"a": text, "b": [text, 1]}
+    assert yaml.safe_load(f"[{write_value(text)}]") == [text]
 
 
 def test_floats_are_floats_to_every_reader() -> None:
-    assert [write_scalar(number) for number in (1e-5, 1e16, 0.1, 3.0, 1.5e-9)] == [
+    assert [write_value(number) for number in (1e-5, 1e16, 0.1, 3.0, 1.5e-9)] == [
         "1.0e-05",
         "1.0e+16",
         "0.1",
