@@ -7,14 +7,13 @@ from dataclasses import dataclass
 from typing import Any, Literal
 
 from probtrans_cli.reports import table as report
-from probtrans_cli.reports.table import markdown
-from probtrans_cli.reports.table_beside import RIVAL, beside, rival_of
-from probtrans_cli.reports.table_page import page
+from probtrans_cli.reports.pages import table_page
+from probtrans_cli.reports.table import RIVAL, beside, markdown, rival_of
 
 __all__ = ["Form", "TableRequest", "table", "written"]
 
 Form = Literal["markdown", "beside", "html"]
-FORMS: dict[Form, Callable[[dict[str, Any]], str]] = {"markdown": markdown, "beside": beside, "html": page}
+FORMS: dict[Form, Callable[[dict[str, Any]], str]] = {"markdown": markdown, "beside": beside, "html": table_page}
 
 
 @dataclass(frozen=True)

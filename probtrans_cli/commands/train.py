@@ -18,8 +18,8 @@ from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, Usa
 from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import dump_recipe, get_ready, load_recipe
-from probtrans_cli.reports.run_page import NAME as REPORT
-from probtrans_cli.reports.run_page import write_report
+from probtrans_cli.reports.pages import NAME as REPORT
+from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder

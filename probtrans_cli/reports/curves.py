@@ -43,9 +43,9 @@ class Curve:
 
     @classmethod
     def of(cls, name: str, pairs: Iterable[tuple[Any, Any]], colour: int = 0, *, points: bool = False) -> Curve:
-        """From steps and values; what is not a finite number is left out, and many points are thinned to means."""
-        known = [(float(x), float(y)) for x, y in pairs if _is_number(x) and _is_number(y)]
-        both = np.array(known, dtype=np.float64).reshape(-1, 2)
+        """Make a curve of steps and values; only finite numbers count, and many points are thinned to means."""
+        finite = [(float(x), float(y)) for x, y in pairs if _is_number(x) and _is_number(y)]
+        both = np.array(finite, dtype=np.float64).reshape(-1, 2)
         if len(both) > MOST_POINTS:
             both = np.array([part.mean(axis=0) for part in np.array_split(both, MOST_POINTS)])
         return cls(name, both[:, 0], both[:, 1], colour, points)
@@ -110,14 +110,14 @@ def chart(
         {"name": curve.name, "steps": list(map(_short, curve.steps)), "shown": [shown(score, y) for y in curve.values]}
         for curve in curves
     ]
-    told = {"left": LEFT, "right": WIDTH - RIGHT, "from": across.low, "to": across.high, "curves": of_curves}
+    record = {"left": LEFT, "right": WIDTH - RIGHT, "from": across.low, "to": across.high, "curves": of_curves}
     names = legend(curves) if named or len(curves) > 1 else ""
     ends = "; ".join(f"{curve.name} ends at {shown(score, curve.values[-1])}" for curve in curves[:4])
     return (
         f'<figure class="chart"><figcaption>{escape(title)}{" (logarithmic)" if up.logarithmic else ""}</figcaption>'
         f'<svg viewBox="0 0 {WIDTH} {HEIGHT}" role="img" aria-label="{escape(f"{title}: {ends}")}">{"".join(parts)}'
         f'<path class="cursor" d=""/></svg>{names}<p class="told quiet" aria-live="polite"></p>'
-        f'<script type="application/json">{safe_json(told)}</script></figure>\n'
+        f'<script type="application/json">{safe_json(record)}</script></figure>\n'
     )
 
 
@@ -185,13 +185,13 @@ class _Axis:
         if self.logarithmic:
             first, last = math.floor(math.log10(self.low)), math.ceil(math.log10(self.high))
             digits = (1,) if last - first > 4 else (1, 3) if last - first > 2 else (1, 2, 5)
-            every = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
+            values = [digit * 10.0**power for power in range(first, last + 1) for digit in digits]
         else:
             rough = (self.high - self.low) / 6
             power = 10.0 ** math.floor(math.log10(rough))
             step = next(power * digit for digit in (1, 2, 5, 10) if power * digit >= rough)
-            every = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
-        return [value for value in every if self.low <= value <= self.high]
+            values = [step * number for number in range(math.ceil(self.low / step), math.floor(self.high / step) + 1)]
+        return [value for value in values if self.low <= value <= self.high]
 
 
 def _tick(value: float, score: str) -> str:

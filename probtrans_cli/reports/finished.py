@@ -1,4 +1,4 @@
-"""A finished run as the verb `table` reads it: recipe, scores, parameters, times and command line. Imports no torch."""
+"""Finished runs as the verb `table` reads them, and the paper's figures beside them. Imports no torch."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ import os
 from dataclasses import dataclass
 from itertools import chain
 from pathlib import Path
-from typing import Any
+from typing import Any, Literal
 
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.folders import regular
@@ -63,9 +63,9 @@ class Finished:
     @property
     def settings(self) -> str:
         """All other settings that change what is learned or scored."""
-        kept = self.recipe.model_dump(mode="json", by_alias=True, exclude=NOT_COMPARED)
-        kept["data"] = {key: value for key, value in kept["data"].items() if key not in CORPORA}
-        return json.dumps(kept, sort_keys=True)
+        settings = self.recipe.model_dump(mode="json", by_alias=True, exclude=NOT_COMPARED)
+        settings["data"] = {key: value for key, value in settings["data"].items() if key not in CORPORA}
+        return json.dumps(settings, sort_keys=True)
 
 
 def read_run(folder: str) -> Finished:
@@ -76,7 +76,7 @@ def read_run(folder: str) -> Finished:
     """
     path = Path(folder)
     checkpoint, run = _locate(path)
-    where = named(folder)
+    where = folder_name(folder)
     try:
         recipe = load_stored(checkpoint / "recipe.yaml").resolved()
     except ProbtransError as error:
@@ -107,7 +107,7 @@ def read_run(folder: str) -> Finished:
 
 def _locate(path: Path) -> tuple[Path, Path | None]:
     """The folder with the scores, and the run folder that it belongs to, if there is one; the run must be finished."""
-    where = named(str(path))
+    where = folder_name(str(path))
     if (path / "config.json").is_file():
         checkpoints = path.resolve().parent
         if checkpoints.name != "checkpoints" or not any_in(checkpoints):
@@ -120,7 +120,7 @@ def _locate(path: Path) -> tuple[Path, Path | None]:
     ended = _read(path / "exit.json")
     if ended and ended.get("exit") != 0:
         reason = " ".join(str(ended.get("reason")).split())
-        raise CheckpointError(f"{where}: not finished, exit code {ended.get('exit')}: {named(reason)}")
+        raise CheckpointError(f"{where}: not finished, exit code {ended.get('exit')}: {folder_name(reason)}")
     there = any_in(path / "checkpoints")
     if not there and not (path / "recipe.yaml").is_file():
         raise CheckpointError(f"{where}: not a run folder: it has neither a recipe.yaml nor checkpoints")
@@ -138,7 +138,7 @@ def _read(path: Path) -> dict[str, Any]:
     except (OSError, ValueError):
         value = None
     if not isinstance(value, dict):
-        raise CheckpointError(f"{named(str(path))}: not a readable JSON object")
+        raise CheckpointError(f"{folder_name(str(path))}: not a readable JSON object")
     return value
 
 
@@ -171,6 +171,59 @@ def _command(recipe: Path) -> str:
     return ""
 
 
-def named(text: str) -> str:
+def folder_name(text: str) -> str:
     """A folder's name, or another text, as part of one line of a message."""
     return visible(text, longest=200)
+
+
+@dataclass(frozen=True)
+class Published:
+    """One cell of the paper's table. ``task`` is what the names of its recipes begin with, before a ``-``."""
+
+    task: str
+    corpus: str
+    column: Literal["xpos", "upos"] | None
+    """Of tagging: which tags."""
+    metric: str
+    model: Literal["probabilistic", "transformer"]
+    mean: float
+    sd: float
+    parameters: int
+
+
+PUBLISHED = (
+    Published("mlm-ptb", "PTB", None, "perplexity", "transformer", 58.43, 0.58, 23_800_000),
+    Published("mlm-ptb", "PTB", None, "perplexity", "probabilistic", 62.86, 0.40, 6_300_000),
+    Published("mlm-bllip", "BLLIP-XS", None, "perplexity", "transformer", 101.91, 1.40, 11_700_000),
+    Published("mlm-bllip", "BLLIP-XS", None, "perplexity", "probabilistic", 123.18, 1.50, 6_300_000),
+    Published("pos-ptb", "PTB", "xpos", "accuracy", "transformer", 0.9644, 0.0004, 15_400_000),
+    Published("pos-ptb", "PTB", "xpos", "accuracy", "probabilistic", 0.9629, 0.0003, 3_100_000),
+    Published("pos-ewt", "UD EWT", "xpos", "accuracy", "transformer", 0.9117, 0.0011, 3_200_000),
+    Published("pos-ewt", "UD EWT", "xpos", "accuracy", "probabilistic", 0.9096, 0.0010, 2_400_000),
+    Published("upos-ewt", "UD EWT", "upos", "accuracy", "transformer", 0.9196, 0.0006, 14_400_000),
+    Published("upos-ewt", "UD EWT", "upos", "accuracy", "probabilistic", 0.9157, 0.0012, 4_200_000),
+    Published("ner-conll03", "CoNLL-2003", None, "f1", "transformer", 0.7402, 0.0111, 1_700_000),
+    Published("ner-conll03", "CoNLL-2003", None, "f1", "probabilistic", 0.7547, 0.0035, 9_400_000),
+    Published("sst2", "SST-2", None, "accuracy", "transformer", 0.8251, 0.0026, 23_200_000),
+    Published("sst2", "SST-2", None, "accuracy", "probabilistic", 0.8204, 0.0088, 10_500_000),
+    Published("sst5", "SST-5", None, "accuracy", "transformer", 0.4013, 0.0109, 8_500_000),
+    Published("sst5", "SST-5", None, "accuracy", "probabilistic", 0.4277, 0.0118, 2_600_000),
+    Published("cogs", "COGS gen", None, "exact", "transformer", 0.8205, 0.0218, 100_000),
+    Published("cogs-universal", "COGS gen", None, "exact", "transformer", 0.8050, 0.0349, 50_000),
+    Published("cogs", "COGS gen", None, "exact", "probabilistic", 0.8460, 0.0206, 150_000),
+)
+
+TASKS = tuple(dict.fromkeys(cell.task for cell in PUBLISHED))
+"""The tasks, in the paper's order."""
+
+
+def task_of(name: str) -> str | None:
+    """The paper's task that a recipe's name says it is, the most specific one; None for all other names."""
+    return max((task for task in TASKS if f"{name}-".startswith(f"{task}-")), key=len, default=None)
+
+
+def published(name: str, model: str, metric: str, column: str | None) -> Published | None:
+    """The paper's figure for a recipe: by its name and the kind of its model, if metric and column are the same."""
+    wanted = (task_of(name), model, metric, column)
+    cells = (cell for cell in PUBLISHED if (cell.task, cell.model, cell.metric, cell.column) == wanted)
+    return next(cells, None)

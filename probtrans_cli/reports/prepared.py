@@ -28,8 +28,8 @@ def report(prepared: Prepared, state: str) -> Group:
     size = manifest["vocabulary"]["size"]
     special = manifest["vocabulary"].get("special", 3)
     lines = [f"vocabulary  {size:,} {units} ({special} special); min to max: sentence lengths"]
-    for column, every in manifest["labels"].items():
-        counts = {label: count for label, count in every.items() if count}  # of the kinds of COGS train has a few
+    for column, labels in manifest["labels"].items():
+        counts = {label: count for label, count in labels.items() if count}  # of the kinds of COGS train has a few
         if counts:
             shown = ", ".join(f"{visible(label)} {count:,}" for label, count in list(counts.items())[:20])
             more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""

@@ -3,11 +3,10 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Sequence
+from collections.abc import Mapping, Sequence
 from typing import Any
 
 from probtrans_cli.console import render
-from probtrans_cli.reports.reliability import uncertainty_report
 from probtrans_cli.text import columns, visible
 
 SHARES = (
@@ -15,7 +14,7 @@ SHARES = (
     "sentences_without_tuple", "tuple_overlap",
 )  # fmt: skip
 MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact", "uas", "uuas"))
-"""Shares by themselves, and where they are a part of a name: of known words, of one type of entity, of a floor."""
+"""Shares, also as a part of a longer name: of known words, of one type of entity, of a baseline."""
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
 FLOORS = {
     "next_word": "floor: next word",
@@ -25,21 +24,46 @@ FLOORS = {
     "untrained_bias": "floor: untrained bias",
 }
 
+UNCERTAINTY_ROWS = {
+    "nll": "nll: loss of the right answer",
+    "brier": "brier",
+    "ece": "ece: distance of confidence and accuracy",
+    "ece_floor": "  of calibrated answers",
+    "ece_width": "  with bins of equal width",
+    "aurc": "aurc: errors among the most confident",
+    "error_auroc": "errors told by 1 - probability",
+    "error_auroc_mi": "  by the mutual information",
+    "error_auroc_latent_labels": "  by the latent label's entropy",
+    "error_auroc_heads": "  by the heads' entropy",
+    "arc_error_auroc": "wrong arcs told by the head's entropy",
+    "entropy": "entropy",
+    "expected_entropy": "  expected: the data's part",
+    "mutual_information": "  mutual information: the model's part",
+    "latent_label_entropy": "  of the latent label",
+    "head_entropy": "  of the heads",
+}
+OOD_ROWS = {
+    "ood_auroc": "other text told by the entropy",
+    "ood_auroc_mi": "  by the mutual information",
+    "entropy": "entropy there",
+    "mutual_information": "  mutual information there",
+}
+
 
 def is_share(name: str) -> bool:
-    """Whether a score is a part of a whole, shown in percent."""
+    """Return whether a score is a share, shown in percent."""
     return name in SHARES or not MEASURES.isdisjoint(name.split("_"))
 
 
 def shown(name: str, value: float | None) -> str:
-    """A number as people read it: shares in percent, all else with four digits."""
+    """Format a score: shares in percent, other numbers with four digits."""
     if value is None:
         return "-"
     return f"{100 * value:.2f} %" if is_share(name) else f"{value:,.4g}" if abs(value) < 1000 else f"{value:,.0f}"
 
 
 def flattened(scores: dict[str, Any]) -> dict[str, float]:
-    """Numbers of a score report by name; of tree scores, UAS and UUAS with punctuation removed, all lengths."""
+    """Return the numbers of a score report by name; of trees, UAS and UUAS without punctuation, all lengths."""
     flat = {name: float(value) for name, value in scores.items() if isinstance(value, int | float)}
     for part in ("uncertainty", "ood"):
         numbers = scores.get(part, {}).items()
@@ -52,15 +76,14 @@ def flattened(scores: dict[str, Any]) -> dict[str, float]:
 
 
 def over_seeds(runs: Sequence[dict[str, Any]]) -> dict[str, Any]:
-    """Mean and sample standard deviation of every score over runs, on test where there is one, else on dev; and those
-    of ``extra``."""
+    """Return mean and sample s.d. of every score over runs: on test (else dev), and on ``extra``."""
     split = "test" if all("test" in run for run in runs) else "dev"
     extra = mean_and_sd(runs, "extra") if all("extra" in run for run in runs) else None
     return {"split": split, **mean_and_sd(runs, split), **({} if extra is None else {"extra": extra})}
 
 
 def mean_and_sd(runs: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
-    """Mean and sample standard deviation of every score of a split over runs; None of a single one."""
+    """Return mean and sample s.d. of every score of a split over runs; the s.d. of a single run is None."""
     flat = [flattened(run.get(split, {})) for run in runs]
     names = [name for name in flat[0] if all(name in scores for scores in flat)]
     mean = {name: sum(scores[name] for scores in flat) / len(flat) for name in names}
@@ -90,6 +113,31 @@ def split_report(name: str, scores: dict[str, Any]) -> str:
     text += case_report(scores["cases"]) if "cases" in scores else ""
     text += tree_report(scores["trees"]) if "trees" in scores else ""
     return text + (channel_report(scores["channels"]) if "channels" in scores else "")
+
+
+def uncertainty_report(name: str, scores: Mapping[str, Any], ood: Mapping[str, Any] | None = None) -> str:
+    """Return the table of a split's `uncertainty`, and of its `ood`."""
+    tempered = next((key for key in ("with_temperature", "without_temperature") if key in scores), None)
+    rows = []
+    for key, text in UNCERTAINTY_ROWS.items():
+        if key in scores:
+            cells = [_four_digits(scores[key])]
+            if tempered is not None:
+                cells.append(_four_digits(scores[tempered][key]) if key in scores[tempered] else "")
+            rows.append([text, *cells])
+    names = ["", ""]
+    if tempered is not None:
+        names = ["", "as predicted", f"{tempered.replace('_', ' ')} {scores['temperature']:.4g}"]
+    text = f"{visible(name)}: uncertainty of {scores['number']:,} answers\n{render(names, rows)}"
+    if ood is not None:
+        ood_rows = [[label, _four_digits(ood[key])] for key, label in OOD_ROWS.items() if key in ood]
+        text += f"{visible(name)} beside {ood['sentences']:,} sentences of {visible(ood['file'])}\n"
+        text += render(["", ""], ood_rows)
+    return text
+
+
+def _four_digits(value: float | None) -> str:
+    return "-" if value is None else f"{value:.4f}"
 
 
 def case_report(cases: dict[str, float]) -> str:
@@ -129,8 +177,8 @@ def tree_report(trees: dict[str, Any]) -> str:
         rows.insert(
             1, ["  95 % interval", *(_range(model[length].get(f"{score}_interval")) for length, score in shares)]
         )
-        what = "no punctuation in them" if repeats(trees) else description
-        text += f"{title}; {counts['sentences']:,} sentences, {counts['words']:,} words, {what}\n"
+        words = "no punctuation in them" if repeats(trees) else description
+        text += f"{title}; {counts['sentences']:,} sentences, {counts['words']:,} words, {words}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
         title = "the same trees"
     return text + (relation_report(trees) if "relations" in trees else "")
@@ -195,9 +243,9 @@ def training_report(result: dict[str, Any]) -> str:
         tables = {result["split"]: result, **({"extra": result["extra"]} if "extra" in result else {})}
         return "".join(_table_over_seeds(split, over, title) for split, over in tables.items())
     text = "".join(split_report(split, result[split]) for split in ("train", "dev", "test", "extra") if split in result)
-    if found := result.get("temperature"):
-        text += f"temperature {found['value']:.4g}: dev nll {shown('nll', found['nll'])} without it, "
-        text += f"{shown('nll', found['nll_tempered'])} with it\n"
+    if fitted := result.get("temperature"):
+        text += f"temperature {fitted['value']:.4g}: dev nll {shown('nll', fitted['nll'])} without it, "
+        text += f"{shown('nll', fitted['nll_tempered'])} with it\n"
     text += f"\nrun: {result['run']}, best step {result['step']}, {result['seconds']:,.0f} s of training\n"
     text += f"to look at: {result['run']}/report.html\n"
     # Every word of it is known to the quick start, and to most English vocabularies.
@@ -253,8 +301,8 @@ def label_report(result: dict[str, Any]) -> str:
     return text
 
 
-def _shares(entries: Sequence[dict[str, Any]], one: str) -> str:
-    return "  ".join(f"{visible(entry[one])} {entry['share']:.2f}".replace(" 0.", " .") for entry in entries)
+def _shares(entries: Sequence[dict[str, Any]], key: str) -> str:
+    return "  ".join(f"{visible(entry[key])} {entry['share']:.2f}".replace(" 0.", " .") for entry in entries)
 
 
 def _aligned(lines: Sequence[Sequence[str]]) -> str:

@@ -6,20 +6,22 @@ with the best checkpoint.
 
 from __future__ import annotations
 
+import json
+import math
 import re
 import shlex
 import statistics
-from collections.abc import Sequence
+from collections.abc import Iterable, Sequence
+from dataclasses import dataclass, replace
+from itertools import chain
 from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.errors import CheckpointError, ProbtransError
 from probtrans_cli.recipe.task import TASKS, TaskSection
-from probtrans_cli.reports.finished import Finished, named, read_run
-from probtrans_cli.reports.published import TASKS as PAPER
-from probtrans_cli.reports.published import Published, published, task_of
+from probtrans_cli.reports.finished import TASKS as PAPER
+from probtrans_cli.reports.finished import Finished, Published, folder_name, published, read_run, task_of
 from probtrans_cli.reports.scores import is_share, mean_and_sd
-from probtrans_cli.reports.table_means import OverCorpora, over_corpora
 from probtrans_cli.text import columns, visible
 
 TREES = ("uas", "uuas", "floor_uas", "floor_uuas")  # scores of trees that a row has beside its metric
@@ -41,13 +43,13 @@ def table(folders: Sequence[str]) -> dict[str, Any]:
             run = read_run(folder)
             runs = groups.setdefault(run.identity, {})
             if run.recipe.seed in runs:
-                twin = named(runs[run.recipe.seed].folder)
-                raise CheckpointError(f"{named(folder)}: the same recipe, data and seed as {twin}")
+                twin = folder_name(runs[run.recipe.seed].folder)
+                raise CheckpointError(f"{folder_name(folder)}: the same recipe, data and seed as {twin}")
             runs[run.recipe.seed] = run
         except ProbtransError as error:
             left_out.append(error.message)
         except OSError as error:
-            left_out.append(f"{named(folder)}: cannot be read: {error.strerror}")
+            left_out.append(f"{folder_name(folder)}: cannot be read: {error.strerror}")
     if not groups:
         hint = "give run folders, e.g. runs/*; a run that was stopped goes on with: probtrans train RUN --resume"
         reasons = left_out if len(left_out) == 1 else ["there is no finished run", *left_out]
@@ -111,13 +113,13 @@ def _command(runs: Sequence[Finished]) -> str:
         return first.command
     if len(runs) == 1 or not first.command:
         return first.command
-    kept = []
+    arguments = []
     for word in words:
         if word == "--seeds":
             next(words, None)
         elif not word.startswith(("seed=", "--seeds=")):
-            kept.append(word.removesuffix(f"-seed{first.recipe.seed}") if word.startswith("name=") else word)
-    return shlex.join([*kept, "--seeds", ",".join(str(run.recipe.seed) for run in runs)])
+            arguments.append(word.removesuffix(f"-seed{first.recipe.seed}") if word.startswith("name=") else word)
+    return shlex.join([*arguments, "--seeds", ",".join(str(run.recipe.seed) for run in runs)])
 
 
 def _mean_row(family: OverCorpora) -> dict[str, Any]:
@@ -242,3 +244,166 @@ def _escaped(text: str) -> str:
     text = text.replace("&", "&amp;").replace("<", "&lt;").replace(">", "&gt;")
     text = re.sub(r"([\\`*~|\[\]])", r"\\\1", text)
     return re.sub(r"(?<![A-Za-z0-9])_|_(?![A-Za-z0-9])", r"\\_", text)  # within a word it is only itself
+
+
+# --- each model beside the transformer that learned the same ----------------------------------------------------------
+
+RIVAL = "transformer"
+"""The kind of model that others stand beside."""
+LONGER = 2.0
+"""How many times as long a rival may have been trained."""
+
+
+def beside(result: dict[str, Any]) -> str:
+    """The rows of :func:`probtrans_cli.reports.table.table` as Markdown, transformers within the rows of their rivals.
+
+    Where a cell has two figures, the model's stands first, then the transformer's. A transformer that is nobody's rival
+    has a row of its own.
+    """
+    lines = [_cells_beside(*pair) for rows in (result["rows"], result["means"]) for pair in _pairs(rows)]
+    shown = [header for header in lines[0] if any(line[header] for line in lines)]
+    return as_markdown(shown, [[line[header] for header in shown] for line in lines])
+
+
+def _pairs(rows: Sequence[dict[str, Any]]) -> list[tuple[dict[str, Any], dict[str, Any] | None]]:
+    """Each model with its rival, then the transformers that are nobody's."""
+    pairs = [(row, rival_of(row, rows)) for row in rows if row["model"] != RIVAL]
+    used = [id(rival) for _, rival in pairs if rival is not None]
+    return pairs + [(row, None) for row in rows if row["model"] == RIVAL and id(row) not in used]
+
+
+def rival_of(row: dict[str, Any], rows: Sequence[dict[str, Any]]) -> dict[str, Any] | None:
+    """The transformer that learned the same task from the same corpora; of several the best one on dev.
+
+    Perplexities must be over the same vocabulary and masks, too. One that started from weights of another training is a
+    rival only of a model that did so, too. One that took more than twice as long is a rival only where no other is, as
+    an hour's training beside one of ten minutes.
+    """
+    same = ("corpora", "task", "column", "metric", "pretrained", "scale")
+    scored = [each for each in rows if each["model"] == RIVAL and _is_scored(each)]
+    rivals = [each for each in scored if all(each[key] == row[key] for key in same)]
+    choose = max if row["larger_is_better"] else min
+    in_time = [each for each in rivals if _seconds(each, 0.0) <= LONGER * _seconds(row, math.inf)]
+    return choose(in_time or rivals, key=_on_dev, default=None)
+
+
+def _is_scored(row: dict[str, Any]) -> bool:
+    """Whether a row has its metric, which a mean over corpora may lack."""
+    return row["metric"] in (row["dev"] or row["test"] or {})
+
+
+def _seconds(row: dict[str, Any], unknown: float) -> float:
+    """How long a seed's training took, ``unknown`` where that was not written down."""
+    seconds: float | None = row["seconds"]
+    return unknown if seconds is None else seconds
+
+
+def _on_dev(row: dict[str, Any]) -> float:
+    score: float = (row["dev"] or row["test"])[row["metric"]]["mean"]
+    return score
+
+
+def _cells_beside(row: dict[str, Any], rival: dict[str, Any] | None) -> dict[str, str]:
+    both = [row] if rival is None else [row, rival]
+    metric, alone = row["metric"], row["model"] == RIVAL
+    ours = _score_text(row)
+    theirs = ours if alone else "" if rival is None else _score_text(rival)
+    floors = {name: _final_scores(row).get(f"floor_{name}") for name in ("uas", "uuas")}
+    bias = {name: score_in_words(name, floor and floor | {"sd": None}) for name, floor in floors.items()}
+    speeds = ["" if (speed := each["words_per_second"]) is None else f"{speed:,.0f}" for each in both]
+    times = ["" if each["seconds"] is None else time_in_words(each["seconds"]) for each in both]
+    return {
+        "recipe": row["recipe"],
+        "task": " ".join(filter(None, [row["task"], row["column"]])),
+        "metric": metric,
+        "paper": score_in_words(metric, row["paper"]),
+        "ours": "" if alone else ours,
+        RIVAL: theirs,
+        "UAS": _joined(score_in_words("uas", _final_scores(each).get("uas")) for each in both),
+        "UUAS": _joined(score_in_words("uuas", _final_scores(each).get("uuas")) for each in both),
+        "untrained bias, UAS": bias["uas"],
+        "untrained bias, UUAS": bias["uuas"],
+        "parameters": _joined(f"{each['encoder_parameters']:,}" for each in both),
+        "words/s": _joined(speeds),
+        "time": _joined(times),
+        "seeds": _joined(str(len(each["seeds"])) for each in both),
+        "command": row["command"],
+    }
+
+
+def _joined(texts: Iterable[str]) -> str:
+    """The model's figure and the transformer's, without those that are not known."""
+    return " / ".join(filter(None, texts))
+
+
+def _score_text(row: dict[str, Any]) -> str:
+    """The row's score in its metric, and whether it is of dev."""
+    text = score_in_words(row["metric"], _final_scores(row).get(row["metric"]))
+    return text if row["test"] or not text else f"{text} (dev)"
+
+
+def _final_scores(row: dict[str, Any]) -> dict[str, Any]:
+    """The scores on test, or where there is no test set on dev."""
+    return row["test"] or row["dev"] or {}
+
+
+# --- means over corpora -----------------------------------------------------------------------------------------------
+
+Seeds = Sequence[Finished]
+"""Runs that differ in nothing but the seed: a row of the table."""
+
+
+@dataclass(frozen=True)
+class OverCorpora:
+    """Rows of one model, each trained on another corpus, and the mean of their runs."""
+
+    rows: Sequence[Seeds]
+    mean: Seeds
+    """For each seed that all rows have, a run whose scores are means over the corpora."""
+
+
+def over_corpora(rows: Sequence[Seeds]) -> list[OverCorpora]:
+    """The mean for each model that stands in several rows, one for each of several corpora.
+
+    Scores that are no shares, as a perplexity, are left out: those of two corpora have no scale in common. There is no
+    mean where two rows are scored on the same files, of test or, where one of them has no test set, of dev; nor where
+    no seed or no score is in all of them.
+    """
+    families: dict[str, list[Seeds]] = {}
+    for row in rows:
+        families.setdefault(row[0].settings, []).append(row)
+    means = []
+    for family in families.values():
+        by_seed = [{run.recipe.seed: run for run in row} for row in family]
+        seeds = [seed for seed in by_seed[0] if all(seed in row for row in by_seed)]
+        split = "test" if all(row[0].corpora["test"] for row in family) else "dev"
+        different = {json.dumps(row[0].corpora[split]) for row in family}
+        if 1 < len(different) == len(family):
+            mean = [_mean_run([row[seed] for row in by_seed]) for seed in seeds]
+            if any(chain.from_iterable(run.scores.values() for run in mean)):
+                means.append(OverCorpora(family, mean))
+    return means
+
+
+def _mean_run(runs: Seeds) -> Finished:
+    """A run with the mean scores, the mean time and all speeds of runs on several corpora."""
+    first = runs[0]
+    names = list(dict.fromkeys(run.name for run in runs))
+    name = f"mean of {len(runs)} ({names[0]}" + (f" to {names[-1]})" if len(names) > 1 else ")")
+    splits = [split for split in first.scores if all(split in run.scores for run in runs)]
+    seconds = [run.seconds for run in runs if run.seconds is not None]
+    return replace(
+        first,
+        recipe=first.recipe.model_copy(update={"name": name}),
+        scores={split: _mean_scores([run.scores[split] for run in runs]) for split in splits},
+        parameters=max(run.parameters for run in runs),
+        speeds=list(chain.from_iterable(run.speeds for run in runs)),
+        seconds=statistics.fmean(seconds) if seconds else None,
+        command="",
+    )
+
+
+def _mean_scores(scores: Sequence[dict[str, float]]) -> dict[str, float]:
+    """The means of the shares that all have."""
+    names = [name for name in scores[0] if is_share(name) and all(name in of_run for of_run in scores)]
+    return {name: statistics.fmean(of_run[name] for of_run in scores) for name in names}

@@ -14,9 +14,9 @@ import pytest
 from support import Invoke, workplace
 
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.reports import confusion
 from probtrans_cli.reports.curves import BOTTOM, HEIGHT, LEFT, MOST_POINTS, RIGHT, TOP, WIDTH, Curve, chart
-from probtrans_cli.reports.run_page import write_report
+from probtrans_cli.reports.markup import CELL, MOST_LABELS, SIDE, confusion_matrix, worst_confusions
+from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import shown
 
 HOSTILE = "</script><script>window.hacked=1</script>"
@@ -288,26 +288,26 @@ def test_what_is_no_number_is_left_out() -> None:
 
 def test_the_matrix_has_every_pair() -> None:
     table = {"A": {"A": 90, "B": 10}, "B": {"A": 1, "B": 19}}
-    svg = confusion.matrix(table)
+    svg = confusion_matrix(table)
     assert re.findall(r"<title>([^<]*)</title>", svg) == [
-        "A given as A: 90 (90.0 % of A)", "A given as B: 10 (10.0 % of A)",
-        "B given as A: 1 (5.0 % of B)", "B given as B: 19 (95.0 % of B)",
+        "A predicted as A: 90 (90.0 % of A)", "A predicted as B: 10 (10.0 % of A)",
+        "B predicted as A: 1 (5.0 % of B)", "B predicted as B: 19 (95.0 % of B)",
     ]  # fmt: skip
-    worst = Page(confusion.worst(table)).rows
+    worst = Page(worst_confusions(table)).rows
     assert worst[1:] == [["A", "B", "10", "10.0 %", "90.9 %"], ["B", "A", "1", "5.0 %", "9.1 %"]]
-    assert confusion.matrix({"A": {"A": 3}}) == ""
-    assert "none" in confusion.worst({"A": {"A": 3}})
+    assert confusion_matrix({"A": {"A": 3}}) == ""
+    assert "none" in worst_confusions({"A": {"A": 3}})
 
 
 def test_long_labels_are_told_apart_and_told_whole() -> None:
     """Morphological features, which begin alike."""
     first, second = "Case=Nom|Number=Plur|Person=3", "Case=Nom|Number=Sing|Person=3"
     table = {first: {first: 5, second: 3}, second: {second: 4}}
-    svg = confusion.matrix(table)
+    svg = confusion_matrix(table)
     labels = re.findall(r'text-anchor="end">([^<]*)</text>', svg)
     assert len(set(labels)) == 2
-    assert f"<title>{first} given as {second}: 3 (37.5 % of {first})</title>" in svg
-    assert Page(confusion.worst(table)).rows[1][:2] == [first, second]
+    assert f"<title>{first} predicted as {second}: 3 (37.5 % of {first})</title>" in svg
+    assert Page(worst_confusions(table)).rows[1][:2] == [first, second]
 
 
 def test_shares_have_axes_of_shares() -> None:
@@ -324,13 +324,11 @@ def test_shares_have_axes_of_shares() -> None:
 def test_rare_labels_stand_together() -> None:
     """A thousand labels: the number of cells stays that of the frequent ones."""
     table = {f"T{i:04}": {f"T{i:04}": 2000 - i, f"T{(i + 1) % 1000:04}": 1} for i in range(1000)}
-    svg = confusion.matrix(table)
-    assert len(re.findall("<title>", svg)) <= confusion.MOST_LABELS**2
+    svg = confusion_matrix(table)
+    assert len(re.findall("<title>", svg)) <= MOST_LABELS**2
     total = sum(int(number.replace(",", "")) for number in re.findall(r": ([0-9,]+) \(", svg))
     assert total == sum(sum(row.values()) for row in table.values())
-    assert (
-        f'class="wrong" x="{confusion.SIDE + 39 * confusion.CELL}"' in svg
-    )  # right and wrong ones of the rest together
+    assert f'class="wrong" x="{SIDE + 39 * CELL}"' in svg  # right and wrong ones of the rest together
 
 
 # --- several runs -----------------------------------------------------------------------------------------------------

@@ -20,7 +20,7 @@ from hypothesis import strategies as st
 from support import environment
 
 from probtrans_cli.errors import CheckpointError
-from probtrans_cli.reports.published import PUBLISHED, published, task_of
+from probtrans_cli.reports.finished import PUBLISHED, published, task_of
 from probtrans_cli.reports.table import markdown, table
 
 # --- rows -------------------------------------------------------------------------------------------------------------

@@ -10,7 +10,7 @@ from typing import Any
 
 from finished_runs import rows, run, scores, store, trees
 
-from probtrans_cli.reports.table_beside import beside, rival_of
+from probtrans_cli.reports.table import beside, rival_of
 
 
 def test_a_model_stands_beside_the_best_transformer_of_the_same_data(

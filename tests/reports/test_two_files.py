@@ -8,7 +8,7 @@ from typing import NamedTuple
 import pytest
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.reports.two_files import same_words, side_by_side
+from probtrans_cli.reports.scorers import same_words, side_by_side
 
 
 class Line(NamedTuple):
@@ -42,7 +42,7 @@ def test_what_is_not_the_same_is_refused(ours: tuple[str, ...], theirs: tuple[st
 
 
 def test_a_text_may_be_cut_into_other_words_where_it_is_said_so() -> None:
-    alike = partial(same_words, cut_alike=False)
+    alike = partial(same_words, same_tokens=False)
     (pair,) = side_by_side(of("ours", "b c"), of("gold", "bc"), "ours", "gold", require_same=alike)
     assert [one.words for one in pair] == [["b", "c"], ["bc"]]
     alike(Line(["4", "c"], "ours:1"), Line(["4\u00a0c"], "gold:1"))

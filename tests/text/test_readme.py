@@ -21,7 +21,7 @@ import yaml
 from probtrans_cli import __version__
 from probtrans_cli.cli.application import app
 from probtrans_cli.recipe.reference import every_key
-from probtrans_cli.reports.published import PUBLISHED
+from probtrans_cli.reports.finished import PUBLISHED
 
 ROOT = Path(__file__).resolve().parents[2]
 PAGES = {

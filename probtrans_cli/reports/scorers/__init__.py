@@ -7,9 +7,12 @@ gold)``, which returns scores by name. The table is read for `--help`, so it imp
 from __future__ import annotations
 
 import importlib
-from collections.abc import Mapping
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from itertools import zip_longest
+from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
+
+from probtrans_cli.errors import DataError
 
 
 @dataclass(frozen=True)
@@ -31,8 +34,9 @@ class Scoring(Protocol):
     """What the module of a scorer has."""
 
     def score(self, predictions: str, gold: str | None, **options: Any) -> dict[str, Any]:
-        """Scores of a file against another, or against the gold that it holds itself where there is no other; the
-        options are those that the row names.
+        """Return the scores of a file against another, or against the gold that it holds itself.
+
+        The options are those that the row names.
 
         Raises:
             DataError: a file cannot be read, or the two are not of the same sentences.
@@ -63,3 +67,58 @@ if TYPE_CHECKING:
 else:
     ScorerName = Literal[tuple(SCORERS)]
     """The names, as the command line takes them."""
+
+
+class FileSentence(Protocol):
+    """A sentence of a file: its words, and where it stands (`file:line`), as messages begin."""
+
+    @property
+    def words(self) -> Sequence[str]: ...
+
+    @property
+    def where(self) -> str: ...
+
+
+Predicted = TypeVar("Predicted", bound=FileSentence)
+Gold = TypeVar("Gold", bound=FileSentence)
+
+
+def same_words(predicted: FileSentence, gold: FileSentence, *, same_tokens: bool = True) -> None:
+    """Raise a DataError unless two sentences have the same words, or with ``same_tokens=False`` the same text.
+
+    Texts are compared without white space, no-break spaces included: some tools cut words there and others do not.
+    """
+    texts = [
+        list(sentence.words) if same_tokens else "".join("".join(sentence.words).split())
+        for sentence in (predicted, gold)
+    ]
+    if texts[0] != texts[1]:
+        raise DataError(f"{predicted.where}: other words than {gold.where}", hint="score the same sentences")
+
+
+def side_by_side(
+    predictions: Iterable[Predicted],
+    golds: Iterable[Gold],
+    predicted_file: str,
+    gold_file: str,
+    *,
+    require_same: Callable[[Predicted, Gold], None] = same_words,
+) -> Iterator[tuple[Predicted, Gold]]:
+    """Yield every predicted sentence with the gold sentence in its place.
+
+    ``require_same`` raises a DataError where two sentences cannot be compared.
+
+    Raises:
+        DataError: the files have no sentence, or one has fewer than the other, or two are not the same.
+    """
+    count = 0
+    for predicted, gold in zip_longest(predictions, golds):
+        if predicted is None or gold is None:
+            shorter, longer = (predicted_file, gold_file) if predicted is None else (gold_file, predicted_file)
+            hint = "score the same sentences, in the same order"
+            raise DataError(f"{shorter}: fewer sentences than {longer}", hint=hint)
+        require_same(predicted, gold)
+        count += 1
+        yield predicted, gold
+    if not count:
+        raise DataError(f"{predicted_file}: there is no sentence in it", hint="check the file")

@@ -28,7 +28,7 @@ from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import Columns, Keys, Table
-from probtrans_cli.reports.two_files import same_words, side_by_side
+from probtrans_cli.reports.scorers import same_words, side_by_side
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.text import from_json
 
@@ -79,28 +79,30 @@ def score(
         raise DataError(f"{predictions}: there is no sentence in it", hint="check the file")
     theirs = list(_gold_labels(gold) if ours[0].label is not None else _gold_tags(gold, ours, comments))
     pairs = list(side_by_side(ours, theirs, predictions, gold, require_same=_require_same))
-    given, right, chances, alternatives = _answered(pairs, column, predictions, gold)
-    kept = [one != ABSTAINED or other == ABSTAINED for one, other in zip(given, right, strict=True)]
-    confidence, is_right = np.array(chances)[kept], np.array([a == b for a, b in zip(given, right, strict=True)])[kept]
+    predicted, right, chances, alternatives = _answered(pairs, column, predictions, gold)
+    both = list(zip(predicted, right, strict=True))
+    answered = [answer != ABSTAINED or gold_answer == ABSTAINED for answer, gold_answer in both]
+    confidence = np.array(chances)[answered]
+    is_right = np.array([answer == gold_answer for answer, gold_answer in both])[answered]
     if not len(confidence):
         raise DataError(f"{predictions}: there is no answer in it", hint="check the file")
-    found: dict[str, Any] = {"number": len(confidence), "accuracy": float(is_right.mean())}
-    if len(confidence) < len(kept):
-        found["abstained"] = len(kept) - len(confidence)
-    found["ece"] = uncertainty.calibration_error(confidence, is_right)
-    found["ece_floor"] = uncertainty.ece_floor(confidence)
-    found["ece_width"] = uncertainty.calibration_error(confidence, is_right, by="width")
-    found["aurc"] = uncertainty.risk_coverage_area(confidence, is_right)
-    found["error_auroc"] = uncertainty.auroc(1.0 - confidence[is_right], 1.0 - confidence[~is_right])
-    if alternatives is not None and all(abs(sum(one.values()) - 1.0) < _MISSING for one in alternatives):
-        found["brier"] = _brier(alternatives, right)
-    return found
+    scores: dict[str, Any] = {"number": len(confidence), "accuracy": float(is_right.mean())}
+    if len(confidence) < len(answered):
+        scores["abstained"] = len(answered) - len(confidence)
+    scores["ece"] = uncertainty.calibration_error(confidence, is_right)
+    scores["ece_floor"] = uncertainty.ece_floor(confidence)
+    scores["ece_width"] = uncertainty.calibration_error(confidence, is_right, by="width")
+    scores["aurc"] = uncertainty.risk_coverage_area(confidence, is_right)
+    scores["error_auroc"] = uncertainty.auroc(1.0 - confidence[is_right], 1.0 - confidence[~is_right])
+    if alternatives is not None and all(abs(sum(options.values()) - 1.0) < _MISSING for options in alternatives):
+        scores["brier"] = _brier(alternatives, right)
+    return scores
 
 
 def _brier(alternatives: Sequence[Alternatives], right: Sequence[str]) -> float:
     squares = [
-        sum(p * p for p in one.values()) + (1.0 - 2.0 * one[gold] if gold in one else 0.0)
-        for one, gold in zip(alternatives, right, strict=True)
+        sum(p * p for p in options.values()) + (1.0 - 2.0 * options[gold] if gold in options else 0.0)
+        for options, gold in zip(alternatives, right, strict=True)
     ]
     return float(np.mean(squares))
 
@@ -109,7 +111,7 @@ def _brier(alternatives: Sequence[Alternatives], right: Sequence[str]) -> float:
 
 
 def _predictions(name: str) -> Iterator[Answers]:
-    """The sentences of a file, which JSON or CoNLL-U is told by its first line."""
+    """The sentences of a file, JSON lines or CoNLL-U by its first line."""
     lines, shown = list(open_lines(find(name, once=True))), display_name(name)
     if next((line for line in lines if line.strip()), "").startswith("{"):
         return _from_json(lines, shown)
@@ -118,12 +120,12 @@ def _predictions(name: str) -> Iterator[Answers]:
 
 def _from_conllu(sentence: Sentence) -> Answers:
     lines, rows = sentence.lines or [], sentence.rows or []
-    comments = {found[1]: found[2] for line in lines if (found := _COMMENT.fullmatch(line))}
+    comments = {match[1]: match[2] for line in lines if (match := _COMMENT.fullmatch(line))}
     if {"label", "label_probability"} <= comments.keys():
         chance = _number(comments["label_probability"], sentence.where)
         return Answers(sentence.words, sentence.where, {}, [chance], label=comments["label"])
     entries = [dict(entry.partition("=")[::2] for entry in lines[row].split("\t")[MISC].split("|")) for row in rows]
-    if not all(MISC_PROBABILITY in one for one in entries):
+    if not all(MISC_PROBABILITY in entry for entry in entries):
         hint = f"write it with parse --prob: every word needs {MISC_PROBABILITY}= in MISC"
         raise DataError(f"{sentence.where}: has no probability of each tag", hint=hint)
     predicted = comments.get("predicted")
@@ -133,9 +135,9 @@ def _from_conllu(sentence: Sentence) -> Answers:
             f"{sentence.where}: the probabilities are of entities, whose tags are not in the file", hint=hint
         )
     tags = {name: sentence.tags[name] for name in COLUMNS if name in sentence.tags}
-    if predicted not in COLUMNS and all(MISC_TAG in one for one in entries):
-        tags = {"tag": [one[MISC_TAG] for one in entries]}
-    chances = [_number(one[MISC_PROBABILITY], sentence.where) for one in entries]
+    if predicted not in COLUMNS and all(MISC_TAG in entry for entry in entries):
+        tags = {"tag": [entry[MISC_TAG] for entry in entries]}
+    chances = [_number(entry[MISC_PROBABILITY], sentence.where) for entry in entries]
     return Answers(sentence.words, sentence.where, tags, chances, predicted=predicted if predicted in COLUMNS else None)
 
 
@@ -160,16 +162,16 @@ def _of_record(record: Mapping[str, Any], where: str) -> Answers:
         return Answers(words, where, {}, [chance], alternatives, label=str(record["label"]))
     if not words and "tags" not in record:
         return Answers(words, where, {"tag": []}, [])
-    tags, chances = [str(tag) for tag in record["tags"]], [_number(one, where) for one in record["tag_probability"]]
+    tags, chances = [str(tag) for tag in record["tags"]], [_number(value, where) for value in record["tag_probability"]]
     if not len(words) == len(tags) == len(chances):
         raise DataError(f"{where}: {len(words)} words, {len(tags)} tags and {len(chances)} probabilities")
     several = record.get("tag_alternatives")
-    alternatives = None if several is None else [_alternatives(one, "tag") for one in several]
+    alternatives = None if several is None else [_alternatives(options, "tag") for options in several]
     return Answers(words, where, {"tag": tags}, chances, alternatives, mark_entities="entities" in record)
 
 
 def _alternatives(several: Sequence[Mapping[str, Any]], key: str) -> Alternatives:
-    return {str(one[key]): float(one["probability"]) for one in several}
+    return {str(option[key]): float(option["probability"]) for option in several}
 
 
 def _number(text: Any, where: str) -> float:
@@ -195,70 +197,75 @@ def _gold_tags(name: str, ours: Sequence[Answers], comments: str | None) -> Iter
     lines, shown = open_lines(find(name)), display_name(name)
     is_conllu, lines = begins_as_conllu(lines)
     if is_conllu:
-        return (Gold(one.words, one.where, one.tags) for one in read_conllu(lines, shown))
+        return (Gold(sentence.words, sentence.where, sentence.tags) for sentence in read_conllu(lines, shown))
     scheme: Literal["iob2", "bioes"] | None = None
-    if any(one.mark_entities for one in ours):
-        names = {tag for one in ours for several in (one.tags["tag"], *(one.alternatives or ())) for tag in several}
+    if any(answers.mark_entities for answers in ours):
+        names = {
+            tag
+            for answers in ours
+            for several in (answers.tags["tag"], *(answers.alternatives or ()))
+            for tag in several
+        }
         scheme = "bioes" if any(tag.startswith(("S-", "E-")) for tag in names) else "iob2"
     columns = Columns(entities=scheme, comments=comments)
     sentences = FaultyTags(read_tagged(lines, shown, columns, options=OF_SCORE))
-    found = [Gold(one.words, one.where, one.tags) for one in sentences]
+    gold = [Gold(sentence.words, sentence.where, sentence.tags) for sentence in sentences]
     for warning in sentences.warnings(refusal=False):
         log(warning)
-    return iter(found)
+    return iter(gold)
 
 
 def _gold_labels(name: str) -> Iterator[Gold]:
     lines, shown = open_lines(find(name)), display_name(name)
     first, lines = begin(lines)
     table = Table(separator=",") if ".csv" in Path(name).suffixes else Table()
-    found = read_jsonl(lines, shown, Keys()) if is_object(first) else read_table(lines, shown, table)
-    return (Gold(one.words, one.where, {}, one.labels[LABEL]) for one in found)
+    gold = read_jsonl(lines, shown, Keys()) if is_object(first) else read_table(lines, shown, table)
+    return (Gold(sentence.words, sentence.where, {}, sentence.labels[LABEL]) for sentence in gold)
 
 
-def _require_same(one: Answers, other: Gold) -> None:
+def _require_same(predicted: Answers, gold: Gold) -> None:
     """Both are of one task and have the same words. Labels are of a text, however that is cut into words."""
-    if (one.label is None) != (other.label is None):
-        raise DataError(f"{one.where}: a label here, tags in other lines", hint="score predictions of one task")
-    same_words(one, other, cut_alike=one.label is None)
+    if (predicted.label is None) != (gold.label is None):
+        raise DataError(f"{predicted.where}: a label here, tags in gold lines", hint="score predictions of one task")
+    same_words(predicted, gold, same_tokens=predicted.label is None)
 
 
 def _answered(
     pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str, gold: str
 ) -> tuple[list[str], list[str], list[float], list[Alternatives] | None]:
     """All answers and what is right, their probabilities, and all alternatives where every sentence has some."""
-    chances = [chance for one, _ in pairs for chance in one.probabilities]
-    every = [one.alternatives for one, _ in pairs if one.words]
-    alternatives = [one for of_sentence in every for one in of_sentence or ()] if all(every) else None
+    chances = [chance for sentence, _ in pairs for chance in sentence.probabilities]
+    of_sentences = [sentence.alternatives for sentence, _ in pairs if sentence.words]
+    alternatives = [options for answers in of_sentences for options in answers or ()] if all(of_sentences) else None
     if pairs[0][0].label is not None:
         if column is not None:
             raise UsageError(f"--column {column}: labels of sentences have no column", hint="leave it out")
-        return [str(one.label) for one, _ in pairs], [str(other.label) for _, other in pairs], chances, alternatives
-    mine, right = _columns(pairs, _told(pairs, column, predictions), predictions, gold)
-    of_all = [
-        (given, true)
-        for one, other in pairs
-        for given, true in zip(_of(one.tags, mine, one.words), _of(other.tags, right, other.words), strict=True)
-    ]
-    return [given for given, _ in of_all], [true for _, true in of_all], chances, alternatives
+        answers, labels = ([str(sentence.label) for sentence in side] for side in zip(*pairs, strict=True))
+        return answers, labels, chances, alternatives
+    names = _columns(pairs, _column(pairs, column, predictions), predictions, gold)
+    predicted, right = (
+        [tag for sentence in side for tag in _of(sentence.tags, name, sentence.words)]
+        for side, name in zip(zip(*pairs, strict=True), names, strict=True)
+    )
+    return predicted, right, chances, alternatives
 
 
-def _told(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:
+def _column(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predictions: str) -> str | None:
     """The column that the probabilities are of, as the file or the user says it; None: neither does.
 
     Raises:
         DataError, UsageError: the file, or the file and the user, name different ones.
     """
-    named = sorted({one.predicted or "none" for one, _ in pairs if one.words})
-    if named == ["none"] or not named:
+    names = sorted({sentence.predicted or "none" for sentence, _ in pairs if sentence.words})
+    if names == ["none"] or not names:
         return column
-    if len(named) > 1:
-        what = f"{predictions}: the comments `# predicted` name different columns: {', '.join(named)}"
-        raise DataError(what, hint="score the sentences of each tagger in a file of their own")
-    if column not in (None, named[0]):
-        what = f"--column {column}: the probabilities of {predictions} are of {named[0]}, as its comments say"
-        raise UsageError(what, hint=f"write --column {named[0]}, or leave it out")
-    return named[0]
+    if len(names) > 1:
+        message = f"{predictions}: the comments `# predicted` name different columns: {', '.join(names)}"
+        raise DataError(message, hint="score the sentences of each tagger in a file of their own")
+    if column not in (None, names[0]):
+        message = f"--column {column}: the probabilities of {predictions} are of {names[0]}, as its comments say"
+        raise UsageError(message, hint=f"write --column {names[0]}, or leave it out")
+    return names[0]
 
 
 def _of(tags: Mapping[str, Sequence[str]], column: str, words: Sequence[str]) -> Sequence[str]:
@@ -270,19 +277,19 @@ def _columns(pairs: Sequence[tuple[Answers, Gold]], column: str | None, predicti
     """The columns of both sides that are compared: the only one that both have, or the only one in which they differ.
 
     Raises:
-        UsageError: it is not told which.
+        UsageError: it is not clear which.
     """
     mine, theirs = ({name for side in sides for name in side.tags} for sides in zip(*pairs, strict=True))
     nameless = {"tag"}
-    found = theirs if mine == nameless else mine if theirs == nameless else mine & theirs
+    compared = theirs if mine == nameless else mine if theirs == nameless else mine & theirs
     if column is not None:
-        found = found & {column}
-    elif len(found) > 1 and nameless not in (mine, theirs):
-        found = {
-            name for name in found if any(_of(a.tags, name, a.words) != _of(b.tags, name, b.words) for a, b in pairs)
+        compared = compared & {column}
+    elif len(compared) > 1 and nameless not in (mine, theirs):
+        compared = {
+            name for name in compared if any(_of(a.tags, name, a.words) != _of(b.tags, name, b.words) for a, b in pairs)
         }
-    if len(found) != 1:
-        what = f"which tags of {predictions} the probabilities are of is not clear beside {gold}"
-        raise UsageError(what, hint=f"say --column {' or '.join(sorted(theirs) or COLUMNS)}")
-    (name,) = found
+    if len(compared) != 1:
+        message = f"which tags of {predictions} the probabilities are of is not clear beside {gold}"
+        raise UsageError(message, hint=f"say --column {' or '.join(sorted(theirs) or COLUMNS)}")
+    (name,) = compared
     return ("tag" if mine == nameless else name), ("tag" if theirs == nameless else name)

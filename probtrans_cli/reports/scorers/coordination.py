@@ -8,7 +8,7 @@ from probtrans_cli.data.codecs.coordination_scores import Compat, counts_of, sco
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.coordination_rows import read_coordinations
 from probtrans_cli.errors import UsageError
-from probtrans_cli.reports.two_files import side_by_side
+from probtrans_cli.reports.scorers import side_by_side
 
 MAIN = "exact"
 

@@ -22,7 +22,7 @@ from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers.columns import OF_SCORE, Marked, read_entities
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns
-from probtrans_cli.reports.two_files import side_by_side
+from probtrans_cli.reports.scorers import side_by_side
 from probtrans_cli.statistics.intervals import interval, moments
 from probtrans_cli.text import first_of, printable
 
@@ -35,23 +35,23 @@ def score(predictions: str, gold: str | None, *, comments: str | None = None) ->
     gold_scheme, gold_sentences = _read(gold_lines, gold_name, gold_column, "iob2")
     scheme, sentences = _read(lines, predictions, Columns(entities="iob2", comments=comments), gold_scheme)
     pairs = list(side_by_side(sentences, gold_sentences, predictions, gold_name))
-    ours, theirs = [one.tags for one, _ in pairs], [other.tags for _, other in pairs]
+    ours, theirs = ([sentence.tags for sentence in side] for side in zip(*pairs, strict=True))
     _require_types_alike(ours, theirs, predictions, gold_name)
     if scheme != gold_scheme:
         ours, theirs = _as_iob2(ours), _as_iob2(theirs)
     compared = compare(theirs, ours)
     counts = compared.counts()
-    found: dict[str, Any] = dict(scores_of(counts))
+    scores: dict[str, Any] = dict(scores_of(counts))
     if scheme == gold_scheme:
-        found["f1_strict"] = entity_scores(theirs, ours, scheme)["f1"]
+        scores["f1_strict"] = entity_scores(theirs, ours, scheme)["f1"]
     else:
         log(f"no f1_strict: {printable(predictions)} marks entities in {scheme}, the gold tags in {gold_scheme}")
     right = [sum(map(str.__eq__, *tags)) for tags in zip(ours, theirs, strict=True)]
     words = [len(tags) for tags in ours]
     of_sentences = {"f1": compared.f1_parts(), "accuracy": (np.array(right), np.array(words))}
-    found["accuracy"] = sum(right) / sum(words)
-    found |= {f"{name}_interval": interval(name, moments(name, *parts)) for name, parts in of_sentences.items()}
-    return found | {"types": scores_by_type(counts)}
+    scores["accuracy"] = sum(right) / sum(words)
+    scores |= {f"{name}_interval": interval(name, moments(name, *parts)) for name, parts in of_sentences.items()}
+    return scores | {"types": scores_by_type(counts)}
 
 
 def _read(lines: Iterable[str], name: str, columns: Columns, prefer: Scheme) -> tuple[Scheme, list[Marked]]:
@@ -75,8 +75,8 @@ def _require_types_alike(ours: list[list[str]], theirs: list[list[str]], predict
         bare, typed = (predictions, gold) if mine == {NO_TYPE} else (gold, predictions)
         types = first_of(sorted((mine | right) - {NO_TYPE}))
         where = "the other column" if bare == typed else printable(typed)
-        what = f"{printable(bare)}: tags without a type, such as B, but {where} has types: {types}"
-        raise DataError(what, hint="give both sides types, or neither")
+        message = f"{printable(bare)}: tags without a type, such as B, but {where} has types: {types}"
+        raise DataError(message, hint="give both sides types, or neither")
 
 
 def _as_iob2(sentences: list[list[str]]) -> list[list[str]]:

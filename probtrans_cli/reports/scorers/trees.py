@@ -12,7 +12,7 @@ from probtrans_cli.data.files import find
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.reports.two_files import side_by_side
+from probtrans_cli.reports.scorers import side_by_side
 from probtrans_cli.trees import score as scoring
 
 
@@ -22,14 +22,14 @@ def score(predictions: str, gold: str | None) -> dict[str, Any]:
         raise UsageError("score trees needs the gold trees", hint="add --gold FILE")
     ours, theirs = (read_corpus(find(name), "conllu") for name in (predictions, gold))
     pairs = list(side_by_side(ours, theirs, predictions, gold))
-    heads = [[np.array(_heads(one), dtype=np.int64) for one in side] for side in zip(*pairs, strict=True)]
+    heads = [[np.array(_heads(sentence), dtype=np.int64) for sentence in side] for side in zip(*pairs, strict=True)]
     if warning := scoring.warning_of_gold(heads[1], lambda index: pairs[index][1].where):
         console.log(warning)
-    tags = [other.tags.get("upos") for _, other in pairs]
+    tags = [gold_sentence.tags.get("upos") for _, gold_sentence in pairs]
     punct = [np.array([is_punctuation(tag) for tag in of_words]) for of_words in tags if of_words is not None]
-    found: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
-    found["conventions"] = {name: text for name, text in scoring.CONVENTIONS.items() if name in found}
-    return {"trees": found}
+    scores: dict[str, Any] = dict(scoring.attachment(heads[1], heads[0], punct if len(punct) == len(pairs) else None))
+    scores["conventions"] = {name: text for name, text in scoring.CONVENTIONS.items() if name in scores}
+    return {"trees": scores}
 
 
 def _heads(sentence: Sentence) -> list[int]:

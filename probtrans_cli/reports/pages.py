@@ -1,12 +1,12 @@
-"""`report.html` of a run folder: how the training went and what came out, as one page to look at. Imports no torch.
+"""Pages to look at: `report.html` of a run folder, and the page of the verb `table`. Imports no torch.
 
-It is made from the files of the run alone, so that one of a run that was stopped or has failed shows how far it came.
+`report.html` is made from the files of the run alone, so that it also shows how far a stopped run came.
 """
 
 from __future__ import annotations
 
 import statistics
-from collections.abc import Mapping, Sequence
+from collections.abc import Iterable, Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -16,10 +16,10 @@ from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.reports import confusion
 from probtrans_cli.reports.curves import Curve, chart, read_metrics
-from probtrans_cli.reports.markup import quiet, table
+from probtrans_cli.reports.markup import confusion_matrix, worst_confusions
 from probtrans_cli.reports.scores import CONVENTIONS, FLOORS, shown
+from probtrans_cli.reports.table import TEXTS, in_cells
 from probtrans_cli.text import harmless, visible
 from probtrans_cli.trees.drawing.html import document
 
@@ -48,7 +48,7 @@ def write_report(run: Path, recipe: Recipe) -> None:
         **_errors(scores),
         "Pictures": _link(run, "trees/index.html", "Trees of some sentences of dev, of every channel and iteration"),
         "Recipe": _file(run / "recipe.yaml"),
-        "Files": _link(run, "log.txt", "log.txt: what was told")
+        "Files": _link(run, "log.txt", "log.txt: the messages")
         + _link(run, "metrics.jsonl", "metrics.jsonl: all numbers"),
     }
     body = "".join(f"<section><h2>{escape(title)}</h2>\n{part}</section>\n" for title, part in sections.items() if part)
@@ -66,7 +66,6 @@ def write_report(run: Path, recipe: Recipe) -> None:
 
 
 def _stored(run: Path) -> dict[str, Any]:
-    """What the best checkpoint's `eval.json` says."""
     try:
         return json_object(best(run / "checkpoints") / "eval.json")
     except CheckpointError:
@@ -74,7 +73,6 @@ def _stored(run: Path) -> dict[str, Any]:
 
 
 def _scores(stored: Mapping[str, Any]) -> dict[str, dict[str, Any]]:
-    """The scores of the best checkpoint, by split."""
     return {split: stored[split] for split in SPLITS if isinstance(stored.get(split), dict) and stored[split]}
 
 
@@ -124,10 +122,9 @@ def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
 
 
 def _temperature(stored: Mapping[str, Any]) -> str:
-    """The temperature that dev asks for, and what it does to the loss there."""
-    found = stored.get("temperature")
-    numbers = [found.get(key) for key in ("value", "nll", "nll_tempered")] if isinstance(found, dict) else []
-    if not (numbers and all(isinstance(one, int | float) for one in numbers)):
+    fitted = stored.get("temperature")
+    numbers = [fitted.get(key) for key in ("value", "nll", "nll_tempered")] if isinstance(fitted, dict) else []
+    if not (numbers and all(isinstance(number, int | float) for number in numbers)):
         return ""
     value, before, after = numbers
     how = "the scores divided by it have the least loss there"
@@ -138,7 +135,7 @@ def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
     trees = {split: of_split["trees"] for split, of_split in scores.items() if "trees" in of_split}
     if not trees:
         return ""
-    convention = next(one for one in CONVENTIONS if all(one in of_split for of_split in trees.values()))
+    convention = next(name for name in CONVENTIONS if all(name in of_split for of_split in trees.values()))
     rows = []
     for name, title in TREE_SCORES.items():
         of_model = [with_interval(name, of_split[convention]["all"]) for of_split in trees.values()]
@@ -146,7 +143,7 @@ def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
         for key, floor in FLOORS.items():
             of_floor = [of_split["floors"].get(key, {}).get(convention) for of_split in trees.values()]
             if all(of_floor):
-                rows.append([f"{title}, {floor}", *(shown(name, one["all"][name]) for one in of_floor)])
+                rows.append([f"{title}, {floor}", *(shown(name, scores["all"][name]) for scores in of_floor)])
     reading = next(iter(trees.values()))["reading"]
     iteration = "the last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
     how = f"Induced trees of channel {reading['channel']}, {iteration}, {reading['decoder']}"
@@ -156,7 +153,7 @@ def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
 def _cases(scores: Mapping[str, Mapping[str, Any]]) -> str:
     of_splits = {split: of_split["cases"] for split, of_split in scores.items() if of_split.get("cases")}
     names = sorted({name for of_split in of_splits.values() for name in of_split})
-    rows = [[visible(name), *(shown("exact", one.get(name)) for one in of_splits.values())] for name in names]
+    rows = [[visible(name), *(shown("exact", cases.get(name)) for cases in of_splits.values())] for name in names]
     return f"<h3>Exact, by kind of example</h3>\n{table(['', *of_splits], rows)}" if rows else ""
 
 
@@ -183,13 +180,13 @@ def _curves(metrics: Sequence[Mapping[str, Any]], recipe: Recipe, best_step: int
 
 
 def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
-    """What the model takes for what, on dev where there are scores of it: titles and parts of the page."""
+    """Return confusions and scores by type of the first split that has them, by title."""
     for split in ("dev", "test", "extra"):
         of_split, parts = scores.get(split, {}), {}
         confusions = of_split.get("confusions") or {}
-        if matrix := confusion.matrix(confusions):
-            how = "A row is a gold label, a column what was given; the stronger the colour, the larger the share."
-            parts[f"Confusions on {split}"] = f"{quiet(how)}{matrix}<h3>The worst</h3>\n{confusion.worst(confusions)}"
+        if matrix := confusion_matrix(confusions):
+            how = "A row is a gold label, a column the predicted one; the stronger the colour, the larger the share."
+            parts[f"Confusions on {split}"] = f"{quiet(how)}{matrix}<h3>The worst</h3>\n{worst_confusions(confusions)}"
         if types := of_split.get("types"):
             rows = [
                 [visible(name), *(shown(key, of_type[key]) for key in TYPE_SCORES + TYPE_COUNTS)]
@@ -204,7 +201,6 @@ def _errors(scores: Mapping[str, Mapping[str, Any]]) -> dict[str, str]:
 def _facts(
     run: Path, recipe: Recipe, ended: Mapping[str, Any], metrics: Sequence[Mapping[str, Any]], state: Mapping[str, Any]
 ) -> str:
-    """What the run is, in a few words: a list of names and values."""
     code = ended.get("exit")
     how = "finished" if code == 0 else f"exit code {code}: {ended.get('reason')}" if ended else "not finished"
     column = recipe.task.chosen_column
@@ -245,3 +241,76 @@ def _file(path: Path) -> str:
     except OSError:
         return ""
     return f"<details><summary>{escape(path.name)}</summary><pre>{escape(harmless(text))}</pre></details>\n"
+
+
+def table_page(result: dict[str, Any]) -> str:
+    """The page of a table of :func:`probtrans_cli.reports.table.table`; a row's runs have one colour."""
+    header, rows = in_cells(result)
+    texts = next((index for index, name in enumerate(header) if name not in TEXTS), len(header))
+    safe = [[visible(cell, longest=300) if cell else "" for cell in row] for row in rows]
+    body = f"<section><h2>Scores</h2>\n{table(header, safe, texts=texts)}"
+    body += quiet("Mean ± standard deviation over seeds.") + "</section>\n"
+    if curves := _curves_of_runs(result["rows"]):
+        body += f'<section><h2>Learning curves</h2>\n<div class="charts">{curves}</div></section>\n'
+    return document(
+        "probtrans_cli.reports", "report.html", title="Runs", styles=["report.css"], scripts=["curves.js"],
+        facts="", body=body,
+    )  # fmt: skip
+
+
+def _curves_of_runs(rows: list[dict[str, Any]]) -> str:
+    """The charts: of dev scores one for every metric, as they have no scale in common."""
+    runs = [
+        (colour, row["metric"], run, list(read_metrics(_folder(run) / "metrics.jsonl")))
+        for colour, row in enumerate(rows)
+        for run in row["runs"]
+    ]
+
+    def curves(split: str, key: str, metric: str | None = None) -> list[Curve]:
+        return [
+            Curve.of(
+                visible(run, longest=80),
+                ((line["step"], line.get(key)) for line in lines if line["split"] == split),
+                colour,
+                points=split == "dev",
+            )
+            for colour, run_metric, run, lines in runs
+            if metric in (None, run_metric)
+        ]
+
+    metrics = dict.fromkeys(row["metric"] for row in rows)
+    charts = [chart(f"Dev {metric}", curves("dev", metric, metric), score=metric, named=True) for metric in metrics]
+    charts += [
+        chart("Training loss", curves("train", "loss"), score="loss", named=True),
+        chart("Dev loss", curves("dev", "loss"), score="loss", named=True),
+        chart("Learning rate", curves("train", "lr"), score="lr", zero=True, named=True),
+        chart("Words a second", curves("train", "words_per_second"), score="words_per_second", zero=True, named=True),
+    ]
+    return "".join(charts)
+
+
+def _folder(name: str) -> Path:
+    """The folder of a run, also where a checkpoint of it was named."""
+    path = Path(name)
+    return path if (path / "metrics.jsonl").is_file() else path.resolve().parent.parent
+
+
+def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
+    """A table; the first ``texts`` columns are words, the others numbers."""
+    head = _row("th", header, texts)
+    body = "".join(_row("td", row, texts) for row in rows)
+    return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}</tbody></table></div>\n'
+
+
+def _row(element: str, cells: Sequence[str], texts: int) -> str:
+    of_kind = [f'<{element} class="text">'] * texts + [f"<{element}>"] * (len(cells) - texts)
+    return (
+        "<tr>"
+        + "".join(f"{start}{escape(cell)}</{element}>" for start, cell in zip(of_kind, cells, strict=True))
+        + "</tr>\n"
+    )
+
+
+def quiet(text: str) -> str:
+    """A remark."""
+    return f'<p class="quiet">{escape(text)}</p>\n'
