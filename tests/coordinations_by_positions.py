@@ -1,6 +1,6 @@
 """Coordinations of dependency trees by lists of positions: an older form of the package's own, to compare with.
 
-What is a conjunct is said in :mod:`probtrans_cli.data.codecs.coordination_trees`. Nothing here knows conllu.
+What is a conjunct is said in :mod:`probtrans_cli.openie.coordination_trees`. Nothing here knows conllu.
 """
 
 from __future__ import annotations
@@ -8,8 +8,8 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Sequence
 
-from probtrans_cli.data.codecs.coordination_trees import SHARED
-from probtrans_cli.data.codecs.coordinations import Coordination, Span
+from probtrans_cli.openie.coordination_trees import SHARED
+from probtrans_cli.openie.coordinations import Coordination, Span
 
 _PAIRED = "cc:preconj"
 _LOOSE = ("cc", _PAIRED, "punct")
@@ -18,7 +18,7 @@ _LOOSE = ("cc", _PAIRED, "punct")
 def coordinations_by_positions(
     heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] | None = None
 ) -> tuple[list[Coordination], Counter[str]]:
-    """As :func:`probtrans_cli.data.codecs.coordination_trees.coordinations_of_tree`."""
+    """As :func:`probtrans_cli.openie.coordination_trees.coordinations_of_tree`."""
     subtrees = _Subtrees(heads, relations, upos)
     found, counts = [], Counter[str]()
     for head, children in enumerate(subtrees.children):

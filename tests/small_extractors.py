@@ -73,7 +73,7 @@ def extags(sentences: Sequence[tuple[str, Sequence[str]]] = SENTENCES) -> str:
 
 def gold(folder: Path) -> Path:
     """A file of the gold tuples of the sentences, as lines of CaRB."""
-    from probtrans_cli.data.readers.extractions import read_extractions
+    from probtrans_cli.openie.corpora import read_extractions
     from probtrans_cli.recipe.data import Data
 
     data = Data.model_validate({"train": "x", "format": "extractions"})

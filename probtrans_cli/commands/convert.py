@@ -11,9 +11,16 @@ from pathlib import Path
 
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.checks import faults_of
-from probtrans_cli.data.codecs.extractions import Extraction
 from probtrans_cli.data.codecs.grids import MOST_ROWS
-from probtrans_cli.data.codecs.written_forms import (
+from probtrans_cli.data.corpus.kept import OfFile
+from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.openie.coordinated import read_coordinated
+from probtrans_cli.openie.corpora import places_of, read_given
+from probtrans_cli.openie.extractions import Extraction
+from probtrans_cli.openie.grid_format import GridFormat, grid_format
+from probtrans_cli.openie.tuple_groups import GivenSentence
+from probtrans_cli.openie.written_forms import (
     WRITTEN,
     SentenceWithTuples,
     WrittenForm,
@@ -22,13 +29,6 @@ from probtrans_cli.data.codecs.written_forms import (
     levels_of,
     without_what_is_refused,
 )
-from probtrans_cli.data.corpus.kept import OfFile
-from probtrans_cli.data.files import display_name, find, open_lines
-from probtrans_cli.data.readers.coordinated import read_coordinated
-from probtrans_cli.data.readers.extractions import places_of, read_given
-from probtrans_cli.data.readers.grid_format import GridFormat, grid_format
-from probtrans_cli.data.readers.tuple_groups import GivenSentence
-from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import Data, Grid
 from probtrans_cli.text import harmless
 
@@ -41,7 +41,7 @@ class ConvertRequest:
     """What `convert` is asked for."""
 
     form: WrittenName
-    """A row of :data:`probtrans_cli.data.codecs.written_forms.WRITTEN`."""
+    """A row of :data:`probtrans_cli.openie.written_forms.WRITTEN`."""
     files: Sequence[str] = ()
     """``-`` is stdin, and so is no file at all."""
     format: GridFormat | None = None

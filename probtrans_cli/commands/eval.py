@@ -14,7 +14,7 @@ from typing import Any
 
 from probtrans_cli import atomic, console
 from probtrans_cli.checkpoint import refuse_link
-from probtrans_cli.commands.checks import faults_of
+from probtrans_cli.commands.checks import faults_of, splitter_of
 from probtrans_cli.commands.eval_uncertainty import (
     other_text,
     read_sentences,
@@ -37,16 +37,15 @@ from probtrans_cli.folders.checkpoints import locate
 from probtrans_cli.recipe.data import Select
 from probtrans_cli.recipe.training import Eval
 from probtrans_cli.reports.scores import evaluation_report, flattened
+from probtrans_cli.tasks.base import Splitter
 from probtrans_cli.trained.arcs import Reading
 from probtrans_cli.trained.card import store_reading
 from probtrans_cli.trained.evaluation import choose_reading, scores_trees, tree_scores
 from probtrans_cli.trained.evaluation import evaluate as evaluated
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.trained.predictor import Predictor
 from probtrans_cli.trained.side_by_side import side_by_side
-from probtrans_cli.trained.splits import Splitter, split_scores
 from probtrans_cli.trained.uncertainty import uncertainty_scores
 from probtrans_cli.trees import decode
 
@@ -137,7 +136,7 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
     if request.choose and every:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
     model, asked, way = _loaded(request, runs, ranks)
-    splitter = splitter_of(model, request, runs)
+    splitter = _splitter_of(model, request, runs)
     if request.masks is not None:
         model.task.draw(request.masks)
     reading = model.read(None if every else request.channel, request.iteration, request.decoder)
@@ -205,7 +204,7 @@ def _write_predictions(request: EvalRequest, model: Model, kept: Sequence[Senten
         file.writelines(side_by_side(model, kept, asked))
 
 
-def splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Splitter | None:
+def _splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Splitter | None:
     """What splits sentences before.
 
     Raises:
@@ -216,7 +215,7 @@ def splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Spli
     found = next((name for name, value in others.items() if value), None)
     if request.coordination is not None and found:
         raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
-    return Splitter.load(request.coordination, model, rescore=request.rescore, threads=request.threads)
+    return splitter_of(model, request.coordination, rescore=request.rescore, threads=request.threads)
 
 
 @contextmanager
@@ -242,7 +241,7 @@ def _task_scores_if_any(
     the predictor tells its doubt; none, said on stderr, where only the trees of a corpus, those of ``reading``, can be
     scored."""
     if splitter is not None:
-        return split_scores(model, splitter, corpus)
+        return splitter.scores(corpus)
     if not _has_gold(model, corpus):
         if asked.doubt:
             raise DataError(f"{title}: has no gold labels to score probabilities by", hint="leave out --uncertainty")
@@ -358,7 +357,7 @@ def corpus_of(
     if kept is not None:
         passing = _keeping(passing, kept)
     encoded = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
-    corpus = with_content_words(model, {title: encoded}, required=False)[title]
+    corpus = model.task.complete(model, {title: encoded}, required=False)[title]
     model.require_positions({title: corpus})
     for report in filter(None, (selected.report(), every.report(title))):
         console.log(report)

@@ -12,7 +12,7 @@ from pathlib import Path
 from typing import Any, Literal, TextIO
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.checks import faults_of
+from probtrans_cli.commands.checks import faults_of, splitter_of
 from probtrans_cli.commands.input_stream import PATIENCE, chunks, found, read
 from probtrans_cli.commands.unread import Unread, told
 from probtrans_cli.data.sentence import Sentence
@@ -20,6 +20,7 @@ from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.errors import UsageError
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks import TASKS
+from probtrans_cli.tasks.base import Splitter
 from probtrans_cli.text import harmless
 from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.arcs import Reading
@@ -29,7 +30,6 @@ from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Asked, analyses, every_tree
 from probtrans_cli.trained.predictions import require_alternatives
 from probtrans_cli.trained.predictor import Predictor
-from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
@@ -227,7 +227,7 @@ def _splitter_of(model: Model, form: Format, request: ParseRequest) -> Splitter 
     found = next((name for name, value in others.items() if value), None)
     if request.coordination is not None and found:
         raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
-    return Splitter.load(request.coordination, model, rescore=request.rescore, threads=request.threads)
+    return splitter_of(model, request.coordination, rescore=request.rescore, threads=request.threads)
 
 
 def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:
@@ -248,7 +248,7 @@ def _refuse_what_it_cannot_show(form: Format, request: ParseRequest) -> None:
 
 def _require_what_it_shows(form: Format, model: Model) -> None:
     if not set(form.shows) & set(model.task.gives):
-        others = " and ".join(kind for kind, row in TASKS.items() if set(form.shows) & set(row.task.gives))
+        others = " and ".join(kind for kind, row in TASKS.items() if set(form.shows) & set(row.load().gives))
         what = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
         raise UsageError(what, hint=f"use -f jsonl, or a model of kind {others}")
 

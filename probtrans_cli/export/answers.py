@@ -16,18 +16,10 @@ from typing import Any
 
 import numpy as np
 
-from probtrans_cli.data.codecs.records import (
-    coordination_records,
-    entity_records,
-    graph_labels,
-    graph_record,
-    located_coordinations,
-    located_span,
-    located_tuple,
-    tuple_record,
-    tuples_in,
-)
+from probtrans_cli.data.codecs.records import entity_records, graph_labels, graph_record, located_span
 from probtrans_cli.export.lookup import Lookup, Text, arrays, batches
+from probtrans_cli.openie.coordinations import coordination_records, located_coordinations
+from probtrans_cli.openie.extractions import located_tuple, tuple_record, tuples_in
 from probtrans_cli.tasks.whole_sentences import WholeSentences
 from probtrans_cli.trees.drawing.records import json_line, rounded
 

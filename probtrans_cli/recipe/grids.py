@@ -142,6 +142,6 @@ class Coordinations(GridSection):
 
     @property
     def splitting(self) -> dict[str, Any]:
-        """The options of :func:`probtrans_cli.data.codecs.coordinations.splitting`."""
+        """The options of :func:`probtrans_cli.openie.coordinations.splitting`."""
         words = frozenset(word.lower() for word in self.unbreakable)
         return {"unbreakable": words, "unbreakable_window": self.unbreakable_window}

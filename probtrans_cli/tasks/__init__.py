@@ -3,6 +3,7 @@
 from __future__ import annotations
 
 from collections.abc import Mapping, Sequence
+from pkgutil import resolve_name
 from typing import Any, NamedTuple
 
 from probtrans_cli.data.vocabularies.base import Vocabulary
@@ -12,9 +13,7 @@ from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.task import SemanticParsing, TaskSection
 from probtrans_cli.tasks.base import Task
 from probtrans_cli.tasks.classification import SentenceClassification
-from probtrans_cli.tasks.coordination import FoundCoordinations
 from probtrans_cli.tasks.entities import NamedEntities
-from probtrans_cli.tasks.extraction import ExtractedTuples
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.tasks.pretraining import Pretraining
 from probtrans_cli.tasks.semantic import SemanticLabels
@@ -28,7 +27,12 @@ class TaskKind(NamedTuple):
 
     section: type[TaskSection]
     task: Any
-    """A class, made with the section, the vocabulary and the labels of the training file."""
+    """A class, made with the section, the vocabulary and the labels of the training file; or where it is,
+    ``module:class``, to be imported when it is needed."""
+
+    def load(self) -> type[Task]:
+        """Return the class."""
+        return resolve_name(self.task) if isinstance(self.task, str) else self.task  # type: ignore[no-any-return]
 
 
 TASKS: Table[TaskKind] = Table("task")
@@ -51,11 +55,10 @@ register(TaskKind(sections.EntityRecognition, NamedEntities))
 register(TaskKind(sections.Classification, SentenceClassification))
 register(TaskKind(SemanticParsing, SemanticLabels))
 register(TaskKind(sections.Pretraining, Pretraining))
-register(TaskKind(grid_sections.OpenExtraction, ExtractedTuples))
-register(TaskKind(grid_sections.Coordinations, FoundCoordinations))
+register(TaskKind(grid_sections.OpenExtraction, "probtrans_cli.openie.extraction:ExtractedTuples"))
+register(TaskKind(grid_sections.Coordinations, "probtrans_cli.openie.coordination:FoundCoordinations"))
 
 
 def build(section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> Task:
     """The task that a recipe's ``task`` section describes."""
-    task: Task = TASKS[section.kind].task(section, vocabulary, labels)
-    return task
+    return TASKS[section.kind].load()(section, vocabulary, labels)

@@ -14,7 +14,7 @@ from abc import ABC, abstractmethod
 from collections.abc import Callable, Hashable, Iterator, Mapping, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import Any, ClassVar, NamedTuple
+from typing import Any, ClassVar, NamedTuple, Protocol
 
 import numpy as np
 import torch
@@ -23,6 +23,7 @@ from torch import Tensor
 
 from probtrans_cli.data.codecs.records import located_span
 from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import Sentence as RawSentence
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Encoder, Features, Outputs, Wants
@@ -35,6 +36,20 @@ from probtrans_cli.trees.drawing.drawing import Span
 
 Prediction = Mapping[str, Any]
 """What a task says of one sentence, by the names that a line of JSON gives it; numbers, texts, lists and mappings."""
+
+
+class Splitter(Protocol):
+    """A model of coordinations in front of a model of tuples."""
+
+    @property
+    def model(self) -> Any:
+        """The model of coordinations."""
+
+    def predictions(self, sentences: Sequence[RawSentence]) -> list[Prediction]:
+        """Return the predictions of sentences that are split before."""
+
+    def scores(self, corpus: Split) -> dict[str, Any]:
+        """Return the scores of a corpus whose sentences are split before."""
 
 
 @dataclass(frozen=True, kw_only=True)
@@ -196,15 +211,23 @@ class Task(ABC):
         del network
         return {}
 
-    @property
-    def tagger(self) -> str | None:
-        """The run of a tagger whose parts of speech it asks for; None of most tasks."""
-        return None
+    def complete(self, model: Any, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
+        """Return the splits of the task's ``model`` with the columns that another model adds; most tasks add none.
 
-    @property
-    def needs_parts_of_speech(self) -> bool:
-        """Whether it cannot be learned without knowing which words are content words."""
-        return False
+        ``required``: for a training. What is missing is an error then; else it is told on stderr.
+        """
+        del model, required
+        return dict(splits)
+
+    def splitter(self, model: Any, extractor: Any, *, rescore: bool) -> Splitter:
+        """Return what splits sentences in front of ``extractor`` by the answers of ``model``, a model of this task.
+
+        Raises:
+            UsageError: the task finds no coordinations, or the extractor no tuples.
+        """
+        del model, extractor, rescore
+        kind = self.section.kind
+        raise UsageError(f"--coordination: a model of kind {kind} finds no coordinations", hint="name another run")
 
     @property
     def decisions(self) -> Sequence[float]:

@@ -44,7 +44,6 @@ from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.parses import Analysis, Asked, analyses
 from probtrans_cli.trained.predictions import beyond_positions, require_alternatives
 from probtrans_cli.trained.predictor import Predictor
-from probtrans_cli.trained.splits import Splitter
 from probtrans_cli.trained.ways import predictor_of
 from probtrans_cli.trees import decode
 
@@ -247,7 +246,7 @@ class Model:
             require_labels(self)
         way = None if weights is None else way_of(weights)
         predictor = predictor_of(self, dropout_samples=dropout_samples, weights=way, doubt=uncertainty)
-        splitter = None if coordination is None else Splitter.of(coordination, self, rescore=rescore)
+        splitter = None if coordination is None else coordination.task.splitter(coordination, self, rescore=rescore)
         asked = Asked(readings, latent_labels, top=top, predictor=predictor, splitter=splitter)
         return self._analysed(texts, asked)
 

@@ -11,13 +11,12 @@ import numpy as np
 
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError
-from probtrans_cli.tasks.base import Places, Prediction, Task
+from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task
 from probtrans_cli.trained.abstention import Abstention
 from probtrans_cli.trained.arcs import Channel, Reading, chain_of, read_arcs
 from probtrans_cli.trained.inner import with_inner_places
 from probtrans_cli.trained.latent_labels import as_records, most_probable
 from probtrans_cli.trained.predictions import Reader
-from probtrans_cli.trained.splits import Splitter, split_predictions
 from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.records import rounded, tree_record
@@ -157,17 +156,17 @@ def _analyses(model: Model, sentences: Sequence[Sentence], asked: Asked) -> Iter
                     probabilities=np.where(read, known[row][real], np.nan),
                     deviations=None if spread is None else np.where(read, spread[row][real], np.nan),
                 )
-    for index, one in split_before(model, sentences, asked).items():
+    for index, one in split_before(sentences, asked).items():
         found[index] = [replace(each, prediction=one, task=model.task) for each in found[index]]
     for of_sentence in found:
         yield from of_sentence
 
 
-def split_before(model: Model, sentences: Sequence[Sentence], asked: Asked) -> dict[int, Prediction]:
+def split_before(sentences: Sequence[Sentence], asked: Asked) -> dict[int, Prediction]:
     """The predictions of sentences that are split before, by their numbers; none where no splitter is asked for."""
     if asked.splitter is None:
         return {}
-    return dict(enumerate(split_predictions(model, asked.splitter, sentences)))
+    return dict(enumerate(asked.splitter.predictions(sentences)))
 
 
 def _not_read(sentence: Sentence, asked: Asked, task: Task) -> list[Analysis]:
@@ -265,7 +264,7 @@ def _every_tree(
                 if len(of_words) <= LONGEST_WITH_MARGINALS:
                     kept = marginals.setdefault(index, np.zeros((len(readings), *of_words.shape), dtype=np.float32))
                     kept[number] = of_words
-    said |= split_before(model, sentences, asked or Asked([]))
+    said |= split_before(sentences, asked or Asked([]))
     for index, sentence in enumerate(sentences):
         if gold and strict and sentence.heads is None:
             raise no_gold(sentence)

@@ -41,7 +41,6 @@ from probtrans_cli.trained.evaluation import figures_of, task_scores
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model, weights_of
-from probtrans_cli.trained.parts_of_speech import with_content_words
 from probtrans_cli.training import optim
 from probtrans_cli.training.ahead import Ahead, in_turn
 from probtrans_cli.training.compiled import compiled
@@ -71,7 +70,7 @@ class Trainer:
         self.model = Model.new(recipe, prepared.vocabulary, prepared.labels, machine)
         self.model.ranks = ranks
         self.network = self.model.network
-        splits = with_content_words(self.model, prepared.splits, required=True)
+        splits = self.model.task.complete(self.model, prepared.splits, required=True)
         self.train_split, self.dev = splits["train"], splits.get("dev")
         self.tests = {name: splits[name] for name in ("test", "extra") if name in splits}
         named = {f"data.{name}": split for name, split in splits.items()}

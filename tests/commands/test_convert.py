@@ -11,8 +11,8 @@ from typing import Any
 import pytest
 from support import Invoke, Ran, Stdin, environment, real_data, refused
 
-from probtrans_cli.data.codecs.written_forms import WRITTEN
 from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.openie.written_forms import WRITTEN
 from probtrans_cli.recipe.data import Data
 
 MARKS = "[unused1] [unused2] [unused3]"

@@ -12,11 +12,11 @@ from small_extractors import COORDINATED, SENTENCES, extags, gold
 from support import Invoke, Stdin, assert_near, refused
 
 import probtrans_cli
-from probtrans_cli.data.codecs.extractions import Extraction
-from probtrans_cli.data.readers.coordination_rows import read_coordinations
-from probtrans_cli.data.readers.extractions import read_extractions
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import UsageError
+from probtrans_cli.openie.coordination_rows import read_coordinations
+from probtrans_cli.openie.corpora import read_extractions
+from probtrans_cli.openie.extractions import Extraction
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import FORMATS
 

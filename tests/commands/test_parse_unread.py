@@ -11,8 +11,8 @@ import pytest
 from small_extractors import COORDINATED, SENTENCES
 from support import Invoke, Stdin
 
-from probtrans_cli.data.readers.coordination_rows import read_coordinations
 from probtrans_cli.models.network import Network
+from probtrans_cli.openie.coordination_rows import read_coordinations
 from probtrans_cli.trained.formats import FORMATS
 
 pytestmark = pytest.mark.usefixtures("quick")

@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probtrans_cli.data.codecs.coordination_scores import coordination_scores, counts_of
-from probtrans_cli.data.codecs.coordinations import Coordination
+from probtrans_cli.openie.coordination_scores import coordination_scores, counts_of
+from probtrans_cli.openie.coordinations import Coordination
 
 GOLD = Coordination(5, ((0, 2), (3, 4), (6, 8)))
 

@@ -15,10 +15,10 @@ from hypothesis import given, settings
 from hypothesis import strategies as st
 from support import real_data
 
-from probtrans_cli.data.codecs.coordination_trees import SHARED, coordinations_of_tree
-from probtrans_cli.data.codecs.coordinations import coordinations_to_rows, rows_to_coordinations
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.openie.coordination_trees import SHARED, coordinations_of_tree
+from probtrans_cli.openie.coordinations import coordinations_to_rows, rows_to_coordinations
 
 
 def read(tree: str) -> tuple[list[str], Counter[str]]:

@@ -10,7 +10,8 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.codecs.coordinations import (
+from probtrans_cli.data.tokens import words_of
+from probtrans_cli.openie.coordinations import (
     TAGS,
     UNBREAKABLE,
     Coordination,
@@ -20,7 +21,6 @@ from probtrans_cli.data.codecs.coordinations import (
     splitting,
     tree,
 )
-from probtrans_cli.data.tokens import words_of
 
 BELL = words_of("Bell , based in Los Angeles , makes and distributes electronic , computer and building products .")
 AGENCY = words_of(

@@ -8,14 +8,14 @@ from typing import Any
 
 import pytest
 
-from probtrans_cli.data.codecs.extractions import rows_to_tuples
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.readers.tuples import read_gold
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders.places import find_folder
+from probtrans_cli.openie.extractions import rows_to_tuples
+from probtrans_cli.openie.tuple_files import read_gold
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.recipe.schema import Recipe
 

@@ -8,10 +8,10 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.codecs.extraction_rows import TupleWords, tuples_to_rows
-from probtrans_cli.data.codecs.extractions import EXTRA_WORDS, LABELS, TAGS, Extraction, rows_to_tuples, tuple_to_row
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.data.tokens import words_of
+from probtrans_cli.openie.extraction_rows import TupleWords, tuples_to_rows
+from probtrans_cli.openie.extractions import EXTRA_WORDS, LABELS, TAGS, Extraction, rows_to_tuples, tuple_to_row
 
 DOG = words_of("Tucker , my dog , is barking .")
 

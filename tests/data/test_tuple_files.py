@@ -8,11 +8,11 @@ from functools import partial
 
 import pytest
 
-from probtrans_cli.data.codecs.coordinations import Coordination
-from probtrans_cli.data.codecs.tuple_texts import TupleText
-from probtrans_cli.data.readers.coordination_rows import read_coordinations
-from probtrans_cli.data.readers.tuples import read_gold, read_predictions
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.coordination_rows import read_coordinations
+from probtrans_cli.openie.coordinations import Coordination
+from probtrans_cli.openie.tuple_files import read_gold, read_predictions
+from probtrans_cli.openie.tuple_texts import TupleText
 
 
 def predictions(text: str, default: float | None = None) -> list[tuple[str, TupleText | None]]:

@@ -5,10 +5,10 @@ from __future__ import annotations
 import pytest
 from support import real_data
 
-from probtrans_cli.data.codecs.carb import carb_scores
-from probtrans_cli.data.codecs.tuple_floor import floor_tuples
-from probtrans_cli.data.codecs.tuple_texts import TupleText, sentence_key
-from probtrans_cli.data.readers.tuples import read_gold
+from probtrans_cli.openie.carb import carb_scores
+from probtrans_cli.openie.tuple_files import read_gold
+from probtrans_cli.openie.tuple_floor import floor_tuples
+from probtrans_cli.openie.tuple_texts import TupleText, sentence_key
 
 
 def texts(sentence: str) -> list[tuple[str, str, str]]:

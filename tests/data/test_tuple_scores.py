@@ -8,12 +8,12 @@ from itertools import pairwise
 import pytest
 from support import real_data
 
-from probtrans_cli.data.codecs import carb, wire57
-from probtrans_cli.data.codecs.carb import carb_scores
-from probtrans_cli.data.codecs.tuple_texts import Tuples, TupleText, counts_of, sentence_key
-from probtrans_cli.data.codecs.wire57 import wire57_scores
 from probtrans_cli.data.files import open_lines
-from probtrans_cli.data.readers.tuples import read_gold
+from probtrans_cli.openie import carb, wire57
+from probtrans_cli.openie.carb import carb_scores
+from probtrans_cli.openie.tuple_files import read_gold
+from probtrans_cli.openie.tuple_texts import Tuples, TupleText, counts_of, sentence_key
+from probtrans_cli.openie.wire57 import wire57_scores
 
 
 def of(arg1: str, relation: str, *others: str, confidence: float = 1.0) -> TupleText:

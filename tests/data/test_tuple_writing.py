@@ -9,16 +9,16 @@ from pathlib import Path
 
 import pytest
 
-from probtrans_cli.data.codecs.extraction_rows import CORPUS_SHARE, TupleWords, tuples_to_rows
-from probtrans_cli.data.codecs.extractions import Extraction, rows_to_tuples
-from probtrans_cli.data.codecs.tuple_writing import allennlp_line, carb_line, coordination_lines, extraction_lines
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
-from probtrans_cli.data.readers.tuples import read_gold, read_predictions
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.folders.places import find_folder
+from probtrans_cli.openie import score_carb as carb
+from probtrans_cli.openie.extraction_rows import CORPUS_SHARE, TupleWords, tuples_to_rows
+from probtrans_cli.openie.extractions import Extraction, rows_to_tuples
+from probtrans_cli.openie.tuple_files import read_gold, read_predictions
+from probtrans_cli.openie.tuple_writing import allennlp_line, carb_line, coordination_lines, extraction_lines
 from probtrans_cli.recipe.data import Data
-from probtrans_cli.reports.scorers import carb
 
 SENTENCE = "It < rel > ran\there"
 

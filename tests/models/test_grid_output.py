@@ -10,8 +10,8 @@ from test_encoder_contract import NEAR, OPTIONS, ROWS, SMALL, VOCABULARY
 
 from probtrans_cli import models
 from probtrans_cli.models.base import Inputs, Wants
-from probtrans_cli.models.grids import GridOutput
 from probtrans_cli.models.network import Network
+from probtrans_cli.openie.output import GridOutput
 
 LABELS, ROWS_OF_GRID, STEPS = 4, 3, 2
 FEEDBACKS = ("scores", "hidden", "both", "none")
@@ -48,7 +48,7 @@ def batch(pieces: bool = False) -> tuple[Inputs, torch.Tensor]:
 
 
 def by_hand(made: Network, given: Inputs, words: torch.Tensor, told: torch.Tensor | None = None) -> torch.Tensor:
-    """The equations of ``models/grids.py``, a sentence and a word at a time."""
+    """The equations of ``openie/output.py``, a sentence and a word at a time."""
     output, encoder = made.output, made.encoder
     table = None if output.table is None else output.table.weight
     scores = torch.zeros(*words.shape[:1], ROWS_OF_GRID, words.shape[1], LABELS, dtype=torch.float64)

@@ -15,18 +15,17 @@ from small_tasks import CPU, batch_of, evaluation, loss_of
 from support import assert_near
 
 from probtrans_cli import models, tasks
-from probtrans_cli.data.codecs.coordinations import UNBREAKABLE, Coordination, coordinations_to_rows
-from probtrans_cli.data.codecs.extraction_rows import TupleWords, tuples_to_rows
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
+from probtrans_cli.openie.coordinations import UNBREAKABLE, Coordination, coordinations_to_rows
+from probtrans_cli.openie.extraction_rows import TupleWords, tuples_to_rows
+from probtrans_cli.openie.grid_tasks import Rows
+from probtrans_cli.openie.penalties import CONTENT, kinds_of, penalties
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.tasks.batch import collate
-from probtrans_cli.tasks.extraction import CONTENT
-from probtrans_cli.tasks.grids import Rows
-from probtrans_cli.tasks.penalties import kinds_of, penalties
 from probtrans_cli.trained.evaluation import evaluate
 
 EXTRA = ["[unused1]", "[unused2]", "[unused3]"]

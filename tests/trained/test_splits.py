@@ -15,12 +15,12 @@ import torch
 from small_extractors import SENTENCES, extags
 from support import Invoke, assert_near
 
-from probtrans_cli.data.codecs.extractions import ARG2, LOC_TIME, Extraction, tuple_to_row
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.openie.extractions import ARG2, LOC_TIME, Extraction, tuple_to_row
+from probtrans_cli.openie.splits import Splitter
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
-from probtrans_cli.trained.splits import Splitter, split_predictions
 
 pytestmark = pytest.mark.usefixtures("quick")
 APPLE = "I ate an apple and an orange ."
@@ -34,7 +34,7 @@ def extractor(extractors: Path) -> Model:
 
 @pytest.fixture(scope="module")
 def splitter(extractors: Path, extractor: Model) -> Splitter:
-    return Splitter.of(Model.load(str(extractors / "runs/coordinated"), threads=1), extractor)
+    return Splitter(Model.load(str(extractors / "runs/coordinated"), threads=1), extractor)
 
 
 def given() -> list[Sentence]:
@@ -50,10 +50,10 @@ def test_sentences_are_split_at_their_coordinations(splitter: Splitter) -> None:
 def test_the_recipe_of_the_coordinations_says_what_is_not_split(splitter: Splitter) -> None:
     model = splitter.model
     section = model.recipe.task.model_copy(update={"unbreakable": ["ate"]})
-    careful = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})))
+    careful = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})), splitter.extractor)
     assert list(careful.split(given()[:1])) == [[]]
     section = section.model_copy(update={"unbreakable_window": 0})
-    careless = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})))
+    careless = Splitter(replace(model, recipe=model.recipe.model_copy(update={"task": section})), splitter.extractor)
     assert [list(map(list, of)) for of in careless.split(given()[:1])] == [HALVES]
 
 
@@ -61,7 +61,7 @@ def test_tuples_are_those_of_the_simple_sentences_by_the_words_of_the_whole(
     extractor: Model, splitter: Splitter
 ) -> None:
     sentences = given()
-    found = split_predictions(extractor, splitter, sentences)
+    found = splitter.predictions(sentences)
     assert found[2] == {"splits": [], "tuples": []}
     assert_near(found[0], found[3])
     assert found[0]["splits"] == HALVES
@@ -99,9 +99,9 @@ def as_predicted(one: Mapping[str, Any]) -> Extraction:
 def test_a_sentence_that_stays_whole_keeps_its_confidences(extractors: Path) -> None:
     """Also a tuple with words of a place or time, which have a label of their own."""
     model = Model.load(str(extractors / "runs/tuples"), threads=1)
-    splitter = Splitter.of(Model.load(str(extractors / "runs/coordinated"), threads=1), model, rescore=True)
+    splitter = Splitter(Model.load(str(extractors / "runs/coordinated"), threads=1), model, rescore=True)
     sentences = [Sentence(text.split()) for text in ("Goats eat grass in May .", "Rain fell .")]
-    found = split_predictions(model, splitter, sentences)
+    found = splitter.predictions(sentences)
     (one,) = found[0]["tuples"]
     assert (one["words"]["arg2"], one["location_time"]) == ([2, 3, 4], [3, 4])
     for again, plain in zip(found, predictions(model, sentences), strict=True):
@@ -124,7 +124,7 @@ def test_new_confidences_do_not_ask_whether_words_are_of_a_place(extractors: Pat
     one, swapped = (
         [
             each
-            for found in split_predictions(model, Splitter.of(coordinated, model, rescore=True), sentences)
+            for found in Splitter(coordinated, model, rescore=True).predictions(sentences)
             for each in found["tuples"]
         ]
         for model in (ours, other)
@@ -140,8 +140,8 @@ def test_new_confidences_do_not_ask_whether_words_are_of_a_place(extractors: Pat
 def test_new_confidences_are_those_of_the_labels_in_the_whole_sentence(extractor: Model, splitter: Splitter) -> None:
     """Beside the network itself, told one tuple after the other; more tuples than rows are read again."""
     sentence = Sentence(APPLE.split())
-    (plain,) = split_predictions(extractor, splitter, [sentence])
-    (found,) = split_predictions(extractor, Splitter(splitter.model, rescore=True), [sentence])
+    (plain,) = splitter.predictions([sentence])
+    (found,) = Splitter(splitter.model, extractor, rescore=True).predictions([sentence])
     assert [one["words"] for one in found["tuples"]] == [one["words"] for one in plain["tuples"]]
     words = [*sentence.words, *extra_words(3)]
     ids = torch.tensor([extractor.vocabulary.encode_words(words, 3).ids])

@@ -1,4 +1,4 @@
-"""From the labels of a sentence to what a line of JSON says of it: entities, tuples, coordinations, logical forms.
+"""From the labels of a sentence to what a line of JSON says of it: entities, logical forms.
 
 Nothing here needs torch: the program beside an exported graph has these functions, too, as they stand.
 """
@@ -6,17 +6,10 @@ Nothing here needs torch: the program beside an exported graph has these functio
 from __future__ import annotations
 
 import math
-from collections.abc import Callable, Iterable, Mapping, Sequence
-from typing import Any, Literal
+from collections.abc import Callable, Mapping, Sequence
+from typing import Any
 
-from probtrans_cli.data.codecs.coordinations import (
-    Coordination,
-    coordinations_to_sentences,
-    rows_to_coordinations,
-    splitting,
-)
 from probtrans_cli.data.codecs.entities import read_spans
-from probtrans_cli.data.codecs.extractions import NONE, Extraction, characters_of, rows_to_tuples
 from probtrans_cli.data.codecs.logical_forms import (
     GraphLabels,
     categories,
@@ -28,8 +21,6 @@ from probtrans_cli.data.codecs.logical_forms import (
 
 Characters = Sequence[tuple[int, int]]
 """The characters ``[begin, end)`` of every word of a text."""
-Confidence = Literal["mean", "min", "product"]
-PARTS = ("arg1", "rel", "arg2")
 LABELS_OF_WORDS = ("role", "category", "noun_type", "verb_name")
 OUTSIDE = -3
 """A parent that is no word of the sentence."""
@@ -55,104 +46,6 @@ def located_span(span: Mapping[str, Any], text: str, characters: Characters) -> 
     first, last = span["words"][0], span["words"][1] - 1
     start, end = characters[first][0], characters[last][1]
     return {**span, "characters": [start, end], "text": text[start:end]}
-
-
-# --- tuples -----------------------------------------------------------------------------------------------------------
-
-
-def tuple_confidence(labels: Sequence[int], log_probability: Sequence[float], how: Confidence) -> float:
-    """Of the labels of a row that are not none: the geometric mean of their probabilities, or another ``how``."""
-    chances = [chance for label, chance in zip(labels, log_probability, strict=True) if label != NONE]
-    if not chances:
-        return 1.0
-    return math.exp(min(chances) if how == "min" else sum(chances) / (len(chances) if how == "mean" else 1))
-
-
-def tuples_in(
-    words: Sequence[str],
-    rows: Sequence[Sequence[int]],
-    log_probability: Iterable[Sequence[float]],
-    *,
-    confidence: Confidence,
-    extra_words: Sequence[str],
-    location_time: bool,
-) -> list[Extraction]:
-    """The tuples of rows of labels; ``words``: of the sentence, without the extra ones."""
-    confidences = [
-        tuple_confidence(labels, chances, confidence) for labels, chances in zip(rows, log_probability, strict=True)
-    ]
-    return rows_to_tuples(words, rows, confidences=confidences, extra_words=extra_words, location_time=location_time)
-
-
-def tuple_record(extraction: Extraction, words: Sequence[str]) -> dict[str, Any]:
-    """A tuple as a line of JSON has it."""
-    texts = extraction.texts(words)
-    return {
-        "arg1": texts.arg1, "rel": texts.relation, "arg2": texts.arg2,
-        "confidence": extraction.confidence, "row": extraction.row,
-        "words": {name: list(places) for name, places in extraction.parts.items()},
-        "location_time": list(extraction.location_time), "added": list(extraction.added),
-    }  # fmt: skip
-
-
-def located_tuple(record: Mapping[str, Any], text: str, characters: Characters) -> dict[str, Any]:
-    """With ``chars``: the characters of each part; and the words as the text has them."""
-    part = {name: [text[slice(*characters[i])] for i in places] for name, places in record["words"].items()}
-    part["rel"] = [*record["added"][:1], *part["rel"], *record["added"][1:]]
-    chars = {name: characters_of(places, characters) for name, places in record["words"].items()}
-    return {**record, **{name: " ".join(part[name]) for name in PARTS}, "chars": chars}
-
-
-# --- coordinations ----------------------------------------------------------------------------------------------------
-
-
-def coordination_records(
-    rows: Sequence[Sequence[int]], log_probability: Sequence[Sequence[float]]
-) -> list[dict[str, Any]]:
-    """The coordinations of rows of labels: the number of the coordinating word, ``cc``, the ``conjuncts``, each its
-    words from, to, the ``level`` of nesting, and ``confidence``, the geometric mean of the probabilities of its
-    labels."""
-    return [
-        _coordination_record(coordination, log_probability[coordination.level])
-        for coordination in rows_to_coordinations(rows).values()
-        if coordination is not None
-    ]
-
-
-def _coordination_record(coordination: Coordination, log_probability: Sequence[float]) -> dict[str, Any]:
-    chances = log_probability[coordination.start : coordination.end]
-    return {
-        "cc": coordination.cc, "conjuncts": [list(conjunct) for conjunct in coordination.conjuncts],
-        "level": coordination.level, "confidence": math.exp(sum(chances) / len(chances)),
-    }  # fmt: skip
-
-
-def located_coordinations(
-    records: Sequence[Mapping[str, Any]], text: str, characters: Characters, options: Mapping[str, Any]
-) -> dict[str, Any]:
-    """``coordinations`` with ``chars``, the characters of each conjunct, and its text. ``sentences``: the simple
-    sentences that the sentence can be split into, none where it stays whole; ``splits``: the numbers of their words.
-
-    ``options``: of :func:`probtrans_cli.data.codecs.coordinations.splitting`.
-    """
-    words = [text[start:end] for start, end in characters]
-    found = {
-        record["cc"]: Coordination(
-            record["cc"], tuple((start, end) for start, end in record["conjuncts"]), level=record["level"]
-        )
-        for record in records
-    }
-    split = coordinations_to_sentences(words, splitting(words, found, **options))
-    return {
-        "coordinations": [_located_conjuncts(record, text, characters) for record in records],
-        "splits": [list(places) for places in split],
-        "sentences": [" ".join(words[i] for i in places) for places in split],
-    }
-
-
-def _located_conjuncts(record: Mapping[str, Any], text: str, characters: Characters) -> dict[str, Any]:
-    chars = [characters_of(range(*conjunct), characters)[0] for conjunct in record["conjuncts"]]
-    return {**record, "chars": chars, "texts": [text[start:end] for start, end in chars]}
 
 
 # --- logical forms ----------------------------------------------------------------------------------------------------

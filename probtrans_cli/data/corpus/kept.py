@@ -13,7 +13,7 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data
 
 QUALITIES = ("in pieces", "one of several places", "shortened", "without some words")
-"""What may be said of tuples that are kept; see :mod:`probtrans_cli.data.codecs.extraction_rows`."""
+"""What may be said of tuples that are kept; see :mod:`probtrans_cli.openie.extraction_rows`."""
 LINES = ("cut", "padded")
 """What may be done to lines of tags of another length than their sentence."""
 _MORE = {

@@ -8,7 +8,9 @@ from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass
+from functools import partial
 from pathlib import Path
+from pkgutil import resolve_name
 
 from probtrans_cli.data.archives import ending_of
 from probtrans_cli.data.blocks import Ends
@@ -17,9 +19,7 @@ from probtrans_cli.data.readers.appearance import appearance, appearance_of
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.coordinated import read_coordinated
 from probtrans_cli.data.readers.documents import read_documents
-from probtrans_cli.data.readers.extractions import read_extractions
 from probtrans_cli.data.readers.jsonl import read_jsonl
 from probtrans_cli.data.readers.table import read_table
 from probtrans_cli.data.readers.text import read_text
@@ -59,14 +59,19 @@ def register(reader: Reader) -> Reader:
     return reader
 
 
+def _elsewhere(place: str, lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
+    """Read by the reader at ``module:name``, which is imported when a file is read."""
+    return resolve_name(place)(lines, name, data)  # type: ignore[no-any-return]
+
+
 register(Reader(FORMATS["conllu"], lambda lines, name, _: read_conllu(lines, name), "empty line"))
 register(Reader(FORMATS["text"], lambda lines, name, _: read_text(lines, name), "line"))
 register(Reader(FORMATS["columns"], lambda lines, name, data: read_tagged(lines, name, data.columns)))
 register(Reader(FORMATS["table"], lambda lines, name, data: read_table(lines, name, data.table)))
 register(Reader(FORMATS["jsonl"], lambda lines, name, data: read_jsonl(lines, name, data.jsonl)))
 register(Reader(FORMATS["cogs"], lambda lines, name, _: read_semantic(lines, name)))
-register(Reader(FORMATS["extractions"], read_extractions))
-register(Reader(FORMATS["coordinations"], read_coordinated))
+register(Reader(FORMATS["extractions"], partial(_elsewhere, "probtrans_cli.openie.corpora:read_extractions")))
+register(Reader(FORMATS["coordinations"], partial(_elsewhere, "probtrans_cli.openie.coordinated:read_coordinated")))
 register(Reader(FORMATS["documents"], lambda lines, name, data: read_documents(lines, name, data.documents)))
 
 

@@ -6,10 +6,10 @@ gold)``, which returns scores by name. The table is read for `--help`, so it imp
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
 from itertools import zip_longest
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Any, Literal, Protocol, TypeVar, cast
 
 from probtrans_cli.errors import DataError
@@ -25,9 +25,12 @@ class Scorer:
     options: tuple[str, ...] = ()
     """The options that its function takes by name, as in the command line but for underscores."""
 
+    place: str = ""
+    """The module that scores, where it is not the one of this package with its name."""
+
     def module(self) -> Scoring:
         """The module that scores."""
-        return cast(Scoring, importlib.import_module(f"{__name__}.{self.name}"))
+        return cast(Scoring, resolve_name(self.place or f"{__name__}.{self.name}"))
 
 
 class Scoring(Protocol):
@@ -56,9 +59,19 @@ _ROWS = (
         "CoNLL-U or JSON lines of parse, with the probabilities of tags or labels",
         ("column", "comments"),
     ),
-    Scorer("carb", "tuples as lines of CaRB or AllenNLP, or as JSON lines", ("single_match", "default_confidence")),
-    Scorer("wire57", "the same files, by the Wire57-C score"),
-    Scorer("coordination", "rows of labels as in OpenIE6, or JSON lines", ("compat",)),
+    Scorer(
+        "carb",
+        "tuples as lines of CaRB or AllenNLP, or as JSON lines",
+        ("single_match", "default_confidence"),
+        "probtrans_cli.openie.score_carb",
+    ),
+    Scorer("wire57", "the same files, by the Wire57-C score", place="probtrans_cli.openie.score_wire57"),
+    Scorer(
+        "coordination",
+        "rows of labels as in OpenIE6, or JSON lines",
+        ("compat",),
+        "probtrans_cli.openie.score_coordination",
+    ),
 )
 SCORERS: Mapping[str, Scorer] = {row.name: row for row in _ROWS}
 

@@ -7,10 +7,10 @@ function ``write(content: Content, options: DisplayOptions) -> Iterator[str]``; 
 
 from __future__ import annotations
 
-import importlib
 from collections.abc import Iterator, Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
+from pkgutil import resolve_name
 from typing import TYPE_CHECKING, Literal, Protocol, cast
 
 if TYPE_CHECKING:
@@ -53,9 +53,12 @@ class Format:
     """The parts of a prediction that it is about, one of which a model must give; then it shows no trees, and none are
     computed for it. Nothing: it is for every model."""
 
+    module: str = ""
+    """The module that writes it, where it is not the one of this package with its name."""
+
     def writer(self) -> Writer:
         """The module that writes it."""
-        return cast(Writer, importlib.import_module(f"{__name__}.{self.name}"))
+        return cast(Writer, resolve_name(self.module or f"{__name__}.{self.name}"))
 
 
 @dataclass(frozen=True)
@@ -129,9 +132,28 @@ _ROWS = (
         _NO_TREES,
         shows=("tuples", "coordinations"),
     ),
-    Format("tuples", "tuples as lines of AllenNLP", _NO_TREES, shows=("tuples",)),
-    Format("carb", "tuples as lines of CaRB", _NO_TREES, shows=("tuples",)),
-    Format("labels", "rows of tags as in OpenIE6", _NO_TREES, shows=("rows",), loses_empty=True),
+    Format(
+        "tuples",
+        "tuples as lines of AllenNLP",
+        _NO_TREES,
+        shows=("tuples",),
+        module="probtrans_cli.openie.write_tuples",
+    ),
+    Format(
+        "carb",
+        "tuples as lines of CaRB",
+        _NO_TREES,
+        shows=("tuples",),
+        module="probtrans_cli.openie.write_carb",
+    ),
+    Format(
+        "labels",
+        "rows of tags as in OpenIE6",
+        _NO_TREES,
+        shows=("rows",),
+        loses_empty=True,
+        module="probtrans_cli.openie.write_labels",
+    ),
 )
 FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}
 

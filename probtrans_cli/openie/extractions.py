@@ -5,20 +5,25 @@ that are not in it: iterative grid labelling, OpenIE6 (Kolluru et al. 2020, arXi
 words let a relation have an "is", "is ... of" or "is ... from" that the sentence does not say: "US president Donald
 Trump" has the tuple (Donald Trump; is president of; US).
 
-How tuples of text are found in a sentence is in :mod:`probtrans_cli.data.codecs.extraction_rows`.
+How tuples of text are found in a sentence is in :mod:`probtrans_cli.openie.extraction_rows`.
 """
 
 from __future__ import annotations
 
+import math
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import NamedTuple
+from typing import Any, Literal, NamedTuple
 
 LABELS = ("NONE", "ARG1", "REL", "ARG2", "LOC/TIME", "TYPE")
 NONE, ARG1, REL, ARG2, LOC_TIME, TYPE = range(6)
 TAGS = {"NONE": 0, "ARG1": 1, "REL": 2, "ARG2": 3, "ARGS": 3, "LOC": 4, "TIME": 4, "LOC/TIME": 4, "TYPE": 5}
 """The number of every tag that files of labels have. TYPE occurs in no data and is read as NONE."""
+Characters = Sequence[tuple[int, int]]
+"""The characters ``[begin, end)`` of every word of a text."""
+Confidence = Literal["mean", "min", "product"]
+PARTS = ("arg1", "rel", "arg2")
 EXTRA_WORDS = ("is", "of", "from")
 """What the extra words stand for: the first one begins a relation; each other one ends one that the first begins."""
 
@@ -182,3 +187,49 @@ def runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
         if i + 1 == len(positions) or positions[i + 1] != position + 1:
             yield positions[first], position
             first = i + 1
+
+
+# --- tuples -----------------------------------------------------------------------------------------------------------
+
+
+def tuple_confidence(labels: Sequence[int], log_probability: Sequence[float], how: Confidence) -> float:
+    """Of the labels of a row that are not none: the geometric mean of their probabilities, or another ``how``."""
+    chances = [chance for label, chance in zip(labels, log_probability, strict=True) if label != NONE]
+    if not chances:
+        return 1.0
+    return math.exp(min(chances) if how == "min" else sum(chances) / (len(chances) if how == "mean" else 1))
+
+
+def tuples_in(
+    words: Sequence[str],
+    rows: Sequence[Sequence[int]],
+    log_probability: Iterable[Sequence[float]],
+    *,
+    confidence: Confidence,
+    extra_words: Sequence[str],
+    location_time: bool,
+) -> list[Extraction]:
+    """The tuples of rows of labels; ``words``: of the sentence, without the extra ones."""
+    confidences = [
+        tuple_confidence(labels, chances, confidence) for labels, chances in zip(rows, log_probability, strict=True)
+    ]
+    return rows_to_tuples(words, rows, confidences=confidences, extra_words=extra_words, location_time=location_time)
+
+
+def tuple_record(extraction: Extraction, words: Sequence[str]) -> dict[str, Any]:
+    """A tuple as a line of JSON has it."""
+    texts = extraction.texts(words)
+    return {
+        "arg1": texts.arg1, "rel": texts.relation, "arg2": texts.arg2,
+        "confidence": extraction.confidence, "row": extraction.row,
+        "words": {name: list(places) for name, places in extraction.parts.items()},
+        "location_time": list(extraction.location_time), "added": list(extraction.added),
+    }  # fmt: skip
+
+
+def located_tuple(record: Mapping[str, Any], text: str, characters: Characters) -> dict[str, Any]:
+    """With ``chars``: the characters of each part; and the words as the text has them."""
+    part = {name: [text[slice(*characters[i])] for i in places] for name, places in record["words"].items()}
+    part["rel"] = [*record["added"][:1], *part["rel"], *record["added"][1:]]
+    chars = {name: characters_of(places, characters) for name, places in record["words"].items()}
+    return {**record, **{name: " ".join(part[name]) for name in PARTS}, "chars": chars}

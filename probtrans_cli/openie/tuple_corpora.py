@@ -1,6 +1,6 @@
 """Tuples whose words are to be looked for in their sentence: lines of CaRB and AllenNLP, and JSON lines.
 
-The forms are those of :mod:`probtrans_cli.data.readers.tuples`. In JSON lines a tuple may also say which words it has,
+The forms are those of :mod:`probtrans_cli.openie.tuple_files`. In JSON lines a tuple may also say which words it has,
 ``"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]}`` with ``"location_time": [3]`` for those of arg2 that say where or
 when and ``"added": ["is", "of"]`` for words of the relation that the sentence lacks, as `parse -f jsonl` writes it; and
 a line may have the words of its sentence, ``"words"``, and their universal parts of speech, ``"upos"``.
@@ -12,13 +12,13 @@ import json
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
 from typing import Any
 
-from probtrans_cli.data.codecs.extraction_rows import TupleWords
-from probtrans_cli.data.codecs.tuple_texts import TupleText
 from probtrans_cli.data.files import begin
-from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
-from probtrans_cli.data.readers.tuples import read_gold, records, tuples_of_record
 from probtrans_cli.data.tokens import are_words, tokenize, words_of
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.extraction_rows import TupleWords
+from probtrans_cli.openie.tuple_files import read_gold, records, tuples_of_record
+from probtrans_cli.openie.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
+from probtrans_cli.openie.tuple_texts import TupleText
 
 _MARKS = ("L: ", "T: ")
 """What CaRB puts in front of arguments that are a location or a time."""

@@ -4,19 +4,16 @@ none."""
 from __future__ import annotations
 
 from collections.abc import Mapping
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import CheckpointError, DataError, UsageError
 from probtrans_cli.folders.places import find_folder
-from probtrans_cli.tasks.extraction import CONTENT, ExtractedTuples
-from probtrans_cli.tasks.penalties import kinds_of
+from probtrans_cli.openie.penalties import CONTENT, kinds_of
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
-
-if TYPE_CHECKING:
-    from probtrans_cli.trained.model import Model
 
 UPOS = "upos"
 
@@ -32,23 +29,25 @@ def with_content_words(model: Model, splits: Mapping[str, Split], *, required: b
         UsageError: the tagger predicts something else than `upos`.
     """
     task: Any = model.task
-    if task.tagger is None:
-        if not isinstance(task, ExtractedTuples):
-            return dict(splits)
+    if task.section.tagger is None:
         found = {name: _of_corpus(task, model.labels.get(UPOS, ()), split) for name, split in splits.items()}
-        if required and task.needs_parts_of_speech and (name := next((n for n, s in found.items() if s is None), None)):
+        if (
+            required
+            and task.section.constraints.used
+            and (name := next((n for n, s in found.items() if s is None), None))
+        ):
             what = f"data.{name}: has no parts of speech, which task.constraints are about"
             raise DataError(what, hint="name a tagger of upos: task.tagger=RUN; or give JSON lines with upos")
         return {name: split if found[name] is None else found[name] for name, split in splits.items()}  # type: ignore[misc]
     try:
-        tagger = type(model).load(str(find_folder(task.tagger)), threads=model.recipe.runtime.threads)
+        tagger = type(model).load(str(find_folder(task.section.tagger)), threads=model.recipe.runtime.threads)
     except CheckpointError as error:
         if required:
             raise
         console.log(f"warning: task.tagger: {error}: the constraints are not scored")
         return dict(splits)
     if tagger.recipe.task.chosen_column != UPOS:
-        what = f"task.tagger: {task.tagger} predicts no upos"
+        what = f"task.tagger: {task.section.tagger} predicts no upos"
         raise UsageError(what, hint="name a run of task.kind=tagging, column=upos")
     return {name: split.with_column(CONTENT, _of_tagger(task, tagger, split)) for name, split in splits.items()}
 

@@ -1,13 +1,13 @@
-"""Coordinations of any system against gold ones, see ``data/codecs/coordination_scores.py``."""
+"""Coordinations of any system against gold ones, see ``openie/coordination_scores.py``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from probtrans_cli.data.codecs.coordination_scores import Compat, counts_of, scores_of
 from probtrans_cli.data.files import display_name, find, open_lines
-from probtrans_cli.data.readers.coordination_rows import read_coordinations
 from probtrans_cli.errors import UsageError
+from probtrans_cli.openie.coordination_rows import read_coordinations
+from probtrans_cli.openie.coordination_scores import Compat, counts_of, scores_of
 from probtrans_cli.reports.scorers import side_by_side
 
 MAIN = "exact"

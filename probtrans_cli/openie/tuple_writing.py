@@ -11,9 +11,9 @@ import re
 from collections.abc import Sequence
 from itertools import accumulate
 
-from probtrans_cli.data.codecs import coordinations, extractions
-from probtrans_cli.data.codecs.coordinations import Coordination
-from probtrans_cli.data.codecs.extractions import Extraction, runs
+from probtrans_cli.openie import coordinations, extractions
+from probtrans_cli.openie.coordinations import Coordination
+from probtrans_cli.openie.extractions import Extraction, runs
 
 _LIST = ",List("
 _CLOSING = re.compile(r"<(?=/?(?:arg1|rel|arg2)>)")
@@ -26,7 +26,7 @@ def extraction_lines(words: Sequence[str], rows: Sequence[Sequence[int]]) -> lis
 
     Args:
         words: with the extra words behind them.
-        rows: a label for each of them; see :data:`probtrans_cli.data.codecs.extractions.LABELS`.
+        rows: a label for each of them; see :data:`probtrans_cli.openie.extractions.LABELS`.
 
     Raises:
         ValueError: a row has another length.

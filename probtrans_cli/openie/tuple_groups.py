@@ -6,8 +6,8 @@ from collections import Counter
 from collections.abc import Collection, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
 
-from probtrans_cli.data.codecs.extraction_rows import TupleWords
-from probtrans_cli.data.codecs.extractions import Extraction
+from probtrans_cli.openie.extraction_rows import TupleWords
+from probtrans_cli.openie.extractions import Extraction
 
 
 @dataclass

@@ -5,19 +5,26 @@ from __future__ import annotations
 from collections.abc import Mapping, Sequence
 from typing import Any
 
-from probtrans_cli.data.codecs import coordinations
-from probtrans_cli.data.codecs.coordination_scores import CRITERIA, counts_of, scores_of
-from probtrans_cli.data.codecs.coordinations import Coordination, rows_to_coordinations, text_to_found
 from probtrans_cli.data.codecs.grids import MOST_ROWS, unpack_rows
-from probtrans_cli.data.codecs.records import coordination_records, located_coordinations
-from probtrans_cli.data.codecs.tuple_writing import coordination_lines
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.models.base import Outputs
+from probtrans_cli.openie import coordinations
+from probtrans_cli.openie.coordination_scores import CRITERIA, counts_of, scores_of
+from probtrans_cli.openie.coordinations import (
+    Coordination,
+    coordination_records,
+    located_coordinations,
+    rows_to_coordinations,
+    text_to_found,
+)
+from probtrans_cli.openie.grid_tasks import GridLabelling, Rows
+from probtrans_cli.openie.splits import Splitter
+from probtrans_cli.openie.tuple_writing import coordination_lines
 from probtrans_cli.recipe.grids import Coordinations
 from probtrans_cli.tasks.answers import with_probability
 from probtrans_cli.tasks.base import Counts, Places, Prediction
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.grids import GridLabelling, Rows
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trees.drawing.drawing import Span
 
 
@@ -33,6 +40,9 @@ class FoundCoordinations(GridLabelling):
     @property
     def nothing(self) -> Prediction:
         return {**super().nothing, "splits": [], "sentences": []}
+
+    def splitter(self, model: Model, extractor: Model, *, rescore: bool) -> Splitter:
+        return Splitter(model, extractor, rescore)
 
     def compared(self, batch: Batch, row: int, index: int, rows: Rows) -> Mapping[Any, float]:
         """Coordinations that are gold, found, and right. Gold are all of the corpus, however few rows there are."""

@@ -17,11 +17,11 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import accumulate
 from typing import NamedTuple
 
-from probtrans_cli.data.codecs.extraction_rows import TupleWords
-from probtrans_cli.data.codecs.extractions import Extraction
-from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
 from probtrans_cli.data.tokens import words_of
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.extraction_rows import TupleWords
+from probtrans_cli.openie.extractions import Extraction
+from probtrans_cli.openie.tuple_groups import GivenSentence, GivenTuple, extraction_of, group
 from probtrans_cli.text import printable
 
 RELATION = "Relation("

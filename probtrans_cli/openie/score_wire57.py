@@ -1,11 +1,11 @@
-"""Tuples of any system against gold tuples by the Wire57-C score, see ``data/codecs/wire57.py``."""
+"""Tuples of any system against gold tuples by the Wire57-C score, see ``openie/wire57.py``."""
 
 from __future__ import annotations
 
 from typing import Any
 
-from probtrans_cli.data.codecs.wire57 import wire57_scores
-from probtrans_cli.reports.scorers.carb import read_both, tuple_counts
+from probtrans_cli.openie.score_carb import read_both, tuple_counts
+from probtrans_cli.openie.wire57 import wire57_scores
 
 
 def score(predictions: str, gold: str | None) -> dict[str, Any]:

@@ -1,6 +1,6 @@
 """The forms of files of tuples and of coordinations that `convert` writes: the table :data:`WRITTEN`.
 
-How their lines look is in :mod:`probtrans_cli.data.codecs.tuple_writing`. The table is read for `--help`, so it imports
+How their lines look is in :mod:`probtrans_cli.openie.tuple_writing`. The table is read for `--help`, so it imports
 neither torch nor numpy.
 """
 
@@ -11,10 +11,10 @@ from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
 from typing import TYPE_CHECKING, Literal
 
-from probtrans_cli.data.codecs import tuple_writing as lines
-from probtrans_cli.data.codecs.coordinations import TAGS, rows_to_coordinations
-from probtrans_cli.data.codecs.extractions import Extraction, tuple_to_row
 from probtrans_cli.data.sentence import extra_words
+from probtrans_cli.openie import tuple_writing as lines
+from probtrans_cli.openie.coordinations import TAGS, rows_to_coordinations
+from probtrans_cli.openie.extractions import Extraction, tuple_to_row
 
 LEAST_LEVELS = 3
 """So many rows of tags has a sentence with coordinations at least: OpenIE6 reads three."""

@@ -8,29 +8,27 @@ from typing import Any
 
 from torch import Tensor
 
-from probtrans_cli.data.codecs import extractions
-from probtrans_cli.data.codecs.carb import carb_scores
-from probtrans_cli.data.codecs.extractions import Extraction, runs
-from probtrans_cli.data.codecs.records import PARTS, located_tuple, tuple_record, tuples_in
-from probtrans_cli.data.codecs.tuple_floor import floor_tuples
-from probtrans_cli.data.codecs.tuple_texts import TupleText, counts_of
-from probtrans_cli.data.codecs.tuple_writing import extraction_lines
-from probtrans_cli.data.codecs.wire57 import wire57_scores
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Outputs
+from probtrans_cli.openie import extractions
+from probtrans_cli.openie.carb import carb_scores
+from probtrans_cli.openie.extractions import PARTS, Extraction, located_tuple, runs, tuple_record, tuples_in
+from probtrans_cli.openie.grid_tasks import GridLabelling, Rows
+from probtrans_cli.openie.parts_of_speech import with_content_words
+from probtrans_cli.openie.penalties import CONTENT, penalties
+from probtrans_cli.openie.tuple_floor import floor_tuples
+from probtrans_cli.openie.tuple_texts import TupleText, counts_of
+from probtrans_cli.openie.tuple_writing import extraction_lines
+from probtrans_cli.openie.wire57 import wire57_scores
 from probtrans_cli.recipe.grids import OpenExtraction
 from probtrans_cli.tasks.answers import with_probability
 from probtrans_cli.tasks.base import Counts, Places, Prediction, Term
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.tasks.grids import GridLabelling, Rows
-from probtrans_cli.tasks.penalties import penalties
 from probtrans_cli.text import from_json
+from probtrans_cli.trained.model import Model
 from probtrans_cli.trees.drawing.drawing import Span
-
-CONTENT = "content"
-"""A column: 1 for content words, 3 for head verbs, see ``penalties.py``."""
 
 
 class ExtractedTuples(GridLabelling):
@@ -50,13 +48,9 @@ class ExtractedTuples(GridLabelling):
     def columns(self) -> Mapping[str, int]:
         return {**super().columns, CONTENT: 0}
 
-    @property
-    def tagger(self) -> str | None:
-        return self.section.tagger
-
-    @property
-    def needs_parts_of_speech(self) -> bool:
-        return bool(self.section.constraints.used)
+    def complete(self, model: Model, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
+        """Which words are content words and head verbs is added."""
+        return with_content_words(model, splits, required=required)
 
     def advance(self, done: float, epoch: int) -> None:
         super().advance(done, epoch)

@@ -17,9 +17,11 @@ import torch
 from jaxtyping import Bool, Float
 from torch import Tensor
 
-from probtrans_cli.data.codecs.extractions import NONE, REL
+from probtrans_cli.openie.extractions import NONE, REL
 
-CONTENT = frozenset(("NOUN", "PROPN", "VERB", "ADJ", "ADV"))
+CONTENT = "content"
+"""A column of splits: 1 for content words, 3 for head verbs."""
+CONTENT_POS = frozenset(("NOUN", "PROPN", "VERB", "ADJ", "ADV"))
 LIGHT_VERBS = frozenset(
     ("am", "are", "be", "became", "becomes", "been", "began", "begin", "begins", "being", "consider",
      "continue", "continued", "did", "do", "does", "following", "get", "gets", "give", "go", "got", "had",
@@ -33,7 +35,7 @@ LIGHT_VERBS = frozenset(
 def kinds_of(words: Sequence[str], upos: Sequence[str]) -> list[int]:
     """For every word 1 if it is a content word, 3 if it is a head verb as well, else 0."""
     return [
-        0 if tag not in CONTENT else 3 if tag == "VERB" and word.lower() not in LIGHT_VERBS else 1
+        0 if tag not in CONTENT_POS else 3 if tag == "VERB" and word.lower() not in LIGHT_VERBS else 1
         for word, tag in zip(words, upos, strict=True)
     ]
 

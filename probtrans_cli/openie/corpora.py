@@ -3,14 +3,14 @@
 Files have different forms, and the first line that is not blank tells which a file has:
 
 - rows of labels, whose sentences end in ``[unused1] [unused2] [unused3]``
-  (:mod:`probtrans_cli.data.readers.label_rows`);
+  (:mod:`probtrans_cli.openie.label_rows`);
 - CaRB's gold lines, which LSOIE's science part has as well, tuple lines of AllenNLP, and JSON lines
-  (:mod:`probtrans_cli.data.readers.tuples`);
-- output of OpenIE-4, and LSOIE with positions (:mod:`probtrans_cli.data.readers.tuple_lines`);
-- the columns of supervised-oie (:mod:`probtrans_cli.data.readers.oie_conll`).
+  (:mod:`probtrans_cli.openie.tuple_files`);
+- output of OpenIE-4, and LSOIE with positions (:mod:`probtrans_cli.openie.tuple_lines`);
+- the columns of supervised-oie (:mod:`probtrans_cli.openie.oie_conll`).
 
 Where a file does not say which words a tuple has, they are looked for
-(:mod:`probtrans_cli.data.codecs.extraction_rows`). Arguments stay in the order of the file.
+(:mod:`probtrans_cli.openie.extraction_rows`). Arguments stay in the order of the file.
 """
 
 from __future__ import annotations
@@ -19,15 +19,15 @@ import json
 from collections import Counter
 from collections.abc import Iterable, Iterator, Sequence
 
-from probtrans_cli.data.codecs.extraction_rows import CORPUS_SHARE, TupleWords, tuples_to_rows
-from probtrans_cli.data.codecs.extractions import TAGS, Extraction, rows_to_tuples, tuple_to_row
 from probtrans_cli.data.files import begin
-from probtrans_cli.data.readers.label_rows import Block, read_blocks
-from probtrans_cli.data.readers.oie_conll import is_row, read_oie_conll
-from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple
-from probtrans_cli.data.readers.tuple_lines import RELATION, read_openie4, read_positions
-from probtrans_cli.data.readers.tuple_texts import read_texts
 from probtrans_cli.data.sentence import Sentence, extra_words
+from probtrans_cli.openie.extraction_rows import CORPUS_SHARE, TupleWords, tuples_to_rows
+from probtrans_cli.openie.extractions import TAGS, Extraction, rows_to_tuples, tuple_to_row
+from probtrans_cli.openie.label_rows import Block, read_blocks
+from probtrans_cli.openie.oie_conll import is_row, read_oie_conll
+from probtrans_cli.openie.tuple_corpora import read_texts
+from probtrans_cli.openie.tuple_groups import GivenSentence, GivenTuple
+from probtrans_cli.openie.tuple_lines import RELATION, read_openie4, read_positions
 from probtrans_cli.recipe.data import Data
 
 

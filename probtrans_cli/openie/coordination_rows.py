@@ -11,12 +11,12 @@ from __future__ import annotations
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from typing import Any, NamedTuple
 
-from probtrans_cli.data.codecs.coordinations import TAGS, Coordination, Found, rows_to_coordinations
 from probtrans_cli.data.files import begin
 from probtrans_cli.data.readers.appearance import begins_as_conllu
-from probtrans_cli.data.readers.label_rows import read_blocks
 from probtrans_cli.data.tokens import are_words
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.coordinations import TAGS, Coordination, Found, rows_to_coordinations
+from probtrans_cli.openie.label_rows import read_blocks
 from probtrans_cli.text import from_json, printable
 
 

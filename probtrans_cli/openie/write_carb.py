@@ -7,7 +7,7 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probtrans_cli.data.codecs.tuple_writing import carb_line
+from probtrans_cli.openie.tuple_writing import carb_line
 from probtrans_cli.trained.formats import Content, DisplayOptions
 from probtrans_cli.trained.parses import Analysis
 

@@ -19,7 +19,7 @@ from collections.abc import Sequence
 
 from conllu.models import Token, TokenTree
 
-from probtrans_cli.data.codecs.coordinations import Coordination, Span
+from probtrans_cli.openie.coordinations import Coordination, Span
 
 SHARED = {
     "nsubj": "subject",

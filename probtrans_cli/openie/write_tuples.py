@@ -4,9 +4,9 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probtrans_cli.data.codecs.tuple_writing import allennlp_line
+from probtrans_cli.openie.tuple_writing import allennlp_line
+from probtrans_cli.openie.write_carb import tuples_of
 from probtrans_cli.trained.formats import Content, DisplayOptions
-from probtrans_cli.trained.formats.carb import tuples_of
 
 
 def write(content: Content, options: DisplayOptions) -> Iterator[str]:

@@ -1,8 +1,8 @@
 """Corpora of coordinations: sentences with a row of labels for each level of nested coordinations.
 
 What a file begins with tells its form: rows of labels, JSON lines (both as in
-:mod:`probtrans_cli.data.readers.coordination_rows`), or CoNLL-U, whose trees say what is coordinated (see
-:mod:`probtrans_cli.data.codecs.coordination_trees`).
+:mod:`probtrans_cli.openie.coordination_rows`), or CoNLL-U, whose trees say what is coordinated (see
+:mod:`probtrans_cli.openie.coordination_trees`).
 """
 
 from __future__ import annotations
@@ -10,13 +10,13 @@ from __future__ import annotations
 from collections import Counter
 from collections.abc import Iterable, Iterator
 
-from probtrans_cli.data.codecs.coordination_trees import coordinations_of_tree
-from probtrans_cli.data.codecs.coordinations import Coordination, coordinations_to_rows, found_to_text
 from probtrans_cli.data.readers.appearance import begins_as_conllu
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.coordination_rows import Coordinated, read_coordinations
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.coordination_rows import Coordinated, read_coordinations
+from probtrans_cli.openie.coordination_trees import coordinations_of_tree
+from probtrans_cli.openie.coordinations import Coordination, coordinations_to_rows, found_to_text
 from probtrans_cli.recipe.data import Data
 
 

@@ -1,15 +1,15 @@
-"""Tuples of any system against gold tuples by the CaRB score, see ``data/codecs/carb.py``; and how many there are."""
+"""Tuples of any system against gold tuples by the CaRB score, see ``openie/carb.py``; and how many there are."""
 
 from __future__ import annotations
 
 from collections.abc import Iterable
 from typing import Any
 
-from probtrans_cli.data.codecs.carb import carb_scores
-from probtrans_cli.data.codecs.tuple_texts import Tuples, TupleText, counts_of, sentence_key
 from probtrans_cli.data.files import display_name, find, open_lines
-from probtrans_cli.data.readers.tuples import SentenceTuple, read_gold, read_predictions
 from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.openie.carb import carb_scores
+from probtrans_cli.openie.tuple_files import SentenceTuple, read_gold, read_predictions
+from probtrans_cli.openie.tuple_texts import Tuples, TupleText, counts_of, sentence_key
 
 
 def score(
@@ -48,7 +48,7 @@ def read_both(name: str, predictions: str, gold: str | None, default_confidence:
 
 def tuple_counts(gold: Tuples, predicted: Tuples) -> dict[str, float]:
     """How many gold tuples there are; of the predictions for their sentences what
-    :func:`probtrans_cli.data.codecs.tuple_texts.counts_of` says; and how many predictions are for other sentences,
+    :func:`probtrans_cli.openie.tuple_texts.counts_of` says; and how many predictions are for other sentences,
     which do not count."""
     elsewhere = sum(len(tuples) for key, tuples in predicted.items() if key not in gold)
     numbers = counts_of([_words(one) for one in predicted.get(key, ())] for key in gold)

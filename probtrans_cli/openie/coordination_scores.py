@@ -21,8 +21,8 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from probtrans_cli.data.codecs.coordinations import Coordination
 from probtrans_cli.data.codecs.f1 import f1
+from probtrans_cli.openie.coordinations import Coordination
 
 Compat = Literal["o6"]
 Of = Mapping[int, Coordination | None]

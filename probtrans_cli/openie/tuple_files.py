@@ -1,6 +1,6 @@
 """Files of tuples of open information extraction: gold tuples and the predictions of any system.
 
-So `score` reads them; as corpora, :mod:`probtrans_cli.data.readers.extractions` reads these and more. A file has one of
+So `score` reads them; as corpora, :mod:`probtrans_cli.openie.corpora` reads these and more. A file has one of
 three forms, which its first line tells:
 
 - CaRB's lines: gold is ``sentence TAB relation TAB arg1 TAB arg2 ...``, a prediction has its confidence behind the
@@ -23,8 +23,8 @@ from collections.abc import Iterable, Iterator, Mapping, Sequence
 from itertools import chain
 from typing import Any, NamedTuple
 
-from probtrans_cli.data.codecs.tuple_texts import TupleText
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.tuple_texts import TupleText
 from probtrans_cli.text import from_json, printable
 
 _TAGS = {name: re.compile(f"<{name}>(.*?)</{name}>") for name in ("arg1", "rel", "arg2")}

@@ -10,7 +10,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probtrans_cli.data.codecs.extractions import Extraction
+from probtrans_cli.openie.extractions import Extraction
 
 AUXILIARIES = frozenset(
     ("am", "are", "be", "been", "being", "can", "could", "did", "do", "does", "had", "has", "have", "is", "may",

@@ -20,8 +20,8 @@ from torch.nn import functional
 
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
-from probtrans_cli.models.grids import NONE, GridOutput
 from probtrans_cli.models.network import Network
+from probtrans_cli.openie.output import NONE, GridOutput
 from probtrans_cli.recipe.grids import GridSection
 from probtrans_cli.tasks.base import OUTPUT, Counts, OutputRows, Prediction, Task, Term, without_some_words
 from probtrans_cli.tasks.batch import Batch

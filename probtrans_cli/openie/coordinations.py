@@ -4,17 +4,20 @@ Each row of a grid holds one level of nesting. The rules are those of the code o
 2010.03147, section 4), step by step, with two differences: a coordination also ends at the end of its row, where
 OpenIE6 loses it unless the sentence has a final period; and the number of simple sentences is limited.
 
-Coordinations of dependency trees are in :mod:`probtrans_cli.data.codecs.coordination_trees`.
+Coordinations of dependency trees are in :mod:`probtrans_cli.openie.coordination_trees`.
 """
 
 from __future__ import annotations
 
 import json
+import math
 from bisect import bisect_left
 from collections import Counter
 from collections.abc import Collection, Iterable, Mapping, Sequence
 from dataclasses import dataclass, field, replace
+from typing import Any
 
+from probtrans_cli.openie.extractions import Characters, characters_of
 from probtrans_cli.text import from_json
 
 LABELS = ("NONE", "CP", "CP_START", "CC", "SEP", "OTHERS")
@@ -291,3 +294,55 @@ def _write(one: Coordination, row: list[int]) -> None:
             row[position] = SEP
     row[one.cc] = CC
     row[one.start] = CP_START
+
+
+# --- coordinations ----------------------------------------------------------------------------------------------------
+
+
+def coordination_records(
+    rows: Sequence[Sequence[int]], log_probability: Sequence[Sequence[float]]
+) -> list[dict[str, Any]]:
+    """The coordinations of rows of labels: the number of the coordinating word, ``cc``, the ``conjuncts``, each its
+    words from, to, the ``level`` of nesting, and ``confidence``, the geometric mean of the probabilities of its
+    labels."""
+    return [
+        _coordination_record(coordination, log_probability[coordination.level])
+        for coordination in rows_to_coordinations(rows).values()
+        if coordination is not None
+    ]
+
+
+def _coordination_record(coordination: Coordination, log_probability: Sequence[float]) -> dict[str, Any]:
+    chances = log_probability[coordination.start : coordination.end]
+    return {
+        "cc": coordination.cc, "conjuncts": [list(conjunct) for conjunct in coordination.conjuncts],
+        "level": coordination.level, "confidence": math.exp(sum(chances) / len(chances)),
+    }  # fmt: skip
+
+
+def located_coordinations(
+    records: Sequence[Mapping[str, Any]], text: str, characters: Characters, options: Mapping[str, Any]
+) -> dict[str, Any]:
+    """``coordinations`` with ``chars``, the characters of each conjunct, and its text. ``sentences``: the simple
+    sentences that the sentence can be split into, none where it stays whole; ``splits``: the numbers of their words.
+
+    ``options``: of :func:`probtrans_cli.openie.coordinations.splitting`.
+    """
+    words = [text[start:end] for start, end in characters]
+    found = {
+        record["cc"]: Coordination(
+            record["cc"], tuple((start, end) for start, end in record["conjuncts"]), level=record["level"]
+        )
+        for record in records
+    }
+    split = coordinations_to_sentences(words, splitting(words, found, **options))
+    return {
+        "coordinations": [_located_conjuncts(record, text, characters) for record in records],
+        "splits": [list(places) for places in split],
+        "sentences": [" ".join(words[i] for i in places) for places in split],
+    }
+
+
+def _located_conjuncts(record: Mapping[str, Any], text: str, characters: Characters) -> dict[str, Any]:
+    chars = [characters_of(range(*conjunct), characters)[0] for conjunct in record["conjuncts"]]
+    return {**record, "chars": chars, "texts": [text[start:end] for start, end in chars]}

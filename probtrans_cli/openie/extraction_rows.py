@@ -34,7 +34,7 @@ from dataclasses import dataclass, replace
 from itertools import product
 from typing import NamedTuple
 
-from probtrans_cli.data.codecs.extractions import EXTRA_WORDS, Extraction, tuple_to_row
+from probtrans_cli.openie.extractions import EXTRA_WORDS, Extraction, tuple_to_row
 
 CORPUS_SHARE = 0.5
 """Of the words of a part, at least so many must be in the sentence for a tuple of a corpus to be kept."""
@@ -114,7 +114,7 @@ def tuples_to_rows(
         words: of the sentence, without the extra words.
         tuples: what is to be labelled.
         rows: the most rows that there may be; tuples beyond are dropped as ``too many``.
-        extra_words: see :data:`probtrans_cli.data.codecs.extractions.EXTRA_WORDS`.
+        extra_words: see :data:`probtrans_cli.openie.extractions.EXTRA_WORDS`.
         share: of the words of a part, at least so many must be in the sentence; below 1, see above.
     """
     counts: Counter[str] = Counter()

@@ -12,9 +12,9 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain, groupby
 from typing import NamedTuple
 
-from probtrans_cli.data.readers.tuple_groups import GivenSentence, GivenTuple, extraction_of
 from probtrans_cli.data.tokens import are_words
 from probtrans_cli.errors import DataError
+from probtrans_cli.openie.tuple_groups import GivenSentence, GivenTuple, extraction_of
 from probtrans_cli.text import printable
 
 FIRST_COLUMN = "word_id"

@@ -17,7 +17,7 @@ from itertools import groupby, pairwise
 from typing import NamedTuple
 
 from probtrans_cli.data.codecs.f1 import f1
-from probtrans_cli.data.codecs.tuple_texts import Pair, Tuples, TupleText
+from probtrans_cli.openie.tuple_texts import Pair, Tuples, TupleText
 
 _FORMS_OF_BE = frozenset(("be", "is", "am", "are", "was", "were", "been", "being"))
 _SAYING = ("said", "told", "added", "adds", "says")
