@@ -21,6 +21,16 @@ MOST_FAULTS = 50
 _KEY = re.compile(r"[A-Za-z_][A-Za-z0-9_-]*(\.[A-Za-z_][A-Za-z0-9_-]*)*")
 
 
+REMOVED: dict[str, tuple[object, str]] = {
+    "optim.ivon.predict.temperature": (False, "write predict.temperature"),
+    "optim.ternary_penalty.squared": (False, "the norm is never squared"),
+    "model.bayes.predict.temperature": (False, "write predict.temperature"),
+    "runtime.graphs": (False, "there are no CUDA graphs any more: leave it out"),
+    "task.dev_masks": (1, "a score during training is that of one draw of masks"),
+}
+"""Keys of earlier versions: the value that says what is done now, which is still read, and what to do about others."""
+
+
 # --- overrides and kinds ----------------------------------------------------------------------------------------------
 
 
@@ -101,6 +111,21 @@ def _overridden(node: Node) -> bool:
     """Whether an override set this key or one below it."""
     below = node.value.values() if isinstance(node.value, dict) else ()
     return (node.key_place or node.place).override > 0 or any(map(_overridden, below))
+
+
+def drop_removed(tree: Node) -> list[Fault]:
+    """Remove the keys of :data:`REMOVED` from the tree; the faults are those that asked for something."""
+    faults = []
+    for key, (neutral, advice) in REMOVED.items():
+        *sections, last = path = tuple(key.split("."))
+        node: Node | None = tree
+        for part in sections:
+            node = node.value.get(part) if node is not None and isinstance(node.value, dict) else None
+        if node is not None and isinstance(node.value, dict) and last in node.value:
+            removed = node.value.pop(last)
+            if removed.value != neutral:
+                faults.append(Fault(removed.key_place or removed.place, path, f"this key was removed; {advice}"))
+    return faults
 
 
 # --- faults -----------------------------------------------------------------------------------------------------------

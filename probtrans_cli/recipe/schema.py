@@ -78,12 +78,6 @@ class Recipe(Section):
             options.append("uncertain word vectors that are also the output layer")
         return options
 
-    @property
-    def uses_temperature(self) -> bool:
-        """Whether scores are divided by the temperature that dev chose."""
-        weights = self.uncertain_weights
-        return self.predict.temperature or (weights is not None and weights.temperature)
-
     def certain(self) -> Recipe:
         """The same recipe with weights that are certain."""
         optim = self.optim.model_copy(update={"kind": "adamw"} if self.optim.posterior else {})

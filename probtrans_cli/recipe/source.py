@@ -19,7 +19,15 @@ from probtrans_cli.errors import RecipeError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import load_outside
 from probtrans_cli.recipe.bert import expand
-from probtrans_cli.recipe.faults import HINT, apply_override, drop_other_kinds, error_of, faults_of, name_kinds
+from probtrans_cli.recipe.faults import (
+    HINT,
+    apply_override,
+    drop_other_kinds,
+    drop_removed,
+    error_of,
+    faults_of,
+    name_kinds,
+)
 from probtrans_cli.recipe.reference import json_schema, root
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.yaml import LARGEST, Fault, read_tree, write_tree
@@ -157,7 +165,7 @@ def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Rec
         faults += apply_override(tree, override, number)
         name_kinds(tree, root())
     drop_other_kinds(tree, root())
-    faults += expand(tree)
+    faults += drop_removed(tree) + expand(tree)
     try:
         recipe = Recipe.model_validate(tree.plain())
     except ValidationError as error:

@@ -156,10 +156,6 @@ class WordPrediction(TaskSection):
         def eval_masks(self) -> int:
             """Mask draws of a final score."""
 
-        @property
-        def dev_masks(self) -> int:
-            """Mask draws of a score during training."""
-
     @property
     def tied(self) -> bool:
         return self.output == "tied" or (self.output == "bert" and self.tie_decoder)
@@ -213,8 +209,6 @@ class MaskedLanguageModel(WordPrediction):
     eval_masks: PositiveInt = 10
     """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at the hidden words of all of
     them (with the standard error over the draws)."""
-    dev_masks: PositiveInt = 1
-    """Number of fixed mask draws for the dev perplexity during training."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
@@ -335,8 +329,6 @@ class Pretraining(WordPrediction):
     start_at_frequencies: bool | None = None
     """As of `kind: mlm`."""
     eval_masks: PositiveInt = 10
-    """As of `kind: mlm`."""
-    dev_masks: PositiveInt = 1
     """As of `kind: mlm`."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:

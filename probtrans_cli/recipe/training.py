@@ -4,10 +4,9 @@ Imports no torch."""
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
 from typing import TYPE_CHECKING, Annotated, Literal
 
-from pydantic import BeforeValidator, Field, model_validator
+from pydantic import BeforeValidator, Field
 
 from probtrans_cli.recipe.base import (
     MOST_THREADS,
@@ -144,8 +143,6 @@ class TernaryPenalty(Section):
 
     weight: NonNegativeFloat = 0.0
     """Factor in the loss; 0 = none."""
-    squared: bool = False
-    """Square the norm; the paper's code does not."""
 
 
 class DrawnPredict(WeightPredict):
@@ -313,14 +310,6 @@ class Runtime(Section):
     """How messages are computed, which changes no value but rounding: plain (the equations as they stand in
     `models/probabilistic/crf.py`: what you edit there is what runs; for research and short sentences), fast (the same
     without work on padding, in blocks where sentences are long)."""
-
-    @model_validator(mode="before")
-    @classmethod
-    def _without_graphs(cls, section: object) -> object:
-        """Checkpoints of before say `graphs: false`, which is what there is now."""
-        if isinstance(section, Mapping) and section.get("graphs") is False:
-            return {key: value for key, value in section.items() if key != "graphs"}
-        return section
 
 
 SCHEDULES.used_in(Optim)

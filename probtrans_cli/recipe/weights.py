@@ -40,8 +40,6 @@ class WeightPredict(Section):
     """What `moments` keep of the words' covariances: kronecker, one matrix over positions; diagonal, none."""
     samples: Annotated[int, Field(ge=1, le=MOST_DRAWS)] = 16
     """Draws of `samples`."""
-    temperature: bool = False
-    """The same as `predict.temperature`."""
 
     def describe(self) -> str:
         """For people, some words."""

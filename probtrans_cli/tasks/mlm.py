@@ -83,7 +83,7 @@ class WordPrediction(Task):
 
     def passes(self, *, final: bool) -> int:
         """The number of mask draws."""
-        return self.section.eval_masks if final else self.section.dev_masks
+        return self.section.eval_masks if final else 1
 
     def draw(self, masks: int) -> None:
         self.section = self.section.model_copy(update={"eval_masks": masks})
@@ -99,7 +99,7 @@ class WordPrediction(Task):
         return replace(batch, ids=shown, gold={**batch.gold, IDS: batch.ids}, scored=scored)
 
     def require_something(self, split: Split, how: Evaluation) -> None:
-        self.masks.require_some(split, how, min(self.section.dev_masks, self.section.eval_masks))
+        self.masks.require_some(split, how, 1)
 
     # --- answers ------------------------------------------------------------------------------------------------------
 

@@ -15,7 +15,7 @@ if TYPE_CHECKING:
 
 def temperature_of(model: Model) -> float:
     """The temperature that a model predicts with."""
-    return model.temperature if model.recipe.uses_temperature and model.temperature is not None else 1.0
+    return model.temperature if model.recipe.predict.temperature and model.temperature is not None else 1.0
 
 
 def plain(model: Model, *, doubt: bool = False) -> Plain:

@@ -20,7 +20,7 @@ from .material import PREPARE
 from .place import CODES, STOPPED, Group, Place
 from .process import LIMIT, Ended, Running
 
-ENDLESS = ("train.epochs=1000000", "save.every_steps=1", "task.eval_masks=1", "task.dev_masks=1")
+ENDLESS = ("train.epochs=1000000", "save.every_steps=1", "task.eval_masks=1")
 RUN = "runs/raced"
 
 

@@ -254,7 +254,7 @@ def test_the_norm_of_no_scores_has_a_gradient() -> None:
     model = encoder()
     for weight in model.parameters():
         torch.nn.init.zeros_(weight)
-    gradients = torch.autograd.grad(model.penalty(squared=False), list(model.ternary.parameters()))
+    gradients = torch.autograd.grad(model.penalty(), list(model.ternary.parameters()))
     assert all(not gradient.any() for gradient in gradients)
 
 

@@ -296,11 +296,10 @@ def test_penalty_is_the_norm_of_the_whole_of_t(
     model = encoder(decomposition=decomposition, distance=distance, symmetric=symmetric)
     parameters = list(model.parameters())
     norm = model.ternary_scores().norm()
-    for found, expected in ((model.penalty(squared=False), norm), (model.penalty(squared=True), norm**2)):
-        torch.testing.assert_close(found, expected)
-        pairs = (torch.autograd.grad(one, parameters, retain_graph=True) for one in (found, expected))
-        for left, right in zip(*pairs, strict=True):
-            torch.testing.assert_close(left, right)
+    torch.testing.assert_close(model.penalty(), norm)
+    pairs = (torch.autograd.grad(value, parameters, retain_graph=True) for value in (model.penalty(), norm))
+    for left, right in zip(*pairs, strict=True):
+        torch.testing.assert_close(left, right)
 
 
 @torch.no_grad()
@@ -316,8 +315,8 @@ def test_penalty_of_a_rotation_is_the_mean_over_its_angles() -> None:
             R = torch.tensor(turn, dtype=torch.float64)
             total = total + torch.einsum("cpa,pq,cqe->cae", U[:, :, plane], R, V[:, :, plane])
         norms.append(float(total.square().sum()))
-    assert float(model.penalty(squared=True)) == pytest.approx(sum(norms) / len(norms), rel=1e-12)
-    assert float(model.penalty(squared=False)) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+    assert float(model.penalty() ** 2) == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+    assert float(model.penalty()) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
 
 
 @pytest.mark.gpu
@@ -347,7 +346,7 @@ def test_each_iteration_may_have_potentials_of_its_own() -> None:
     assert more == names | {f"later.{number}.{name}" for number in (0, 1) for name in names}
     scores = [own.ternary_scores(iteration=number) for number in (1, 2, 3)]
     assert not any(torch.equal(one, other) for one, other in itertools.combinations(scores, 2))
-    torch.testing.assert_close(own.penalty(squared=True), sum(one.square().sum() for one in scores))
+    torch.testing.assert_close(own.penalty() ** 2, sum(one.square().sum() for one in scores))
     assert torch.equal(shared.ternary_scores(iteration=3), shared.ternary_scores())
     for model, wrong in itertools.product((shared, own), (0, 4)):
         with pytest.raises(ValueError, match="iterations 1 to 3"):

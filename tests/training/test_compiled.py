@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from support import Invoke, refused, workplace
+from support import Invoke, workplace
 
 TRANSFORMER = "model={kind: transformer, width: 8, inner: 12, heads: 2, layers: 2}"
 COMPILED = "runtime.compile=true"
@@ -43,10 +43,3 @@ def test_a_compiled_training_learns_the_same(
     assert asked == [{"dynamic": True}]
     assert losses[1] == pytest.approx(losses[0], rel=1e-4)
     assert trees[1] == pytest.approx(trees[0], abs=0.02)
-
-
-def test_graphs_are_gone(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
-    """What a checkpoint of before says is read; who wants them is told that there is no such key."""
-    monkeypatch.chdir(workplace(tmp_path))
-    assert invoke("train", "tiny.yaml", "runtime.graphs=false", "--print").code == 0
-    refused(invoke("train", "tiny.yaml", "runtime.graphs=true"), 2, "runtime.graphs")

@@ -121,7 +121,7 @@ class ProbabilisticEncoder(Encoder):
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
         penalty = section.ternary_penalty
-        return {"ternary_penalty": penalty.weight * self.penalty(penalty.squared)} if penalty.weight > 0.0 else {}
+        return {"ternary_penalty": penalty.weight * self.penalty()} if penalty.weight > 0.0 else {}
 
     @property
     def figures(self) -> Callable[[Tensor, Tensor, Encoded], Mapping[str, Tensor]]:
@@ -313,11 +313,9 @@ class ProbabilisticEncoder(Encoder):
         potentials = self.potentials
         return potentials[0 if self.section.share_potentials else iteration - 1]
 
-    def penalty(self, squared: bool) -> Float[Tensor, ""]:
-        """Frobenius norm of the whole of ``T``, of all iterations, or its square."""
+    def penalty(self) -> Float[Tensor, ""]:
+        """Return the Frobenius norm of the whole of ``T``, of all iterations."""
         norm = torch.stack([one.ternary.squared_norm() for one in self.potentials]).sum()
-        if squared:
-            return norm
         return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
 
 
