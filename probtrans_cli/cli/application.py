@@ -209,7 +209,9 @@ def evaluate(
     ] = None,
     baselines: Annotated[
         bool,
-        typer.Option("--baselines", help="Also the floors: of trees (next word, untrained bias, ...), of tuples."),
+        typer.Option(
+            "--baselines", help="Also score baselines without learning: trees (next word, untrained bias, ...), tuples."
+        ),
     ] = False,
     channel: Channel = None,
     iteration: Iteration = None,

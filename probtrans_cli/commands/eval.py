@@ -183,7 +183,7 @@ def _floors(model: Model, corpus: Split, *, told: bool) -> dict[str, Any]:
     """The task's floors, those of trees come with them; ``told``: stderr says where there are none."""
     floors = model.task.floors(corpus)
     if told and not floors:
-        console.log(f"--baselines: no trees are scored here, and {model.task.metric} has no floors")
+        console.log(f"--baselines: no trees are scored here, and {model.task.metric} has no baselines")
     return floors
 
 

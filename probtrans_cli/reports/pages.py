@@ -18,7 +18,7 @@ from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports.curves import Curve, chart, read_metrics
 from probtrans_cli.reports.markup import confusion_matrix, worst_confusions
-from probtrans_cli.reports.scores import CONVENTIONS, FLOORS, shown
+from probtrans_cli.reports.scores import BASELINES, CONVENTIONS, shown
 from probtrans_cli.reports.table import TEXTS, in_cells
 from probtrans_cli.text import harmless, visible
 from probtrans_cli.trees.drawing.html import document
@@ -104,7 +104,7 @@ def with_interval(name: str, scores: Mapping[str, Any]) -> str:
 
 
 def score_tables(scores: Mapping[str, Mapping[str, Any]]) -> str:
-    """The final scores of every split side by side: those of the task, then those of trees and their floors."""
+    """The final scores of every split side by side: those of the task, then those of trees and their baselines."""
     if not scores:
         return ""
     names = [
@@ -140,10 +140,12 @@ def _tree_table(scores: Mapping[str, Mapping[str, Any]]) -> str:
     for name, title in TREE_SCORES.items():
         of_model = [with_interval(name, of_split[convention]["all"]) for of_split in trees.values()]
         rows.append([f"{title}, model", *of_model])
-        for key, floor in FLOORS.items():
+        for key, baseline in BASELINES.items():
             of_floor = [of_split["floors"].get(key, {}).get(convention) for of_split in trees.values()]
             if all(of_floor):
-                rows.append([f"{title}, {floor}", *(shown(name, scores["all"][name]) for scores in of_floor)])
+                rows.append(
+                    [f"{title}, baseline: {baseline}", *(shown(name, scores["all"][name]) for scores in of_floor)]
+                )
     reading = next(iter(trees.values()))["reading"]
     iteration = "the last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
     how = f"Induced trees of channel {reading['channel']}, {iteration}, {reading['decoder']}"

@@ -16,13 +16,15 @@ SHARES = (
 MEASURES = frozenset(("accuracy", "f1", "precision", "recall", "auc", "exact", "uas", "uuas"))
 """Shares, also as a part of a longer name: of known words, of one type of entity, of a baseline."""
 CONVENTIONS = {"no_punct": "punctuation removed", "with_punct": "all tokens"}
-FLOORS = {
-    "next_word": "floor: next word",
-    "previous_word": "floor: previous word",
-    "random_tree": "floor: random tree",
-    "nearest_rarer": "floor: nearest rarer word",
-    "untrained_bias": "floor: untrained bias",
+TREE_COLUMNS = (("all", "uas"), ("all", "uuas"), ("all", "swapped"), ("10", "uas"), ("10", "uuas"))
+BASELINES = {
+    "next_word": "next word",
+    "previous_word": "previous word",
+    "random_tree": "random tree",
+    "nearest_rarer": "nearest rarer word",
+    "untrained_bias": "untrained bias",
 }
+"""Trees that need no model, by their keys in reports."""
 
 UNCERTAINTY_ROWS = {
     "nll": "nll: loss of the right answer",
@@ -96,7 +98,7 @@ def mean_and_sd(runs: Sequence[dict[str, Any]], split: str) -> dict[str, Any]:
 
 
 def split_report(name: str, scores: dict[str, Any]) -> str:
-    """The scores of one split: the task's, then trees and floors."""
+    """The scores of one split: the task's, then trees and baselines."""
     numbers = {key: value for key, value in scores.items() if isinstance(value, int | float)}
     error = numbers.pop("perplexity_se", None)
     masks = numbers.pop("masks", None)
@@ -155,7 +157,7 @@ def channel_report(channels: dict[str, Any]) -> str:
 
 
 def tree_report(trees: dict[str, Any]) -> str:
-    """Attachment scores per convention and length with the model's intervals, the floors below them."""
+    """Attachment scores per convention and length with the model's intervals, the baselines below them."""
     text, title = "", "trees"
     if reading := trees.get("reading"):  # of a model, and not of a file
         iteration = "last iteration" if reading["iteration"] == -1 else f"iteration {reading['iteration']}"
@@ -164,19 +166,13 @@ def tree_report(trees: dict[str, Any]) -> str:
     for convention, description in CONVENTIONS.items():
         if convention not in trees or (convention == "with_punct" and repeats(trees)):
             continue
-        lines = {"model" if reading else "file": trees[convention]}
-        lines |= {
-            name: trees["floors"][key][convention] for key, name in FLOORS.items() if key in trees.get("floors", {})
-        }
-        counts = trees[convention]["all"]
-        shares = [("all", "uas"), ("all", "uuas"), ("all", "swapped"), ("10", "uas"), ("10", "uuas")]
-        rows = [
-            [line, *(shown(score, part[length][score]) for length, score in shares)] for line, part in lines.items()
-        ]
-        model = trees[convention]
-        rows.insert(
-            1, ["  95 % interval", *(_range(model[length].get(f"{score}_interval")) for length, score in shares)]
-        )
+        scores = trees[convention]
+        counts = scores["all"]
+        intervals = [_range(scores[length].get(f"{score}_interval"), "–") for length, score in TREE_COLUMNS]
+        rows = [_tree_row("model" if reading else "file", scores), ["  95 % interval", *intervals]]
+        floors = trees.get("floors", {})
+        rows += [["baselines", *[""] * len(TREE_COLUMNS)]] if floors else []
+        rows += [_tree_row(f"  {name}", floors[key][convention]) for key, name in BASELINES.items() if key in floors]
         words = "no punctuation in them" if repeats(trees) else description
         text += f"{title}; {counts['sentences']:,} sentences, {counts['words']:,} words, {words}\n"
         text += render(["", "UAS", "UUAS", "swapped", "UAS ≤10", "UUAS ≤10"], rows)
@@ -184,10 +180,14 @@ def tree_report(trees: dict[str, Any]) -> str:
     return text + (relation_report(trees) if "relations" in trees else "")
 
 
+def _tree_row(name: str, scores: dict[str, Any]) -> list[str]:
+    return [name, *(shown(score, scores[length][score]) for length, score in TREE_COLUMNS)]
+
+
 def relation_report(trees: dict[str, Any]) -> str:
     """What `eval --relations` found, in the first convention that was scored: a row a gold relation.
 
-    First the trees that were read beside the best channel and floor, then recall and precision of every channel.
+    First the trees that were read beside the best channel and baseline, then recall and precision of every channel.
     """
     convention = next(name for name in CONVENTIONS if name in trees["relations"])
     relations = trees["relations"][convention]["relations"]
@@ -198,11 +198,11 @@ def relation_report(trees: dict[str, Any]) -> str:
         cells = [shown(share, row[share][read]) for share in ("recall", "undirected")]
         cells += [f"channel {best['channel']}"]
         cells += [shown(share, row[share][best["channel"]]) for share in ("recall", "precision")]
-        cells += [FLOORS[best["floor"]].removeprefix("floor: "), shown("recall", row["floors"][best["floor"]])]
+        cells += [BASELINES[best["floor"]], shown("recall", row["floors"][best["floor"]])]
         cells += [f"{100 * best['above_floor']:+.1f}", _range(best["above_floor_interval"])]
         rows.append([visible(relation), f"{row['words']:,}", *cells])
-    headings = ["", "words", f"channel {read}", "undirected", "best", "recall", "precision", "best floor", "recall"]
-    text = "gold relations: what the trees above recall, and what the best channel does beside the best floor\n"
+    headings = ["", "words", f"channel {read}", "undirected", "best", "recall", "precision", "best baseline", "recall"]
+    text = "gold relations: what the trees above recall, and what the best channel does beside the best baseline\n"
     text += render([*headings, "above it", "95 % interval"], rows)
     for share, meaning in (
         ("recall", "of the words with the relation, those with the right head, in percent; * the best channel"),
@@ -223,8 +223,8 @@ def _percent(row: dict[str, Any], share: str) -> list[str]:
     ]
 
 
-def _range(interval: Sequence[float] | None) -> str:
-    return "" if interval is None else " to ".join(f"{100 * end:.1f}" for end in interval)
+def _range(interval: Sequence[float] | None, between: str = " to ") -> str:
+    return "" if interval is None else between.join(f"{100 * end:.1f}" for end in interval)
 
 
 def repeats(trees: dict[str, Any]) -> bool:

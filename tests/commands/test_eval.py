@@ -49,7 +49,7 @@ def test_where_there_are_no_floors_that_is_said(here: Path, invoke: Invoke) -> N
     (here / "plain.txt").write_text(SENTENCE + "\n", "utf-8")
     ran = invoke("eval", "runs/tiny", "plain.txt", "--baselines", "--masks", "1", "--json")
     assert (ran.code, "trees" in scores(ran)) == (0, False)
-    assert "--baselines: no trees are scored here, and perplexity has no floors" in ran.err
+    assert "--baselines: no trees are scored here, and perplexity has no baselines" in ran.err
     assert "--baselines" not in invoke("eval", "runs/tiny", "--baselines", "--masks", "1", "--json").err
 
 

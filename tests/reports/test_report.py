@@ -81,7 +81,7 @@ def test_a_taggers_report(trained: Path) -> None:
     assert rows["loss"] == [shown("loss", scores[split]["loss"]) for split in ("dev", "test")]
     trees = scores["dev"]["trees"]["no_punct"]["all"]
     assert rows["UUAS, model"][0].startswith(shown("uuas", trees["uuas"]))
-    assert rows["UUAS, floor: next word"][0] == shown(
+    assert rows["UUAS, baseline: next word"][0] == shown(
         "uuas", scores["dev"]["trees"]["floors"]["next_word"]["no_punct"]["all"]["uuas"]
     )
     assert "finished" in page.found["dd"]
