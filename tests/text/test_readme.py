@@ -33,6 +33,7 @@ PAGES = {
 }
 README, RESULTS, REFERENCE = PAGES["README.md"], PAGES["docs/results.md"], "docs/recipe-reference.md"
 RECIPES = {path.stem: path.read_text(encoding="utf-8") for path in sorted((ROOT / "recipes").glob("*.yaml"))}
+LOGS = "".join(path.read_text(encoding="utf-8") for path in sorted((ROOT / "docs/research").glob("*.md")))
 KEYS = {".".join(path) for path, _ in every_key()}
 OF_MODEL = {key.removeprefix("model.") for key in KEYS if key.startswith("model.")}
 KEYS |= {f"model.{part}.{key}" for part in ("lower", "upper") for key in OF_MODEL}  # the reference tells of them once
@@ -239,9 +240,10 @@ DECIMAL = re.compile(r"(?<![\d.])\d+\.\d+(?!\.?\d|M| s\.d\.)")  # but for sizes 
 
 
 def header(recipe: str) -> str:
-    """The comment at the head of a recipe, as one line."""
+    """The comment at the head of a recipe and its section of a research log, as one line."""
     lines = RECIPES[recipe].partition("\nversion:")[0].splitlines()
-    return " ".join(" ".join(line.lstrip("#") for line in lines).split())
+    log = LOGS.partition(f"\n### `{recipe}`\n")[2].partition("\n## ")[0].partition("\n### ")[0]
+    return " ".join(" ".join([*(line.lstrip("#") for line in lines), log]).split())
 
 
 def named(text: str) -> list[str]:
