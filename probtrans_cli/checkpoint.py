@@ -15,7 +15,7 @@ import errno
 import hashlib
 import re
 import shutil
-from collections.abc import Callable, Sequence
+from collections.abc import Sequence
 from dataclasses import dataclass
 from pathlib import Path
 from typing import TypeVar
@@ -47,8 +47,6 @@ __all__ = [
 ]  # fmt: skip
 
 T = TypeVar("T")
-Placed = Callable[[Tensor, Tensor], Tensor]
-"""Makes of a whole tensor what stands beside a parameter like the other one."""
 FORMAT = 1
 _REMEDIES = ("allow writing there", "make room")
 _OTHER = "use another checkpoint, e.g. RUN@last"
@@ -93,8 +91,8 @@ class Verified:
                 raise CheckpointError(f"{self.folder / name}: {key} has numbers of kind {kind}", hint=_OTHER)
         return tensors
 
-    def load_into(self, module: nn.Module, name: str, placed: Placed | None = None) -> None:
-        """Give a module the tensors of a file; ``placed``: each as its process has the module's own.
+    def load_into(self, module: nn.Module, name: str) -> None:
+        """Give a module the tensors of a file.
 
         Raises:
             CheckpointError: the file cannot be read, has values that are not finite, or does not fit the module.
@@ -103,9 +101,6 @@ class Verified:
         for key, value in tensors.items():
             if not bool(value.isfinite().all()):
                 raise CheckpointError(f"{self.folder / name}: {key} has values that are not finite", hint=_OTHER)
-        if placed is not None:
-            own = module.state_dict()
-            tensors = {key: placed(value, own[key]) if key in own else value for key, value in tensors.items()}
         try:
             module.load_state_dict(tensors)
         except RuntimeError as error:
@@ -282,27 +277,12 @@ def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
     return {f"{number}.{name}": value.clone() for number, values in state.items() for name, value in values.items()}
 
 
-def gathered(value: Tensor) -> Tensor:
-    """A tensor of which each process may have a share, as a whole."""
-    whole: Tensor = value.full_tensor() if hasattr(value, "full_tensor") else value
-    return whole
-
-
-def as_it_is(value: Tensor, like: Tensor) -> Tensor:
-    """The value, which is as a parameter like this one needs it."""
-    del like
-    return value
-
-
 def restore_optimizer(
-    optimizer: torch.optim.Optimizer,
-    verified: Verified,
-    name: str,
-    quantities: Sequence[str],
-    placed: Placed = as_it_is,
+    optimizer: torch.optim.Optimizer, verified: Verified, name: str, quantities: Sequence[str]
 ) -> None:
-    """Give an optimizer the state that :func:`optimizer_tensors` took, of a file; ``quantities``: what it keeps of each
-    parameter, `step` and tensors of the parameter's shape, each to be ``placed`` as its parameter is.
+    """Give an optimizer the state that :func:`optimizer_tensors` stored in a file.
+
+    ``quantities`` of each parameter: `step`, and tensors of the parameter's shape.
 
     Raises:
         CheckpointError: the file cannot be read, or is not of this optimizer.
@@ -317,5 +297,5 @@ def restore_optimizer(
         shape = parameters[number].shape if fits and found and found[2] != "step" else torch.Size()
         if not (fits and found and found[2] in quantities and value.shape == shape and value.is_floating_point()):
             raise CheckpointError(f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_OTHER)
-        state.setdefault(number, {})[found[2]] = value if found[2] == "step" else placed(value, parameters[number])
+        state.setdefault(number, {})[found[2]] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

@@ -110,7 +110,7 @@ if "RANK" in os.environ:
         update(self, batches)
         if self.state.step == {step}:
             (Path(__file__).parent / ("rank " + os.environ["RANK"])).touch()
-            while not signal.getsignal(signal.SIGTERM).__self__.asked:
+            while not signal.getsignal(signal.SIGTERM).__self__.signal:
                 time.sleep(0.02)
     Trainer._update = held
 """

@@ -27,8 +27,7 @@ from probtrans_cli.errors import (
 )
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
-from probtrans_cli.training.launched import launched
-from probtrans_cli.training.watch import TOLD
+from probtrans_cli.training.watch import TOLD, launched
 
 if TYPE_CHECKING:
     from probtrans_cli.commands.train import TrainRequest

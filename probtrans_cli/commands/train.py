@@ -23,8 +23,8 @@ from probtrans_cli.reports.pages import write_report
 from probtrans_cli.reports.scores import flattened, over_seeds, training_report
 from probtrans_cli.text import printable
 from probtrans_cli.training import run_folder
-from probtrans_cli.training.launched import attempts
 from probtrans_cli.training.stopping import stopped_at_once
+from probtrans_cli.training.watch import attempts
 from probtrans_cli.version import __version__
 
 if TYPE_CHECKING:
@@ -285,13 +285,13 @@ def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     prepared = prepare(recipe)
+    from probtrans_cli.training.execution import shapes_reported  # noqa: PLC0415
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
-    from probtrans_cli.training.shape_trace import shapes_told  # noqa: PLC0415
 
     ranks.start(recipe.runtime)
     with TemporaryDirectory() as folder:
         trainer = Trainer(recipe, prepared, Path(folder), resume=False, ranks=ranks)
-        with shapes_told(trainer.network):
+        with shapes_reported(trainer.network):
             seconds = trainer.rehearse()
         passes = trainer.plan.passes(len(trainer.plan.batches(0)))
     return {

@@ -26,6 +26,7 @@ REMOVED: dict[str, tuple[object, str]] = {
     "optim.ternary_penalty.squared": (False, "the norm is never squared"),
     "model.bayes.predict.temperature": (False, "write predict.temperature"),
     "runtime.graphs": (False, "there are no CUDA graphs any more: leave it out"),
+    "runtime.parallel": ("ddp", "each process has the whole model: leave it out"),
     "task.dev_masks": (1, "a score during training is that of one draw of masks"),
 }
 """Keys of earlier versions: the value that says what is done now, which is still read, and what to do about others."""

@@ -223,10 +223,6 @@ def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
 def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
     """What a distribution over weights cannot do."""
     ivon, bayes = recipe.optim.posterior, recipe.model.variational
-    if recipe.runtime.parallel == "fsdp" and recipe.uncertain_weights is not None:
-        yield ("runtime", "parallel"), "weights with a distribution are not divided: choose ddp"
-    if recipe.runtime.parallel == "fsdp" and recipe.runtime.compile:
-        yield ("runtime", "parallel"), "a compiled encoder is not divided: choose ddp, or set runtime.compile to false"
     if ivon is not None:
         if ivon.prior.kind == "start":
             yield ("optim", "ivon", "prior", "kind"), "the prior of ivon is around 0: choose fan_in or normal"

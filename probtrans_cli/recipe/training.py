@@ -301,9 +301,6 @@ class Runtime(Section):
     stay for the next batch, which saves their making anew and takes some more memory."""
     compile: bool = False
     """Run the encoder through torch.compile (for the GPU)."""
-    parallel: Literal["ddp", "fsdp"] = "ddp"
-    """Of several processes, ddp: each has the whole model; fsdp: each has a share of weights, gradients and optimizer
-    state, for what does not fit."""
     timeout: PositiveInt = 1800
     """Seconds after which processes that wait for one that does not come end, and say which."""
     messages: Annotated[Messages, BeforeValidator(_renamed)] = "fast"

@@ -319,5 +319,5 @@ class Model:
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
-    """A network's whole weights on the CPU."""
-    return {name: checkpoint.gathered(value.detach()).cpu().clone() for name, value in network.state_dict().items()}
+    """Return a network's weights on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}

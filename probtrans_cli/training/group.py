@@ -1,4 +1,4 @@
-"""Several processes that train one model: what they tell each other.
+"""Several processes that train one model, and what they exchange.
 
 They are started by anything that gives each of them `RANK`, `WORLD_SIZE`, `MASTER_ADDR` and `MASTER_PORT` in its
 environment: ``probtrans train --nproc N``, `torchrun`, or a shell with `srun`. They find each other through a store at
@@ -13,7 +13,6 @@ from collections.abc import Callable, Iterator
 from contextlib import contextmanager
 from datetime import timedelta
 from threading import Timer
-from typing import Any
 
 import torch
 import torch.distributed as dist
@@ -24,8 +23,7 @@ from probtrans_cli import console
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import LostError, OutOfMemoryError, ProbtransError, ToldElsewhereError, UsageError
 from probtrans_cli.recipe.training import Runtime
-from probtrans_cli.training.launched import Launched
-from probtrans_cli.training.watch import TOLD, Fault, Watch
+from probtrans_cli.training.watch import TOLD, Fault, Launched, Watch
 
 SPARE = 300.0
 """Seconds after `runtime.timeout` in which the watch says who is missing, before the library gives up by itself."""
@@ -33,7 +31,7 @@ _MINUTES = 30
 MEETING = timedelta(minutes=_MINUTES)
 """How long processes wait for each other at the start."""
 LONG = 10.0
-"""Seconds of waiting at the start, after which that is told."""
+"""Seconds of waiting at the start, after which a line says so."""
 
 
 class Group(Ranks):
@@ -45,23 +43,29 @@ class Group(Ranks):
     """
 
     def __init__(self, place: Launched) -> None:
-        self.place, self.rank, self.world, self.local = place, place.rank, place.world, place.local
+        self.rank, self.world, self.local = place.rank, place.world, place.local
+        self.meeting_place = f"{place.address}:{place.port} (MASTER_ADDR, MASTER_PORT)"
         try:
-            with self._told_of_waiting():
+            with self._long_waits_reported():
                 store, _, _ = next(rendezvous("env://", self.rank, self.world, timeout=MEETING))
         except dist.DistError as error:
-            what = f"{self.name}: the processes do not meet at {place.meeting_place}: {_first_line(error)}"
-            if "timed out" in what.lower():
-                raise LostError(what, hint=f"start all of them within {_MINUTES} minutes") from None
-            raise UsageError(what, hint="name the machine of rank 0, and a port that is free there") from None
+            line = str(error).split("\n", 1)[0]
+            message = f"{self.name}: the processes do not meet at {self.meeting_place}: {line}"
+            if "timed out" in message.lower():
+                raise LostError(message, hint=f"start all of them within {_MINUTES} minutes") from None
+            raise UsageError(message, hint="name the machine of rank 0, and a port that is free there") from None
         # `torchrun` starts processes again at the same store, where the addresses of those before still stand.
         self.store = PrefixStore(f"probtrans/{place.attempt}", store)
-        self.watch = Watch(_own_connection(place), self.rank, self.world)
+        # The thread that watches has a connection to the store of its own.
+        second = TCPStore(
+            place.address, place.port, is_master=False, wait_for_workers=False, timeout=timedelta(seconds=60)
+        )
+        self.watch = Watch(PrefixStore(f"probtrans/watch/{place.attempt}", second), self.rank, self.world)
 
     @contextmanager
-    def _told_of_waiting(self) -> Iterator[None]:
-        """Within: a wait for the others that takes long is told on stderr."""
-        words = f"{self.name}: waiting for the others at {self.place.meeting_place}, for at most {_MINUTES} minutes"
+    def _long_waits_reported(self) -> Iterator[None]:
+        """Within: a long wait for the other processes is reported on stderr."""
+        words = f"{self.name}: waiting for the others at {self.meeting_place}, for at most {_MINUTES} minutes"
         timer = Timer(LONG, console.log, [words])
         timer.daemon = True
         timer.start()
@@ -71,14 +75,14 @@ class Group(Ranks):
             timer.cancel()
 
     def start(self, section: Runtime) -> None:
-        """Be ready to exchange tensors; once a process, and the recipe of the first run says how."""
+        """Get ready to exchange tensors, once a process, as the recipe of the first run says."""
         if dist.is_initialized():
             return
         self.watch.timeout = section.timeout
         wait = timedelta(seconds=section.timeout + SPARE)
         cuda = section.device == "cuda" or (section.device == "auto" and torch.cuda.is_available())
         backend = "cpu:gloo,cuda:nccl" if cuda else "gloo"
-        with self.waiting("the others at the start"), self._told_of_waiting():
+        with self.waiting("the others at the start"), self._long_waits_reported():
             dist.init_process_group(backend, store=self.store, rank=self.rank, world_size=self.world, timeout=wait)
 
     def of_run(self, run: str, note: Callable[[ProbtransError], None]) -> None:
@@ -90,7 +94,7 @@ class Group(Ranks):
             return f"{super().again(run)} --nproc {self.world}"
         return f"continue with the same command and --resume (the run is {run})"
 
-    # --- what the processes tell each other ---------------------------------------------------------------------------
+    # --- what the processes exchange ----------------------------------------------------------------------------------
 
     @contextmanager
     def waiting(self, what: str, *, really: bool = True) -> Iterator[None]:
@@ -101,7 +105,9 @@ class Group(Ranks):
         try:
             yield
         except RuntimeError as error:
-            if not _is_of_the_others(error):
+            # Errors of the connection are those of another process; the rest are this one's.
+            signs = ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Socket Timeout")
+            if not (isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)):
                 raise
             self.watch.lost(f"{what}: {error}")
         finally:
@@ -119,27 +125,27 @@ class Group(Ranks):
         return value
 
     def largest(self, number: int, what: str) -> int:
-        found = torch.tensor(number)
+        largest = torch.tensor(number)
         with self.waiting(what):
-            dist.all_reduce(found, dist.ReduceOp.MAX)
-        return int(found)
+            dist.all_reduce(largest, dist.ReduceOp.MAX)
+        return int(largest)
 
     def exchanged(self, content: bytes, what: str) -> list[bytes]:
         sizes = [torch.zeros((), dtype=torch.int64) for _ in range(self.world)]
         with self.waiting(what):
             dist.all_gather(sizes, torch.tensor(len(content)))
             longest = max(1, *map(int, sizes))
-            given = torch.frombuffer(bytearray(content.ljust(longest, b"\0")), dtype=torch.uint8)
-            found = [torch.empty_like(given) for _ in range(self.world)]
-            dist.all_gather(found, given)
-        return [bytes(one.numpy()[: int(size)]) for one, size in zip(found, sizes, strict=True)]
+            padded = torch.frombuffer(bytearray(content.ljust(longest, b"\0")), dtype=torch.uint8)
+            parts = [torch.empty_like(padded) for _ in range(self.world)]
+            dist.all_gather(parts, padded)
+        return [bytes(part.numpy()[: int(size)]) for part, size in zip(parts, sizes, strict=True)]
 
     def of_first(self, content: bytes, what: str) -> bytes:
         size = torch.tensor(len(content) if self.first else 0)
         with self.waiting(what):
             dist.broadcast(size, 0)
-            given = content if self.first else bytes(int(size))
-            tensor = torch.frombuffer(bytearray(given or b"\0"), dtype=torch.uint8)
+            buffer = content if self.first else bytes(int(size))
+            tensor = torch.frombuffer(bytearray(buffer or b"\0"), dtype=torch.uint8)
             dist.broadcast(tensor, 0)
         return bytes(tensor.numpy()[: int(size)])
 
@@ -149,7 +155,7 @@ class Group(Ranks):
     # --- what the first process does alone, however long it takes -----------------------------------------------------
 
     def done(self, name: str, answer: str = "") -> None:
-        """Let the others go on, who wait for this by its name."""
+        """Let the processes go on that wait for this by its name."""
         self.store.set(f"done/{name}", answer)
 
     def wait_for_first(self, name: str) -> str:
@@ -164,62 +170,41 @@ class Group(Ranks):
     def claim(self) -> None:
         self.watch.claim()
 
-    def _told(self, error: BaseException) -> BaseException:
-        """What this process is to end with after an error: the error, or, where another one tells of it, silence."""
-        if isinstance(error, MemoryError | torch.OutOfMemoryError):
-            error = OutOfMemoryError(f"{self.name}: out of memory", hint="lower eval.batch_words")
-        code = error.exit_code if isinstance(error, ProbtransError) else 130 if _is_interrupt(error) else 1
-        if isinstance(error, ProbtransError) and not (self.first or self.name in error.message):
-            error.message = f"{self.name}: {error.message}"
-        message = error.message if isinstance(error, ProbtransError) else str(error) or type(error).__name__
-        elsewhere = self.watch.tell(Fault(code, message))
-        return error if elsewhere is None else ToldElsewhereError(elsewhere)
-
     def end(self, error: BaseException | None) -> BaseException | None:
-        """Part from the others, after an error or without one; what is then to be raised."""
-        told = None if error is None else self._told(error)
+        """Part from the other processes. Return the error to raise: ``error`` itself, or silence if another process
+        prints it."""
+        result = None
         if error is None:
             self.meet("the others at the end")
+        else:
+            if isinstance(error, MemoryError | torch.OutOfMemoryError):
+                error = OutOfMemoryError(f"{self.name}: out of memory", hint="lower eval.batch_words")
+            if isinstance(error, ProbtransError):
+                if not (self.first or self.name in error.message):
+                    error.message = f"{self.name}: {error.message}"
+                fault = Fault(error.exit_code, error.message)
+            else:
+                code = 130 if isinstance(error, KeyboardInterrupt) else 1
+                fault = Fault(code, str(error) or type(error).__name__)
+            elsewhere = self.watch.tell(fault)
+            result = error if elsewhere is None else ToldElsewhereError(elsewhere)
         self.watch.end()
         if dist.is_initialized() and (error is None or dist.get_backend() == "gloo"):  # nccl would wait for the others
             dist.destroy_process_group()
-        return told
+        return result
 
 
 @contextmanager
 def joined(place: Launched) -> Iterator[Group]:
-    """Within: this process is one of several. An error in one ends all of them, and is told once."""
+    """Within: this process is one of several. An error in one ends all of them, and is printed once."""
     group = Group(place)
     try:
         yield group
     except BaseException as error:
-        told = group.end(error)
-        if told is error:
+        raised = group.end(error)
+        if raised is error:
             raise
-        assert told is not None, "an error stays one"
-        raise told from None
+        assert raised is not None, "an error stays one"
+        raise raised from None
     else:
         group.end(None)
-
-
-def _own_connection(place: Launched) -> Any:
-    """A second connection to the store, for the thread that watches."""
-    wait = timedelta(seconds=60)
-    store = TCPStore(place.address, place.port, is_master=False, wait_for_workers=False, timeout=wait)
-    return PrefixStore(f"probtrans/watch/{place.attempt}", store)
-
-
-def _first_line(error: Exception) -> str:
-    return str(error).split("\n", 1)[0]
-
-
-def _is_interrupt(error: BaseException) -> bool:
-    return isinstance(error, KeyboardInterrupt)
-
-
-def _is_of_the_others(error: RuntimeError) -> bool:
-    """Whether an error is one of the connection, and not of this process itself."""
-    if isinstance(error, dist.DistError):
-        return True
-    text = str(error)
-    return any(sign in text for sign in ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Socket Timeout"))

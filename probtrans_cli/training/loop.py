@@ -1,8 +1,8 @@
 """The training loop: the only place that trains. Read it from top to bottom.
 
 A run is a pure function of its recipe. The batches of an epoch are a function of (lengths, seed, epoch), torch's
-generator is seeded from (seed, step) before each update, the learning rate is a function of progress; so a checkpoint
-holds weights, optimizer moments and a handful of numbers, and resuming repeats the unbroken run to the bit.
+generator is seeded from (seed, step, microbatch), the learning rate is a function of progress; so a checkpoint holds
+weights, optimizer moments and a handful of numbers, and resuming repeats the unbroken run to the bit.
 """
 
 from __future__ import annotations
@@ -13,7 +13,7 @@ import math
 import signal
 import time
 from collections.abc import Sequence
-from contextlib import AbstractContextManager
+from contextlib import AbstractContextManager, nullcontext
 from dataclasses import asdict
 from functools import partial
 from pathlib import Path
@@ -37,24 +37,24 @@ from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.card import Config, texts_of
-from probtrans_cli.trained.evaluation import figures_of, task_scores
+from probtrans_cli.trained.evaluation import (
+    choose_on_dev,
+    choose_reading,
+    figures_of,
+    scores_trees,
+    task_scores,
+    tree_scores,
+)
 from probtrans_cli.trained.gallery import write_gallery
 from probtrans_cli.trained.machine import Machine
 from probtrans_cli.trained.model import Model, weights_of
 from probtrans_cli.training import optim
-from probtrans_cli.training.ahead import Ahead, in_turn
-from probtrans_cli.training.compiled import compiled
-from probtrans_cli.training.divergence import Divergence
-from probtrans_cli.training.draws import Draws
-from probtrans_cli.training.final import final_scores
-from probtrans_cli.training.loss import loss_of
-from probtrans_cli.training.microbatches import Microbatch, counts_over, dealt, fits
-from probtrans_cli.training.parallel import spread
-from probtrans_cli.training.plan import Plan
+from probtrans_cli.training.execution import compile_encoder, replicated
+from probtrans_cli.training.plan import Ahead, Plan, State, in_turn
 from probtrans_cli.training.start_from import start_from
-from probtrans_cli.training.state import State
 from probtrans_cli.training.stopping import StopRequest, stop_signals
 from probtrans_cli.training.tracking import Metrics
+from probtrans_cli.training.update import Divergence, Draws, Microbatch, counts_over, dealt, fits, loss_of
 
 
 class Trainer:
@@ -83,22 +83,22 @@ class Trainer:
             start_from(self.model, recipe.model.init_from)
             take_as_prior(self.network)
         self.plan = Plan(recipe, self.train_split.lengths, self.train_split.bounds)
-        self.average = optim.average(recipe.optim, self.network)
+        self.average = None if recipe.optim.ema is None else optim.Average(self.network, recipe.optim.ema)
         self.state = State(data=prepared.manifest["fingerprint"])
         verified = self._restored(checkpoint.locate(f"{run}@last", training=True)) if resume else None
         self.equations = self.network.encoder.check_forms()  # the file of equations that run as they stand
-        compiled(self.network.encoder, recipe.runtime)
-        others = [] if self.average is None else [self.average.module]
-        self.parallel = spread(recipe.runtime, self.network, machine.device, ranks, *others)
-        self.divergence = Divergence(self.model, self.train_split, self.parallel.asked)
+        if recipe.runtime.compile:
+            compile_encoder(self.network.encoder)
+        self.copy = replicated(self.network) if ranks.world > 1 else None
+        self.divergence = Divergence(self.model, self.train_split, self.copy or self.network)
         variational, units = recipe.model.variational, self.divergence.units
         stages = self.network.stages(features=False)
         self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units, stages=stages)
         if verified is not None:
-            self.optimizer.restore(verified, self.parallel.placed)
+            self.optimizer.restore(verified)
         self.ahead = Ahead(partial(self.model.collate, self.train_split, device=torch.device("cpu")))
-        told = run if ranks.first else None
-        self.metrics = Metrics(told, self.state.step, self.state.evaluated, tensorboard=recipe.log.tensorboard)
+        metrics_of = run if ranks.first else None
+        self.metrics = Metrics(metrics_of, self.state.step, self.state.evaluated, tensorboard=recipe.log.tensorboard)
         self.progress = console.Progress(every=recipe.log.every_steps)
         # Words since the last line of metrics, seconds of training up to it, and what stands behind the bar.
         self.words, self.reported, self.shown = 0, self.state.seconds, ""
@@ -124,10 +124,10 @@ class Trainer:
             return self._finish(stop)
 
     def _train(self, stop: StopRequest) -> None:
-        """Every update of the training that is still to be done."""
+        """Do every update that is left."""
         while not self.state.finished:
             batches = self.plan.batches(self.state.epoch)
-            self.progress.begin(self.plan.updates(len(batches)), self.state.step, self.plan.title(self.state.epoch))
+            self.progress.begin(self.plan.updates(len(batches)), self.state.step, self._title())
             self.ahead.expect(in_turn(batches, self.state.batch, self.recipe.train.accumulate, self.ranks))
             while self.state.batch < len(batches) and not (self.state.finished or self.plan.enough_steps(self.state)):
                 self._update(batches)
@@ -146,11 +146,14 @@ class Trainer:
         self.progress.end()
 
     def _stops(self, stop: StopRequest) -> bool:
-        """Whether a signal has asked any process to stop; all of them then stop after the same update."""
-        return stop.agreed(self.ranks.largest(stop.asked, f"the end of update {self.state.step}"))
+        """Return True if a signal has asked any process to stop: all of them then stop after the same update."""
+        # Where no process has a signal, nothing is written back: one that came since it was read stays asked for.
+        if signalled := self.ranks.largest(stop.signal, f"the end of update {self.state.step}"):
+            stop.signal = signalled
+        return bool(signalled)
 
     def rehearse(self) -> float:
-        """Estimated seconds of an epoch, from three updates on the batches with most tokens; nothing is saved."""
+        """Estimate the seconds of an epoch from three updates on the batches with most tokens; save nothing."""
         batches = self.plan.batches(0)
         lengths = self.train_split.lengths
         widest = heapq.nlargest(3, batches, key=lambda indices: len(indices) * int(lengths[indices].max()))
@@ -165,8 +168,7 @@ class Trainer:
         return seconds
 
     def _update(self, batches: Sequence[np.ndarray]) -> None:
-        """One update of the weights from ``accumulate`` batches; the gradient is that of their union. The k-th of them
-        is that of the process ``k mod world``."""
+        """Update the weights once, by the gradient of the union of ``accumulate`` batches."""
         began = time.perf_counter()
         state, section, ranks = self.state, self.recipe.optim, self.ranks
         group = batches[state.batch : state.batch + self.recipe.train.accumulate]
@@ -177,13 +179,13 @@ class Trainer:
         done = self.plan.share_done(state, len(batches))
         self.model.task.advance(done, state.epoch)
         draws = Draws(self.recipe.seed, state.step, self.model.machine.device)
-        given = dealt(group, ranks, draws, self._batch)
-        counts = counts_over(self.model.task, given, ranks, f"the counts of {here}")
+        microbatches = dealt(group, ranks, draws, self._batch)
+        counts = counts_over(self.model.task, microbatches, ranks, f"the counts of {here}")
         main = next(iter(counts))
-        total = self._gradients(given, counts, draws, done)
+        total = self._gradients(microbatches, counts, draws, done)
         total = ranks.total(total, f"the loss of {here}")
         norm = self.optimizer.clip()
-        rate = optim.learning_rate(section, done, state.drops)
+        rate = section.schedule.rate(section.lr, done, state.drops)
         self.optimizer.set_rate(rate)
         self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
         if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
@@ -195,25 +197,32 @@ class Trainer:
         state.step += 1
         state.batch += len(group)
         self.words += sum(int(self.train_split.lengths[indices].sum()) for indices in group)
-        if state.step % self.recipe.log.every_steps == 0 or self.plan.is_last(state, len(batches)):
+        # The last update that is planned has a line, too; plateaus and patience may end a training earlier.
+        last = state.batch >= len(batches) and state.epoch + 1 >= self.recipe.train.epochs
+        if state.step % self.recipe.log.every_steps == 0 or last or self.plan.enough_steps(state):
             figures = {"loss": float(self.loss), "grad_norm": float(norm), "lr": rate}
             self._report(figures | self.divergence.metrics(done), began)
         self.progress.advance(self.shown)
         state.seconds += time.perf_counter() - began
 
-    def _gradients(self, given: list[Microbatch], counts: dict[str, Tensor], draws: Draws, done: float) -> Tensor:
-        """Let the parameters have the gradients of an update; the part of this process in ``N_1 L``."""
+    def _gradients(
+        self, microbatches: list[Microbatch], counts: dict[str, Tensor], draws: Draws, done: float
+    ) -> Tensor:
+        """Set the parameters' gradients; return this process's part of ``N_1 L``."""
         main, total = next(iter(counts)), torch.zeros((), device=self.model.machine.device)
         section, ranks, here = self.recipe.optim, self.ranks, f"update {self.state.step + 1}"
         with self.optimizer.draw(draws.of_weights(ranks)):
-            for number, one in enumerate(given, start=1):
-                ranks.at(f"batch {number} of {len(given)} of {here}")
-                draws.go_on(one.k)
-                last = number == len(given)
-                with self._memory_guard(one.batch.indices), self.parallel.round(last=last):
+            for number, microbatch in enumerate(microbatches, start=1):
+                ranks.at(f"batch {number} of {len(microbatches)} of {here}")
+                draws.go_on(microbatch.k)
+                last = number == len(microbatches)
+                batch = microbatch.batch
+                # DDP sums over the processes while the last microbatch goes backward, and only then.
+                unsynchronised = nullcontext() if last or self.copy is None else self.copy.no_sync()
+                with self._memory_guard(batch.indices), unsynchronised:
                     with self.model.machine.autocast(), self.divergence.draw():
-                        loss = loss_of(self.model.task, self.divergence.ask, one.batch, counts)
-                        loss = loss if one.counted else 0.0 * loss
+                        loss = loss_of(self.model.task, self.divergence.ask, batch, counts)
+                        loss = loss if microbatch.counted else 0.0 * loss
                     with ranks.waiting(f"the gradients of {here}", really=last):
                         loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
@@ -222,12 +231,12 @@ class Trainer:
                     parameter.grad /= counts[main]
             self.divergence.add_gradient(done)
             if section.ternary_penalty.weight > 0.0:
-                self.parallel.add_gradient(lambda: self.network.encoder.regularizer(section))
+                for penalty in self.network.encoder.regularizer(section).values():
+                    penalty.backward()  # type: ignore[no-untyped-call]
         return total
 
     def _batch(self, indices: np.ndarray) -> Batch:
-        """The batch of some training sentences, as training shows it. All of it is made on the CPU, the positions of
-        what is scored among it, so that nobody waits for a GPU."""
+        """Make a batch as training shows it, all of it on the CPU, so that nobody waits for a GPU."""
         with self._memory_guard(indices):
             return self.model.task.training(self.ahead(indices)).located().to(self.model.machine.device)
 
@@ -253,7 +262,7 @@ class Trainer:
             state.best_step = state.step
             return
         self.ranks.at(f"the evaluation after update {state.step}")
-        with optim.averaged(self.network, self.average), self.parallel.whole():
+        with optim.averaged(self.network, self.average):
             scores, figures = task_scores(self.model, self.dev, final=False), figures_of(self.model, self.dev)
         loss = scores["loss"] or 0.0  # None: dev has no label of train
         if not math.isfinite(loss):
@@ -272,7 +281,7 @@ class Trainer:
         console.log(f"epoch {state.epoch} step {state.step}: dev {shown}{'  *' if better else ''}")
         if section.drops_after is not None and state.since_drop >= section.drops_after:
             state.drops, state.since_drop = state.drops + 1, 0
-            state.finished |= section.ends_at(optim.learning_rate(self.recipe.optim, 0.0, state.drops))
+            state.finished |= section.ends_at(section.rate(self.recipe.optim.lr, 0.0, state.drops))
         patience = self.recipe.train.patience
         if patience is not None and state.waited >= patience:
             console.log(f"stopping early: {patience} evaluations without a better dev {task.metric}")
@@ -286,35 +295,52 @@ class Trainer:
         """
         best = checkpoint.locate(f"{self.run}@best")
         verified = checkpoint.verify(best, training=True)
-        verified.load_into(self.network, "model.safetensors", self.parallel.placed)
+        verified.load_into(self.network, "model.safetensors")
         self.model.step = self.state.best_step
-        with self.parallel.whole():
-            pause = partial(self._leave_if, stop)
-            scores = final_scores(self.model, self.dev, self.tests, self.loss, pause)
-        weights = weights_of(self.network)
-        with self.parallel.whole():
-            if self.ranks.first:
-                replaced = ("model.safetensors", checkpoint.SUMS)
-                rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
-                checkpoint.store(best, rest | texts_of(self.model, scores), {"model.safetensors": weights})
-                write_gallery(self.model, self.run / "trees")
+        scores = self._final_scores(stop)
+        if self.ranks.first:
+            replaced = ("model.safetensors", checkpoint.SUMS)
+            rest: dict[str, str | bytes] = {n: file for n, file in verified.files.items() if n not in replaced}
+            checkpoint.store(best, rest | texts_of(self.model, scores), {"model.safetensors": weights_of(self.network)})
+            write_gallery(self.model, self.run / "trees")
+        return scores
+
+    def _final_scores(self, stop: StopRequest) -> dict[str, Any]:
+        """Choose on dev how trees are read, how answers are decided and a temperature; score dev and the test sets.
+
+        Without any of them, the scores have the loss of the last update. A signal to stop is heeded between two scores.
+        """
+        model, dev = self.model, self.dev
+        self.ranks.at("the final scores")
+        if dev is not None and scores_trees(model, dev):
+            model.reading = choose_reading(model, dev, self.recipe.eval)
+        scores = choose_on_dev(model, dev)
+        if dev is None and not self.tests and self.loss is not None:
+            scores["train"] = {"loss": float(self.loss)}
+        self._leave_if(stop)
+        for name, split in (("dev", dev), *self.tests.items()):
+            if split is not None:
+                scores[name] = dict(task_scores(model, split, final=True)) | model.task.floors(split)
+                if scores_trees(model, split):
+                    scores[name] |= tree_scores(model, split, name, model.reading, baselines=True)
+                self._leave_if(stop)
         return scores
 
     # --- saving and resuming ----------------------------------------------------------------------------------------
 
     def _save(self) -> None:
-        """Write a checkpoint of this moment and let `last` (and `best`) point at it; the first process does."""
+        """Write a checkpoint and let `last` (and `best`) point at it; the first process does so."""
         self._finite_guard()
         folder = self.checkpoints / checkpoint.name_of(self.state.step)
         self.ranks.at(f"the checkpoint {folder.name}")
         self.model.step = self.state.step
-        tensors = self.optimizer.tensors()
-        with optim.averaged(self.network, self.average):
-            tensors["model.safetensors"] = weights_of(self.network)
-        if self.average is not None:
-            tensors["training/weights.safetensors"] = weights_of(self.network)
-            tensors["training/average.safetensors"] = weights_of(self.average)
         if self.ranks.first:
+            tensors = self.optimizer.tensors()
+            with optim.averaged(self.network, self.average):
+                tensors["model.safetensors"] = weights_of(self.network)
+            if self.average is not None:
+                tensors["training/weights.safetensors"] = weights_of(self.network)
+                tensors["training/average.safetensors"] = weights_of(self.average)
             scores = {"dev": self.state.scores.get("dev", {})} if self.state.best_step == self.state.step else {}
             texts = texts_of(self.model, scores)
             texts["training/state.json"] = json.dumps(asdict(self.state), indent=1)
@@ -323,7 +349,7 @@ class Trainer:
         self.ranks.meet(f"the checkpoint {folder.name}")
 
     def _restored(self, folder: Path) -> checkpoint.Verified:
-        """Take state and weights of a checkpoint, whose optimizer is still to be restored."""
+        """Restore state and weights of a checkpoint; its optimizer does not exist yet."""
         verified = checkpoint.verify(folder, training=True)
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")
@@ -347,17 +373,20 @@ class Trainer:
         return verified
 
     def _leave_if(self, stop: StopRequest) -> None:
-        """Leave, all being saved, if a signal has asked for it."""
+        """End the training if a signal has asked for it; all is saved by now."""
         if not self._stops(stop):
             return
         self.progress.end()
         hint = self.ranks.again(str(self.run))
-        if stop.asked == signal.SIGINT:
+        if stop.signal == signal.SIGINT:
             raise InterruptedTrainingError(f"interrupted; saved step {self.state.step} of {self.run}", hint=hint)
-        name = signal.Signals(stop.asked).name
+        name = signal.Signals(stop.signal).name
         raise StoppedError(f"stopped by {name}; saved step {self.state.step} of {self.run}", hint=hint)
 
     # --- small parts ------------------------------------------------------------------------------------------------
+
+    def _title(self) -> str:
+        return f"epoch {self.state.epoch + 1}/{self.recipe.train.epochs}"
 
     def _finite_guard(self) -> None:
         """Stop before a non-finite gradient reaches the weights. A check on a GPU is a wait, so it is done once a
@@ -370,15 +399,14 @@ class Trainer:
             )
 
     def _last_good(self) -> str:
-        good = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
-        return good[-1] if good else "none"
+        folders = [str(folder) for _, folder in checkpoint.steps(self.checkpoints)]
+        return folders[-1] if folders else "none"
 
     def _memory_guard(self, indices: np.ndarray) -> AbstractContextManager[None]:
-        """Turn running out of memory into advice."""
         return fits(self.train_split.lengths[indices], self.recipe.train.batch_words, self.ranks)
 
     def _report(self, figures: dict[str, float], began: float) -> None:
-        """A line of metrics; the speed is that since the line before, evaluations left out."""
+        """Write a line of metrics, with the speed since the line before, evaluations left out."""
         state = self.state
         seconds = state.seconds + time.perf_counter() - began - self.reported
         speed, self.words, self.reported = self.words / max(seconds, 1e-9), 0, self.reported + seconds
@@ -387,8 +415,9 @@ class Trainer:
         loss, rate = figures["loss"], figures["lr"]
         kl = f", kl {figures['kl']:.3f}" if "kl" in figures else ""
         self.shown = f"loss {loss:.3f}{kl}, {speed:,.0f} words/s"
-        title = self.plan.title(state.epoch)
-        self.progress.line(f"{title} step {state.step}: loss {loss:.4f}{kl}, lr {rate:.2e}, {speed:,.0f} words/s")
+        self.progress.line(
+            f"{self._title()} step {state.step}: loss {loss:.4f}{kl}, lr {rate:.2e}, {speed:,.0f} words/s"
+        )
 
     def _describe(self) -> str:
         counts = self.network.parameter_counts()

@@ -3,12 +3,14 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Iterator, Mapping, Sequence
+from collections.abc import Iterator, Sequence
 from contextlib import AbstractContextManager, contextmanager
-from typing import Any
+from inspect import unwrap
+from typing import Any, TypeVar
 
 import torch
 from torch import Tensor, nn
+from torch.optim import Optimizer
 from torch.optim.swa_utils import AveragedModel
 
 from probtrans_cli import checkpoint
@@ -17,16 +19,16 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.training import Ivon, Optim, Train
 from probtrans_cli.recipe.weights import Bayes
 from probtrans_cli.training.ivon import IVON
-from probtrans_cli.training.uncompiled import uncompiled
 
 Stages = Sequence[Sequence[nn.Parameter]]
+Kind = TypeVar("Kind", bound=Optimizer)
 TIMES = "times"
 """The key of a group of parameters whose rate is a multiple of `optim.lr`."""
 ADAM_FILE, IVON_FILE = "training/optimizer.safetensors", "training/ivon.safetensors"
 
 
 class Optimizers:
-    """What moves the parameters of a network: Adam, and with `kind: ivon` beside it IVON, which moves the means of the
+    """Moves the parameters of a network: Adam, and with `kind: ivon` beside it IVON, which moves the means of the
     uncertain weights and finds their deviations."""
 
     def __init__(
@@ -41,16 +43,17 @@ class Optimizers:
         """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON; ``stages``: of the
         network, for `layer_decay`."""
         factors = rate_factors(section, network, stages)
-        self.section, self.parameters = section, [one for one in network.parameters() if one.requires_grad]
+        self.section = section
+        self.parameters = [parameter for parameter in network.parameters() if parameter.requires_grad]
         self.posteriors: list[Uncertain] = list(uncertain(network))
         self.ivon: IVON | None = None
         if section.posterior is not None:
             self.ivon = _ivon(section, section.posterior, self.posteriors, units, factors)
-        means = {id(one.mean) for one in self.posteriors} if self.ivon else set()
-        deviations = [one.posterior.log_sd for one in self.posteriors] if bayes else []
-        self.moved_by_adam = [one for one in self.parameters if id(one) not in means]
+        means = {id(weight.mean) for weight in self.posteriors} if self.ivon else set()
+        deviations = [weight.posterior.log_sd for weight in self.posteriors] if bayes else []
+        self.moved_by_adam = [parameter for parameter in self.parameters if id(parameter) not in means]
         self.adam = _adam(section, self.moved_by_adam, deviations, bayes.sigma_lr if bayes else 1.0, factors)
-        self._keep_deviations()
+        self._copy_deviations()
 
     def zero_grad(self) -> None:
         """Forget the gradients of the update before."""
@@ -59,7 +62,7 @@ class Optimizers:
 
     @contextmanager
     def draw(self, stream: AbstractContextManager[None]) -> Iterator[None]:
-        """Around forward and backward of an update: with IVON, the weights are a draw, made within ``stream``."""
+        """Within, with IVON: the weights are a draw, made within ``stream``. Goes around forward and backward."""
         if self.ivon is None:
             yield
             return
@@ -71,20 +74,17 @@ class Optimizers:
             self.ivon.restore()
 
     def clip(self) -> Tensor:
-        """Clip the gradients; the norm that they had. What IVON reads is not clipped: it would bend the curvature."""
-        limit = self.section.clip or math.inf
-        norm: Tensor = nn.utils.clip_grad_norm_(self.moved_by_adam, limit)
-        norm = checkpoint.gathered(norm)
+        """Clip the gradients and return the norm they had. IVON's are not clipped: it would bend the curvature."""
+        norm: Tensor = nn.utils.clip_grad_norm_(self.moved_by_adam, self.section.clip or math.inf)
         if self.ivon is None:
             return norm
-        others = [one.mean.grad for one in self.posteriors if one.mean.grad is not None]
-        whole: Tensor = torch.linalg.vector_norm(torch.stack([norm, *map(torch.linalg.vector_norm, others)]))
-        return whole
+        gradients = [weight.mean.grad for weight in self.posteriors if weight.mean.grad is not None]
+        total: Tensor = torch.linalg.vector_norm(torch.stack([norm, *map(torch.linalg.vector_norm, gradients)]))
+        return total
 
     def set_rate(self, rate: float) -> None:
-        """Let the coming update have a learning rate; a group of parameters may have a multiple of it."""
-        groups = [*self.adam.param_groups, *(self.ivon.param_groups if self.ivon else ())]
-        for options in groups:
+        """Set the learning rate of the coming update; a group of parameters may have a multiple of it."""
+        for options in [*self.adam.param_groups, *(self.ivon.param_groups if self.ivon else ())]:
             options["lr"] = rate * options.get(TIMES, 1.0)
 
     def step(self) -> None:
@@ -92,46 +92,44 @@ class Optimizers:
         self.adam.step()
         if self.ivon is not None:
             self.ivon.step()
-            self._keep_deviations()
+            self._copy_deviations()
 
     @property
     def steadier(self) -> str:
-        """What to do where training is not finite."""
+        """Advice for a training that is not finite."""
         if self.ivon is None:
             rate = "optim.lr" if self.section.encoder_rate <= 1.0 else "optim.lr or optim.encoder_rate"
             return f"lower {rate}, or set optim.clip"
         return "lower optim.ivon.lr, or set optim.ivon.clip; for what Adam moves, lower optim.lr"
 
     @torch.no_grad()
-    def _keep_deviations(self) -> None:
-        """Let the network's log σ be what IVON has found."""
+    def _copy_deviations(self) -> None:
+        """Copy IVON's standard deviations into the network."""
         if self.ivon is not None:
-            for one in self.posteriors:
-                one.posterior.log_sd.copy_(self.ivon.deviation(one.mean).log())
+            for weight in self.posteriors:
+                weight.posterior.log_sd.copy_(self.ivon.deviation(weight.mean).log())
 
     def tensors(self) -> dict[str, dict[str, Tensor]]:
-        """The state as files of a checkpoint."""
-        found = {ADAM_FILE: checkpoint.optimizer_tensors(self.adam)}
+        """Return the state as files of a checkpoint."""
+        files = {ADAM_FILE: checkpoint.optimizer_tensors(self.adam)}
         if self.ivon is not None:
-            found[IVON_FILE] = checkpoint.optimizer_tensors(self.ivon)
-        return {
-            file: {key: checkpoint.gathered(value) for key, value in tensors.items()} for file, tensors in found.items()
-        }
+            files[IVON_FILE] = checkpoint.optimizer_tensors(self.ivon)
+        return files
 
-    def restore(self, verified: checkpoint.Verified, placed: checkpoint.Placed = checkpoint.as_it_is) -> None:
-        """Take the state of a checkpoint; ``placed``: a whole tensor as this process has its parameter.
+    def restore(self, verified: checkpoint.Verified) -> None:
+        """Take the state of a checkpoint.
 
         Raises:
             CheckpointError: a file cannot be read, or is not of this optimizer.
         """
-        checkpoint.restore_optimizer(self.adam, verified, ADAM_FILE, ("step", "exp_avg", "exp_avg_sq"), placed)
+        checkpoint.restore_optimizer(self.adam, verified, ADAM_FILE, ("step", "exp_avg", "exp_avg_sq"))
         if self.ivon is not None:
-            checkpoint.restore_optimizer(self.ivon, verified, IVON_FILE, ("step", "momentum", "hessian"), placed)
-            self._keep_deviations()
+            checkpoint.restore_optimizer(self.ivon, verified, IVON_FILE, ("step", "momentum", "hessian"))
+            self._copy_deviations()
 
 
 def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int, float]:
-    """By the ids of parameters, of what multiple of the rate they move; all others move at the rate itself.
+    """Return, by the ids of parameters, the multiple of the rate at which they move; all others move at the rate.
 
     `layer_decay` (Howard & Ruder 2018): of the L layers, layer l of ``decay ** (L - l)``, and what is below layer 1 as
     if it were layer 0; `encoder_rate`: all parameters of the encoder, times this.
@@ -139,24 +137,16 @@ def rate_factors(section: Optim, network: nn.Module, stages: Stages) -> dict[int
     factors: dict[int, float] = {}
     if section.layer_decay != 1.0:
         top = len(stages) - 1
-        factors = {id(one): section.layer_decay ** (top - layer) for layer, stage in enumerate(stages) for one in stage}
+        for layer, stage in enumerate(stages):
+            factors |= {id(parameter): section.layer_decay ** (top - layer) for parameter in stage}
     if section.encoder_rate != 1.0:
-        for one in network.get_submodule("encoder").parameters():
-            factors[id(one)] = section.encoder_rate * factors.get(id(one), 1.0)
+        for parameter in network.get_submodule("encoder").parameters():
+            factors[id(parameter)] = section.encoder_rate * factors.get(id(parameter), 1.0)
     return factors
 
 
-def _by_rate(group: Mapping[str, Any], factors: Mapping[int, float]) -> Iterator[dict[str, Any]]:
-    """A group of parameters as one group for each rate."""
-    parts: dict[float, list[nn.Parameter]] = {}
-    for parameter in group["params"]:
-        parts.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
-    for factor, parameters in parts.items():
-        yield {**group, "params": parameters, TIMES: group.get(TIMES, 1.0) * factor}
-
-
 def freeze(section: Train, network: Network) -> None:
-    """Let what the recipe freezes, or does not learn as a probe, take no gradient: no optimizer moves it."""
+    """Switch off the gradients of what the recipe freezes, or does not learn as a probe: no optimizer moves it."""
     if section.probe:
         network.requires_grad_(False)
         network.output.requires_grad_(True)
@@ -165,19 +155,31 @@ def freeze(section: Train, network: Network) -> None:
             parameter.requires_grad_(False)
 
 
+def uncompiled(kind: type[Kind]) -> type[Kind]:
+    """Return an optimizer that does not load torch's compiler, without gradients in ``step``.
+
+    torch wraps the methods of its optimizers so that a compiler passes over them. The wrappers load the compiler, which
+    takes two seconds of every training, and here no optimizer is ever compiled.
+    """
+    unwrapped: dict[str, Any] = {
+        name: unwrap(getattr(kind, name)) for name in ("add_param_group", "state_dict", "load_state_dict")
+    }
+    unwrapped["step"] = torch.no_grad()(unwrap(kind.step))
+    return type(kind.__name__, (kind,), unwrapped)
+
+
 def _adam(
     section: Optim,
     parameters: list[nn.Parameter],
     deviations: Sequence[nn.Parameter],
-    times: float,
-    factors: Mapping[int, float],
+    sigma_lr: float,
+    factors: dict[int, float],
 ) -> torch.optim.Adam:
-    """Adam with decay in the gradient, or AdamW; one fused kernel for all parameters.
+    """Return Adam with decay in the gradient, or AdamW; one fused kernel for all parameters.
 
-    ``deviations``: those of the parameters that are logarithms of standard deviations; ``times``: of `lr`, their rate;
-    ``factors``: see :func:`rate_factors`.
+    ``deviations``: those of the parameters that are logarithms of standard deviations; ``sigma_lr``: their rate, as a
+    multiple of `lr`; ``factors``: see :func:`rate_factors`.
     """
-    kind = torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW
     apart = {id(parameter) for parameter in deviations}
     plain = [parameter for parameter in parameters if id(parameter) not in apart]
     groups: list[dict[str, Any]] = [{"params": plain, "weight_decay": section.weight_decay}]
@@ -185,22 +187,31 @@ def _adam(
         groups[0]["params"] = [parameter for parameter in plain if parameter.ndim > 1]
         groups.append({"params": [parameter for parameter in plain if parameter.ndim <= 1], "weight_decay": 0.0})
     if deviations:
-        own = [parameter for parameter in parameters if id(parameter) in apart]
-        groups.append({"params": own, "weight_decay": 0.0, TIMES: times})
-    if factors:
-        groups = [part for group in groups for part in _by_rate(group, factors)]
-    return uncompiled(kind)(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
+        learned = [parameter for parameter in parameters if id(parameter) in apart]
+        groups.append({"params": learned, "weight_decay": 0.0, TIMES: sigma_lr})
+    if factors:  # a group for each rate
+        split: list[dict[str, Any]] = []
+        for group in groups:
+            by_factor: dict[float, list[nn.Parameter]] = {}
+            for parameter in group["params"]:
+                by_factor.setdefault(factors.get(id(parameter), 1.0), []).append(parameter)
+            for factor, members in by_factor.items():
+                split.append({**group, "params": members, TIMES: group.get(TIMES, 1.0) * factor})
+        groups = split
+    kind = uncompiled(torch.optim.Adam if section.kind == "adam" else torch.optim.AdamW)
+    return kind(groups, lr=section.lr, betas=section.betas, eps=section.eps, fused=True)
 
 
 def _ivon(
-    section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int, factors: Mapping[int, float]
+    section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int, factors: dict[int, float]
 ) -> IVON:
-    """IVON over the means of uncertain weights, each tensor with the precision of its own prior."""
+    """Return IVON over the means of uncertain weights, each tensor with the precision of its own prior."""
     size = units / options.kl_weight
     groups = [
-        {"params": [one.mean], "prior_precision": 1 / (one.posterior.prior.variance * size)} for one in posteriors
+        {"params": [weight.mean], "prior_precision": 1 / (weight.posterior.prior.variance * size)}
+        for weight in posteriors
     ]
-    made = uncompiled(IVON)(
+    optimizer = uncompiled(IVON)(
         groups,
         lr=options.lr,
         effective_size=size,
@@ -208,14 +219,9 @@ def _ivon(
         betas=options.betas,
         clip=math.inf if options.clip is None else options.clip,
     )
-    for group in made.param_groups:
+    for group in optimizer.param_groups:
         group[TIMES] = options.lr / section.lr * factors.get(id(group["params"][0]), 1.0)
-    return made
-
-
-def learning_rate(section: Optim, progress: float, drops: int) -> float:
-    """Rate after a share ``progress`` of all steps and ``drops`` plateaus: a pure function, so resuming is exact."""
-    return section.schedule.rate(section.lr, progress, drops)
+    return optimizer
 
 
 class Average(AveragedModel):
@@ -229,21 +235,16 @@ class Average(AveragedModel):
     @torch.no_grad()
     def update_parameters(self, model: nn.Module) -> None:
         """Take the weights of an update; those of the first one as they are."""
-        own: list[Tensor] = [*self.module.parameters()]
-        given: list[Tensor] = [*model.parameters()]
+        means: list[Tensor] = [*self.module.parameters()]
+        values: list[Tensor] = [*model.parameters()]
         if int(self.n_averaged):
-            torch._foreach_lerp_(own, given, 1 - self.decay)
+            torch._foreach_lerp_(means, values, 1 - self.decay)
         else:
-            for kept, value in zip(own, given, strict=True):
-                kept.copy_(value)
-        for kept, buffer in zip(self.module.buffers(), model.buffers(), strict=True):
-            kept.copy_(buffer)
+            for mean, value in zip(means, values, strict=True):
+                mean.copy_(value)
+        for mean, buffer in zip(self.module.buffers(), model.buffers(), strict=True):
+            mean.copy_(buffer)
         self.n_averaged += 1
-
-
-def average(section: Optim, network: nn.Module) -> Average | None:
-    """Exponential moving average of the weights, or None."""
-    return None if section.ema is None else Average(network, section.ema)
 
 
 @contextmanager
@@ -252,9 +253,9 @@ def averaged(network: nn.Module, mean: Average | None) -> Iterator[None]:
     if mean is None or int(mean.n_averaged) == 0:
         yield
         return
-    own = {name: value.clone() for name, value in network.state_dict().items()}
+    weights = {name: value.clone() for name, value in network.state_dict().items()}
     network.load_state_dict(mean.module.state_dict())
     try:
         yield
     finally:
-        network.load_state_dict(own)
+        network.load_state_dict(weights)

@@ -1,51 +1,58 @@
 """Weights for a fresh model from another one: of a BERT folder of Hugging Face's, or of a checkpoint of ours.
 
-Taken are the encoder, the vectors of all words that both vocabularies have, and an output layer where it fits, row by
-row (:mod:`probtrans_cli.training.output_rows`). All else stays as it was drawn, and every part is told of.
+The encoder is loaded, the vectors of all words that both vocabularies have, and an output layer where it fits. All else
+stays as it was drawn, and every part is reported.
+
+Two output layers fit where they give the same from the same, and have the same sizes beside their rows: tags of words,
+labels of texts by what the pooler makes of the first word, scores of words by the words' own vectors, labels of a grid.
+Then rows are matched by name, whatever their order: those of words by spelling, those of labels by the labels' names.
+`transformers` calls labels that nobody named LABEL_0, LABEL_1, ...; these are matched by number, where there are as
+many of them.
 """
 
 from __future__ import annotations
 
 import json
+from collections import Counter
 from collections.abc import Mapping
-from dataclasses import dataclass, field
-from pathlib import Path
+from dataclasses import dataclass, field, replace
 from typing import Any
 
 import torch
-from torch import Tensor
+from torch import Tensor, nn
 
 from probtrans_cli import console
+from probtrans_cli.data.corpus.documents import PAIR as PAIRS
+from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZER_FILE
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.folders.places import find_folder
-from probtrans_cli.hf import read_bert
+from probtrans_cli.hf import Bert, read_bert
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR, file_name
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.recipe.bert import CONFIG, computed, read_config, written
 from probtrans_cli.recipe.model import ModelSection
-from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.tasks.base import OutputRows
+from probtrans_cli.tasks.base import OUTPUT, OutputRows
+from probtrans_cli.tasks.classification import POOLED
+from probtrans_cli.tasks.mlm import BERT_WORDS as WORDS
 from probtrans_cli.text import first_of
 from probtrans_cli.trained.model import Model
-from probtrans_cli.training.output_rows import (
-    BY_ROW,
-    OUTPUT,
-    PAIRS,
-    WORDS,
-    of_bert,
-    of_model,
-    rows_of,
-    take,
-    with_sizes,
-)
+
+# OUTPUT, WORDS and PAIRS are the first parts of the names of an output layer's tensors.
+BY_ROW = {
+    *(f"{OUTPUT}.{name}" for name in ("weight", "bias", "labels.weight", "labels.bias")),  # of words, of COGS
+    *(f"{OUTPUT}.{name}" for name in ("label.weight", "label.bias", "table.weight")),  # of a grid
+    *(f"{WORDS}.{name}" for name in ("bias", "decoder")),
+    *(f"{PAIRS}.{name}" for name in ("weight", "bias")),
+}
+"""Tensors that have a row for every label or word; the others of an output layer are the same for all."""
 
 
 @dataclass
 class Source:
-    """What weights are taken from; ``tensors`` by the names of a network, its output layers as ``layers`` has them."""
+    """A model to take weights from; ``tensors`` by the names of a network, its output layers as ``layers`` has them."""
 
     section: ModelSection
     tensors: dict[str, Tensor]
@@ -68,7 +75,7 @@ class Report:
 
 @torch.no_grad()
 def start_from(model: Model, name: str) -> Report:
-    """Load what ``name`` has into a fresh model, and tell on stderr what was loaded, what is missing and what was left.
+    """Load what ``name`` has into a fresh model, and report on stderr what was loaded, what is missing, what was left.
 
     Raises:
         CheckpointError: there is no such folder, it is damaged, has unknown tensors while `model.init_strict`, or its
@@ -77,74 +84,78 @@ def start_from(model: Model, name: str) -> Report:
     section = model.recipe.model
     source = _source(name, strict=section.refuses_unknown_tensors)
     part = section.part_for(source.section)
-    if part is not None:
-        _as_part(source, part)
+    if part is not None:  # the source is one encoder of several, and its output layer reads other representations
+        parts = {"encoder.": f"encoder.{part}."}
+        source.tensors = {_renamed(key, parts): value for key, value in source.tensors.items()}
+        source.layers = {}
     _require_same_encoder(name, section if part is None else section.encoders[part], source.section, part)
-    rows = _rows(name, model.vocabulary, source)
-    ours, layers = _named(model), of_model(model)
-    of_outputs, notes = rows_of(layers, with_sizes(source.layers, ours, source.tensors), rows)
-    found = Report(left=list(source.left), notes=[*source.notes, *notes])
-    chosen = {f"{part}.{tensor}" for part, layer in layers.items() for tensor in layer.chosen}
+    rows = _vocabulary_rows(name, model.vocabulary, source)
+    ours, layers = _tensors(model), model.task.output_rows(model.network)
+    rows_of_outputs, notes = rows_of(layers, with_sizes(source.layers, ours, source.tensors), rows)
+    report = Report(left=list(source.left), notes=[*source.notes, *notes])
+    chosen = {f"{layer_name}.{tensor}" for layer_name, layer in layers.items() for tensor in layer.chosen}
     unlearned = {key for key, _ in model.network.named_buffers()}  # a run sets them itself where the source has none
+    features = model.vocabulary.features, None if source.vocabulary is None else source.vocabulary.features
+    # Features, where there are any, are hashed to the same rows.
+    same_features = (features[0] and features[0].section) == (features[1] and features[1].section)
     afresh: list[str] = []
     for key, parameter in ours.items():
         if key.startswith(PRIOR) or key in chosen:
             continue  # it is around what is loaded here, or what the recipe says
         values = source.tensors.get(key)
         weight = key.removeprefix(POSTERIOR)
-        part = weight.partition(".")[0]
-        known = part in ("unary", "encoder", *of_outputs) or _alike(model, source, key)
-        if values is None or not known or (weight != key and values.shape[1:] != parameter.shape[1:]):
+        layer_name = weight.partition(".")[0]
+        fits = layer_name in ("unary", "encoder", *rows_of_outputs)
+        fits |= key in ("start", "features.weight") and same_features
+        if values is None or not fits or (weight != key and values.shape[1:] != parameter.shape[1:]):
             if key not in unlearned:
-                (found.missing if weight == key else afresh).append(weight)
+                (report.missing if weight == key else afresh).append(weight)
             continue
         if weight == "unary.weight" or weight in BY_ROW:
-            take(parameter, values, rows if part == "unary" else of_outputs[part])
+            copy_rows(parameter, values, rows if layer_name == "unary" else rows_of_outputs[layer_name])
         else:
             parameter.copy_(values)
-        found.loaded.append(key)
-    taken = {*found.loaded, "order"}  # what the order of words tells, is read off this run's training file
+        report.loaded.append(key)
     if afresh:
-        found.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
-    found.left += [key for key in source.tensors if key not in taken]
+        report.notes.append(f"standard deviations that start afresh: {first_of(afresh)}")
+    # The order of words is read off this run's training file.
+    read = {*report.loaded, "order"}
+    report.left += [key for key in source.tensors if key not in read]
+    new = [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]
+    report.notes += _warnings(model, report, new)
+    model.origin = source.config
+    console.log(f"started from {name}: {len(report.loaded)} tensors loaded")
+    for title, keys in (("not there, drawn at random", report.missing), ("left there", report.left)):
+        if keys:
+            console.log(f"  {title}: {first_of(keys)}")
+    for note in report.notes:
+        warning = note.removeprefix("warning: ")
+        console.log(f"  {note}" if warning == note else f"warning: {name}: {warning}")
+    return report
+
+
+def _warnings(model: Model, report: Report, new: list[str]) -> list[str]:
+    """Return what a user should know; ``new``: entries of the vocabulary that the source does not have."""
+    notes = []
     fixed = {file_name(key) for key, parameter in model.network.named_parameters() if not parameter.requires_grad}
-    if new := [model.vocabulary.decode(id) for id in (rows < 0).nonzero()[:, 0].tolist()]:
-        told = f"{len(new):,} of {len(rows):,} entries of the vocabulary are new"
-        told = f"warning: {told}, and stay as they were drawn" if "unary.weight" in fixed else told
-        found.notes.append(f"{told}: {first_of(new)}")
-    if "words.decoder" in found.left:
-        found.notes.append("its decoder is a table of its own: task.tie_decoder=false loads it")
-    if drawn := [key for key in found.missing if key in fixed and _is_read(model, key)]:
+    if new:
+        note = f"{len(new):,} of {model.vocabulary.size:,} entries of the vocabulary are new"
+        note = f"warning: {note}, and stay as they were drawn" if "unary.weight" in fixed else note
+        notes.append(f"{note}: {first_of(new)}")
+    if "words.decoder" in report.left:
+        notes.append("its decoder is a table of its own: task.tie_decoder=false loads it")
+    # Nothing reads a pooler where something else represents a sentence.
+    pooler = () if model.network.sentence == "cls" else ("encoder.pooler.",)
+    if drawn := [key for key in report.missing if key in fixed and not key.startswith(pooler)]:
         who = "a probe" if model.recipe.train.probe else "train.freeze"
-        found.notes.append(f"warning: {who} leaves these as they were drawn, and reads them: {first_of(drawn)}")
-    if _decays_to_zero(model.recipe):
-        found.notes.append(
+        notes.append(f"warning: {who} leaves these as they were drawn, and reads them: {first_of(drawn)}")
+    optim = model.recipe.optim
+    if optim.kind == "adam" and optim.weight_decay > 0.0 and not model.recipe.train.probe:
+        notes.append(
             "warning: with `optim.kind: adam` the decay is an L2 penalty, which Adam scales up where gradients are "
             "small: it undoes what the weights have learned; set optim.kind=adamw or optim.weight_decay=0"
         )
-    model.origin = source.config
-    _tell(name, found)
-    return found
-
-
-def _is_read(model: Model, key: str) -> bool:
-    """Whether the network reads a tensor; nothing reads a pooler where something else represents a sentence."""
-    return model.network.sentence == "cls" or not key.startswith("encoder.pooler.")
-
-
-def _decays_to_zero(recipe: Recipe) -> bool:
-    """Whether what is loaded decays as a part of the gradient."""
-    return recipe.optim.kind == "adam" and recipe.optim.weight_decay > 0.0 and not recipe.train.probe
-
-
-def _tell(name: str, found: Report) -> None:
-    console.log(f"started from {name}: {len(found.loaded)} tensors loaded")
-    for title, keys in (("not there, drawn at random", found.missing), ("left there", found.left)):
-        if keys:
-            console.log(f"  {title}: {first_of(keys)}")
-    for note in found.notes:
-        warning = note.removeprefix("warning: ")
-        console.log(f"  {note}" if warning == note else f"warning: {name}: {warning}")
+    return notes
 
 
 # --- the source -------------------------------------------------------------------------------------------------------
@@ -154,22 +165,19 @@ def _source(name: str, *, strict: bool) -> Source:
     folder = find_folder(name)
     # The oldest folders have no model_type; a checkpoint of ours has neither.
     if (folder / CONFIG).exists() and not {"model_type", "hidden_size"}.isdisjoint(read_config(folder)):
-        return _bert(folder, strict)
-    other = Model.load(str(folder), threads=torch.get_num_threads())
-    return Source(other.recipe.model, _named(other), other.vocabulary, of_model(other), other.origin)
+        bert = read_bert(folder, strict=strict)
+        has_words = any((folder / file).exists() for file in (PIECES_FILE, TOKENIZER_FILE))
+        vocabulary = read_wordpieces(folder, rows=len(bert.tensors["unary.weight"])) if has_words else None
+        tensors = {_renamed(key, {"classifier.": f"{OUTPUT}."}): value for key, value in bert.tensors.items()}
+        left, notes = list(bert.unexpected), list(bert.notes)
+        return Source(bert.section, tensors, vocabulary, of_bert(bert), bert.config, left, notes)
+    model = Model.load(str(folder), threads=torch.get_num_threads())
+    layers = model.task.output_rows(model.network)
+    return Source(model.recipe.model, _tensors(model), model.vocabulary, layers, model.origin)
 
 
-def _bert(folder: Path, strict: bool) -> Source:
-    bert = read_bert(folder, strict=strict)
-    known = any((folder / file).exists() for file in (PIECES_FILE, TOKENIZER_FILE))
-    vocabulary = read_wordpieces(folder, rows=len(bert.tensors["unary.weight"])) if known else None
-    tensors = {_renamed(key, {"classifier.": f"{OUTPUT}."}): value for key, value in bert.tensors.items()}
-    left, notes = list(bert.unexpected), list(bert.notes)
-    return Source(bert.section, tensors, vocabulary, of_bert(bert), bert.config, left, notes)
-
-
-def _named(model: Model) -> dict[str, Tensor]:
-    """A model's own tensors; those of a word output of BERT's form as ``words``, of an output of pairs as ``pair``."""
+def _tensors(model: Model) -> dict[str, Tensor]:
+    """Return a model's tensors by name; a word output of BERT's form is ``words``, one of pairs ``pair``."""
     network = model.network
     state: Mapping[str, Tensor] = network.state_dict()
     words = f"{WORDS if isinstance(network.words, BertWordOutput) else OUTPUT}."
@@ -179,14 +187,46 @@ def _named(model: Model) -> dict[str, Tensor]:
     return {_renamed(key, parts): value for key, value in state.items()}
 
 
-def _as_part(source: Source, part: str) -> None:
-    """Let the source's encoder be one of several of a model's; its output layer reads others' representations."""
-    source.tensors = {_renamed(key, {"encoder.": f"encoder.{part}."}): value for key, value in source.tensors.items()}
-    source.layers = {}
-
-
 def _renamed(key: str, parts: Mapping[str, str]) -> str:
     return next((new + key.removeprefix(old) for old, new in parts.items() if key.startswith(old)), key)
+
+
+def of_bert(bert: Bert) -> dict[str, OutputRows]:
+    """Return a BERT's output layers by the first part of their tensors' names; its classifier is called an output."""
+    layers = {WORDS: OutputRows("words in BERT's form")} if bert.part("words") else {}
+    if bert.part("pair"):
+        layers[PAIRS] = OutputRows(f"pairs of texts by {POOLED}", NAMES["nsp"])
+    if classifier := bert.part("classifier"):
+        layers[OUTPUT] = _classifier(bert, len(classifier["weight"]))
+    return layers
+
+
+def _classifier(bert: Bert, size: int) -> OutputRows:
+    architectures = bert.config.get("architectures")
+    kinds = {
+        "BertForTokenClassification": "tags of words",
+        "BertForSequenceClassification": f"labels of texts by {POOLED}",
+    }
+    if isinstance(architectures, list) and architectures:
+        gives = kinds.get(str(architectures[0]), f"what a {architectures[0]} is for")
+    else:  # of the two, only that of texts has a pooler
+        gives = list(kinds.values())[bert.section.pooler]
+    unnamed = tuple(f"LABEL_{id}" for id in range(size))
+    listed = bert.config.get("id2label")
+    if listed is None:
+        return OutputRows(gives, unnamed, named=False)
+    by_id = listed if isinstance(listed, dict) else {}
+    names = tuple(name for id in range(size) if isinstance(name := by_id.get(str(id)), str))
+    fault = None
+    if twice := [name for name, count in Counter(names).items() if count > 1]:
+        fault = f"its id2label names {first_of(twice)} twice"
+    elif len(names) < size:
+        fault = f"its id2label names {len(names):,} of {size:,} labels"
+    elif len(by_id) > size:
+        fault = f"its id2label names {len(by_id):,} labels, but there are {size:,}"
+    if fault is not None:
+        return OutputRows(gives, fault=fault)
+    return OutputRows(gives, names, named=names != unnamed)
 
 
 # --- what fits --------------------------------------------------------------------------------------------------------
@@ -195,22 +235,21 @@ def _renamed(key: str, parts: Mapping[str, str]) -> str:
 def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection, part: str | None) -> None:
     """``part``: the key of the section, where it is that of one encoder of several."""
     key_of = "model" if part is None else f"model.{part}"
-    one, other = (computed(section) for section in (ours, theirs))
-    if faults := [key for key in one.keys() | other.keys() if one.get(key) != other.get(key)]:
-        different = sorted(faults, key=[*other, *one].index)
-        lines = [f"{key_of}.{key}: {written(one.get(key))}, there {written(other.get(key))}" for key in different]
-        options = " ".join(f"{key_of}.{key}={_override(other[key])}" for key in different if key in other)
-        raise CheckpointError(f"{name}: another encoder:\n" + "\n".join(lines), hint=f"set {options}")
+    here, there = (computed(section) for section in (ours, theirs))
+    if faults := [key for key in here.keys() | there.keys() if here.get(key) != there.get(key)]:
+        different = sorted(faults, key=[*there, *here].index)
+        lines = [f"{key_of}.{key}: {written(here.get(key))}, there {written(there.get(key))}" for key in different]
+        options = []
+        for key in different:
+            if key in there:
+                text = json.dumps(there[key], ensure_ascii=False)
+                text = f"'{text}'" if isinstance(there[key], dict) else text.strip('"')  # as a shell takes it
+                options.append(f"{key_of}.{key}={text}")
+        raise CheckpointError(f"{name}: another encoder:\n" + "\n".join(lines), hint=f"set {' '.join(options)}")
 
 
-def _override(value: Any) -> str:
-    """A value as it is written after KEY= in a shell."""
-    text = json.dumps(value, ensure_ascii=False)
-    return f"'{text}'" if isinstance(value, dict) else text.strip('"')
-
-
-def _rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
-    """For every id of ours the same entry's id there, or -1."""
+def _vocabulary_rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
+    """Return, for every id of ours, the same entry's id there, or -1."""
     theirs, size = source.vocabulary, len(source.tensors["unary.weight"])
     if theirs is None:
         if ours.size != size:
@@ -218,24 +257,92 @@ def _rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
             raise CheckpointError(words, hint=f"put its {PIECES_FILE} beside the weights")
         source.notes.append("there is no vocabulary beside it: taken to be this model's, which is as long")
         return torch.arange(size)
-    names = [theirs.decode(id) for id in range(size)]
-    own = [ours.decode(id) for id in range(ours.size)]
-    if names == own:
+    their_entries = [theirs.decode(id) for id in range(size)]
+    our_entries = [ours.decode(id) for id in range(ours.size)]
+    if their_entries == our_entries:
         return torch.arange(size)
     if isinstance(theirs, WordPieces) and len(theirs.pieces) < size:
         words = f"{len(theirs.pieces):,} pieces, but the model's vocab_size is {size:,}"
         source.notes.append(f"warning: {words}: the ids above belong to no piece")
-    ids = {entry: id for id, entry in enumerate(names) if entry}
-    rows = torch.tensor([ids.get(entry, -1) for entry in own])
+    ids = {entry: id for id, entry in enumerate(their_entries) if entry}
+    rows = torch.tensor([ids.get(entry, -1) for entry in our_entries])
     for role in ("PAD", "UNKNOWN", "MASK"):
         rows[getattr(ours, role)] = getattr(theirs, role)
     return rows
 
 
-def _alike(model: Model, source: Source, key: str) -> bool:
-    """Whether a tensor beside the words' vectors is that of the same thing: features, where there are any, are hashed
-    to the same rows."""
-    if key not in ("start", "features.weight"):
-        return False
-    ours, theirs = model.vocabulary.features, None if source.vocabulary is None else source.vocabulary.features
-    return (ours and ours.section) == (theirs and theirs.section)
+def rows_of(
+    ours: Mapping[str, OutputRows], theirs: Mapping[str, OutputRows], words: Tensor
+) -> tuple[dict[str, Tensor], list[str]]:
+    """Match the output layers of ours with theirs.
+
+    Args:
+        ours: layers of the model that begins.
+        theirs: layers that it may begin with.
+        words: for every entry of our vocabulary its number there, or -1.
+
+    Returns:
+        For each layer that fits, every row's number there or -1; and notes for the user.
+    """
+    rows_by_layer: dict[str, Tensor] = {}
+    notes: list[str] = []
+    for name in [name for name in ours if name in theirs]:
+        here, there = ours[name], theirs[name]
+        if here.gives != there.gives:
+            notes.append(f"its output layer is for {there.gives}, not for {here.gives}: left there")
+        elif there.fault is not None:
+            notes.append(f"warning: {there.fault}: its output layer is left there")
+        elif here.names is None:
+            rows_by_layer[name] = words
+        elif there.names is not None:
+            rows = _by_name(here.names, there, notes)
+            if bool((rows >= 0).any()):
+                rows_by_layer[name] = rows
+    return rows_by_layer, notes
+
+
+def with_sizes(
+    layers: Mapping[str, OutputRows], ours: Mapping[str, Tensor], theirs: Mapping[str, Tensor]
+) -> dict[str, OutputRows]:
+    """Mark as at fault the layers of a source that have other sizes beside the number of rows.
+
+    Args:
+        layers: by the first part of the names of their tensors.
+        ours: the tensors of the model that begins, by name.
+        theirs: those of the source.
+    """
+    marked = dict(layers)
+    for key in (key for key in ours if key in theirs):
+        name, here, there = key.partition(".")[0], ours[key].shape, theirs[key].shape
+        if name in marked and marked[name].fault is None and here[key in BY_ROW :] != there[key in BY_ROW :]:
+            marked[name] = replace(marked[name], fault=f"{key} is {list(there)} there, and {list(here)} here")
+    return marked
+
+
+def _by_name(ours: tuple[str, ...], theirs: OutputRows, notes: list[str]) -> Tensor:
+    """Return, for every label of ours, the same label's row there, or -1."""
+    assert theirs.names is not None, "rows of labels"
+    names = theirs.names
+    if not theirs.named and not set(ours) & set(names):
+        if len(ours) != len(names):
+            notes.append(f"its {len(names):,} labels have no names, and here are {len(ours):,}: left there")
+            return torch.full((len(ours),), -1)
+        # Labels that are numbers name the rows; others can only be taken as they come.
+        numbers = tuple(str(id) for id in range(len(names)))
+        names = numbers if set(numbers) == set(ours) else ours
+        pairs = [f"{old} = {new}" for old, new in zip(theirs.names, names, strict=True)]
+        notes.append(f"warning: its labels have no names, and are taken by their number: {first_of(pairs)}")
+    ids = {name: id for id, name in enumerate(names)}
+    rows = torch.tensor([ids.get(name, -1) for name in ours], dtype=torch.int64)
+    if new := [name for name in ours if name not in ids]:
+        notes.append(f"{len(new):,} of {len(ours):,} labels are not there, drawn at random: {first_of(new)}")
+    if left := [name for name in names if name not in set(ours)]:
+        notes.append(f"{len(left):,} of its {len(names):,} labels are left there: {first_of(left)}")
+    return rows
+
+
+@torch.no_grad()
+def copy_rows(parameter: nn.Parameter | Tensor, values: Tensor, rows: Tensor) -> None:
+    """Copy ``values[rows[i]]`` into row i of a parameter; where ``rows`` is -1 it stays as it is."""
+    there = rows >= 0
+    parameter[there.to(parameter.device)] = values.to(parameter.device)[rows[there].to(parameter.device)]

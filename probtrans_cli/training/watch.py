@@ -1,11 +1,13 @@
-"""A thread in each of several processes that notices when one of them is lost, and says which.
+"""A process among several: which one it is, and a thread that notices when another one is lost. Imports no torch.
 
-A process that dies or hangs leaves the others waiting. Whoever waits too long, or loses a connection, calls the roll
-through the store. The threads of all processes answer within a second and say what theirs is doing, also where it
-hangs; so who does not answer is dead or stopped, and who does not wait is the one that the others wait for. One of
-them tells of it, and all of them end.
+The launcher says in the environment which of how many a process is, and where they meet. A process that dies or hangs
+leaves the others waiting. Whoever waits too long, or loses a connection, calls the roll through the store. The threads
+of all processes answer within a second and say what theirs is doing, also where it hangs; so a process that does not
+answer is dead or stopped, and one that does not wait is the one that the others wait for. One of them reports it, and
+all of them end.
 
-There is one voice in the same way: who ends with an error says so in the store first, and only the first one speaks.
+There is one voice in the same way: a process that ends with an error says so in the store first, and only the first one
+prints its error.
 """
 
 from __future__ import annotations
@@ -22,17 +24,20 @@ from pathlib import Path
 from threading import Event, Thread
 from typing import Any, NoReturn
 
-from probtrans_cli.errors import LostError, ProbtransError
-from probtrans_cli.text import from_json, harmless
+from probtrans_cli.errors import LostError, ProbtransError, UsageError
+from probtrans_cli.text import from_json, harmless, printable
 
+LARGEST_WORLD = 2**20
+LARGEST_PORT = 2**16 - 1
+HINT = "start it by --nproc, torchrun, or a launcher that sets them all (docs/processes.md); a process alone has none"
 PERIOD = 0.3
-"""Seconds between two looks."""
+"""Seconds between two checks."""
 ANSWER = 4.0
 """Seconds in which every process that runs answers a roll-call."""
 PATIENCE = 6.0
 """Seconds after a signal to stop before the roll is called: a launcher sends the signal, too, when a process dies."""
 LEISURELY = 9.0
-"""Seconds for answers then: nobody may be taken for dead who is only busy with saving."""
+"""Seconds for answers then: a process may be busy with saving."""
 HEARING = 5.0
 """Seconds for the others to hear of an error, before the process that holds the store goes."""
 AT_THE_SAME_TIME, HEARD_AT_LAST = 1.5, 60.0
@@ -40,12 +45,66 @@ AT_THE_SAME_TIME, HEARD_AT_LAST = 1.5, 60.0
 SPEAKING = 3.0
 """Seconds in which the one voice speaks, where the launcher ends all processes as soon as one ends."""
 TOLD = "PROBTRANS_TOLD"
-"""The environment variable with the file into which the one voice writes what it has told, for `train --nproc`."""
+"""Names the file in which the process that prints an error notes it, for `train --nproc`."""
+
+
+@dataclass(frozen=True)
+class Launched:
+    """A process among several; ``local``: its number on its machine."""
+
+    rank: int
+    world: int
+    local: int
+    address: str
+    port: int
+    attempt: int
+    """How often `torchrun --max-restarts` has started all processes anew."""
+
+
+def launched() -> Launched | None:
+    """Read from the environment which of several processes this is; None: it is alone.
+
+    Raises:
+        UsageError: a variable is missing, or is not such a number; it is named.
+    """
+    values = {name: value for name in ("RANK", "WORLD_SIZE") if (value := os.environ.get(name))}
+    if not values:
+        return None
+    world = _number("WORLD_SIZE", 1, LARGEST_WORLD) if "WORLD_SIZE" in values else None
+    rank = _number("RANK", 0, LARGEST_WORLD) if "RANK" in values else None
+    if rank is not None and world is not None and rank >= world:
+        raise UsageError(f"RANK is {rank}, but WORLD_SIZE is {world}: ranks are 0 to {world - 1}", hint=HINT)
+    if world == 1:
+        return None
+    missing = [name for name in ("RANK", "WORLD_SIZE", "MASTER_ADDR", "MASTER_PORT") if not os.environ.get(name)]
+    if missing or rank is None or world is None:
+        there = " and ".join(f"{name} is {value}" for name, value in values.items())
+        raise UsageError(f"{there}, but there is no {', no '.join(missing)} in the environment", hint=HINT)
+    local = _number("LOCAL_RANK", 0, LARGEST_WORLD) if os.environ.get("LOCAL_RANK") else 0
+    return Launched(rank, world, local, os.environ["MASTER_ADDR"], _number("MASTER_PORT", 1, LARGEST_PORT), attempts())
+
+
+def attempts() -> int:
+    """Return how often `torchrun --max-restarts` has started all processes anew, after one of them had died.
+
+    Raises:
+        UsageError: TORCHELASTIC_RESTART_COUNT is no such number.
+    """
+    name = "TORCHELASTIC_RESTART_COUNT"
+    return _number(name, 0, LARGEST_WORLD) if os.environ.get(name) else 0
+
+
+def _number(name: str, least: int, most: int) -> int:
+    text = os.environ[name]
+    number = int(text) if text.isascii() and text.isdigit() and len(text) < 10 else -1
+    if not least <= number <= most:
+        raise UsageError(f"{name} is '{printable(text, 100)}': not a whole number from {least} to {most}", hint=HINT)
+    return number
 
 
 @dataclass(frozen=True)
 class Fault:
-    """How all of it ends: the exit code, and what was told."""
+    """The error that ends all processes."""
 
     code: int
     message: str
@@ -55,7 +114,7 @@ class Fault:
 class Place:
     """What a process is doing since when; ``waits``: for the others."""
 
-    what: str
+    work: str
     waits: bool
     since: float
 
@@ -83,34 +142,32 @@ class Watch:
 
     # --- called by the process ----------------------------------------------------------------------------------------
 
-    def note(self, what: str, *, waits: bool = False) -> None:
-        """What the process does from now on."""
-        self._place = Place(what, waits, time.monotonic())
+    def note(self, work: str, *, waits: bool = False) -> None:
+        """Note what the process does from now on."""
+        self._place = Place(work, waits, time.monotonic())
 
     def lost(self, why: str) -> NoReturn:
-        """The connection to another process broke: let the watch find out whose, and wait for the end."""
+        """Let the watch find out whose connection broke, and wait for the end."""
         self._lost = why
         while True:
             time.sleep(1.0)
 
     def claim(self) -> bool:
-        """Whether this process is the one that speaks of what has gone wrong: the first one that asks is."""
+        """Return True if this process is to print the error: the first one that asks is."""
         if not self._spoken:
             self._spoken = int(self.store.add("voices", 1)) == 1
         return self._spoken
 
     def tell(self, fault: Fault) -> int | None:
-        """End all processes with an error; None: this one is to tell of it. Else the exit code of the one that does.
-
-        What all of them find at the same time, the first one tells.
-        """
+        """End all processes with an error. Return None if this one is to print it, else the exit code of the one that
+        does; of an error that all of them meet at the same time, that is the first one."""
         if self.rank:
             self._heard_within(AT_THE_SAME_TIME)
         if not self.claim():
             heard = self._heard_within(HEARD_AT_LAST)
             _let_it_speak()
             return Fault(**from_json(self.store.get("fault"))).code if heard else fault.code
-        self._told(fault, self.world - 1)
+        self._publish(fault, self.world - 1)
         return None
 
     def end(self) -> None:
@@ -127,7 +184,12 @@ class Watch:
             except RuntimeError as error:  # those of torch.distributed are such
                 if self._ended.wait(1.0):
                     return
-                self._without_store(error)
+                # With the store, the process, or the launcher, that held it is gone.
+                if self._spoken:
+                    continue
+                if self.rank == min(1, self.world - 1):
+                    self._print_error(f"rank 0, or the launcher beside it, is gone ({error})")
+                self._leave(LostError("the store of the processes is gone"))
 
     def _look(self) -> None:
         if not self._spoken and self.store.check(["fault"]):
@@ -157,7 +219,7 @@ class Watch:
             self.store.set(f"answer/{self._answered}/{self.rank}", json.dumps(asdict(self._place)).encode())
 
     def _call(self, patience: float, why: str | None, *, only_dead: bool = False) -> None:
-        """Call the roll, and end all if somebody is missing; ``only_dead``: and not if all answer."""
+        """Call the roll, and end all processes with a verdict; ``only_dead``: not if all answer."""
         number = int(self.store.add("calls", 1))
         until = time.monotonic() + patience
         answers: dict[int, Place] = {}
@@ -173,49 +235,43 @@ class Watch:
         message = self._verdict(answers, why)
         if self.claim():
             error = LostError(message, hint=self.hint)
-            sys.stderr.write(harmless(f"error: {message}" + (f"\n  -> {self.hint}" if self.hint else "")) + "\n")
-            self._told(Fault(error.exit_code, message), listeners=len(answers) - 1)
+            self._print_error(message)
+            self._publish(Fault(error.exit_code, message), listeners=len(answers) - 1)
             self._leave(error)
 
     def _verdict(self, answers: dict[int, Place], why: str | None) -> str:
-        """Who is missing, in words."""
+        """Say which process is missing, or which one the others wait for."""
         gone = [rank for rank in range(self.world) if rank not in answers]
         if gone:
             who = ", ".join(map(self._named, gone))
             return f"{who} {'does' if len(gone) == 1 else 'do'} not answer: killed, stopped, or its machine is gone"
         late = {rank: place for rank, place in answers.items() if not place.waits}
         if late and why is None:
-            who = ", ".join(f"{self._named(rank)}, which is at: {place.what}" for rank, place in late.items())
+            who = ", ".join(f"{self._named(rank)}, which is at: {place.work}" for rank, place in late.items())
             seconds = time.monotonic() - self._place.since
-            return f"{self._place.what}: the others have waited {seconds:,.0f} s for {who}"
-        told = f"{self._place.what}: waited {self.timeout:,.0f} s (runtime.timeout)" if why is None else why
-        return f"the processes have lost each other: {told}"
+            return f"{self._place.work}: the others have waited {seconds:,.0f} s for {who}"
+        cause = f"{self._place.work}: waited {self.timeout:,.0f} s (runtime.timeout)" if why is None else why
+        return f"the processes have lost each other: {cause}"
 
     def _named(self, rank: int) -> str:
         key = f"who/{rank}"
         who = self.store.get(key).decode() if self.store.check([key]) else "never seen"
         return f"rank {rank} of {self.world} ({who})"
 
-    def _without_store(self, error: Exception) -> None:
-        """The store is gone, and with it the process, or the launcher, that held it."""
-        if self._spoken:
-            return
-        if self.rank == min(1, self.world - 1):
-            what = "rank 0, or the launcher beside it, is gone"
-            sys.stderr.write(harmless(f"error: {what} ({error})" + (f"\n  -> {self.hint}" if self.hint else "")) + "\n")
-        self._leave(LostError("the store of the processes is gone"))
-
     # --- one voice ----------------------------------------------------------------------------------------------------
 
-    def _told(self, fault: Fault, listeners: int) -> None:
-        """Let the others know, and wait a little until they do."""
+    def _print_error(self, message: str) -> None:
+        sys.stderr.write(harmless(f"error: {message}" + (f"\n  -> {self.hint}" if self.hint else "")) + "\n")
+
+    def _publish(self, fault: Fault, listeners: int) -> None:
+        """Let the other processes know, and wait a little until they do."""
         if path := os.environ.get(TOLD):
             Path(path).write_text(json.dumps(asdict(fault)), encoding="utf-8")
         self.store.set("fault", json.dumps(asdict(fault)).encode())
         self._wait_for(listeners)
 
     def _wait_for(self, listeners: int) -> None:
-        """Wait a little until so many have heard of the end; where the store is gone, its holder has."""
+        """Wait a little until ``listeners`` processes know of the end; where the store is gone, its holder does."""
         until = time.monotonic() + HEARING
         with suppress(RuntimeError):
             while time.monotonic() < until and int(self.store.add("heard", 0)) < listeners:
@@ -230,7 +286,7 @@ class Watch:
         return False
 
     def _leave(self, error: ProbtransError) -> NoReturn:
-        """End the process at once: what else runs in it waits for others in vain."""
+        """End the process at once: its main thread waits for the others in vain."""
         if self.rank == 0:
             self.on_fault(error)
         for stream in (sys.stdout, sys.stderr):

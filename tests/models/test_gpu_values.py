@@ -25,7 +25,7 @@ from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models import build
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
-from probtrans_cli.training.loss import counts_of, loss_of
+from probtrans_cli.training.update import counts_of, loss_of
 
 pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quick")]
 

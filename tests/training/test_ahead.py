@@ -18,9 +18,9 @@ from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.ranks import Ranks
 from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.training import ahead
-from probtrans_cli.training.ahead import AHEAD, Ahead, in_turn
+from probtrans_cli.training import plan
 from probtrans_cli.training.loop import Trainer
+from probtrans_cli.training.plan import AHEAD, Ahead, in_turn
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -148,7 +148,7 @@ def test_a_training_is_the_same_with_and_without(place: Path, monkeypatch: pytes
     with_thread = train("one", *options)
     assert asked
     assert all(asked)
-    monkeypatch.setattr(ahead, "AHEAD", 0)
+    monkeypatch.setattr(plan, "AHEAD", 0)
     asked.clear()
     assert train("two", *options) == with_thread
     assert not any(asked)

@@ -104,19 +104,19 @@ def section(**schedule: Any) -> Optim:
 
 def test_cosine() -> None:
     one = section(kind="cosine", warmup=0.2, final=0.1)
-    assert optim.learning_rate(one, 0.0, 0) == 0.0
-    assert optim.learning_rate(one, 0.1, 0) == pytest.approx(1.0)
-    assert optim.learning_rate(one, 0.2, 0) == pytest.approx(2.0)
-    assert optim.learning_rate(one, 0.6, 0) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
-    assert optim.learning_rate(one, 1.0, 0) == pytest.approx(0.2)
-    assert optim.learning_rate(one, 1.5, 0) == pytest.approx(0.2)
-    assert optim.learning_rate(section(kind="cosine", warmup=0.0), 0.0, 0) == pytest.approx(2.0)
+    assert one.schedule.rate(one.lr, 0.0, 0) == 0.0
+    assert one.schedule.rate(one.lr, 0.1, 0) == pytest.approx(1.0)
+    assert one.schedule.rate(one.lr, 0.2, 0) == pytest.approx(2.0)
+    assert one.schedule.rate(one.lr, 0.6, 0) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
+    assert one.schedule.rate(one.lr, 1.0, 0) == pytest.approx(0.2)
+    assert one.schedule.rate(one.lr, 1.5, 0) == pytest.approx(0.2)
+    assert section(kind="cosine", warmup=0.0).schedule.rate(2.0, 0.0, 0) == pytest.approx(2.0)
 
 
 def test_plateau_and_constant() -> None:
     one = section(kind="plateau", factor=0.5)
-    assert [optim.learning_rate(one, 0.5, drops) for drops in range(3)] == [2.0, 1.0, 0.5]
-    assert {optim.learning_rate(section(kind="constant"), share / 4, 3) for share in range(5)} == {2.0}
+    assert [one.schedule.rate(one.lr, 0.5, drops) for drops in range(3)] == [2.0, 1.0, 0.5]
+    assert {section(kind="constant").schedule.rate(2.0, share / 4, 3) for share in range(5)} == {2.0}
 
 
 def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:

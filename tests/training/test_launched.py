@@ -12,7 +12,7 @@ from support import COMMAND, Invoke, environment, refused, workplace
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.training import group
-from probtrans_cli.training.launched import Launched, attempts, launched
+from probtrans_cli.training.watch import Launched, attempts, launched
 
 VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
 GOOD = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}

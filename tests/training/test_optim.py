@@ -14,7 +14,7 @@ from probtrans_cli.training import optim
 
 def rates(schedule: dict[str, object]) -> list[float]:
     section = Optim.model_validate({"lr": 2.0, "schedule": schedule})
-    return [optim.learning_rate(section, step / 10, 0) for step in range(11)]
+    return [section.schedule.rate(section.lr, step / 10, 0) for step in range(11)]
 
 
 def test_linear_is_bert_s() -> None:

@@ -137,4 +137,4 @@ def test_a_signal_that_comes_while_processes_agree_is_not_lost() -> None:
     trainer: Any = SimpleNamespace(ranks=SimpleNamespace(largest=largest), state=SimpleNamespace(step=3))
     assert not Trainer._stops(trainer, stop)
     assert Trainer._stops(trainer, stop)
-    assert stop.asked == signal.SIGTERM
+    assert stop.signal == signal.SIGTERM

@@ -8,7 +8,7 @@ import pytest
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from probtrans_cli.training.group import Group
-from probtrans_cli.training.launched import Launched
+from probtrans_cli.training.watch import Launched
 
 
 def test_processes_that_are_started_again_do_not_see_what_others_have_left(monkeypatch: pytest.MonkeyPatch) -> None:

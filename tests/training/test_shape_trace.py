@@ -9,7 +9,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import console
-from probtrans_cli.training.shape_trace import shapes_told
+from probtrans_cli.training.execution import shapes_reported
 
 
 class Answer(NamedTuple):
@@ -37,7 +37,7 @@ def test_every_module_that_is_called_tells_its_shapes_once(
 ) -> None:
     monkeypatch.setattr(console.STATE, "level", console.VERBOSE)
     network = Small()
-    with shapes_told(network):
+    with shapes_reported(network):
         run(network)
         run(network)
     assert capsys.readouterr().err.splitlines() == [
@@ -51,7 +51,7 @@ def test_every_module_that_is_called_tells_its_shapes_once(
 
 def test_without_details_nothing_is_told(capsys: pytest.CaptureFixture[str]) -> None:
     network = Small()
-    with shapes_told(network):
+    with shapes_reported(network):
         run(network)
         assert not network.first._forward_hooks
     assert capsys.readouterr().err == ""

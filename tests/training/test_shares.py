@@ -16,8 +16,7 @@ from probtrans_cli.commands.train import TrainRequest
 from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.tasks.base import Counts
 from probtrans_cli.trained.machine import mixed_seed
-from probtrans_cli.training.draws import Draws
-from probtrans_cli.training.microbatches import dealt
+from probtrans_cli.training.update import Draws, dealt
 from probtrans_cli.training.watch import Place, Watch
 
 

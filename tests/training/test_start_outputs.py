@@ -13,7 +13,7 @@ from support import COGS
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.hf import read_bert
-from probtrans_cli.training.output_rows import of_bert
+from probtrans_cli.training.start_from import of_bert
 
 transformers = pytest.importorskip("transformers")
 pytestmark = pytest.mark.usefixtures("quick")

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli.training.ivon import IVON
-from probtrans_cli.training.uncompiled import uncompiled
+from probtrans_cli.training.optim import uncompiled
 
 COMPILER = ("torch._dynamo", "torch._inductor", "sympy")
 
@@ -51,7 +51,7 @@ def test_a_training_does_not_load_the_compiler() -> None:
 import sys
 import torch
 from probtrans_cli.training.ivon import IVON
-from probtrans_cli.training.uncompiled import uncompiled
+from probtrans_cli.training.optim import uncompiled
 
 weight = torch.nn.Parameter(torch.ones(3))
 adam = uncompiled(torch.optim.Adam)([weight], lr=0.1)

@@ -22,8 +22,8 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
 from probtrans_cli.training.loop import Trainer
-from probtrans_cli.training.loss import counts_of, loss_of
 from probtrans_cli.training.start_from import start_from
+from probtrans_cli.training.update import counts_of, loss_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 

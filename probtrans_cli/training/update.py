@@ -1,0 +1,197 @@
+"""What an update computes: its microbatches, their random numbers, the loss, and the divergence of uncertain weights.
+
+    L = Σ_t weight_t  Σ_m sum_t(m) / N_t  +  κ KL(q ‖ p) / N         N_t = Σ_m count_t(m)
+
+m: the microbatches, t: the terms of the task. Each term is divided by its own count over all microbatches, so the
+gradient is that of their union. The counts are known before the network runs: ``backward`` is called on each
+microbatch's part of ``N_1 L``, where ``N_1`` is the count of the first term, and the gradient is divided by ``N_1`` in
+the end. The second summand is there where weights are uncertain: the evidence lower bound of the derivation "Bayesian
+Transformers", (5) and (6), divided by the number N of things that the mean is over in the whole training set (words,
+sentences, expected hidden words), with a temperature: κ = 1 is Bayes' rule.
+
+An update has `train.accumulate` microbatches, whatever the number of processes; the k-th is computed by the process
+``k mod world``. Where fewer are left than processes, the others compute the first one again and count it 0 times, so
+that all of them run the network equally often.
+"""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterator, Mapping, Sequence
+from contextlib import AbstractContextManager, contextmanager, nullcontext
+from dataclasses import dataclass, replace
+
+import numpy as np
+import torch
+from torch import Tensor
+
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.errors import OutOfMemoryError
+from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.bayesian import weights
+from probtrans_cli.models.bayesian.readout import with_expected_loss
+from probtrans_cli.tasks.base import Task
+from probtrans_cli.tasks.batch import Batch
+from probtrans_cli.trained.machine import mixed_seed
+from probtrans_cli.trained.model import Model
+from probtrans_cli.training.plan import dealt_to
+
+
+class Draws:
+    """The random numbers of an update: a stream for each microbatch, from (seed, step, k), never from the process.
+
+    A stream is read in this order: the masks of the batch; of the first one then the weights that are drawn for the
+    whole update; dropout. The streams are torch's default generators, moved to where each stream was left.
+    """
+
+    def __init__(self, seed: int, step: int, device: torch.device) -> None:
+        self.seed, self.step = seed, step
+        self.cuda = device if device.type == "cuda" else None
+        self._left: dict[int, tuple[Tensor, Tensor | None]] = {}
+
+    def begin(self, k: int) -> None:
+        """Draw from the start of the stream of microbatch ``k``."""
+        torch.manual_seed(mixed_seed(self.seed, self.step, *([k] if k else [])))
+
+    def leave(self, k: int) -> None:
+        """Remember the position in the stream."""
+        self._left[k] = torch.get_rng_state(), None if self.cuda is None else torch.cuda.get_rng_state(self.cuda)
+
+    def go_on(self, k: int) -> None:
+        """Continue from the remembered position."""
+        host, device = self._left[k]
+        torch.set_rng_state(host)
+        if device is not None and self.cuda is not None:
+            torch.cuda.set_rng_state(device, self.cuda)
+
+    @contextmanager
+    def of_weights(self, ranks: Ranks) -> Iterator[None]:
+        """Within: every process draws from the stream of the first microbatch, behind its masks."""
+        if 0 not in self._left:
+            self.begin(0)
+            self.leave(0)
+        if ranks.world > 1:
+            host, device = self._left[0]
+            state = ranks.of_first(host.numpy().tobytes(), f"the random numbers of update {self.step + 1}")
+            self._left[0] = torch.frombuffer(bytearray(state), dtype=torch.uint8), device
+        self.go_on(0)
+        yield
+        self.leave(0)
+
+
+@dataclass(frozen=True)
+class Microbatch:
+    """Batch ``k`` of an update; ``counted``: whether it is part of the gradient."""
+
+    k: int
+    batch: Batch
+    counted: bool
+
+
+def dealt(
+    group: Sequence[np.ndarray], ranks: Ranks, draws: Draws, batch_of: Callable[[np.ndarray], Batch]
+) -> list[Microbatch]:
+    """Return the microbatches of this process; ``batch_of`` makes a batch and draws what is random in it."""
+    microbatches = []
+    for k, counted in dealt_to(ranks, len(group)):
+        draws.begin(k)
+        microbatches.append(Microbatch(k, batch_of(group[k]), counted))
+        draws.leave(k)
+    return microbatches
+
+
+def counts_over(task: Task, microbatches: Sequence[Microbatch], ranks: Ranks, what: str) -> dict[str, Tensor]:
+    """Return ``N_t`` by term, at least 1, over the microbatches of all processes; ``what``: for messages."""
+    counted = [microbatch.batch for microbatch in microbatches if microbatch.counted]
+    counts = counts_of(task, counted or [microbatches[0].batch])
+    if not counted:
+        counts = {name: torch.zeros_like(number) for name, number in counts.items()}
+    if ranks.world > 1:
+        total = ranks.total(torch.stack([*counts.values()]), what)
+        counts = dict(zip(counts, total.unbind(), strict=True))
+    return {name: number.clamp(min=1) for name, number in counts.items()}
+
+
+def counts_of(task: Task, batches: Sequence[Batch]) -> dict[str, Tensor]:
+    """Return the count of each term of the task over some batches."""
+    counts: dict[str, Tensor] = {}
+    for batch in batches:
+        for name, number in task.counts(batch).items():
+            counts[name] = counts.get(name, torch.zeros((), device=number.device)) + number
+    return counts
+
+
+def loss_of(task: Task, ask: Callable[[Batch, Wants], Outputs], batch: Batch, counts: Mapping[str, Tensor]) -> Tensor:
+    """Return a batch's part of ``N_1 L``; ``ask`` runs the network; ``counts``: of all batches of the update."""
+    terms = task.terms(ask(batch, replace(task.wants(batch), positions=batch.positions)), batch)
+    assert terms.keys() == counts.keys(), f"the task counts {[*counts]}, and has the terms {[*terms]}"
+    (main, number), *further = counts.items()
+    loss = terms[main].weight * terms[main].sum
+    for name, count in further:
+        loss = loss + terms[name].weight * (terms[name].sum / count * number)
+    return loss
+
+
+class Divergence:
+    """``κ KL / N`` of a model that learns from a split; nothing where its weights are certain, or IVON adds it.
+
+    Raises:
+        NothingToScoreError: the split has nothing to learn from.
+    """
+
+    def __init__(self, model: Model, split: Split, forward: Callable[[Inputs, Wants], Outputs]) -> None:
+        """``forward`` runs the network as the training does, such as a DDP copy."""
+        self.forward = forward
+        self.network, self.section = model.network, model.recipe.model.variational
+        uncertain = model.recipe.uncertain_weights is not None
+        self.units = model.task.units(split, model.evaluation()) if uncertain else 1
+
+    def draw(self) -> AbstractContextManager[None]:
+        """Within, a forward pass reads drawn weights, if the objective is one of draws."""
+        drawing = self.section is not None and self.section.objective == "samples"
+        return weights.drawn(self.network) if drawing else nullcontext()
+
+    def ask(self, inputs: Inputs, wants: Wants) -> Outputs:
+        """Run the network; with `objective: moments`, return scores that have the expected loss."""
+        if self.section is None or self.section.objective == "samples":
+            return self.forward(inputs, wants)
+        outputs = self.forward(inputs, replace(wants, moments=self.section.predict.state))
+        scores = {name: with_expected_loss(mean, outputs.variances[name]) for name, mean in outputs.scores.items()}
+        return replace(outputs, scores=scores)
+
+    def weight(self, done: float) -> float:
+        """Return κ after a share ``done`` of all updates."""
+        if self.section is None:
+            return 0.0
+        warmup = self.section.kl_warmup
+        return self.section.kl_weight * (min(done / warmup, 1.0) if warmup else 1.0)
+
+    def add_gradient(self, done: float) -> None:
+        """Add the gradient of the divergence to that of the likelihood, in place."""
+        if self.section is not None:
+            weights.add_divergence(self.network, self.weight(done) / self.units)
+
+    def metrics(self, done: float) -> dict[str, float]:
+        """Return ``kl``, KL / N in nats (to be compared with the loss), and ``kl_weight``, κ."""
+        if self.section is None:
+            return {}
+        with torch.no_grad():
+            kl = float(weights.divergence(self.network)) / self.units
+        return {"kl": kl, "kl_weight": self.weight(done)}
+
+
+@contextmanager
+def fits(lengths: np.ndarray, batch_words: int, ranks: Ranks) -> Iterator[None]:
+    """Within: running out of memory with sentences of these lengths is an error that says what to do."""
+    try:
+        yield
+    except (torch.OutOfMemoryError, MemoryError, RuntimeError) as error:
+        # torch raises a plain RuntimeError on the CPU.
+        of_memory = isinstance(error, torch.OutOfMemoryError | MemoryError) or "memory" in str(error)
+        if not of_memory:
+            raise
+        who = f"{ranks.name}: " if ranks.name else ""
+        raise OutOfMemoryError(
+            f"{who}out of memory with a batch of {len(lengths)} sentences, the longest of {int(lengths.max())} words",
+            hint=f"lower train.batch_words (now {batch_words}); train.accumulate makes up for it",
+        ) from None
