@@ -64,10 +64,6 @@ WEIGHTS: dict[str, tuple[str, ...]] = {
     "plateau": ("optim.schedule={kind: plateau, patience: 1}", "train.patience=2", "optim.lr=0.1"),
 }  # fmt: skip
 """What else the parameters can be, and what decides on dev."""
-SHARDED: dict[str, tuple[str, ...]] = {
-    f"fsdp-{name}": (*EVERY.get(name, WEIGHTS.get(name, ())), "runtime.parallel=fsdp")
-    for name in ("mlm-probabilistic", "classification-transformer", "pretrain-transformer", "tied")
-}
 
 
 def place(folder: Path) -> Path:

@@ -35,7 +35,7 @@ KEPT = {
         data.jsonl.label data.jsonl.text data.table.columns data.table.header data.table.quoting data.prepared
         data.shard_sentences data.select.seed data.vocabulary.algorithm data.vocabulary.max_size
         data.vocabulary.features.ngrams""",
-    "machines": """eval.batch_words runtime.compile runtime.device runtime.messages runtime.parallel runtime.timeout
+    "machines": """eval.batch_words runtime.compile runtime.device runtime.messages runtime.timeout
         train.accumulate save.every_steps save.keep log.tensorboard""",
     "pages that show their use": """eval.iteration model.factors model.head_bias.rarer model.init_from optim.betas
         optim.schedule.final task.valid train.freeze train.probe model.positions.per_head""",

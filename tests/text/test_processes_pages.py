@@ -40,9 +40,9 @@ def exit_of(run: Path) -> dict[str, object]:
 
 
 def test_the_commands_of_the_page_on_processes(tmp_path: Path) -> None:
-    """Each block trains; two processes, divided or not, come to the losses of each other."""
+    """Each block trains, and they come to the same losses."""
     losses = []
-    for name in ("several processes", "torchrun", "fsdp", "restarts"):
+    for name in ("several processes", "torchrun", "restarts"):
         folder = tmp_path / name.replace(" ", "-")
         folder.mkdir()
         done = shell(f"{shortened(name).strip()} log.every_steps=1\n", folder)
@@ -55,12 +55,8 @@ def test_the_commands_of_the_page_on_processes(tmp_path: Path) -> None:
     done = shell(block("scores of several", "docs/processes.md"), tmp_path / "torchrun")
     assert done.returncode == 0, done.stderr
     assert done.stdout.count("perplexity") == 1
-    assert losses[2] == pytest.approx(losses[0], rel=1e-6)
-    folder = tmp_path / "fsdp"
-    steps = sorted((folder / "runs/quickstart/checkpoints").glob("step-*"))
-    assert len(steps) == 1
     again = block("resumed elsewhere", "docs/processes.md")
-    done = shell(again, folder)
+    done = shell(again, tmp_path / "several-processes")
     assert done.returncode == 0, done.stderr
     assert "resuming runs/quickstart after step 3" in done.stderr
 

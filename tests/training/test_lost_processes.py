@@ -203,11 +203,11 @@ def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
 SLOW_TO_SPEAK = """
 import os, time
 from probtrans_cli.training.watch import Watch
-told = Watch._told
+publish = Watch._publish
 def slowly(self, fault, listeners):
-    told(self, fault, listeners)
+    publish(self, fault, listeners)
     time.sleep(1.0)
-Watch._told = slowly
+Watch._publish = slowly
 """
 
 

@@ -12,13 +12,13 @@ from typing import Any
 import numpy as np
 import pytest
 from safetensors.numpy import load_file
-from several_processes import EVERY, SHARDED, WEIGHTS, finish, place, start, train_all
+from several_processes import EVERY, WEIGHTS, finish, place, start, train_all
 from support import environment
 from test_resume import assert_same, metrics
 
 from probtrans_cli import console
 
-VARIANTS = {**EVERY, **WEIGHTS, **SHARDED}
+VARIANTS = {**EVERY, **WEIGHTS}
 STEPS = 9
 EXACT = ("mlm-probabilistic", "tagging-transformer", "bayes", "ivon", "tied")
 """Variants that are stopped and resumed."""
@@ -28,7 +28,7 @@ Finals = dict[str, dict[str, Any]]
 
 def job(world: int | str, name: str, steps: int = STEPS, **more: Any) -> dict[str, Any]:
     """The training of a variant, in a run that begins with the number of processes."""
-    saves = ["save.every_steps=2", "save.keep=9"] if name in (*EXACT, "fsdp-tied") else []
+    saves = ["save.every_steps=2", "save.keep=9"] if name in EXACT else []
     changes = [*VARIANTS[name], *saves, f"train.steps={steps}", f"name={name}"]
     return {"run": f"{world}-{name}", "changes": changes, **more}
 
@@ -93,7 +93,7 @@ def trained(folder: Path) -> list[Finals]:
     shared += [job("2-2", name, copy_of=f"2-{name}", kept=2) for name in EXACT]
     shared += [job("1-2", name, copy_of=f"1-{name}", kept=2) for name in EXACT]
     shared += [job("scored", name, copy_of=f"1-{name}") for name in SCORED]
-    last = [job("2-1", name, copy_of=f"2-{name}", kept=2) for name in (*EXACT, "fsdp-tied")]
+    last = [job("2-1", name, copy_of=f"2-{name}", kept=2) for name in EXACT]
     with quietly_in(folder):
         of_one = train_all(alone)
         of_two = finish(start(folder, 2, shared))
@@ -125,12 +125,6 @@ def test_resumed_on_another_number_it_is_the_same_but_for_rounding(
     for key, value in weights(folder / f"runs/{worlds}-{name}").items():
         np.testing.assert_allclose(value, whole[key], rtol=0, atol=1e-5)
     compare(folder, name, (1, worlds))
-
-
-def test_what_shards_have_saved_one_process_resumes(folder: Path, trained: list[Finals]) -> None:
-    whole = weights(folder / "runs/1-tied")
-    for key, value in weights(folder / "runs/2-1-fsdp-tied").items():
-        np.testing.assert_allclose(value, whole[key], rtol=0, atol=1e-5)
 
 
 @pytest.mark.parametrize("name", SCORED)

@@ -147,7 +147,6 @@ def test_the_command_line_of_a_process() -> None:
     [
         (["tiny.yaml", "--nproc", "2"], ("train.accumulate is 1", "train.accumulate=2 train.batch_words=30")),
         (["-", "--nproc", "2"], ("stdin",)),
-        (["tiny.yaml", "task={kind: tagging}", "optim.kind=ivon", "runtime.parallel=fsdp"], ("choose ddp",)),
     ],
 )
 def test_what_cannot_be_shared_is_refused_at_once(
