@@ -1,20 +1,65 @@
 """What every ``model`` section says of itself, whatever its kind. Imports no torch.
 
 Encoders have channels and iterations of arcs, whatever these are called: a transformer's are its attention heads and
-layers. All else in the package asks these properties, and never which kind a section is.
+layers. The rest of the package reads :class:`Facts`, and never asks which kind a section is.
 """
 
 from __future__ import annotations
 
 from collections.abc import Mapping
-from types import MappingProxyType
-from typing import TYPE_CHECKING, ClassVar, Self
+from dataclasses import dataclass, field
+from typing import TYPE_CHECKING, Self
 
 from probtrans_cli.recipe.base import Inconsistency, Kinds, KindSection
-
-if TYPE_CHECKING:
-    from probtrans_cli.recipe.data import VocabularySection
+from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.weights import Bayes
+
+
+@dataclass(frozen=True, kw_only=True)
+class Facts:
+    """What an encoder has, made from its section. Widths are None where the section does not say."""
+
+    has_arcs: bool = True
+    """Whether it has a probability for every head, so that trees can be read from it."""
+    has_latent_labels: bool = False
+    """Whether a word's representation is a distribution over latent labels."""
+    has_head_variables: bool = False
+    """Whether arcs are distributions of head variables."""
+    has_ternary_scores: bool = False
+    """Whether `optim.ternary_penalty` has something to penalise."""
+    has_bert_output: bool = False
+    """Whether `task.output: bert` can be its output layer."""
+    has_root: bool = False
+    """Whether a root node represents the sentence."""
+    has_pooler: bool = False
+    """Whether a layer of its own makes the sentence's representation from that of the first word."""
+    counts_words: bool = False
+    """Whether it needs the count of every word in the training file."""
+    order_cues: int = 0
+    """How many columns it needs of what the order of words in the training file says of each word: 0; 2, z and R of
+    :mod:`probtrans_cli.statistics.word_order`; 6, these, Λ, D, e and 1 for punctuation, of
+    :mod:`probtrans_cli.models.probabilistic.head_bias`; or 8, these, N and 1 for a rare word."""
+    separate_layers: int = 0
+    """The number of layers with weights of their own, one upon the other."""
+    segment_types: int | None = None
+    """The number of segment types; 0 = it could have some; None = it cannot."""
+    position_rows: int | None = None
+    """The length of the longest sentence; None = any length."""
+    state_width: int | None = None
+    """The size of a word's representation."""
+    unary_width: int | None = None
+    """The size of a word's unary scores."""
+    variational: Bayes | None = None
+    """How its weights are distributed; None = they are plain."""
+    without_moments: tuple[str, ...] = ()
+    """The options for which means and variances cannot go through it, as the recipe has them."""
+    refuses_unknown_tensors: bool = False
+    """Whether a foreign folder of weights with unknown tensors is refused."""
+    encoders: Mapping[str, ModelSection] = field(default_factory=dict)
+    """The sections of the encoders that it is made of, by their keys; empty for a single encoder. The first is the one
+    that reads segments and takes the weights of another model."""
+    shortest: tuple[str, ...] = ()
+    """The path, within the section, of the encoder that has no more than `position_rows`."""
 
 
 class ModelSection(KindSection):
@@ -34,111 +79,19 @@ class ModelSection(KindSection):
         def iterations(self) -> int:
             """The number of iterations of arcs."""
 
-    has_arcs: ClassVar[bool] = True
-    """Whether its encoder tells the probability of every head, so that trees can be read from it."""
-    has_latent_labels: ClassVar[bool] = False
-    """Whether a word's representation is a distribution over latent labels."""
-    has_head_variables: ClassVar[bool] = False
-    """Whether arcs are distributions of head variables, each of which stands for something that is not known."""
-    has_ternary_scores: ClassVar[bool] = False
-    """Whether `optim.ternary_penalty` has something to penalise."""
-    has_bert_output: ClassVar[bool] = False
-    """Whether `task.output: bert` can stand behind it."""
-
     @property
-    def has_root(self) -> bool:
-        """Whether there is a root node, which represents the sentence."""
-        return False
-
-    @property
-    def has_pooler(self) -> bool:
-        """Whether a layer of its own makes the sentence's representation of the first word's."""
-        return False
-
-    @property
-    def encoders(self) -> Mapping[str, ModelSection]:
-        """The sections of the encoders that it is made of, by their keys; empty where it is one itself."""
-        return MappingProxyType({})
-
-    @property
-    def segmented(self) -> tuple[str, ...]:
-        """The path, within the section, of the encoder that reads segments."""
-        return ()
-
-    @property
-    def shortest(self) -> tuple[str, ...]:
-        """The path, within the section, of the encoder that has no more than `position_rows`."""
-        return ()
-
-    @property
-    def counts_words(self) -> bool:
-        """Whether it asks how often words occur in the training file."""
-        return False
-
-    @property
-    def order_cues(self) -> int:
-        """How many columns it asks of what the order of words in the training file tells of each: 0; 2, z and R of
-        :mod:`probtrans_cli.statistics.word_order`; 6, these, Λ, D, e and 1 for punctuation, of
-        :mod:`probtrans_cli.models.probabilistic.head_bias`; or 8, these, N and 1 for a rare word."""
-        return 0
+    def facts(self) -> Facts:
+        """What the encoder has."""
+        return Facts(without_moments=(f"`model.kind: {self.kind}`",))
 
     @property
     def drops(self) -> bool:
-        """Whether training drops values: a field of the section whose name ends in `dropout` is more than 0."""
-        return any(getattr(self, name) for name in type(self).model_fields if name.endswith("dropout"))
-
-    @property
-    def separate_layers(self) -> int:
-        """The number of layers with weights of their own, one upon the other; 0 = there are no such."""
-        return 0
-
-    @property
-    def segment_types(self) -> int | None:
-        """The number of segment types that it tells apart, 0 = it could, but does not; None: it reads no segments."""
-        return None
-
-    @property
-    def position_rows(self) -> int | None:
-        """The number of positions that it has vectors for; None = sentences of any length."""
-        return None
-
-    @property
-    def state_width(self) -> int | None:
-        """The size of a word's representation; None = it does not say."""
-        return None
-
-    @property
-    def unary_width(self) -> int | None:
-        """The size of a word's unary scores; None = it does not say."""
-        return self.state_width
-
-    @property
-    def variational(self) -> Bayes | None:
-        """How its weights are distributed; None = they are plain."""
-        return None
-
-    def certain(self) -> Self:
-        """The same section with weights that are certain."""
-        return self
-
-    @property
-    def without_moments(self) -> list[str]:
-        """The options for which means and variances cannot go through the model, as the recipe has them."""
-        return [f"`model.kind: {self.kind}`"]
-
-    @property
-    def refuses_unknown_tensors(self) -> bool:
-        """Whether a foreign folder of weights with unknown tensors is refused."""
-        return False
-
-    def part_for(self, other: ModelSection) -> str | None:
-        """The key in `encoders` of the encoder that weights of another section's model are for; None = they are for the
-        whole."""
-        del other
-        return None
+        """Whether training drops values: a field whose name ends in `dropout` is more than 0."""
+        fields = any(getattr(self, name) for name in type(self).model_fields if name.endswith("dropout"))
+        return fields or any(part.drops for part in self.facts.encoders.values())
 
     def describe(self) -> str:
-        """For people, a sentence."""
+        """Describe the encoder in a sentence."""
         return f"An encoder of kind {self.kind}."
 
     def resolved(self) -> Self:

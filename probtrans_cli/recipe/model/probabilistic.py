@@ -23,7 +23,7 @@ from probtrans_cli.recipe.base import (
     Size,
 )
 from probtrans_cli.recipe.data import VocabularySection
-from probtrans_cli.recipe.model.base import MODELS, ModelSection
+from probtrans_cli.recipe.model.base import MODELS, Facts, ModelSection
 
 
 class FactorSection(KindSection):
@@ -53,54 +53,55 @@ _OF_LANGUAGE = ("branching", "reducible_side", "phrase_end", "phrase_end_side", 
 
 
 class HeadBias(Section):
-    """Scores of heads in which no label has a say (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
-    - frequency (ln n_j)^2 + rarer [n_j < n_i]` and `F[c,i,root] -= root (ln n_i)^2`, with `n_j` the count of word j in
-    the training file of this recipe (also with `init_from`), and what the other keys say. Like every score
-    of heads it is divided by `message_weight.heads`, which is 1/d unless set: such a bias is d times as strong. Each is
-    one number for all channels, or a list of one for each."""
+    """Scores of heads that do not depend on labels (not in the paper): `F[c,i,j] += right [j > i] - distance ln|i - j|
+    - frequency (ln n_j)^2 + rarer [n_j < n_i]` and `F[c,i,root] -= root (ln n_i)^2`, and the terms of the other keys.
+    `n_j` is the count of word j in the training file of this recipe (also with `init_from`). Like every score of heads
+    it is divided by `message_weight.heads`. That is 1/d by default, so the bias is d times as strong. Each key is one
+    number for all channels, or a list of one number for each channel."""
 
     distance: NonNegativeNumbers = 1.0
-    """What a head loses by being far away, times the logarithm of the number of words."""
+    """Loss of a distant head, times the logarithm of the distance in words."""
     right: Numbers = 0.0
-    """What a head to the right gains."""
+    """Gain of a head to the right."""
     frequency: NonNegativeNumbers = 0.0
-    """What a head loses by being frequent: function words are leaves."""
+    """Loss of a frequent head, so that function words become leaves."""
     root: NonNegativeNumbers = 0.0
-    """What a word loses at the root by being frequent."""
+    """Loss of a frequent word at the root."""
     rarer: NonNegativeNumbers = 0.0
-    """What a head gains that is rarer than the word: with a large one, heads are rarer words wherever they can be."""
+    """Gain of a head that is rarer than the word. With a large value, every head is a rarer word where there is one."""
     leaning: Numbers = 0.0
-    """What a head to the right gains times the leaning of the word: words that hardly ever stand in front of
-    punctuation or the end, as `the`, lean to the right."""
+    """Gain of a head to the right, times the leaning of the word. Words that hardly ever stand in front of punctuation
+    or the end of a sentence, such as `the`, lean to the right."""
     leaning_head: Numbers = 0.0
-    """What a head to the right loses times the leaning of the head itself."""
+    """Loss of a head to the right, times the leaning of the head."""
     branching: Numbers = 0.0
-    """What a head to the right gains times how much (ln n_i)^2 of the dependent is above the mean, and times how far
-    the language leans to the right, from 0 to 1: where it does, rare words have their heads to the left."""
+    """Gain of a head to the right, times how much (ln n_i)^2 of the dependent is above the mean, and times how far the
+    language leans to the right (0 to 1). In a language that leans to the right, rare words have their heads to the
+    left."""
     reducible: NonNegativeNumbers = 0.0
-    """What a head, or a word at the root, loses times its reducibility, in standard deviations: how well the words
-    around it go together without it, as around adjectives."""
+    """Loss of a head, or of a word at the root, times its reducibility in standard deviations: how well its neighbours
+    go together without it, as those of an adjective do."""
     reducible_far: Numbers = 0.0
-    """How much smaller `reducible` is for a distant head, times the logarithm of the number of words."""
+    """Decrease of `reducible` for a distant head, times the logarithm of the distance in words."""
     reducible_side: Numbers = 0.0
-    """What is added to `reducible` for heads that are words, times how far the language leans to the right."""
+    """Addition to `reducible` for heads that are words, times how far the language leans to the right."""
     frequency_pair: Numbers = 0.0
-    """What a frequent head gains with a frequent dependent, times (ln n_i)^2 (ln n_j)^2."""
+    """Gain of a frequent head with a frequent dependent, times (ln n_i)^2 (ln n_j)^2."""
     phrase_end: Numbers = 0.0
-    """What a head gains times (ln n)^2 of the word behind it, which begins another phrase where it is common.
+    """Gain of a head, times (ln n)^2 of the word behind it: a common word begins another phrase.
     Punctuation counts as the most common word of all, the end of the sentence as the largest value in the sentence."""
     phrase_end_side: Numbers = 0.0
-    """What a head to the right loses times that value of the word behind the dependent."""
+    """Loss of a head to the right, times that value of the word behind the dependent."""
     phrase_end_next: Numbers = 0.0
-    """What a head next to the dependent, on either side, loses times that value of the word behind the dependent."""
+    """Loss of a head next to the dependent, on either side, times that value of the word behind the dependent."""
     punctuation: Numbers = 0.0
-    """What a head loses for every mark of punctuation between it and the dependent, for two at most; without effect
-    where the words have none (`data.vocabulary.punctuation: false`)."""
+    """Loss of a head for every punctuation mark between it and the dependent, at most two. No effect where the vocabulary
+    has no punctuation (`data.vocabulary.punctuation: false`)."""
     alone: Numbers = 0.0
-    """Of two words in a row that are not among the 200 most frequent ones, what the second one gains as the head of the
-    first and loses as its dependent, times a number that is read off the training file: by how many standard deviations
-    the second one of such words stands alone more often than the first. That number is positive where modifiers stand
-    in front of nouns, and negative where they stand behind them, so one `alone` serves every language."""
+    """For two words in a row that are not among the 200 most frequent ones: gain of the second word as the head of the
+    first, and its loss as the dependent of the first. It is times a number from the training file: by how many standard
+    deviations the second of such words stands alone more often than the first. That number is positive where modifiers
+    stand in front of nouns, and negative where they stand behind them, so one `alone` serves every language."""
 
     def asks(self, *names: str) -> bool:
         """Whether one of these numbers, or one of a list, is not 0."""
@@ -109,7 +110,7 @@ class HeadBias(Section):
 
     @property
     def order_cues(self) -> int:
-        """See :attr:`ModelSection.order_cues`."""
+        """The columns that the scores need, see :class:`Facts`."""
         if self.asks("alone"):
             return 8
         if self.asks(*_OF_LANGUAGE):
@@ -131,18 +132,13 @@ class Decomposition(KindSection):
     has_gains: ClassVar[bool] = False
     """Whether its scores are scaled by `gains`, where the model has them."""
 
-    @property
-    def has_buckets(self) -> bool:
-        """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
-        return True
-
-    @property
-    def can_be_symmetric(self) -> bool:
-        """Whether `symmetric` has a meaning."""
-        return True
+    has_buckets: ClassVar[bool] = True
+    """Whether there are scores for each distance bucket of Eq. 10; otherwise `distance` has no meaning."""
+    can_be_symmetric: ClassVar[bool] = True
+    """Whether `symmetric` has a meaning."""
 
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
-        """How many numbers the scores have for the labels of a child and of its head; 0 = it is not known."""
+        """Count the parameters for this many labels of a child and of its head; 0 = unknown."""
         del buckets, channels, child, head
         return 0
 
@@ -206,9 +202,11 @@ class SharedDecomposition(Decomposition):
 
 @DECOMPOSITIONS.add
 class RotaryDecomposition(Decomposition):
-    """A rotation by the distance x = i - j between the factors (not in the paper): `T[x,c] = U[c] R(x) V[c]^T`."""
+    """A rotation by the distance x = i - j between the two factors (not in the paper): `T[x,c] = U[c] R(x) V[c]^T`."""
 
     has_gains = True
+    has_buckets = False
+    can_be_symmetric = False
 
     kind: Literal["rotary"]
     rank: Annotated[int, Field(ge=2, le=100_000, multiple_of=2)] = 64
@@ -216,21 +214,13 @@ class RotaryDecomposition(Decomposition):
     base: PositiveFloat = 10000.0
     """Plane l turns by `base^(-2l/r)` a word."""
 
-    @property
-    def has_buckets(self) -> bool:
-        return False
-
-    @property
-    def can_be_symmetric(self) -> bool:
-        return False
-
     def numbers(self, buckets: int, channels: int, child: int, head: int) -> int:
         del buckets
         return channels * self.rank * (child + head)
 
 
 class Root(Section):
-    """A root node (2.3.5): one more head for every word, with a label of its own."""
+    """A root node (2.3.5): one more possible head for every word, with a label of its own."""
 
     labels: Size = 512
     """d_root, the number of the root's labels."""
@@ -243,17 +233,17 @@ class Globals(Section):
 
     kind: Literal["all-dep", "dep-split", "single-split", "rectified"]
     """all-dep: further candidates of the same head (B.3.1); dep-split: a second head per channel (B.3.2);
-    single-split: a second head per word (B.3.3); rectified: no choice of one, each feature is there to the degree
-    max(0, score), as in a feed-forward layer whose two matrices are one (not in the paper; scores start at N(0, 1/4d);
-    tried with `latent: spherical`)."""
+    single-split: a second head per word (B.3.3); rectified: rectified global features, max(0, score) of each, as in a
+    feed-forward layer whose two matrices are one (not in the paper; scores start at N(0, 1/4d); tried with
+    `latent: spherical`)."""
     features: Size = 64
-    """m, the number of global features: of every channel (all-dep, dep-split), or in all (single-split, rectified)."""
+    """m, the number of global features: of each channel (all-dep, dep-split), or in total (single-split, rectified)."""
     parameterization: Literal["direct", "neural"] = "direct"
     """direct: `B[c,k,a]` itself; neural (all-dep only): `B[c,k,a] = sum_g P(F_k = g) T''[c,a,g]`."""
 
     @property
     def chosen_apart(self) -> bool:
-        """Whether one of them is chosen by a variable of its own."""
+        """Whether a variable of its own chooses among them."""
         return self.kind in ("dep-split", "single-split")
 
     @property
@@ -270,75 +260,71 @@ class MessageWeight(Section):
     heads: PositiveFloat | None = None
     """lambda_H; null = 1 / labels (1/d), with `latent: spherical` the square root of labels."""
     features: PositiveFloat | None = None
-    """Of global features that are chosen apart from the heads (`kind: dep-split` or `single-split`; in the paper their
-    weight is lambda_H); null = lambda_H."""
+    """The weight of global features with variables of their own (`globals.kind: dep-split` or `single-split`); null =
+    lambda_H (the paper)."""
 
 
 class StepSizes(Section):
-    """Share of the new distributions in every update (B.1)."""
+    """Weight of the new distributions in every update (B.1)."""
 
     labels: StepSize = 1.0
     """alpha_Z."""
     heads: StepSize = 1.0
-    """alpha_H, of heads and of global features apart from them, in every iteration. The paper's code takes a whole step
-    in the first one of `schedule: asynchronous`."""
+    """alpha_H, of heads and of global features, in every iteration. The paper's code takes a full step in the first
+    iteration of `schedule: asynchronous`."""
 
 
 class Damping(Section):
-    """Share of the old messages in every update (B.2)."""
+    """Weight of the old messages in every update (B.2)."""
 
     labels: Fraction = 0.0
     """beta_Z."""
     heads: Fraction = 0.0
-    """beta_H, of heads and of global features apart from them."""
+    """beta_H, of heads and of global features."""
 
 
 @MODELS.add
 class ProbabilisticTransformer(ModelSection):
     """The probabilistic transformer of Wu & Tu (2023)."""
 
-    has_head_variables = True
-    has_ternary_scores = True
-
     kind: Literal["probabilistic"] = "probabilistic"
     labels: Size = 384
     """d, the number of latent labels of a word."""
     latent: LatentKind = "categorical"
-    """What the latent variable of a word, and of the root, is. categorical: one of the d labels (the paper's);
-    spherical: a point on a sphere in d dimensions, whose mean is a normalised vector as in a transformer (not in the
-    paper)."""
+    """The latent variable of each word and of the root. categorical: one of d labels (the paper); spherical: a point on a
+    sphere in d dimensions (spherical latents, not in the paper). Its mean is a normalised vector as in a transformer."""
     channels: Count = 16
     """h, the number of dependency structures."""
     iterations: Count = 5
     """T, the number of mean-field iterations."""
     share_potentials: bool = True
-    """All iterations have the same potentials: mean field of one random field (the paper's). false: each iteration has
-    its own, as a transformer's layers have (not in the paper)."""
+    """true: all iterations have the same potentials, which is mean field of one random field (the paper); false: each
+    iteration has its own potentials, like the layers of a transformer (not in the paper)."""
     decomposition: Annotated[Decomposition, DECOMPOSITIONS] = UVDecomposition(kind="uv", rank=64)
     """How the ternary scores are parameterised: none | uv | uvw | shared | rotary."""
     symmetric: bool = False
-    """Symmetric ternary scores, `T[k,c,a,b] = T[k,c,b,a]` (3.1): the child's and the head's factors are the same."""
+    """Symmetric ternary scores, `T[k,c,a,b] = T[k,c,b,a]` (3.1): child and head have the same factors."""
     distance: Annotated[int, Field(ge=0, le=1_000)] | None = 3
-    """gamma: words up to this far apart have ternary scores of their own; null = one bucket for every distance
-    (always so with `rotary`)."""
+    """gamma: each distance up to this one has ternary scores of its own; null = one bucket for all distances (always so
+    with `rotary`)."""
     heads: Literal["independent", "tree"] = "independent"
-    """independent: every word chooses its head by itself (the paper's); tree: the heads of a sentence form a tree in
-    every channel, marginals by the Matrix-Tree theorem (not in the paper)."""
+    """independent: every word chooses its head independently (the paper); tree: in every channel, the heads of a sentence
+    form a tree, with marginals by the Matrix-Tree theorem (not in the paper)."""
     root: Root | None = None
     """A root node, whose label scores represent the sentence; null = none."""
     globals: Globals | None = None
     """Global features; null = none."""
     gains: bool = False
-    """A learned factor `g` of each of the d labels, 1 at the start (not in the paper): the ternary scores are
+    """A learned factor `g` for each of the d labels, 1 at the start (not in the paper). The ternary scores become
     `g_a g_b T[k,c,a,b]`, the root's `g_a T'[c,a,b]`, the global ones `g_a B[c,k,a]` and those of `task.output: tied`
-    `g_a S_w(a)`, each with a `g` of its own, in every iteration where `share_potentials` is false. `optim.decayed:
-    matrices` leaves them alone, so decay can be strong (tried with `latent: spherical`); `all` draws them to 0."""
+    `g_a S_w(a)`. Each has its own `g`, also in each iteration with `share_potentials: false`. With `optim.decayed:
+    matrices` gains do not decay, so weight decay can be strong (tried with `latent: spherical`)."""
     head_bias: HeadBias | None = None
-    """Scores of heads in which no label has a say, by distance, direction, frequency and order of words; null = none.
-    Messages are then computed for all pairs of words."""
+    """Scores of heads by distance, direction, frequency and order of words, independent of labels; null = none. With
+    them, messages are computed for all pairs of words."""
     factors: list[Annotated[FactorSection, FACTORS]] = []  # noqa: RUF012 - pydantic copies it
-    """Further factors, each known by its expected score alone; all iterations share them. Inference is then `plain`,
-    see `runtime.messages`."""
+    """Further factors, each defined by its expected score; all iterations share them. Inference is then `plain`, see
+    `runtime.messages`."""
     schedule: Literal["asynchronous", "synchronous"] = "asynchronous"
     """asynchronous: heads first, then labels from the new heads (2.3.2); synchronous: both from the old values."""
     message_weight: MessageWeight = MessageWeight()
@@ -348,61 +334,48 @@ class ProbabilisticTransformer(ModelSection):
     damping: Damping = Damping()
     """beta_Z and beta_H."""
     word_std: PositiveFloat | None = None
-    """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code), with which
-    messages drown a word's own scores for long, those of rare words above all."""
+    """Standard deviation of the words' unary scores at the start; null = Xavier-uniform (the paper's code). With null,
+    messages are much larger than the words' own scores early in training, most of all for rare words."""
     ternary_std: PositiveFloat | None = None
-    """Standard deviation of the ternary scores and the root's at the start, or of their factors `U` and `V`; null = 1,
-    of factors 1/sqrt(r) (the paper's code)."""
+    """Standard deviation of the ternary and root scores at the start, or of their factors `U` and `V`; null = 1, or
+    1/sqrt(r) for factors (the paper's code)."""
     dropout: Fraction = 0.1
-    """On head distributions and on the label scores, of words and root, of every iteration."""
+    """Dropout on head distributions and on label scores of words and root, in every iteration."""
     output: Literal["scores", "probabilities"] = "scores"
-    """A word's representation: its label scores of the last iteration, or their softmax."""
+    """The representation of a word: its label scores after the last iteration, or their softmax."""
     init_from: File | None = None
-    """What the weights start with: a run folder or a checkpoint of the same encoder; words are found by their spelling,
-    and labels by their names where the output layer there is for the same. null = drawn at random."""
+    """Start from these weights: a run folder or checkpoint of the same encoder. Words are matched by their spelling, and
+    labels by their names where the output layers are of the same task. null = random weights."""
 
     @model_validator(mode="before")
     @classmethod
-    def _distance_of_rotary(cls, given: Any) -> Any:
-        """`rotary` has no threshold: where none is given, there is none."""
-        decomposition = given.get("decomposition") if isinstance(given, Mapping) else None
+    def _distance_of_rotary(cls, values: Any) -> Any:
+        """Leave `distance` out where the decomposition is `rotary`, which has no threshold."""
+        decomposition = values.get("decomposition") if isinstance(values, Mapping) else None
         kind = decomposition.get("kind") if isinstance(decomposition, Mapping) else getattr(decomposition, "kind", None)
-        return {"distance": None, **given} if kind == "rotary" else given
+        return {"distance": None, **values} if kind == "rotary" else values
 
     @property
-    def has_latent_labels(self) -> bool:  # type: ignore[override]
-        """If its variables are labels."""
-        return self.latent == "categorical"
-
-    @property
-    def has_root(self) -> bool:
-        return self.root is not None
-
-    @property
-    def state_width(self) -> int:
-        return self.labels
-
-    @property
-    def separate_layers(self) -> int:
-        """The iterations, where each has potentials of its own."""
-        return 0 if self.share_potentials else self.iterations
-
-    @property
-    def counts_words(self) -> bool:
-        return self.head_bias is not None
-
-    @property
-    def order_cues(self) -> int:
-        return 0 if self.head_bias is None else self.head_bias.order_cues
+    def facts(self) -> Facts:
+        return Facts(
+            has_latent_labels=self.latent == "categorical",
+            has_head_variables=True,
+            has_ternary_scores=True,
+            has_root=self.root is not None,
+            counts_words=self.head_bias is not None,
+            order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
+            separate_layers=0 if self.share_potentials else self.iterations,
+            state_width=self.labels,
+            unary_width=self.labels,
+            without_moments=(f"`model.kind: {self.kind}`",),
+        )
 
     def describe(self) -> str:
-        """For people, a sentence."""
         sizes = f"{self.labels} labels, {self.channels} channels, {self.iterations} iterations"
-        own = "" if self.share_potentials else ", each with potentials of its own (not in the paper)"
-        return f"A probabilistic transformer (Wu & Tu, Findings of ACL 2023): {sizes}{own}."
+        layers = "" if self.share_potentials else ", each with potentials of its own (not in the paper)"
+        return f"A probabilistic transformer (Wu & Tu, Findings of ACL 2023): {sizes}{layers}."
 
     def resolved(self) -> ProbabilisticTransformer:
-        """The same section with every automatic value (``null``) filled in."""
         weight = self.message_weight
         if weight.heads is None:
             heads = math.sqrt(self.labels) if self.latent == "spherical" else 1.0 / self.labels
@@ -410,8 +383,18 @@ class ProbabilisticTransformer(ModelSection):
         return self.model_copy(update={"message_weight": weight})
 
     def inconsistencies(self) -> list[Inconsistency]:
-        """Values of the section that do not go together: each key's path with the reason."""
-        faults: list[Inconsistency] = self._too_large()
+        d, channels = self.labels, self.channels
+        buckets = 1 if self.distance is None else 2 * self.distance + 2
+        sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
+        if self.root is not None:
+            sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
+        if self.globals is not None:
+            neural = self.globals.parameterization == "neural"
+            groups = channels if self.globals.by_channel else 1
+            sizes["globals"] = groups * d * (d if neural else self.globals.features)
+        times = 1 if self.share_potentials else self.iterations
+        too_large = {part: times * numbers for part, numbers in sizes.items() if times * numbers > MOST_NUMBERS}
+        faults: list[Inconsistency] = [((part,), TOO_LARGE.format(numbers)) for part, numbers in too_large.items()]
         if not self.decomposition.has_buckets and self.distance is not None:
             reason = f"`{self.decomposition.kind}` knows every distance by itself: set this to null or leave it out"
             faults.append((("distance",), reason))
@@ -444,21 +427,6 @@ class ProbabilisticTransformer(ModelSection):
                 reason = "the model has no root node: set model.root='{}', or leave it out"
                 faults.append((("head_bias", "root"), reason))
         return faults
-
-    def _too_large(self) -> list[Inconsistency]:
-        """Parts of the model that would exhaust the machine: each size may be small where their product is not."""
-        d, channels = self.labels, self.channels
-        buckets = 1 if self.distance is None else 2 * self.distance + 2
-        sizes = {"decomposition": self.decomposition.numbers(buckets, channels, d, d)}
-        if self.root is not None:
-            sizes["root"] = self.root.decomposition.numbers(1, channels, d, self.root.labels)
-        if self.globals is not None:
-            neural = self.globals.parameterization == "neural"
-            groups = channels if self.globals.by_channel else 1
-            sizes["globals"] = groups * d * (d if neural else self.globals.features)
-        times = 1 if self.share_potentials else self.iterations
-        sizes = {part: times * numbers for part, numbers in sizes.items()}
-        return [((part,), TOO_LARGE.format(numbers)) for part, numbers in sizes.items() if numbers > MOST_NUMBERS]
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:
         if self.head_bias is None or vocabulary.counts_words:
