@@ -109,7 +109,7 @@ def without_values(trainer: Trainer, monkeypatch: Any) -> Trainer:
         trainer.average.module.to(META)
     trainer.model.machine.device = META
     trainer.optimizer = optim.Optimizers(
-        recipe.optim, network, recipe.model.variational, units=trainer.divergence.units,
+        recipe.optim, network, recipe.model.facts.variational, units=trainer.divergence.units,
         stages=network.stages(features=False),
     )  # fmt: skip
     trainer.bad = trainer.bad.to(META)

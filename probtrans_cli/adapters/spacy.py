@@ -187,7 +187,7 @@ class Component:
         # A forked process would wait for the threads of OpenMP, which it does not have.
         if self._process != os.getpid():
             torch.set_num_threads(1)
-        trees = self.trees and model.recipe.model.has_arcs
+        trees = self.trees and model.recipe.model.facts.has_arcs
         # Only a tree can be a document's: argmax may draw circles.
         decoder: Any = "mst" if model.reading.decoder == "argmax" else None
         read = [list(_sentences(doc)) for doc in batch]

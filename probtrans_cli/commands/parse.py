@@ -113,7 +113,7 @@ class Parsing:
         if form.shows:
             _require_what_it_shows(form, model)
             request = replace(request, trees=False)
-        if request.trees and not model.recipe.model.has_arcs:
+        if request.trees and not model.recipe.model.facts.has_arcs:
             kind = model.recipe.model.kind
             raise UsageError(f"a model of kind {kind} tells no heads of words: it has no trees", hint="add --trees no")
         latent_labels = (request.top or LATENT_LABELS_SHOWN) if request.latent_labels else None

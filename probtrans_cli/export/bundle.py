@@ -141,7 +141,7 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
     Raises:
         UsageError: arcs are asked for, and the model has none.
     """
-    if arcs and not model.recipe.model.has_arcs:
+    if arcs and not model.recipe.model.facts.has_arcs:
         raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
     last, read = model.recipe.model.iterations, model.reading.iteration
     iteration = (last if read == -1 else read) if arcs else None

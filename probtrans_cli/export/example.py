@@ -148,7 +148,7 @@ def left_out(model: Model) -> list[str]:
     absent = []
     if model.task.answers not in answers.KINDS:
         absent.append(_TASK.format(kind=model.task.answers))
-    if model.recipe.model.has_arcs:
+    if model.recipe.model.facts.has_arcs:
         absent.append(_NO_TREES + _BY_WORD * one_token_a_word(model))
     if model.task.answers == "tuples":
         absent.append(_SPLITTING)

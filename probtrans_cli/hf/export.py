@@ -76,7 +76,7 @@ def architecture_of(model: Model) -> Architecture:
         return "BertForPreTraining" if _has_next_sentences(model) else "BertForMaskedLM"
     if answers == "tags":
         return "BertForTokenClassification"
-    if answers == "class" and model.network.sentence == "cls" and model.recipe.model.has_pooler:
+    if answers == "class" and model.network.sentence == "cls" and model.recipe.model.facts.has_pooler:
         return "BertForSequenceClassification"
     return "BertModel"
 
@@ -84,7 +84,7 @@ def architecture_of(model: Model) -> Architecture:
 def _has_next_sentences(model: Model) -> bool:
     """Whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random one."""
     paired = isinstance(model.network.output, PretrainingOutput) and model.network.output.pair is not None
-    return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.has_pooler
+    return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
 
 
 def _require_plain_words(model: Model) -> None:

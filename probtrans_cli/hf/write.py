@@ -40,7 +40,7 @@ _ALL_BIASES = ("projections", "output", "widen", "narrow")
 
 def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str]:
     """The options, by name and value, that BERT has no form for; ``expand_shared``: shared tensors may be repeated."""
-    if not section.has_bert_output:
+    if not section.facts.has_bert_output:
         return [f"model.kind: {section.kind}"]
     section = cast("Transformer", section)
     size = section.head_size or section.width // section.heads

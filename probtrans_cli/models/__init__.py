@@ -76,5 +76,7 @@ def build(section: ModelSection | Mapping[str, Any], messages: Forms = "fast") -
         raise InconsistentError(faults)
     encoder = ENCODERS[section.kind].make(section, messages)
     for name in ("has_root", "has_pooler", "has_latent_labels"):
-        assert getattr(encoder, name) == getattr(section, name), f"{section.kind}: section and encoder disagree: {name}"
+        assert getattr(encoder, name) == getattr(section.facts, name), (
+            f"{section.kind}: section and encoder disagree: {name}"
+        )
     return encoder

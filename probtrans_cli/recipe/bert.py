@@ -261,7 +261,7 @@ def computed(section: ModelSection) -> dict[str, Any]:
     positions = options.get("positions", {})
     if positions.get("kind") == "learned_sinusoidal":  # only its start is another
         positions["kind"] = "absolute"
-    for name, part in section.encoders.items():
+    for name, part in section.facts.encoders.items():
         del options[name]
         options |= {f"{name}.{key}": value for key, value in computed(part).items()}
     return options

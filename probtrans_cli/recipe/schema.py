@@ -65,23 +65,25 @@ class Recipe(Section):
     @property
     def uncertain_weights(self) -> WeightPredict | None:
         """How the uncertainty of the weights enters predictions; None = they are certain."""
-        section = self.model.variational or self.optim.posterior
+        section = self.model.facts.variational or self.optim.posterior
         return None if section is None else section.predict
 
     @property
     def without_moments(self) -> list[str]:
         """The options for which means and variances cannot go through the network; empty where they can."""
-        options = [*self.model.without_moments]
+        options = [*self.model.facts.without_moments]
         if self.task.without_moments is not None:
             options.append(f"`task.{self.task.without_moments}`")
-        if self.model.variational is not None and self.model.variational.words and self.task.tied:
+        bayes = self.model.facts.variational
+        if bayes is not None and bayes.words and self.task.tied:
             options.append("uncertain word vectors that are also the output layer")
         return options
 
     def certain(self) -> Recipe:
         """The same recipe with weights that are certain."""
         optim = self.optim.model_copy(update={"kind": "adamw"} if self.optim.posterior else {})
-        return self.model_copy(update={"model": self.model.certain(), "optim": optim})
+        model = self.model.model_copy(update={"bayes": None} if self.model.facts.variational else {})
+        return self.model_copy(update={"model": model, "optim": optim})
 
     def resolved(self) -> Recipe:
         """The same recipe with every automatic value (``null``) of the model filled in."""
@@ -176,7 +178,7 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
         yield ("optim", "schedule", "kind"), reason
     if recipe.data.dev is None and recipe.train.patience is not None:
         yield ("train", "patience"), "patience needs data.dev: give a dev file or set this to null"
-    if optim.ternary_penalty.weight > 0.0 and not model.has_ternary_scores:
+    if optim.ternary_penalty.weight > 0.0 and not model.facts.has_ternary_scores:
         yield penalty, f"a model of kind `{model.kind}` has no ternary scores: set this to 0"
     if isinstance(channel, int) and channel >= model.channels:
         yield ("eval", "channel"), f"found {channel}, but the model has channels 0 to {model.channels - 1}"
@@ -198,7 +200,7 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
 
 def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
     """Layers that are frozen or move slowly, and are not there, have no values to keep, or are uncertain."""
-    layers, frozen, path = recipe.model.separate_layers, recipe.train.freeze, ("train", "freeze")
+    layers, frozen, path = recipe.model.facts.separate_layers, recipe.train.freeze, ("train", "freeze")
     none = f"this model of kind `{recipe.model.kind}` has no layers with weights of their own"
     if recipe.optim.layer_decay != 1.0 and not layers:
         yield ("optim", "layer_decay"), f"{none}: set this to 1"
@@ -210,7 +212,7 @@ def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
     elif recipe.model.init_from is None:
         yield path, "what is frozen must be trained: name it with model.init_from or --init-from"
     elif frozen == "embeddings":
-        if recipe.model.variational is not None and recipe.model.variational.words:
+        if (bayes := recipe.model.facts.variational) is not None and bayes.words:
             yield path, "words with `model.bayes.words` have a distribution to find: leave one out"
     elif not layers:
         yield path, f"{none}: set this to embeddings or null"
@@ -222,7 +224,7 @@ def _layers(recipe: Recipe) -> Iterator[Inconsistency]:
 
 def _uncertain_weights(recipe: Recipe) -> Iterator[Inconsistency]:
     """What a distribution over weights cannot do."""
-    ivon, bayes = recipe.optim.posterior, recipe.model.variational
+    ivon, bayes = recipe.optim.posterior, recipe.model.facts.variational
     if ivon is not None:
         if ivon.prior.kind == "start":
             yield ("optim", "ivon", "prior", "kind"), "the prior of ivon is around 0: choose fan_in or normal"

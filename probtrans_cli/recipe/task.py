@@ -170,10 +170,10 @@ class WordPrediction(TaskSection):
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults: list[Inconsistency] = []
-        if self.output == "bert" and not recipe.model.has_bert_output:
+        if self.output == "bert" and not recipe.model.facts.has_bert_output:
             reason = f"`bert` is for a transformer, and model.kind is {recipe.model.kind}: choose linear or tied"
             faults.append((("task", "output"), reason))
-        if self.output == "tied" and recipe.model.encoders:
+        if self.output == "tied" and recipe.model.facts.encoders:
             reason = "words have vectors of the lower encoder's, and states are the upper one's: choose linear"
             faults.append((("task", "output"), reason))
         if not self.tie_decoder and self.output != "bert":
@@ -299,7 +299,7 @@ class Classification(TaskSection):
         return ("label",)
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
-        if self.representation != "root" or recipe.model.has_root:
+        if self.representation != "root" or recipe.model.facts.has_root:
             return []
         reason = "the model has no root node: set model.root='{}' (probabilistic), or choose cls or mean"
         return [(("task", "representation"), reason)]
@@ -338,12 +338,14 @@ class Pretraining(WordPrediction):
             faults.append((("task", "pair_weight"), "`data.documents.pairs` is none: leave it out"))
         if recipe.data.vocabulary.has_features:
             faults.append((("data", "vocabulary", "features"), "`kind: pretrain` has no features: leave it out"))
-        if documents.pairs != "none" and model.segment_types == 1:
+        if documents.pairs != "none" and model.facts.segment_types == 1:
             reason = "two texts have two segments: set this to 2, or to 0 to have none"
-            faults.append((("model", *model.segmented, "segments"), reason))
-        if model.position_rows is not None and model.position_rows < documents.max_length:
-            reason = f"found {model.position_rows}, less than the {documents.max_length} of data.documents.max_length"
-            faults.append((("model", *model.shortest, "positions", "rows"), reason))
+            faults.append((("model", *[*model.facts.encoders][:1], "segments"), reason))
+        if model.facts.position_rows is not None and model.facts.position_rows < documents.max_length:
+            reason = (
+                f"found {model.facts.position_rows}, less than the {documents.max_length} of data.documents.max_length"
+            )
+            faults.append((("model", *model.facts.shortest, "positions", "rows"), reason))
         return faults
 
 
@@ -414,7 +416,7 @@ class SemanticParsing(TaskSection):
         if self.decode == "sentence" and (self.parent, self.category) != ("category", "word"):
             reason = "labels of whole sentences are those of `parent: category` and `category: word`: set them, too"
             return [(("task", "decode"), reason)]
-        unary, state = recipe.model.unary_width, recipe.model.state_width
+        unary, state = recipe.model.facts.unary_width, recipe.model.facts.state_width
         if unary == state:
             return []
         reason = f"a word's unary scores are {unary} numbers and its representation {state}: choose context"

@@ -58,7 +58,7 @@ class SentenceClassification(Task):
         """What the recipe says, or the root where there is one, else the state of `<cls>`."""
         if self.section.representation != "auto":
             return self.section.representation
-        return "root" if model.has_root else "cls"
+        return "root" if model.facts.has_root else "cls"
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         return {OUTPUT: OutputRows(f"labels of texts by {what_reads(network)}", tuple(self.names))}

@@ -43,7 +43,7 @@ class Pretraining(WordPrediction):
         """Of a pair: the root where there is one, else the state of `<cls>`."""
         if not self.names:
             return None
-        return "root" if model.has_root else "cls"
+        return "root" if model.facts.has_root else "cls"
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         of_pairs = {PAIR: OutputRows(f"pairs of texts by {what_reads(network)}", self.names)} if self.names else {}

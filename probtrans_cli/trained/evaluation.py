@@ -180,7 +180,7 @@ def has_trees(split: Split) -> bool:
 
 def scores_trees(model: Model, split: Split) -> bool:
     """Whether the trees of a model can be scored on a split: it has arcs, and the split gold trees."""
-    return model.recipe.model.has_arcs and has_trees(split)
+    return model.recipe.model.facts.has_arcs and has_trees(split)
 
 
 def columns(split: Split, name: str) -> list[np.ndarray]:

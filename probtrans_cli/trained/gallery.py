@@ -37,7 +37,7 @@ def write_gallery(model: Model, folder: Path) -> None:
     The training is over and saved: what goes wrong here is told and no more.
     """
     try:
-        if model.recipe.model.has_arcs and (chosen := examples(model.recipe.data, model.vocabulary)):
+        if model.recipe.model.facts.has_arcs and (chosen := examples(model.recipe.data, model.vocabulary)):
             regular.refuse_others(folder, folder=True)
             folder.mkdir(exist_ok=True)
             _draw(model, chosen, folder)

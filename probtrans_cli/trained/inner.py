@@ -32,9 +32,9 @@ INNER = ("latent_label_entropy", "head_entropy")
 def with_inner_wants(model: Model, predictor: Predictor, wants: Wants) -> Wants:
     """Wants with the states and arcs that the doubt inside the network is of; the last iteration's are the last."""
     section = model.recipe.model
-    if not section.has_head_variables:
+    if not section.facts.has_head_variables:
         return wants
-    states = predictor.own_states and section.has_latent_labels
+    states = predictor.own_states and section.facts.has_latent_labels
     arcs = sorted({*wants.arcs, model.recipe.model.iterations}) if predictor.own_arcs else wants.arcs
     return replace(wants, states=wants.states or states, arcs=arcs)
 
@@ -44,9 +44,9 @@ def inner_doubt(model: Model, predictor: Predictor, outputs: Outputs) -> dict[st
     belong to the predictor's answers."""
     found: dict[str, Tensor] = {}
     section = model.recipe.model
-    if not section.has_head_variables:
+    if not section.facts.has_head_variables:
         return found
-    if section.has_latent_labels and predictor.own_states and outputs.states is not None:
+    if section.facts.has_latent_labels and predictor.own_states and outputs.states is not None:
         found["latent_label_entropy"] = entropy(model.network.encoder.latent_labels(outputs.states.float()))
     if predictor.own_arcs and outputs.arcs is not None:
         found["head_entropy"] = entropy(outputs.arcs[:, -1].float()).mean(1)

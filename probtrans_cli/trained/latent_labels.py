@@ -54,7 +54,7 @@ def require_labels(model: Model) -> None:
     Raises:
         UsageError: it is no probabilistic transformer, or one whose variables are points on a sphere.
     """
-    if not model.recipe.model.has_latent_labels:
+    if not model.recipe.model.facts.has_latent_labels:
         raise UsageError(
             f"--labels: the words of this model of kind {model.recipe.model.kind} have no latent labels",
             hint="leave it out, or give a model of kind probabilistic whose model.latent is categorical",

@@ -85,13 +85,13 @@ class Model:
             entries=entry_features(vocabulary) if task.tied else None,
             sentence=task.representation(recipe.model),
             begins=vocabulary.begins,
-            common=commonness_of(vocabulary) if recipe.model.counts_words else None,
-            order_cues=recipe.model.order_cues,
+            common=commonness_of(vocabulary) if recipe.model.facts.counts_words else None,
+            order_cues=recipe.model.facts.order_cues,
             padding=vocabulary.PAD,
             hidden=vocabulary.MASK,
         ).to(machine.device)
-        if recipe.model.variational is not None:
-            spread(network, recipe.model.variational, probe=recipe.train.probe)
+        if recipe.model.facts.variational is not None:
+            spread(network, recipe.model.facts.variational, probe=recipe.train.probe)
         elif recipe.optim.posterior is not None:
             spread_all(network, recipe.optim.posterior.prior, probe=recipe.train.probe)
         section = recipe.eval
@@ -241,7 +241,7 @@ class Model:
         if top is not None and latent_labels is None:
             require_alternatives(self)
         named = None if channel is None else str(channel)
-        readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.has_arcs else []
+        readings = [self.read(named, iteration, decoder)] if trees and self.recipe.model.facts.has_arcs else []
         if latent_labels is not None:
             require_labels(self)
         way = None if weights is None else way_of(weights)
@@ -276,7 +276,7 @@ class Model:
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
                 others = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
-                rows = ".".join(("model", *self.recipe.model.shortest, "positions.rows"))
+                rows = ".".join(("model", *self.recipe.model.facts.shortest, "positions.rows"))
                 raise DataError(
                     f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
                     hint=f"train with {rows}={most + others}, or data.longest={limit} data.too_long=cut",

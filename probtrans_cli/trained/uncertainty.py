@@ -134,7 +134,7 @@ def uncertainty_scores(
     other = other_scale(model, predictor)
     notes = Notes(model, predictor, other)
     how, asked = model.evaluation(), predictor
-    if model.recipe.model.has_head_variables:
+    if model.recipe.model.facts.has_head_variables:
         asked, channels = _AskedMore(model, predictor), model.recipe.model.channels
         batches = how.batches
         how = how._replace(

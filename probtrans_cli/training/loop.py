@@ -91,7 +91,7 @@ class Trainer:
             compile_encoder(self.network.encoder)
         self.copy = replicated(self.network) if ranks.world > 1 else None
         self.divergence = Divergence(self.model, self.train_split, self.copy or self.network)
-        variational, units = recipe.model.variational, self.divergence.units
+        variational, units = recipe.model.facts.variational, self.divergence.units
         stages = self.network.stages(features=False)
         self.optimizer = optim.Optimizers(recipe.optim, self.network, variational, units=units, stages=stages)
         if verified is not None:

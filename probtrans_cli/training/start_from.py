@@ -82,13 +82,14 @@ def start_from(model: Model, name: str) -> Report:
             encoder has other options.
     """
     section = model.recipe.model
-    source = _source(name, strict=section.refuses_unknown_tensors)
-    part = section.part_for(source.section)
+    source = _source(name, strict=section.facts.refuses_unknown_tensors)
+    # the weights of a single encoder are for the lower one of a stack
+    part = next(iter(section.facts.encoders), None) if source.section.kind != section.kind else None
     if part is not None:  # the source is one encoder of several, and its output layer reads other representations
         parts = {"encoder.": f"encoder.{part}."}
         source.tensors = {_renamed(key, parts): value for key, value in source.tensors.items()}
         source.layers = {}
-    _require_same_encoder(name, section if part is None else section.encoders[part], source.section, part)
+    _require_same_encoder(name, section if part is None else section.facts.encoders[part], source.section, part)
     rows = _vocabulary_rows(name, model.vocabulary, source)
     ours, layers = _tensors(model), model.task.output_rows(model.network)
     rows_of_outputs, notes = rows_of(layers, with_sizes(source.layers, ours, source.tensors), rows)

@@ -142,7 +142,7 @@ class Divergence:
     def __init__(self, model: Model, split: Split, forward: Callable[[Inputs, Wants], Outputs]) -> None:
         """``forward`` runs the network as the training does, such as a DDP copy."""
         self.forward = forward
-        self.network, self.section = model.network, model.recipe.model.variational
+        self.network, self.section = model.network, model.recipe.model.facts.variational
         uncertain = model.recipe.uncertain_weights is not None
         self.units = model.task.units(split, model.evaluation()) if uncertain else 1
 

@@ -28,7 +28,7 @@ def test_a_recipe_needs_to_name_nothing_but_the_folder(folder: Path) -> None:
     model = read_recipe(text.encode(), "x.yaml").model
     assert isinstance(model, Transformer)
     assert (model.width, model.heads, model.inner, model.layers) == (384, 12, 1536, 6)
-    assert (model.activation, model.norm_eps, model.segments, model.position_rows) == ("gelu", 1e-12, 2, 512)
+    assert (model.activation, model.norm_eps, model.segments, model.facts.position_rows) == ("gelu", 1e-12, 2, 512)
 
 
 def test_pieces_and_states_are_those_of_transformers(folder: Path) -> None:

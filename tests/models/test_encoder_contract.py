@@ -74,14 +74,14 @@ def network(kind: str, name: str, *, of_sentences: bool = False) -> Network:
     torch.manual_seed(0)
     encoder = models.build({"kind": kind, **SMALL[kind], **OPTIONS.get(kind, {"plain": {}})[name]})
     section = encoder.section
-    sentence: Any = None if not of_sentences else "root" if section.has_root else "cls"
+    sentence: Any = None if not of_sentences else "root" if section.facts.has_root else "cls"
 
     def output(encoder: Any) -> Any:
         if of_sentences:
-            return SentenceOutput(encoder.sentence_width if section.has_root else encoder.width, OUTPUTS)
+            return SentenceOutput(encoder.sentence_width if section.facts.has_root else encoder.width, OUTPUTS)
         return LinearOutput(encoder.width, OUTPUTS)
 
-    common = torch.arange(VOCABULARY, dtype=torch.float64) if section.counts_words else None
+    common = torch.arange(VOCABULARY, dtype=torch.float64) if section.facts.counts_words else None
     begins = encoder.reads_segments  # such a model reads a `<cls>` of the vocabulary's
     made = Network(VOCABULARY, encoder, output, sentence=sentence, begins=begins, common=common).double().eval()
     with torch.no_grad():
@@ -131,7 +131,7 @@ def test_shapes(kind: str, name: str) -> None:
     b, n, d = len(LENGTHS), max(LENGTHS), made.encoder.width
     assert found["states"].shape == (b, n, d)
     assert found["arcs"].shape == (b, section.iterations, section.channels, n, n + others(made))
-    assert ("sentence" in found) == (section.has_root or section.has_pooler)
+    assert ("sentence" in found) == (section.facts.has_root or section.facts.has_pooler)
     if "sentence" in found:
         assert found["sentence"].shape == (b, made.encoder.sentence_width)
     if "variance" in found:
@@ -144,12 +144,12 @@ def test_the_encoder_has_what_its_section_says(kind: str, name: str) -> None:
     encoder = network(kind, name).encoder
     section: Any = encoder.section
     assert isinstance(section, models.ENCODERS[kind].section)
-    assert encoder.has_latent_labels == section.has_latent_labels
-    assert encoder.has_root == section.has_root
-    assert encoder.has_pooler == section.has_pooler
-    assert encoder.reads_cues == section.counts_words
-    assert encoder.reads_segments == bool(section.segment_types)
-    assert encoder.longest == section.position_rows
+    assert encoder.has_latent_labels == section.facts.has_latent_labels
+    assert encoder.has_root == section.facts.has_root
+    assert encoder.has_pooler == section.facts.has_pooler
+    assert encoder.reads_cues == section.facts.counts_words
+    assert encoder.reads_segments == bool(section.facts.segment_types)
+    assert encoder.longest == section.facts.position_rows
     if not encoder.has_latent_labels:
         with pytest.raises(TypeError, match="has no latent labels"):
             encoder.latent_labels(torch.zeros(1, 1, encoder.width))
@@ -204,7 +204,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of
     arcs = everything(made, given)["arcs"].detach()
     assert bool((arcs >= 0).all())
     itself = arcs[..., : given.mask.shape[1]].diagonal(dim1=-2, dim2=-1)
-    if section.has_ternary_scores:
+    if section.facts.has_ternary_scores:
         assert not itself.any(), "no word is its own head"
     sums = arcs.sum(-1)
     for b, length in enumerate(LENGTHS):
@@ -214,7 +214,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of
             if made.start is None:
                 torch.testing.assert_close(of_words.sum(-1), torch.full_like(of_words[..., 0], total), **NEAR)
             assert bool((of_words <= 1 + 1e-9).all())
-        elif section.has_ternary_scores and length == 1 and not others(made):
+        elif section.facts.has_ternary_scores and length == 1 and not others(made):
             assert not of_words.any()
         else:
             torch.testing.assert_close(of_words, torch.ones_like(of_words), **NEAR)

@@ -22,7 +22,7 @@ def network(kind: str = "transformer", encoder: dict[str, Any] | None = None, **
     torch.manual_seed(0)
     made = models.build({"kind": kind, **SMALL[kind], **(encoder or {})})
     options = {"rows": ROWS_OF_GRID, "steps": STEPS, "merge": 5, **options}
-    common = torch.arange(VOCABULARY, dtype=torch.float64) if made.section.counts_words else None
+    common = torch.arange(VOCABULARY, dtype=torch.float64) if made.section.facts.counts_words else None
     found = Network(VOCABULARY, made, lambda one: GridOutput(one.width, LABELS, **options), common=common).double()
     torch.manual_seed(1)
     for parameter in found.parameters():

@@ -149,7 +149,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], monk
 def test_a_point_of_a_sphere_has_no_labels() -> None:
     """The section says so, the encoder refuses, and probabilities are no representation of it."""
     made = build({"kind": "probabilistic", **SPHERICAL, "labels": 16, "channels": 2})
-    assert not made.section.has_latent_labels
+    assert not made.section.facts.has_latent_labels
     assert made.inference.heads.weight == 4.0  # the square root of d
     with pytest.raises(TypeError, match="no latent labels"):
         made.latent_labels(torch.zeros(1, 2, 16))

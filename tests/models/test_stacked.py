@@ -233,17 +233,17 @@ def test_stages_are_the_lower_encoders_and_all_of_it() -> None:
     ):
         encoder = models.build({"kind": "stacked", "lower": lower, "upper": FIELD})
         stages = encoder.stages()
-        assert len(stages) == number == 1 + encoder.section.separate_layers
+        assert len(stages) == number == 1 + encoder.section.facts.separate_layers
         found = [id(parameter) for stage in stages for parameter in stage]
         assert sorted(found) == sorted(id(parameter) for parameter in encoder.lower.parameters())
 
 
 def test_penalties_of_both_encoders_add_up() -> None:
-    section = Optim.model_validate({"ternary_penalty": {"weight": 0.5, "squared": True}})
+    section = Optim.model_validate({"ternary_penalty": {"weight": 0.5}})
     encoder = models.build({"kind": "stacked", "lower": {**FIELD, "labels": 4}, "upper": FIELD})
     lower: Any = encoder.lower
     upper: Any = encoder.upper
-    expected = 0.5 * (lower.ternary_scores().square().sum() + upper.ternary_scores().square().sum())
+    expected = 0.5 * (lower.ternary_scores().norm() + upper.ternary_scores().norm())
     found = encoder.regularizer(section)
     assert len(found) == 2
     torch.testing.assert_close(sum(found.values()), expected)

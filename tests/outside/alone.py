@@ -10,15 +10,18 @@ from probtrans_cli import models
 from probtrans_cli.models.base import Encoded, Encoder, Iterations
 from probtrans_cli.recipe.base import File
 from probtrans_cli.recipe.model import ModelSection
+from probtrans_cli.recipe.model.base import Facts
 
 
 class Alone(ModelSection):
-    has_arcs = False
-
     kind: Literal["alone"]
     channels: Literal[1] = 1
     iterations: Literal[1] = 1
     init_from: File | None = None
+
+    @property
+    def facts(self) -> Facts:
+        return Facts(has_arcs=False)
 
 
 class AloneEncoder(Encoder):

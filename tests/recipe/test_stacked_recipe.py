@@ -39,14 +39,19 @@ def stacked(recipe: Recipe) -> Stacked:
 
 def test_arcs_are_the_upper_encoders_and_tokens_the_lower_ones() -> None:
     model = stacked(read(SMALL, STACK))
-    assert (model.channels, model.iterations, model.has_root, model.has_latent_labels) == (4, 3, True, True)
-    assert (model.separate_layers, model.position_rows, model.segment_types) == (5, 512, 0)
-    assert model.has_arcs
-    assert model.has_ternary_scores
+    assert (model.channels, model.iterations, model.facts.has_root, model.facts.has_latent_labels) == (4, 3, True, True)
+    assert (model.facts.separate_layers, model.facts.position_rows, model.facts.segment_types) == (5, 512, 0)
+    assert model.facts.has_arcs
+    assert model.facts.has_ternary_scores
     upside_down = f"model={{kind: stacked, lower: {UPPER}, upper: {LOWER}}}"
     model = stacked(read(SMALL, upside_down))
-    assert (model.channels, model.iterations, model.has_root, model.has_latent_labels) == (3, 5, False, False)
-    assert (model.separate_layers, model.position_rows, model.segment_types) == (1, 512, None)
+    assert (model.channels, model.iterations, model.facts.has_root, model.facts.has_latent_labels) == (
+        3,
+        5,
+        False,
+        False,
+    )
+    assert (model.facts.separate_layers, model.facts.position_rows, model.facts.segment_types) == (1, 512, None)
 
 
 def test_automatic_values_are_filled_in_both() -> None:

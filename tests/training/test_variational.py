@@ -59,7 +59,7 @@ def test_the_gradient_of_an_update_is_that_of_likelihood_and_divergence(bayes: s
     one = trainer(f"train.accumulate={accumulate}", bayes=bayes)
     model, network = one.model, one.network
     batches = one.plan.batches(0)
-    section = model.recipe.model.variational
+    section = model.recipe.model.facts.variational
     assert section is not None
     words = int((one.train_split.column("upos") >= 0).sum())
     network.train()

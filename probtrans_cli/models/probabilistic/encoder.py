@@ -40,7 +40,7 @@ class ProbabilisticEncoder(Encoder):
         super().__init__()
         self.section = section
         self.messages = messages
-        self.has_latent_labels = section.has_latent_labels
+        self.has_latent_labels = section.facts.has_latent_labels
         self.latent = LATENT[section.latent]
         self.latent_mean = None if self.has_latent_labels else self.latent.mean
         self.has_gains = section.gains

@@ -3,7 +3,7 @@
 from __future__ import annotations
 
 import math
-from collections.abc import Mapping
+from collections.abc import Iterator, Mapping
 from typing import Annotated, Any, ClassVar, Literal
 
 from pydantic import Field, model_validator
@@ -95,8 +95,8 @@ class HeadBias(Section):
     phrase_end_next: Numbers = 0.0
     """Loss of a head next to the dependent, on either side, times that value of the word behind the dependent."""
     punctuation: Numbers = 0.0
-    """Loss of a head for every punctuation mark between it and the dependent, at most two. No effect where the vocabulary
-    has no punctuation (`data.vocabulary.punctuation: false`)."""
+    """Loss of a head for every punctuation mark between it and the dependent, at most two. No effect where the
+    vocabulary has no punctuation (`data.vocabulary.punctuation: false`)."""
     alone: Numbers = 0.0
     """For two words in a row that are not among the 200 most frequent ones: gain of the second word as the head of the
     first, and its loss as the dependent of the first. It is times a number from the training file: by how many standard
@@ -107,6 +107,15 @@ class HeadBias(Section):
         """Whether one of these numbers, or one of a list, is not 0."""
         values = (getattr(self, name) for name in names)
         return any(any(value) if isinstance(value, list) else value != 0 for value in values)
+
+    def inconsistencies(self, channels: int, *, has_root: bool) -> Iterator[Inconsistency]:
+        """Check the lists against the number of channels, and `root` against the root node."""
+        for name, value in self.model_dump().items():
+            if isinstance(value, list) and len(value) != channels:
+                reason = f"{len(value)} numbers for {channels} channels: give one for each, or one for all"
+                yield ("head_bias", name), reason
+        if self.asks("root") and not has_root:
+            yield ("head_bias", "root"), "the model has no root node: set model.root='{}', or leave it out"
 
     @property
     def order_cues(self) -> int:
@@ -291,8 +300,9 @@ class ProbabilisticTransformer(ModelSection):
     labels: Size = 384
     """d, the number of latent labels of a word."""
     latent: LatentKind = "categorical"
-    """The latent variable of each word and of the root. categorical: one of d labels (the paper); spherical: a point on a
-    sphere in d dimensions (spherical latents, not in the paper). Its mean is a normalised vector as in a transformer."""
+    """The latent variable of each word and of the root. categorical: one of d labels (the paper); spherical: a point on
+    a sphere in d dimensions (spherical latents, not in the paper). Its mean is a normalised vector as in a
+    transformer."""
     channels: Count = 16
     """h, the number of dependency structures."""
     iterations: Count = 5
@@ -308,8 +318,8 @@ class ProbabilisticTransformer(ModelSection):
     """gamma: each distance up to this one has ternary scores of its own; null = one bucket for all distances (always so
     with `rotary`)."""
     heads: Literal["independent", "tree"] = "independent"
-    """independent: every word chooses its head independently (the paper); tree: in every channel, the heads of a sentence
-    form a tree, with marginals by the Matrix-Tree theorem (not in the paper)."""
+    """independent: every word chooses its head independently (the paper); tree: in every channel, the heads of a
+    sentence form a tree, with marginals by the Matrix-Tree theorem (not in the paper)."""
     root: Root | None = None
     """A root node, whose label scores represent the sentence; null = none."""
     globals: Globals | None = None
@@ -344,8 +354,8 @@ class ProbabilisticTransformer(ModelSection):
     output: Literal["scores", "probabilities"] = "scores"
     """The representation of a word: its label scores after the last iteration, or their softmax."""
     init_from: File | None = None
-    """Start from these weights: a run folder or checkpoint of the same encoder. Words are matched by their spelling, and
-    labels by their names where the output layers are of the same task. null = random weights."""
+    """Start from these weights: a run folder or checkpoint of the same encoder. Words are matched by their spelling,
+    and labels by their names where the output layers are of the same task. null = random weights."""
 
     @model_validator(mode="before")
     @classmethod
@@ -419,13 +429,7 @@ class ProbabilisticTransformer(ModelSection):
             )
             faults.append((("message_weight", "features"), reason))
         if self.head_bias is not None:
-            for name, value in self.head_bias.model_dump().items():
-                if isinstance(value, list) and len(value) != self.channels:
-                    reason = f"{len(value)} numbers for {self.channels} channels: give one for each, or one for all"
-                    faults.append((("head_bias", name), reason))
-            if self.head_bias.asks("root") and self.root is None:
-                reason = "the model has no root node: set model.root='{}', or leave it out"
-                faults.append((("head_bias", "root"), reason))
+            faults += self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
         return faults
 
     def inconsistencies_with(self, vocabulary: VocabularySection) -> list[Inconsistency]:

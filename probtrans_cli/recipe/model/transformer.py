@@ -152,8 +152,8 @@ class Transformer(ModelSection):
     current folder or in $PROBTRANS_DATA. Words are matched by their spelling, and labels by their names where the
     output layers are of the same task. null = random weights."""
     init_strict: bool = True
-    """Refuse a BERT folder with tensors that belong neither to the encoder nor to a known head; false = ignore them with
-    a message."""
+    """Refuse a BERT folder with tensors that belong neither to the encoder nor to a known head; false = ignore them
+    with a message."""
     bayes: Bayes | None = None
     """Weights with distributions (variational Bayes); null = plain weights."""
 
