@@ -28,7 +28,7 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process with an exit code, when everything has been written."""
+    """End the process with an exit code once everything is written."""
     if "RANK" in os.environ:  # one of several processes
         # A thread of torch that still puts away what it has exchanged would abort the process while Python ends.
         sys.stderr.flush()
@@ -37,7 +37,7 @@ def leave(code: int) -> NoReturn:
 
 
 def run(arguments: list[str]) -> int:
-    """Run the command line and return its exit code; what it has written is on its way then."""
+    """Run the command line, flush what it has written, and return its exit code."""
     # Large tensors on huge pages: a training step of the full model was a fifth faster on the CPU (read by torch).
     os.environ.setdefault("THP_MEM_ALLOC_ENABLE", "1")
     code = _run(arguments)
@@ -53,7 +53,12 @@ def run(arguments: list[str]) -> int:
 
 def _run(arguments: list[str]) -> int:
     try:
-        _refuse_bytes(arguments)
+        for argument in arguments:  # such could not be written into recipes, reports and messages
+            try:
+                argument.encode("utf-8")
+            except UnicodeEncodeError:
+                hint = "rename the file, or name it through a link whose name is UTF-8"
+                raise UsageError(f"the argument '{printable(argument, 200)}' is not UTF-8", hint=hint) from None
         from probtrans_cli.cli.application import application  # noqa: PLC0415
 
         return application(arguments)
@@ -68,10 +73,7 @@ def _run(arguments: list[str]) -> int:
         sys.stderr.write("interrupted\n")
         return INTERRUPTED
     except Exception as error:
-        fault: ProbtransError | None = _missing(error) or _out_of_memory(error, arguments)
-        if isinstance(error, OSError):
-            fault = fault or of_the_system(error)
-        if fault is not None:
+        if (fault := _fault_of(error, arguments)) is not None:
             report(fault)
             return fault.exit_code
         sys.stderr.write(harmless(traceback.format_exc()))
@@ -79,35 +81,21 @@ def _run(arguments: list[str]) -> int:
         return BUG
 
 
-def _refuse_bytes(arguments: list[str]) -> None:
-    """Refuse arguments that are no text: they cannot be written into recipes, reports and messages."""
-    for argument in arguments:
-        try:
-            argument.encode("utf-8")
-        except UnicodeEncodeError:
-            hint = "rename the file, or name it through a link whose name is UTF-8"
-            raise UsageError(f"the argument '{printable(argument, 200)}' is not UTF-8", hint=hint) from None
-
-
-def _missing(error: Exception) -> UsageError | None:
-    """A package that this one needs and that is not installed; None where it is another fault, or a module of ours."""
-    if not isinstance(error, ModuleNotFoundError) or (error.name or "probtrans_cli").startswith("probtrans_cli"):
-        return None
-    hint = "install probtrans with all that it needs: pip install . in its folder (docs/install.md)"
-    return UsageError(f"the package {error.name} is not installed", hint=hint)
-
-
-def _out_of_memory(error: Exception, arguments: list[str]) -> OutOfMemoryError | None:
+def _fault_of(error: Exception, arguments: list[str]) -> ProbtransError | None:
+    """Return an error of Python, torch or the system as one for the user; None: it is a bug."""
+    if isinstance(error, ModuleNotFoundError) and not (error.name or "probtrans_cli").startswith("probtrans_cli"):
+        hint = "install probtrans with all that it needs: pip install . in its folder (docs/install.md)"
+        return UsageError(f"the package {error.name} is not installed", hint=hint)
     # torch's own errors, without its import: on the CPU it raises a plain RuntimeError.
     unallocated = isinstance(error, RuntimeError) and "allocate memory" in str(error)
-    if not (isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or unallocated):
-        return None
-    hint = "lower eval.batch_words, or give shorter sentences" if "train" in arguments else "give shorter sentences"
-    return OutOfMemoryError(f"out of memory: {str(error) or type(error).__name__}", hint=hint)
+    if isinstance(error, MemoryError) or type(error).__name__ == "OutOfMemoryError" or unallocated:
+        hint = "lower eval.batch_words, or give shorter sentences" if "train" in arguments else "give shorter sentences"
+        return OutOfMemoryError(f"out of memory: {str(error) or type(error).__name__}", hint=hint)
+    return of_the_system(error) if isinstance(error, OSError) else None
 
 
 def report(error: ProbtransError) -> None:
-    """Say what is wrong and what to do, on stderr."""
+    """Print what is wrong and what to do on stderr."""
     lines = [f"error: {error.message}"]
     if error.hint:
         lines += [f"  -> {line}" for line in error.hint.splitlines()]

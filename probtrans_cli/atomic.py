@@ -28,7 +28,7 @@ _LEFTOVER = r"-[a-z0-9_]{8}\.(partial|part|old)"
 
 
 def sync(path: Path) -> None:
-    """Make sure that a file or folder is on the disk."""
+    """Wait until a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -37,7 +37,7 @@ def sync(path: Path) -> None:
 
 
 def sync_folder(folder: Path) -> None:
-    """Make sure that a folder is on the disk with all that is in it."""
+    """Wait until a folder is on the disk with all that is in it."""
     for path in (*folder.rglob("*"), folder):
         if path == folder or regular.is_file(path) or regular.is_folder(path):
             sync(path)
@@ -82,12 +82,12 @@ def replacing(path: Path, *, synced: bool = True, shared: bool = False, direct: 
 
 
 def _is_open_already(path: Path) -> bool:
-    """Whether a name such as `/dev/stdout` stands for a file that somebody has opened, and that others write, too."""
+    """Return True for names such as `/dev/stdout`: a file that is open already, and that other programs write, too."""
     return (path.is_symlink() and path.absolute().is_relative_to("/dev")) or path.absolute().is_relative_to("/proc")
 
 
 def _opened(path: Path) -> TextIO:
-    """A device, a pipe or what is open already, to write; stdout and stderr go on where they are."""
+    """Open a device, a pipe or what is open already to write; stdout and stderr go on where they are."""
     for number in (1, 2):
         with suppress(OSError):  # it is closed
             if _is_open_already(path) and os.path.samestat(path.stat(), os.fstat(number)):
@@ -123,9 +123,9 @@ def create_text(path: Path, text: str) -> bool:
 
 
 def left_of(path: Path) -> list[Path]:
-    """What killed processes have left that wrote ``path`` with others at the same time, or still write."""
+    """Return the partial files of processes that write ``path`` at the same time, or were killed while they did."""
     name = re.compile(re.escape(f".{path.name}") + rf"-[0-9a-f]{{8}}{re.escape(PARTIAL)}")
-    return [other for other in path.parent.glob(f".{path.name}-*{PARTIAL}") if name.fullmatch(other.name)]
+    return [partial for partial in path.parent.glob(f".{path.name}-*{PARTIAL}") if name.fullmatch(partial.name)]
 
 
 def link(folder: Path, name: str) -> None:
@@ -146,7 +146,13 @@ def folder_beside(folder: Path) -> Iterator[Path]:
 
     It is removed at the end unless it was renamed. Several processes may write the same folder: each gets its own.
     """
-    _remove_abandoned(folder)
+    # What killed processes have left there: half-written folders.
+    with suppress(OSError):  # no such folder yet, or one that cannot be listed
+        for path in list(folder.parent.iterdir()):
+            if re.fullmatch(re.escape(f".{folder.name}") + _LEFTOVER, path.name):
+                with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
+                    if time.time() - path.stat().st_mtime > ABANDONED:
+                        shutil.rmtree(path, ignore_errors=True)
     new = folder.with_name(f".{folder.name}-{secrets.token_hex(4)}{PARTIAL}")
     new.mkdir(parents=True)
     try:
@@ -235,22 +241,12 @@ def recover(parent: Path, names: re.Pattern[str] | None = None) -> None:
     """
     if not parent.is_dir():
         return
-    found = [path for path in parent.iterdir() if names is None or names.fullmatch(path.name)]
-    for path in (path for path in found if path.match(f".*{REPLACED}")):
+    leftovers = [path for path in parent.iterdir() if names is None or names.fullmatch(path.name)]
+    for path in (path for path in leftovers if path.match(f".*{REPLACED}")):
         original = path.with_name(path.name[1 : -len(REPLACED)])
         if os.path.lexists(original) or not regular.is_folder(path):
             regular.remove(path)
         else:
             path.rename(original)
-    for path in (path for path in found if path.match(f".*{PARTIAL}")):
+    for path in (path for path in leftovers if path.match(f".*{PARTIAL}")):
         regular.remove(path)
-
-
-def _remove_abandoned(folder: Path) -> None:
-    """Remove the half-written folders that killed processes left beside ``folder``."""
-    with suppress(OSError):  # no such folder yet, or one that cannot be listed
-        for path in list(folder.parent.iterdir()):
-            if re.fullmatch(re.escape(f".{folder.name}") + _LEFTOVER, path.name):
-                with suppress(FileNotFoundError):  # its owner, another process, has just finished with it
-                    if time.time() - path.stat().st_mtime > ABANDONED:
-                        shutil.rmtree(path, ignore_errors=True)

@@ -49,7 +49,7 @@ __all__ = [
 T = TypeVar("T")
 FORMAT = 1
 _REMEDIES = ("allow writing there", "make room")
-_OTHER = "use another checkpoint, e.g. RUN@last"
+_USE_ANOTHER = "use another checkpoint, e.g. RUN@last"
 NEEDED = {"config.json", "labels.json", "model.safetensors", "recipe.yaml", "vocabulary.json"}
 
 
@@ -61,7 +61,7 @@ class Verified:
     files: dict[str, bytes]
 
     def json(self, name: str, schema: type[T]) -> T:
-        """A JSON file of the checkpoint, of this form.
+        """Return the content of a JSON file of the checkpoint, of this form.
 
         Raises:
             CheckpointError: it is missing, no JSON, or of another form.
@@ -76,7 +76,7 @@ class Verified:
             raise CheckpointError(message, hint="it is not as probtrans wrote it: use another checkpoint") from None
 
     def tensors(self, name: str) -> dict[str, Tensor]:
-        """A safetensors file of the checkpoint.
+        """Return the tensors of a safetensors file of the checkpoint.
 
         Raises:
             CheckpointError: it is missing, no safetensors file, or has numbers that no model has.
@@ -88,7 +88,7 @@ class Verified:
         for key, value in tensors.items():
             if value.is_complex() or (value.is_floating_point() and value.itemsize == 1):
                 kind = str(value.dtype).removeprefix("torch.")
-                raise CheckpointError(f"{self.folder / name}: {key} has numbers of kind {kind}", hint=_OTHER)
+                raise CheckpointError(f"{self.folder / name}: {key} has numbers of kind {kind}", hint=_USE_ANOTHER)
         return tensors
 
     def load_into(self, module: nn.Module, name: str) -> None:
@@ -100,21 +100,21 @@ class Verified:
         tensors = self.tensors(name)
         for key, value in tensors.items():
             if not bool(value.isfinite().all()):
-                raise CheckpointError(f"{self.folder / name}: {key} has values that are not finite", hint=_OTHER)
+                raise CheckpointError(f"{self.folder / name}: {key} has values that are not finite", hint=_USE_ANOTHER)
         try:
             module.load_state_dict(tensors)
         except RuntimeError as error:
             message = f"{self.folder / name}: the weights do not fit the recipe: {error}"
-            raise CheckpointError(message, hint=_OTHER) from None
+            raise CheckpointError(message, hint=_USE_ANOTHER) from None
 
     def content(self, name: str) -> bytes:
-        """The bytes of a file.
+        """Return the bytes of a file.
 
         Raises:
             CheckpointError: there is no such file.
         """
         if name not in self.files:
-            raise CheckpointError(f"{self.folder}: {name} is missing", hint="use another checkpoint, e.g. RUN@last")
+            raise CheckpointError(f"{self.folder}: {name} is missing", hint=_USE_ANOTHER)
         return self.files[name]
 
 
@@ -134,7 +134,7 @@ def write(
         with (atomic.writing_folder if replace else atomic.adding_folder)(folder) as new:
             _fill(new, texts, tensors)
             if replace:
-                _keep_strangers(folder, new)
+                _copy_strangers(folder, new)
     except (OSError, SafetensorError) as error:
         fault = without_room(error) or (error if isinstance(error, OSError) else OSError(errno.EIO, str(error)))
         again = "and give the same command again, a training with --resume"
@@ -179,8 +179,7 @@ def refuse_link(folder: Path) -> None:
         raise CheckpointError(what, hint="name the folder that it points at, or move that back")
 
 
-def _keep_strangers(folder: Path, new: Path) -> None:
-    """Copy what somebody has put into a checkpoint folder into the one that replaces it."""
+def _copy_strangers(folder: Path, new: Path) -> None:
     for path in strangers(folder):
         copy = new / path.relative_to(folder)
         if not path.is_symlink():
@@ -215,18 +214,15 @@ def prune(checkpoints: Path, keep: int, needed: Sequence[Path] = ()) -> None:
     somebody has moved a checkpoint.
     """
     staying = {path.resolve() for path in (*(checkpoints / name for name in LINKS), *needed)}
-    others = [path for _, path in steps(checkpoints) if path.resolve() not in staying and _may_go(path)]
-    for path in others[: max(len(others) - keep, 0)]:
+    removable = [path for _, path in steps(checkpoints) if path.resolve() not in staying]
+    removable = [path for path in removable if not _is_elsewhere(path) and listed(path)]
+    for path in removable[: max(len(removable) - keep, 0)]:
         if not strangers(path):
             atomic.remove_folder(path)
 
 
-def _may_go(folder: Path) -> bool:
-    return not _is_elsewhere(folder) and bool(listed(folder))
-
-
 def _is_elsewhere(folder: Path) -> bool:
-    """Whether somebody has moved a checkpoint and left a link, which is said once."""
+    """Return True if somebody has moved a checkpoint and left a link, and say so once."""
     if not (folder.is_symlink() and folder.is_dir()):
         return False
     console.once(f"{folder}: a link to {folder.readlink()}: it is left alone, and nothing is written or removed there")
@@ -272,7 +268,7 @@ def verify(folder: Path, *, training: bool = False) -> Verified:
 
 
 def optimizer_tensors(optimizer: torch.optim.Optimizer) -> dict[str, Tensor]:
-    """The state of an optimizer as named tensors: ``<parameter number>.<quantity>``."""
+    """Return the state of an optimizer as named tensors: ``<parameter number>.<quantity>``."""
     state = optimizer.state_dict()["state"]
     return {f"{number}.{name}": value.clone() for number, values in state.items() for name, value in values.items()}
 
@@ -291,11 +287,14 @@ def restore_optimizer(
     parameters = [parameter for group in optimizer.param_groups for parameter in group["params"]]
     tensors = verified.tensors(name)
     for key, value in tensors.items():
-        found = re.fullmatch(r"([0-9]{1,9})\.(\w+)", key)
-        number = int(found[1]) if found else len(parameters)
-        fits = number < len(parameters) and all(f"{number}.{quantity}" in tensors for quantity in quantities)
-        shape = parameters[number].shape if fits and found and found[2] != "step" else torch.Size()
-        if not (fits and found and found[2] in quantities and value.shape == shape and value.is_floating_point()):
-            raise CheckpointError(f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_OTHER)
-        state.setdefault(number, {})[found[2]] = value
+        match = re.fullmatch(r"([0-9]{1,9})\.(\w+)", key)
+        number, quantity = (int(match[1]), match[2]) if match else (len(parameters), "")
+        fits = number < len(parameters) and quantity in quantities
+        fits = fits and all(f"{number}.{needed}" in tensors for needed in quantities)
+        shape = parameters[number].shape if fits and quantity != "step" else torch.Size()
+        if not (fits and value.shape == shape and value.is_floating_point()):
+            raise CheckpointError(
+                f"{verified.folder / name}: {key!r} is not of this model's optimizer", hint=_USE_ANOTHER
+            )
+        state.setdefault(number, {})[quantity] = value
     optimizer.load_state_dict({"state": state, "param_groups": optimizer.state_dict()["param_groups"]})

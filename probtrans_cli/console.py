@@ -1,7 +1,7 @@
-"""What a person sees: logs on stderr, results on stdout. A bar only where stderr is a terminal; colours only where
+"""Output for people: logs on stderr, results on stdout. A bar only where stderr is a terminal; colours only where
 `parse` draws on one.
 
-All of it is made safe here (:func:`probtrans_cli.text.harmless`), so that no caller can forget.
+All text is made safe here (:func:`probtrans_cli.text.harmless`), so that no caller can forget.
 """
 
 from __future__ import annotations
@@ -23,19 +23,19 @@ from probtrans_cli.folders import regular
 from probtrans_cli.text import harmless
 
 SILENT, QUIET, NORMAL, VERBOSE = -1, 0, 1, 2
-EVERY = 15.0  # seconds between the lines of a long work
+SECONDS_BETWEEN_LINES = 15.0  # of a long work
 
 
 class Console:
-    """State of the process's output: how much is said, and which log file repeats it."""
+    """State of the process's output: how much is printed, and which log file repeats it."""
 
     def __init__(self) -> None:
         self.level = NORMAL
         self.file: TextIO | None = None
-        self.said: set[str] = set()
+        self.printed: set[str] = set()
 
     def open_log(self, path: Path) -> None:
-        """Repeat every further log line, with the time of day, in the file ``path``.
+        """Repeat all further log lines, with the time of day, in the file ``path``.
 
         Raises:
             IrregularFileError: it is a link, for example.
@@ -63,7 +63,7 @@ class Console:
         """Stop repeating log lines."""
         file, self.file = self.file, None
         if file is not None:
-            with suppress(OSError):  # the rest of a line that was complained of
+            with suppress(OSError):  # the rest of a line for which there was an error already
                 file.close()
 
 
@@ -71,7 +71,7 @@ STATE = Console()
 
 
 def log(message: str, *, level: int = NORMAL) -> None:
-    """One line on stderr (above a progress bar, if one is running) and in the run's log file."""
+    """Print a line on stderr (above a progress bar, if one is running) and in the run's log file."""
     line = harmless(message)
     if STATE.level >= level and sys.stderr is not None:  # without one, tqdm would write to stdout
         tqdm.write(line, file=sys.stderr)
@@ -79,19 +79,19 @@ def log(message: str, *, level: int = NORMAL) -> None:
 
 
 def once(message: str) -> None:
-    """A line that is said once, however often it is true."""
-    if message not in STATE.said:
-        STATE.said.add(message)
+    """Print a line the first time only."""
+    if message not in STATE.printed:
+        STATE.printed.add(message)
         log(message)
 
 
 def detail(message: str) -> None:
-    """A line that is shown with ``--verbose`` only."""
+    """Print a line with ``--verbose`` only."""
     log(message, level=VERBOSE)
 
 
 def result(text: str) -> None:
-    """The result of a command: text for people on stdout; of several processes that have it, one is not silent."""
+    """Print the result of a command on stdout, unless this is a silent one of several processes."""
     if STATE.level == SILENT:
         return
     text = harmless(text)
@@ -100,13 +100,13 @@ def result(text: str) -> None:
 
 
 def result_json(value: Any) -> None:
-    """The result of a command as one line of JSON on stdout."""
+    """Print the result of a command as one line of JSON on stdout."""
     text = json.dumps(value, ensure_ascii=False, allow_nan=False)
-    result(harmless(text, escape=lambda one: json.dumps(one)[1:-1]))
+    result(harmless(text, escape=lambda character: json.dumps(character)[1:-1]))
 
 
 def render(columns: Iterable[str], rows: Iterable[Iterable[object]], *, title: str | None = None) -> str:
-    """A table as plain text: first column to the left, all others to the right. For stdout, so without colour."""
+    """Draw a table as plain text, without colour: the first column to the left, the rest to the right."""
     from io import StringIO  # noqa: PLC0415
 
     from rich import box  # noqa: PLC0415
@@ -125,8 +125,13 @@ def render(columns: Iterable[str], rows: Iterable[Iterable[object]], *, title: s
 
 
 def shows_colours() -> bool:
-    """Whether a terminal may be sent colours: not where `NO_COLOR` is set, nor to one that has none."""
+    """Return True if a terminal may get colours: not where `NO_COLOR` is set, nor where it has none."""
     return not os.environ.get("NO_COLOR") and os.environ.get("TERM", "dumb") != "dumb"
+
+
+def _bar(**options: Any) -> tqdm[Any]:
+    hidden = True if STATE.level < NORMAL else None  # None: where stderr is no terminal
+    return tqdm(**options, file=sys.stderr, disable=hidden, leave=False, dynamic_ncols=True)
 
 
 class Progress:
@@ -137,24 +142,20 @@ class Progress:
         self.bar: tqdm[Any] | None = None
 
     def begin(self, total: int, done: int, title: str) -> None:
-        """A new epoch of a training of about ``total`` updates, ``done`` of which are behind us."""
+        """Begin an epoch of a training of about ``total`` updates, ``done`` of which have been made."""
         if self.bar is not None:
             self.bar.set_description(title)
             return
-        hidden = True if STATE.level < NORMAL else None
-        self.bar = tqdm(
-            total=total, initial=done, desc=title, unit="step", file=sys.stderr, disable=hidden, leave=False,
-            dynamic_ncols=True,
-        )  # fmt: skip
+        self.bar = _bar(total=total, initial=done, desc=title, unit="step")
 
     def advance(self, text: str) -> None:
-        """One update further; ``text`` stands behind the bar."""
+        """Count an update, and show ``text`` behind the bar."""
         if self.bar is not None:
             self.bar.update(1)
             self.bar.set_postfix_str(text, refresh=False)
 
     def line(self, text: str) -> None:
-        """A line per logging interval where there is no bar."""
+        """Print a line where there is no bar."""
         if self.bar is None or self.bar.disable:
             log(text)
 
@@ -166,41 +167,32 @@ class Progress:
 
 
 class Work:
-    """How much of a long work is done, and the time that is left: a bar on a terminal, else a line now and then."""
+    """Progress of a long work, with the time left: a bar on a terminal, else a line now and then."""
 
     def __init__(self, size: int, title: str) -> None:
-        """``size``: bytes to be worked through; ``title``: what is done with them."""
+        """``size``: bytes of the work; ``title``: its name."""
         self.size, self.title, self.done = size, title, 0
-        self.began = self.told = time.monotonic()
-        hidden = True if STATE.level < NORMAL else None
-        self.bar = tqdm(
-            total=size, desc=title, unit="B", unit_scale=True, file=sys.stderr, disable=hidden, leave=False,
-            dynamic_ncols=True,
-        )  # fmt: skip
+        self.began = self.reported = time.monotonic()
+        self.bar = _bar(total=size, desc=title, unit="B", unit_scale=True)
 
     def advance(self, size: int) -> None:
-        """So many bytes more are done."""
+        """Count ``size`` bytes more as done."""
         self.done += size
         self.bar.update(size)
         now = time.monotonic()
-        if self.bar.disable and now - self.told >= EVERY and self.done:
-            self.told = now
-            left = (now - self.began) * (self.size - self.done) / self.done
-            log(f"{self.title}: {self.done / max(self.size, 1):.0%}, about {duration(left)} left")
+        if self.bar.disable and now - self.reported >= SECONDS_BETWEEN_LINES and self.done:
+            self.reported = now
+            minutes, seconds = divmod(round((now - self.began) * (self.size - self.done) / self.done), 60)
+            left = f"{minutes // 60}:{minutes % 60:02d}:{seconds:02d}"
+            log(f"{self.title}: {self.done / max(self.size, 1):.0%}, about {left} left")
 
     def end(self) -> None:
         """Remove the bar."""
         self.bar.close()
 
 
-def duration(seconds: float) -> str:
-    """A time as h:mm:ss."""
-    minutes, rest = divmod(round(seconds), 60)
-    return f"{minutes // 60}:{minutes % 60:02d}:{rest:02d}"
-
-
 def result_renderable(value: Any) -> None:
-    """The result of a command as a rich renderable on stdout, as wide as the terminal and without colour."""
+    """Print a rich renderable on stdout, as wide as the terminal and without colour."""
     from io import StringIO  # noqa: PLC0415
 
     from rich.console import Console as RichConsole  # noqa: PLC0415

@@ -80,10 +80,10 @@ class LostError(ProbtransError):
 
 
 class ToldElsewhereError(ProbtransError):
-    """Another one of several processes tells what went wrong; this one ends in silence with the same exit code."""
+    """Another one of several processes prints the error; this one ends in silence with the same exit code."""
 
     def __init__(self, exit_code: int) -> None:
-        super().__init__("told by another process")
+        super().__init__("printed by another process")
         self.exit_code = exit_code
 
 
@@ -108,7 +108,7 @@ _NAMES = {errno.ENAMETOOLONG, errno.ENOTDIR, errno.EISDIR, errno.ELOOP, errno.EA
 
 
 def reason(error: OSError) -> str:
-    """What is wrong, as part of a message."""
+    """Say what is wrong, as part of a message."""
     return "it is closed" if error.errno == errno.EBADF else error.strerror or str(error)
 
 
@@ -120,14 +120,14 @@ def unwritten(
     hint: str = "make room, or allow writing there",
     full: str = "make room, and give the same command again",
 ) -> ProbtransError:
-    """The error of a file that cannot be written: of one ``kind``, with its ``hint``; where there is no room, always a
-    :class:`DataError`, with the hint ``full``. Neither hint may give up what is written already."""
+    """Return the error of a file that cannot be written: a ``kind`` with its ``hint``, or, where there is no room, a
+    :class:`DataError` with the hint ``full``. Neither hint may give up what is written already."""
     what = f"{name}: cannot be written: {reason(error)}"
     return DataError(what, hint=full) if error.errno in FULL else kind(what, hint=hint)
 
 
 def without_room(error: Exception) -> OSError | None:
-    """The error of the operating system behind one of a library that writes files by itself, if there was no room."""
+    """Return the system's error behind that of a library which writes files by itself, if there was no room."""
     if isinstance(error, OSError):
         return error if error.errno in FULL else None
     number = next((number for number in FULL if os.strerror(number) in str(error)), None)
@@ -135,7 +135,7 @@ def without_room(error: Exception) -> OSError | None:
 
 
 def of_the_system(error: OSError) -> ProbtransError | None:
-    """An error of the operating system as one for the user: a full disk, a name that no file can have; else None."""
+    """Return an error of the system as one for the user: a full disk, a name that no file can have; else None."""
     if error.errno in _UNWRITTEN:
         return unwritten(str(error.filename or "a file"), error)
     if error.errno in _NAMES and error.filename is not None:

@@ -16,7 +16,7 @@ JOINERS = "\u200c\u200d"  # spell Persian and Indic words and join emoji
 
 
 def visible(text: str, *, longest: int = LONGEST_WORD, ascii_only: bool = False, message: bool = False) -> str:
-    """The text as it may be shown anywhere: what is hidden as escapes, at most ``longest`` columns.
+    """Return text that is safe to show anywhere: hidden characters as escapes, at most ``longest`` columns.
 
     A mark without a letter gets a dotted circle, an empty text is shown as ∅. With ``ascii_only`` every character is
     ASCII. With ``message`` the text is part of a message: every character that Python calls unprintable is escaped,
@@ -40,30 +40,32 @@ def visible(text: str, *, longest: int = LONGEST_WORD, ascii_only: bool = False,
 
 
 def printable(text: str, longest: int = 80) -> str:
-    """Text as part of a message: control characters as escapes, at most ``longest`` characters of it."""
+    """Return text as part of a message: control characters as escapes, at most ``longest`` characters of it."""
     return visible(text, longest=longest, message=True)
 
 
 def harmless(text: str, *, keep: str = "\n", escape: Callable[[str], str] | None = None) -> str:
-    """Text of any length as a terminal may get it: what is hidden as escapes, but for the characters of ``keep``.
+    """Return text of any length that is safe for a terminal: hidden characters as escapes, but for those of ``keep``.
 
-    Everything that is written for people goes through here at last (:mod:`probtrans_cli.console`), so that no name and
-    no word can move the cursor, set a title or turn a line around.
+    All text for people goes through here (:mod:`probtrans_cli.console`), so that no name and no word can move the
+    cursor, set a title or turn a line around.
     """
     if text.isprintable():
         return text
     write = escape or escaped
-    return "".join(write(one) if one not in keep and _hidden(one) else one for one in text)
+    return "".join(
+        write(character) if character not in keep and _hidden(character) else character for character in text
+    )
 
 
 def first_of(names: Sequence[str], count: int = 5) -> str:
-    """The first of some names, as part of a message, and how many more there are."""
+    """List the first of some names, as part of a message, and how many more there are."""
     more = f", and {len(names) - count:,} more" if len(names) > count else ""
     return ", ".join(printable(name) for name in names[:count]) + more
 
 
 def escaped(character: str) -> str:
-    r"""A character as ``\x1b``, ``\u200e`` or ``\U0001f600``."""
+    r"""Write a character as ``\x1b``, ``\u200e`` or ``\U0001f600``."""
     code = ord(character)
     if code < 0x100:
         return f"\\x{code:02x}"
@@ -71,22 +73,21 @@ def escaped(character: str) -> str:
 
 
 def columns(text: str) -> int:
-    """Width on a terminal: two columns for wide characters, none for marks and what a joiner attaches."""
-    return sum(character_columns(text[i - 1] if i else "", character) for i, character in enumerate(text))
-
-
-def character_columns(previous: str, character: str) -> int:
-    """Columns that one character adds after another."""
-    if unicodedata.category(character) in ("Mn", "Me", "Cf") or previous == "\u200d":
-        return 0
-    code = ord(character)
-    if 0x1160 <= code <= 0x11FF or (0x1F3FB <= code <= 0x1F3FF and previous):  # jamo inside a syllable, skin tones
-        return 0
-    return 2 if unicodedata.east_asian_width(character) in "WF" else 1
+    """Return the width on a terminal: two columns for wide characters, none for marks and what a joiner attaches."""
+    width, previous = 0, ""
+    for character in text:
+        code = ord(character)
+        attached = unicodedata.category(character) in ("Mn", "Me", "Cf") or previous == "\u200d"
+        # Jamo inside a syllable, and skin tones.
+        attached |= 0x1160 <= code <= 0x11FF or (0x1F3FB <= code <= 0x1F3FF and bool(previous))
+        if not attached:
+            width += 2 if unicodedata.east_asian_width(character) in "WF" else 1
+        previous = character
+    return width
 
 
 def from_json(text: str | bytes) -> Any:
-    """The value that a text of JSON stands for.
+    """Return the value of a text of JSON.
 
     Raises:
         ValueError: it is no JSON, no UTF-8, or nested so deeply that Python's reader gives up.
@@ -98,7 +99,6 @@ def from_json(text: str | bytes) -> Any:
 
 
 def _hidden(character: str) -> bool:
-    """Whether a character must not be shown as it is: controls, surrogates, separators, invisible marks."""
     code = ord(character)
     nonsense = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     return nonsense or (unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in JOINERS)

@@ -207,7 +207,7 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) ->
         _note_failure(run, error)
         raise
     else:
-        run_folder.done(run)
+        run_folder.write_exit(run)
     finally:
         if began:
             _report(run, recipe)

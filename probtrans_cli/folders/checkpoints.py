@@ -1,4 +1,4 @@
-"""The checkpoints of a run, and which of them a name means. Imports no torch.
+"""The checkpoints of a run, and which of them a name stands for. Imports no torch.
 
     RUN/checkpoints/step-002000/    a checkpoint
     RUN/checkpoints/best, last      links to two of them
@@ -29,23 +29,23 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def name_of(step: int) -> str:
-    """The name of the checkpoint after so many updates."""
+    """Return the name of the checkpoint after ``step`` updates."""
     return f"step-{step:06d}"
 
 
 def steps(checkpoints: Path) -> list[tuple[int, Path]]:
-    """The checkpoint folders of a run with their numbers of updates, oldest first."""
+    """Return the checkpoint folders of a run with their numbers of updates, oldest first."""
     named = ((re.fullmatch(r"step-([0-9]+)", path.name), path) for path in checkpoints.glob("step-*"))
-    return sorted((int(found[1]), path) for found, path in named if found and path.is_dir())
+    return sorted((int(match[1]), path) for match, path in named if match and path.is_dir())
 
 
 def any_in(checkpoints: Path) -> bool:
-    """Whether a run has a checkpoint."""
+    """Return True if a run has a checkpoint."""
     return bool(steps(checkpoints)) or any((checkpoints / link).is_dir() for link in LINKS)
 
 
 def listed(folder: Path) -> list[str]:
-    """The files that a checkpoint consists of; none where that cannot be read."""
+    """Return the files that a checkpoint consists of; none where that cannot be read."""
     try:
         lines = regular.read_text(folder / SUMS).splitlines()
     except (OSError, UnicodeDecodeError):
@@ -54,7 +54,7 @@ def listed(folder: Path) -> list[str]:
 
 
 def lacking(folder: Path, *, training: bool = False) -> str | None:
-    """A file that a checkpoint lacks, with what training needs or without; None: it is complete."""
+    """Return a file that a checkpoint lacks, for ``training`` or without; None: it is complete."""
     names = listed(folder)
     if not names:
         return SUMS
@@ -63,20 +63,20 @@ def lacking(folder: Path, *, training: bool = False) -> str | None:
 
 
 def newest(checkpoints: Path, *, training: bool = False) -> Path | None:
-    """The newest complete checkpoint of a run."""
+    """Return the newest complete checkpoint of a run."""
     complete = (path for _, path in reversed(steps(checkpoints)) if lacking(path, training=training) is None)
     return next(complete, None)
 
 
 def strangers(folder: Path) -> list[Path]:
-    """What lies in a checkpoint folder without being part of it: files that nothing here has written."""
+    """Return what lies in a checkpoint folder without being part of it: files that no run has written."""
     names = set(listed(folder))
     ours = {folder / SUMS, *(folder / name for name in names), *((folder / name).parent for name in names)}
     return [path for path in sorted(folder.rglob("*")) if path not in ours]
 
 
 def locate(name: str, *, training: bool = False) -> Path:
-    """The checkpoint folder that a CKPT argument names: run folder (its best), RUN@last, RUN@2000, or a folder itself.
+    """Return the checkpoint folder that a CKPT argument names: a run (its best), RUN@last, RUN@2000, or a folder.
 
     Args:
         name: the argument.
@@ -111,11 +111,11 @@ def locate(name: str, *, training: bool = False) -> Path:
     there = dict(steps(checkpoints))
     if re.fullmatch(r"[0-9]{1,18}", which) and int(which) in there:
         return _absolute(there[int(which)])
-    raise CheckpointError(f"{base}: no checkpoint {which!r}", hint=f"there are: {_what_there_is(checkpoints)}")
+    raise CheckpointError(f"{base}: no checkpoint {which!r}", hint=f"there are: {_names_of(checkpoints)}")
 
 
 def last(checkpoints: Path, *, training: bool = False) -> Path:
-    """What the link `last` points at; where it is missing, the newest complete checkpoint.
+    """Return what the link `last` points at; where it is missing, the newest complete checkpoint.
 
     Raises:
         CheckpointError: none is complete.
@@ -123,15 +123,15 @@ def last(checkpoints: Path, *, training: bool = False) -> Path:
     link = checkpoints / "last"
     if link.is_dir():
         return stands_for(link)
-    found = newest(checkpoints, training=training)
-    if found is None:
+    checkpoint = newest(checkpoints, training=training)
+    if checkpoint is None:
         raise _none_complete(checkpoints, training)
-    console.log(f"{link}: {_what_is_wrong(link)}; taking {found.name}, the newest complete checkpoint")
-    return _absolute(found)
+    console.log(f"{link}: {_fault_of(link)}; taking {checkpoint.name}, the newest complete checkpoint")
+    return _absolute(checkpoint)
 
 
 def best(checkpoints: Path) -> Path:
-    """What the link `best` points at; where it is missing, the checkpoint that the newest one remembers as the best.
+    """Return what the link `best` points at; where it is missing, the best one by the state of the newest.
 
     Raises:
         CheckpointError: none is complete, or the best one is gone.
@@ -142,31 +142,40 @@ def best(checkpoints: Path) -> Path:
     latest = newest(checkpoints)
     if latest is None:
         raise _none_complete(checkpoints, training=False)
-    name = link.readlink().name if link.is_symlink() else _best_by_what_is_stored(checkpoints, latest)
-    if name is None:
-        found, why = latest, "the newest complete checkpoint, as nothing says which is the best"
+    # The number of the best one is part of the state of every later one, and it alone has scores.
+    step = json_object(latest / STATE).get("best_step")
+    name: str | None = None
+    if link.is_symlink():
+        name = link.readlink().name
+    elif isinstance(step, int) and step > 0:
+        name = name_of(step)
     else:
-        found, why = checkpoints / name, "the best by what is stored with the checkpoints"
-    if lacking(found) is not None:
+        complete = [path for _, path in steps(checkpoints) if lacking(path) is None]
+        name = next((path.name for path in reversed(complete) if json_object(path / "eval.json")), None)
+    if name is None:
+        checkpoint, why = latest, "the newest complete checkpoint, as nothing says which is the best"
+    else:
+        checkpoint, why = checkpoints / name, "the best by what is stored with the checkpoints"
+    if lacking(checkpoint) is not None:
         raise CheckpointError(
             f"{checkpoints.parent}: its best checkpoint, {name}, is gone or not complete",
             hint=f"copy it again, or take another one, e.g. {checkpoints.parent}@{steps(checkpoints)[-1][0]}; "
-            f"there are: {_what_there_is(checkpoints)}",
+            f"there are: {_names_of(checkpoints)}",
         )
-    console.log(f"{link}: {_what_is_wrong(link)}; taking {found.name}, {why}")
-    return _absolute(found)
+    console.log(f"{link}: {_fault_of(link)}; taking {checkpoint.name}, {why}")
+    return _absolute(checkpoint)
 
 
 def stands_for(link: Path) -> Path:
-    """The checkpoint that the link `best` or `last` points at, by its name in the run, where it is one of the run; else
-    the link itself, or the folder in its place."""
+    """Return the checkpoint that the link `best` or `last` points at, by its name in the run; the link itself, or the
+    folder in its place, where that is not one of the run's."""
     checkpoint = link.with_name(link.readlink().name or link.name) if link.is_symlink() else link
     is_of_run = checkpoint.name not in LINKS and checkpoint.is_dir() and checkpoint.samefile(link)
     return _absolute(checkpoint if is_of_run else link)
 
 
 def _absolute(checkpoint: Path) -> Path:
-    """The same, from wherever: links of the user up to the run folder are followed, and none below."""
+    # Links of the user up to the run folder are followed, and none below.
     return checkpoint.parent.parent.resolve() / checkpoint.parent.name / checkpoint.name
 
 
@@ -212,17 +221,7 @@ def settle(checkpoints: Path) -> None:
         link(original, name)
 
 
-def _best_by_what_is_stored(checkpoints: Path, latest: Path) -> str | None:
-    """The name of the best checkpoint: its number is part of the state of every later one, and it alone has scores."""
-    step = json_object(latest / STATE).get("best_step")
-    if isinstance(step, int) and step > 0:
-        return name_of(step)
-    scored = [path.name for _, path in steps(checkpoints) if lacking(path) is None and json_object(path / "eval.json")]
-    return scored[-1] if scored else None
-
-
 def _is_folder(path: Path) -> bool:
-    """Whether there is a folder; what is no name for one, such as 10,000 letters, names none."""
     try:
         return path.is_dir()
     except (OSError, ValueError):
@@ -230,7 +229,7 @@ def _is_folder(path: Path) -> bool:
 
 
 def json_object(path: Path) -> dict[str, Any]:
-    """A JSON object; empty where there is none. What is damaged is told of where it is read in earnest."""
+    """Read a JSON object; empty where there is none. Verifying the checkpoint says what is damaged."""
     try:
         value = from_json(regular.read_bytes(path))
     except (OSError, ValueError):
@@ -238,21 +237,20 @@ def json_object(path: Path) -> dict[str, Any]:
     return value if isinstance(value, dict) else {}
 
 
-def _what_is_wrong(link: Path) -> str:
+def _fault_of(link: Path) -> str:
     return f"points at {link.readlink()}, which is gone" if link.is_symlink() else "no such link"
 
 
-def _what_there_is(checkpoints: Path) -> str:
+def _names_of(checkpoints: Path) -> str:
     links = [link for link in LINKS if (checkpoints / link).is_dir()]
     return ", ".join([*links, *(str(step) for step, _ in steps(checkpoints))])
 
 
 def _none_complete(checkpoints: Path, training: bool) -> CheckpointError:
-    """What to say where a run has no complete checkpoint."""
     faults = [f"{path.name} lacks {lacking(path, training=training)}" for _, path in reversed(steps(checkpoints))]
-    said = "; ".join(faults[:3]) or "there is no checkpoint"
+    reasons = "; ".join(faults[:3]) or "there is no checkpoint"
     return CheckpointError(
-        f"{checkpoints.parent}: no complete checkpoint: {said}", hint="copy the run again, or start another one"
+        f"{checkpoints.parent}: no complete checkpoint: {reasons}", hint="copy the run again, or start another one"
     )
 
 

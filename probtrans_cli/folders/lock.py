@@ -27,22 +27,22 @@ except ImportError:  # Windows
 
 NAME = ".probtrans.lock"
 PATIENCE = 1.0  # seconds in which a new holder surely writes its name into the file
-_LONGEST = 4096  # bytes of what a holder tells
+_LONGEST = 4096  # bytes of the name of a holder
 
 
 def inside(folder: Path) -> Path:
-    """The lock file of a folder that stays where it is, such as a run folder."""
+    """Return the lock file of a folder that stays where it is, such as a run folder."""
     return folder / NAME
 
 
 def beside(folder: Path) -> Path:
-    """The lock file of a folder that is replaced as a whole."""
+    """Return the lock file of a folder that is replaced as a whole."""
     folder = folder.absolute()
     return folder.with_name(f".{folder.name}{NAME}")
 
 
 def of_checkpoint(folder: Path) -> Path:
-    """The lock file of whoever writes a checkpoint: that of its run, if it is in one."""
+    """Return the lock file for writing a checkpoint: that of its run, if it is in one."""
     return inside(folder.parent.parent) if folder.parent.name == "checkpoints" else beside(folder)
 
 
@@ -56,7 +56,7 @@ def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None
     Args:
         file: the lock file, see :func:`inside` and :func:`beside`.
         what: what is locked, for messages.
-        wait: wait for the other process, and say so, instead of refusing.
+        wait: wait for the end of the other process, and say so, instead of refusing.
         hint: what to do where it is refused.
 
     Raises:
@@ -90,7 +90,7 @@ def held_for_a_moment(folder: Path) -> Iterator[None]:
 
 
 def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None:
-    """The open, locked file; None where there are no locks."""
+    """Return the open, locked file; None where there are no locks."""
     while True:
         try:
             handle = _opened(file)
@@ -104,7 +104,10 @@ def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None
                 console.log(f"{what} is in use by {_holder(handle)}: waiting for its end")
                 _flock(handle, wait=True)
             if _is_at(handle, file):
-                _introduce(handle)
+                who = {"process": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:1000]}
+                with suppress(OSError):  # a full disk: it is locked all the same
+                    os.ftruncate(handle, 0)
+                    os.pwrite(handle, json.dumps(who).encode(), 0)
                 return handle
         except OSError as error:
             os.close(handle)
@@ -119,21 +122,17 @@ def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None
 
 
 def _opened(file: Path) -> int:
-    """The lock file, made where it is missing, and its folder, too. What is no file, or has another name elsewhere, is
-    none of ours: it would be written into, and loses its name here."""
+    """Open the lock file; make it, and its folder, where they are missing. What is no file, or has a second name
+    elsewhere, is none of ours, and loses its name here: nothing may be written into it."""
     for _ in range(100):
         file.parent.mkdir(parents=True, exist_ok=True)
-        with suppress(FileNotFoundError):  # another process has just removed the empty folder, or the file
-            _remove_others(file)
+        with suppress(FileNotFoundError):
+            status = file.lstat()  # a single look: in the next moment it may be the lock of another process
+            if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
+                file.unlink()
+        with suppress(FileNotFoundError):  # another process has just removed the empty folder
             return os.open(file, os.O_RDWR | os.O_CREAT | getattr(os, "O_NOFOLLOW", 0), 0o666)
     raise OSError("its folder does not stay")
-
-
-def _remove_others(file: Path) -> None:
-    with suppress(FileNotFoundError):
-        status = file.lstat()  # a single look: in the next moment it may be the lock of another process
-        if not stat.S_ISREG(status.st_mode) or status.st_nlink > 1:
-            file.unlink()
 
 
 def _flock(handle: int, *, wait: bool) -> bool:
@@ -152,23 +151,13 @@ def _flock(handle: int, *, wait: bool) -> bool:
 
 
 def _is_at(handle: int, file: Path) -> bool:
-    """Whether an open file is still the one of that name."""
     try:
         return os.path.samestat(os.fstat(handle), file.lstat())
     except FileNotFoundError:
         return False
 
 
-def _introduce(handle: int) -> None:
-    """Write into the lock file who holds it."""
-    who = {"process": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:1000]}
-    with suppress(OSError):  # a full disk: it is locked all the same
-        os.ftruncate(handle, 0)
-        os.pwrite(handle, json.dumps(who).encode(), 0)
-
-
 def _holder(handle: int) -> str:
-    """Who holds a lock, in words."""
     until = time.monotonic() + PATIENCE
     while time.monotonic() < until:
         with suppress(ValueError, KeyError, TypeError):  # the holder is just about to write it
@@ -179,6 +168,5 @@ def _holder(handle: int) -> str:
 
 
 def _warn(what: str, error: OSError) -> None:
-    """Say that there is no lock."""
     reason = error.strerror or error
     console.log(f"warning: {what} cannot be locked ({reason}): let no second process write there")

@@ -32,20 +32,20 @@ def expand_home(path: str) -> Path:
 
 
 def places(path: str) -> list[Path]:
-    """Where something of this name may lie, the first place first: the current folder, then $PROBTRANS_DATA."""
-    given = expand_home(path)
-    if given.is_absolute():
-        return [given]
-    return [given, expand_home(os.environ.get("PROBTRANS_DATA") or "data") / given]
+    """Return where a relative path may lie, in order: the current folder, then $PROBTRANS_DATA."""
+    expanded = expand_home(path)
+    if expanded.is_absolute():
+        return [expanded]
+    return [expanded, expand_home(os.environ.get("PROBTRANS_DATA") or "data") / expanded]
 
 
 def find_folder(path: str) -> Path:
-    """The first of :func:`places` that is a folder; the path as given where none is."""
+    """Return the first of :func:`places` that is a folder; the path itself where none is."""
     return next((place for place in places(path) if holds(Path.is_dir, place)), expand_home(path))
 
 
 def holds(kind: Callable[[Path], bool], path: Path) -> bool:
-    """Whether a path is of a kind; what may not be looked at is of none."""
+    """Return True if a path is of a kind; what may not be looked at is of none."""
     try:
         return kind(path)
     except (OSError, ValueError):  # a folder that may not be entered, a name that is too long or has a zero byte

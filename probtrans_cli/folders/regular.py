@@ -11,7 +11,6 @@ import errno
 import os
 import shutil
 import stat
-from collections.abc import Callable
 from contextlib import ExitStack, suppress
 from pathlib import Path
 from typing import BinaryIO, TextIO
@@ -34,7 +33,7 @@ class IrregularFileError(CheckpointError):
 
 
 def is_file(path: Path) -> bool:
-    """Whether there is a file, and no link to one; what is no name for a file names none."""
+    """Return True if there is a file, and no link to one; a name that no file can have names none."""
     try:
         return stat.S_ISREG(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -42,7 +41,7 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Whether there is a folder, and no link to one."""
+    """Return True if there is a folder, and no link to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -92,7 +91,7 @@ def _irregular(path: Path, mode: int, wanted: str = "file") -> IrregularFileErro
 
 
 def open_file(path: Path, *, below: Path | None = None, follow: bool = False) -> BinaryIO:
-    """A file, to read its bytes.
+    """Open a file to read its bytes.
 
     Args:
         path: its name.
@@ -118,13 +117,13 @@ def open_file(path: Path, *, below: Path | None = None, follow: bool = False) ->
 
 
 def read_bytes(path: Path, *, below: Path | None = None, follow: bool = False) -> bytes:
-    """The content of a file; see :func:`open_file`."""
+    """Return the content of a file; see :func:`open_file`."""
     with open_file(path, below=below, follow=follow) as file:
         return file.read()
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """The content of a file of UTF-8; see :func:`open_file`."""
+    """Return the content of a file of UTF-8; see :func:`open_file`."""
     return read_bytes(path).decode("utf-8", errors)
 
 
@@ -139,7 +138,7 @@ def _require_file(path: Path, mode: int) -> None:
 
 
 def create(path: Path) -> TextIO:
-    """A new text file, to write; a file or link that has its name is removed.
+    """Create a text file to write; a file or link that has its name is removed.
 
     Raises:
         OSError: it cannot be made.
@@ -149,14 +148,14 @@ def create(path: Path) -> TextIO:
         with suppress(FileNotFoundError):
             path.unlink()
         with suppress(FileExistsError):  # another process has just made one
-            return open(path, "w", encoding="utf-8", opener=_opener(flags))
+            return open(path, "w", encoding="utf-8", opener=lambda name, _: os.open(name, flags, 0o666))
     raise FileExistsError(errno.EEXIST, os.strerror(errno.EEXIST), str(path))
 
 
 def append(path: Path) -> TextIO:
-    """A text file, to write at its end; it is made where there is none.
+    """Open a text file to write at its end; it is created where there is none.
 
-    One that has another name elsewhere, as backups with hard links have it, is replaced by a copy at first.
+    A file with a second name elsewhere, as backups with hard links have it, is first replaced by a copy.
 
     Raises:
         IrregularFileError: something else has its name.
@@ -169,11 +168,7 @@ def append(path: Path) -> TextIO:
             shutil.copyfileobj(file, new.buffer)
         copy.replace(path)
     flags = os.O_WRONLY | os.O_CREAT | os.O_APPEND | _NOT_FOLLOWED | _NOT_AWAITED
-    return open(path, "a", encoding="utf-8", opener=_opener(flags))
-
-
-def _opener(flags: int) -> Callable[[str, int], int]:
-    return lambda name, _: os.open(name, flags, 0o666)
+    return open(path, "a", encoding="utf-8", opener=lambda name, _: os.open(name, flags, 0o666))
 
 
 def remove(path: Path) -> None:

@@ -75,34 +75,32 @@ class IVON(Optimizer):
         return [(group, parameter) for group in self.param_groups for parameter in group["params"]]
 
     def deviation(self, parameter: Tensor) -> Tensor:
-        """``σ`` of the weights of a parameter."""
-        group = next(group for group, one in self._all() if one is parameter)
+        """Return ``σ`` of the weights of a parameter."""
+        group = next(group for group, member in self._all() if member is parameter)
         precision = group["effective_size"] * (self.state[parameter]["hessian"] + group["prior_precision"])
         return torch.as_tensor(precision).rsqrt()
 
     @torch.no_grad()
     def sample(self) -> None:
         """Put a draw of the weights, from torch's default generator, in the place of their means."""
-        assert not any("mean" in self.state[one] for _, one in self._all()), "restore() ends a draw"
+        assert not any("mean" in self.state[parameter] for _, parameter in self._all()), "restore() ends a draw"
         for _, parameter in self._all():
             state = self.state[parameter]
-            state["mean"], state["before"] = (
-                parameter.clone(),
-                None if parameter.grad is None else parameter.grad.clone(),
-            )
+            state["mean"] = parameter.clone()
+            state["before"] = None if parameter.grad is None else parameter.grad.clone()
             parameter.addcmul_(self.deviation(parameter), torch.randn_like(parameter))
 
     @torch.no_grad()
     def restore(self) -> None:
-        """Put the means back, and take what the gradients of this draw say of the curvature."""
+        """Put the means back, and add up the curvature that the gradients of this draw show."""
         self._draws += 1
         for _, parameter in self._all():
             state = self.state[parameter]
             mean, before = state.pop("mean"), state.pop("before")
             if parameter.grad is not None:
                 gradient = parameter.grad if before is None else parameter.grad - before
-                found = gradient * (parameter - mean) / self.deviation(parameter).square()
-                state["found"] = state["found"] + found if "found" in state else found
+                curvature = gradient * (parameter - mean) / self.deviation(parameter).square()
+                state["curvature"] = state["curvature"] + curvature if "curvature" in state else curvature
             parameter.copy_(mean)
 
     @torch.no_grad()
@@ -117,15 +115,15 @@ class IVON(Optimizer):
             raise RuntimeError("step() without a draw: sample() and restore() come first")
         for group, parameter in self._all():
             state = self.state[parameter]
-            found = state.pop("found", None)
-            if parameter.grad is None or found is None:
+            curvature = state.pop("curvature", None)
+            if parameter.grad is None or curvature is None:
                 continue
             (beta1, beta2), delta, hessian = group["betas"], group["prior_precision"], state["hessian"]
-            gradient, found = parameter.grad / self._draws, found / self._draws
+            gradient, curvature = parameter.grad / self._draws, curvature / self._draws
             state["step"] += 1
             momentum = state["momentum"].mul_(beta1).add_(gradient, alpha=1 - beta1)
-            correction = 0.5 * (1 - beta2) ** 2 * (hessian - found).square() / (hessian + delta)
-            hessian.mul_(beta2).add_(found, alpha=1 - beta2).add_(correction)
+            correction = 0.5 * (1 - beta2) ** 2 * (hessian - curvature).square() / (hessian + delta)
+            hessian.mul_(beta2).add_(curvature, alpha=1 - beta2).add_(correction)
             corrected = momentum / (1 - beta1 ** float(state["step"]))
             move = ((corrected + delta * parameter) / (hessian + delta)).clamp(-group["clip"], group["clip"])
             parameter.sub_(group["lr"] * (group["hessian_start"] + delta) * move)

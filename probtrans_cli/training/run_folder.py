@@ -56,7 +56,7 @@ _CHECKPOINTS = re.compile(
 
 @contextmanager
 def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> Iterator[None]:
-    """Within: the run folder is ours alone, and ready. ``source`` is the recipe as the user named it, for messages.
+    """Within: this process alone has the run folder, and it is ready. ``source``: the recipe as the user named it.
 
     Raises:
         UsageError: it cannot be made; another process trains there; it holds something, and is neither to be resumed
@@ -80,14 +80,15 @@ def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: 
 
 
 def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
-    """Decide what becomes of what is in a run folder, which is locked."""
+    """Check a locked run folder, and continue, replace or refuse the run in it."""
     for name in sorted({*BEFORE_A_RECIPE, *AFTERWARDS}):
         regular.refuse_others(run / name)
     for name in (ASIDE, "checkpoints", *_FOLDERS):
         regular.refuse_others(run / name, folder=True)
     if _has_our_recipe(run) or _has_our_recipe(run / ASIDE):
         _put_back(run)
-    ours = _is_run(run)
+    # A copied recipe alone makes no run.
+    ours = _has_our_recipe(run) and any((run / name).exists() for name in ("metrics.jsonl", "log.txt", "checkpoints"))
     foreign = list(_foreign(run, begun=ours))
     elsewhere = "move that away, or give another folder with --run DIR"
     if foreign and not (ours or checkpoints.newest(run / "checkpoints")):
@@ -110,24 +111,19 @@ def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwri
         checkpoints.settle(run / "checkpoints")
     elif occupied:
         _set_aside(run)
-    _forget_interruption(run)
-
-
-def _forget_interruption(run: Path) -> None:
-    """Remove the note of how a training ended that goes on now; that of a training which came to its end stays."""
+    # The note of how a training was interrupted goes; that of a training which came to its end stays.
     note = run / "exit.json"
     if _is_file_of_a_run(note, begun=False) and from_json(regular.read_bytes(note))["exit"] != 0:
         note.unlink()
 
 
 def _is_occupied(run: Path) -> bool:
-    """Whether a folder holds more than what a training leaves that has not begun."""
     return any(path.name not in BEFORE_A_RECIPE and not _HIDDEN.fullmatch(path.name) for path in run.iterdir())
 
 
 def has_not_begun(run: Path) -> bool:
-    """Whether a folder is that of a training that ended before its recipe was written: it has a log, or the lock, and
-    nothing that is not ours."""
+    """Return True for the folder of a training that ended before its recipe was written: it has a log, or the lock,
+    and nothing that is not ours."""
     try:
         return any(run.iterdir()) and not _is_occupied(run) and not list(_foreign(run, begun=False))
     except OSError:  # no folder, or one that cannot be read
@@ -135,7 +131,7 @@ def has_not_begun(run: Path) -> bool:
 
 
 def to_resume(run: Path) -> bool:
-    """Whether there is a checkpoint to continue with.
+    """Return True if there is a checkpoint to continue with.
 
     A link whose checkpoint is gone counts: that is an error to report, not a reason to begin again in silence.
     """
@@ -148,12 +144,12 @@ def to_resume(run: Path) -> bool:
 
 
 def corpus_of(run: Path) -> str | None:
-    """The fingerprint of the corpora that a run is trained on, as its last checkpoint has it; None: it has none."""
+    """Return the fingerprint of the corpora of a run from its last checkpoint; None: there is none."""
     try:
-        found = checkpoints.json_object(checkpoints.locate(f"{run}@last") / checkpoints.STATE).get("data")
+        fingerprint = checkpoints.json_object(checkpoints.locate(f"{run}@last") / checkpoints.STATE).get("data")
     except (CheckpointError, OSError):
-        return None  # who reads the checkpoint as a whole says what is wrong with it
-    return found if isinstance(found, str) else None
+        return None  # verifying the checkpoint says what is wrong with it
+    return fingerprint if isinstance(fingerprint, str) else None
 
 
 def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
@@ -168,8 +164,7 @@ def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
 
 
 def forget_replaced(run: Path) -> None:
-    """Remove the run that this one replaces, as this one has begun; a folder of that name that holds something else
-    stays."""
+    """Remove the run that this one replaces, as this one has begun, unless it holds what no run writes."""
     aside = run / ASIDE
     if aside.is_dir() and not list(_foreign(aside, begun=True)):
         shutil.rmtree(aside, ignore_errors=True)
@@ -178,26 +173,21 @@ def forget_replaced(run: Path) -> None:
 def failed(run: Path, error: BaseException) -> None:
     """Note how the run ended, and put back what it was to replace if it has not begun."""
     code = 130 if isinstance(error, KeyboardInterrupt) else 1
+    if isinstance(error, ProbtransError):
+        code = error.exit_code
     try:
-        _write_exit(
-            run, error.exit_code if isinstance(error, ProbtransError) else code, str(error) or type(error).__name__
-        )
+        write_exit(run, code, str(error) or type(error).__name__)
     finally:  # on a full disk, too
         if _put_back(run):
             console.log(f"{run}: what was there is kept")
 
 
-def done(run: Path) -> None:
-    """Note that the run came to its end."""
-    _write_exit(run, 0, "done")
-
-
-def _write_exit(run: Path, code: int, reason: str) -> None:
+def write_exit(run: Path, code: int = 0, reason: str = "done") -> None:
+    """Note how the run ended."""
     atomic.replace_text(run / "exit.json", json.dumps({"exit": code, "reason": reason}) + "\n")
 
 
 def _set_aside(run: Path) -> None:
-    """Keep what is in a run folder until the run that is to replace it has begun: its data or model may have faults."""
     (run / ASIDE).mkdir()
     # The recipe first, and back again last: where it is tells after a kill which of the two runs is whole.
     for path in sorted(run.iterdir(), key=lambda path: path.name != "recipe.yaml"):
@@ -206,7 +196,7 @@ def _set_aside(run: Path) -> None:
 
 
 def _put_back(run: Path) -> bool:
-    """Undo :func:`_set_aside` where the new run has not begun; whether there was something to put back."""
+    """Undo :func:`_set_aside` where the new run has not begun; return whether there was something to put back."""
     aside = run / ASIDE
     if not aside.is_dir() or (run / "recipe.yaml").exists():
         forget_replaced(run)
@@ -220,7 +210,6 @@ def _put_back(run: Path) -> bool:
 
 
 def _check_same(recipe: Recipe, run: Path) -> None:
-    """Refuse to resume a run with a recipe that computes something else."""
     path = run / "recipe.yaml"
     if not path.exists():
         return
@@ -234,7 +223,7 @@ def _check_same(recipe: Recipe, run: Path) -> None:
 
 
 def _different(key: str, old: Any, new: Any) -> Iterator[str]:
-    """The keys of a recipe, from ``key`` on, whose values are not the same; of a list that of the whole list."""
+    """Yield the keys of a recipe, from ``key`` on, whose values differ; of a list, that of the list."""
     if isinstance(old, dict) and isinstance(new, dict) and old.get("kind") == new.get("kind"):
         for name in dict.fromkeys([*old, *new]):
             yield from _different(f"{key}.{name}", old.get(name), new.get(name))
@@ -246,7 +235,6 @@ def _different(key: str, old: Any, new: Any) -> Iterator[str]:
 
 
 def _has_our_recipe(folder: Path) -> bool:
-    """Whether a folder's recipe is one that a run wrote, by its first line."""
     try:
         with regular.open_file(folder / "recipe.yaml") as lines:
             return lines.readline().startswith(f"# {HEADER}".encode())
@@ -254,19 +242,14 @@ def _has_our_recipe(folder: Path) -> bool:
         return False
 
 
-def _is_run(run: Path) -> bool:
-    """Whether a folder is that of a run; a copied recipe alone is none."""
-    return _has_our_recipe(run) and any((run / name).exists() for name in ("metrics.jsonl", "log.txt", "checkpoints"))
-
-
 def _foreign(run: Path, *, begun: bool) -> Iterator[str]:
-    """What no run has written, by name relative to the run folder. ``begun``: it is known to be that of a run."""
+    """Yield what no run has written, relative to the run folder; ``begun``: it is surely the folder of a run."""
     for path in sorted(run.iterdir()):
         if path.name == "checkpoints" and path.is_dir():
-            yield from (str(one.relative_to(run)) for one in _foreign_checkpoints(path))
+            yield from (str(stranger.relative_to(run)) for stranger in _foreign_checkpoints(path))
         elif path.name in _FOLDERS and path.is_dir():
-            known = _FOLDERS[path.name]
-            yield from (str(one.relative_to(run)) for one in sorted(path.iterdir()) if not known.fullmatch(one.name))
+            names = _FOLDERS[path.name]
+            yield from (f"{path.name}/{file.name}" for file in sorted(path.iterdir()) if not names.fullmatch(file.name))
         elif not _is_file_of_a_run(path, begun=begun):
             yield path.name
 
@@ -283,7 +266,7 @@ def _foreign_checkpoints(folder: Path) -> Iterator[Path]:
 
 
 def _is_file_of_a_run(path: Path, *, begun: bool) -> bool:
-    """Whether a file, by its name, is one that a run writes; before a run has begun, also by its content."""
+    """Return True if a run writes a file of this name; before a run has begun, its content counts, too."""
     if path.is_dir():
         return False
     if path.name not in BEFORE_A_RECIPE:

@@ -1,4 +1,4 @@
-"""What a training writes down about itself: `metrics.jsonl`, and where it is asked for the same for TensorBoard."""
+"""The figures of a training: `metrics.jsonl`, and with `log.tensorboard` the same for TensorBoard."""
 
 from __future__ import annotations
 
@@ -18,35 +18,32 @@ TENSORBOARD = "tensorboard"
 
 
 class Metrics:
-    """`metrics.jsonl`: one JSON object a line; and, if ``tensorboard``, every number of it in the run's folder of that
-    name.
+    """`metrics.jsonl`, one JSON object a line, and with ``tensorboard`` its numbers in the folder of that name.
 
-    A run that is resumed repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are
-    dropped when the file is opened. Without a folder nothing is written: of several processes one writes.
+    A resumed run repeats the updates after ``step`` and the evaluations after ``evaluated``, so their lines are dropped
+    when the file is opened. Without a folder nothing is written: of several processes one writes.
 
     Raises:
         UsageError: the package for TensorBoard is not installed.
     """
 
     def __init__(self, run: Path | None, step: int, evaluated: int, *, tensorboard: bool = False) -> None:
-        self.path: Path | None = None
+        self.path = None if run is None else run / "metrics.jsonl"
         self.board: Any = None
-        if run is not None:
-            self._open(run, step, evaluated, tensorboard)
-
-    def _open(self, run: Path, step: int, evaluated: int, tensorboard: bool) -> None:
-        self.path = path = run / "metrics.jsonl"
-        kept = []
-        if os.path.lexists(path):
-            for line in regular.read_text(path, "replace").splitlines():
+        if run is None or self.path is None:
+            return
+        lines = []
+        if os.path.lexists(self.path):
+            for line in regular.read_text(self.path, "replace").splitlines():
                 try:
                     values = from_json(line)
                     if values["step"] <= (step if values["split"] == "train" else evaluated):
-                        kept.append(line)
+                        lines.append(line)
                 except (ValueError, KeyError, TypeError):  # half a line, of the moment of a kill, or none of ours
                     continue
-        self.board = _writer(run / TENSORBOARD, step + 1 if step else None) if tensorboard else None
-        atomic.replace_text(path, "".join(line + "\n" for line in kept))
+        if tensorboard:
+            self.board = _writer(run / TENSORBOARD, step + 1 if step else None)
+        atomic.replace_text(self.path, "".join(line + "\n" for line in lines))
 
     def write(self, values: dict[str, Any]) -> None:
         """Append one line.
@@ -65,7 +62,7 @@ class Metrics:
         self._show(values["split"], numbers, values["step"])
 
     def final(self, scores: Mapping[str, Mapping[str, float]], step: int) -> None:
-        """The final scores by split, of the best ``step``: TensorBoard shows them as `final`."""
+        """Show the final scores by split, of the best ``step``, in TensorBoard as `final`."""
         for split, numbers in scores.items():
             self._show(f"final/{split}", numbers, step)
         if self.board is not None:
@@ -78,7 +75,7 @@ class Metrics:
 
 
 def _writer(folder: Path, purge: int | None) -> Any:
-    """TensorBoard's writer; what an earlier part of the run wrote from step ``purge`` on is not shown any more."""
+    """Return TensorBoard's writer; it hides what an earlier part of the run wrote from step ``purge`` on."""
     try:
         # Imported here: few need it, and it takes a second.
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415
