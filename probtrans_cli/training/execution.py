@@ -33,14 +33,15 @@ def replicated(network: Network) -> DistributedDataParallel:
     unsynchronised: dict[str, Any] = {_BUFFERS: False}
     copy = DistributedDataParallel(network, find_unused_parameters=True, **unsynchronised)
 
-    def summed(_: object, bucket: Any) -> torch.futures.Future[Tensor]:
-        work = dist.all_reduce(bucket.buffer(), async_op=True)
-        assert work is not None, "it is asynchronous"
-        future: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
-        return future
-
-    copy.register_comm_hook(None, summed)
+    copy.register_comm_hook(None, lambda _, bucket: _summed(bucket))  # torch refuses an annotation as a text
     return copy
+
+
+def _summed(bucket: Any) -> torch.futures.Future[Tensor]:
+    work = dist.all_reduce(bucket.buffer(), async_op=True)
+    assert work is not None, "it is asynchronous"
+    future: torch.futures.Future[Tensor] = work.get_future().then(lambda done: done.value()[0])
+    return future
 
 
 def compile_encoder(encoder: Encoder) -> None:

@@ -1,23 +1,32 @@
-"""The parts of training in several processes, each in one process: who computes what, and with which random numbers."""
+"""The parts of training in several processes, each in one process: who computes what, with which random numbers, and
+what a launcher says in the environment."""
 
 from __future__ import annotations
 
+import socket
+import subprocess
+import time
+from datetime import timedelta
 from pathlib import Path
 
 import numpy as np
 import pytest
 import torch
 from safetensors.numpy import save
-from support import Invoke, refused, workplace
+from support import COMMAND, Invoke, environment, refused, workplace
 from torch import Tensor
+from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
 from probtrans_cli.commands.launch import arguments_of
 from probtrans_cli.commands.train import TrainRequest
 from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Counts
 from probtrans_cli.trained.machine import mixed_seed
+from probtrans_cli.training import group
+from probtrans_cli.training.plan import in_turn
 from probtrans_cli.training.update import Draws, dealt
-from probtrans_cli.training.watch import Place, Watch
+from probtrans_cli.training.watch import Launched, Place, Watch, attempts, launched
 
 
 class OneOf(Ranks):
@@ -70,21 +79,22 @@ def test_shares_come_back_in_order() -> None:
             assert all(np.array_equal(one, other) for one, other in zip(mine, given, strict=True))
 
 
-@pytest.mark.parametrize(("batches", "world"), [(1, 1), (3, 1), (4, 2), (5, 2), (3, 4), (1, 3)])
-def test_every_batch_is_dealt_once_and_all_go_equally_often(batches: int, world: int) -> None:
-    group = [np.array([k]) for k in range(batches)]
-    hands = []
-    for rank in all_of(world):
-        cpu = torch.device("cpu")
-        hands.append(dealt(group, rank, Draws(3, 7, cpu), lambda indices: (int(indices[0]), torch.rand(2))))  # type: ignore[arg-type,return-value]
-    assert len({len(hand) for hand in hands}) == 1
-    counted = [one for hand in hands for one in hand if one.counted]
-    assert sorted(one.k for one in counted) == list(range(batches))
-    for one in [one for hand in hands for one in hand]:
-        number, drawn = one.batch  # type: ignore[misc]
-        assert number == one.k
-        torch.manual_seed(mixed_seed(3, 7, *([one.k] if one.k else [])))
-        assert torch.equal(drawn, torch.rand(2)), "its random numbers are its own, whoever draws them"
+def test_every_batch_is_dealt_once_and_all_run_the_network_equally_often() -> None:
+    for batches, world in [(1, 1), (3, 1), (4, 2), (5, 2), (3, 4), (1, 3)]:
+        group = [np.array([k]) for k in range(batches)]
+        hands = []
+        for rank in all_of(world):
+            draws = Draws(3, 7, torch.device("cpu"))
+            hands.append(dealt(group, rank, draws, lambda indices: (int(indices[0]), torch.rand(2))))  # type: ignore[arg-type,return-value]
+            assert [int(batch[0]) for batch in in_turn(group, 0, batches, rank)] == [one.k for one in hands[-1]]
+        assert len({len(hand) for hand in hands}) == 1
+        microbatches = [microbatch for hand in hands for microbatch in hand]
+        assert sorted(microbatch.k for microbatch in microbatches if microbatch.counted) == list(range(batches))
+        for microbatch in microbatches:
+            number, drawn = microbatch.batch  # type: ignore[misc]
+            assert number == microbatch.k
+            torch.manual_seed(mixed_seed(3, 7, *([microbatch.k] if microbatch.k else [])))
+            assert torch.equal(drawn, torch.rand(2)), "its random numbers are its own, whoever draws them"
 
 
 def test_the_weights_of_an_update_are_drawn_alike_in_all_processes() -> None:
@@ -110,27 +120,20 @@ def test_the_weights_of_an_update_are_drawn_alike_in_all_processes() -> None:
 # --- who is missing ---------------------------------------------------------------------------------------------------
 
 
-@pytest.fixture
-def watch() -> Watch:
-    """A watch without its thread."""
-    found = Watch.__new__(Watch)
-    found.rank, found.world, found.timeout = 0, 3, 5.0
-    found._place = Place("the counts of update 4", waits=True, since=0.0)
-    found.store = type("Store", (), {"check": lambda self, keys: False})()
-    return found
-
-
-ANSWERS: list[tuple[dict[int, Place], str | None, str]] = [
-    ({0: Place("a", True, 0), 2: Place("a", True, 0)}, None, "rank 1 of 3 (never seen) does not answer"),
-    ({0: Place("a", True, 0)}, "Connection closed", "rank 1 of 3 (never seen), rank 2 of 3 (never seen) do not"),
-    ({0: Place("a", True, 0), 1: Place("its batch", False, 0), 2: Place("a", True, 0)}, None, "at: its batch"),
-    (dict.fromkeys(range(3), Place("a", True, 0)), "broken", "the processes have lost each other: broken"),
-]
-
-
-@pytest.mark.parametrize(("answers", "why", "words"), ANSWERS)
-def test_who_is_missing_is_named(watch: Watch, answers: dict[int, Place], why: str | None, words: str) -> None:
-    assert words in watch._verdict(answers, why)
+def test_who_is_missing_is_named() -> None:
+    watch = Watch.__new__(Watch)  # without its thread
+    watch.rank, watch.world, watch.timeout = 0, 3, 5.0
+    watch._place = Place("the counts of update 4", waits=True, since=0.0)
+    watch.store = type("Store", (), {"check": lambda self, keys: False})()
+    waits = Place("a", True, 0)
+    cases: list[tuple[dict[int, Place], str | None, str]] = [
+        ({0: waits, 2: waits}, None, "rank 1 of 3 (never seen) does not answer"),
+        ({0: waits}, "Connection closed", "rank 1 of 3 (never seen), rank 2 of 3 (never seen) do not"),
+        ({0: waits, 1: Place("its batch", False, 0), 2: waits}, None, "at: its batch"),
+        (dict.fromkeys(range(3), waits), "broken", "the processes have lost each other: broken"),
+    ]
+    for answers, why, words in cases:
+        assert words in watch._verdict(answers, why)
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -142,16 +145,140 @@ def test_the_command_line_of_a_process() -> None:
     assert arguments_of(request) == expected
 
 
-@pytest.mark.parametrize(
-    ("arguments", "words"),
-    [
-        (["tiny.yaml", "--nproc", "2"], ("train.accumulate is 1", "train.accumulate=2 train.batch_words=30")),
-        (["-", "--nproc", "2"], ("stdin",)),
-    ],
-)
 def test_what_cannot_be_shared_is_refused_at_once(
-    arguments: list[str], words: tuple[str, ...], invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+    invoke: Invoke, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(workplace(tmp_path))
-    refused(invoke("train", *arguments), 2, *words)
+    words = ("train.accumulate is 1", "train.accumulate=2 train.batch_words=30")
+    refused(invoke("train", "tiny.yaml", "--nproc", "2"), 2, *words)
+    refused(invoke("train", "-", "--nproc", "2"), 2, "stdin")
     assert not Path("runs").exists()
+
+
+# --- what a launcher says in the environment --------------------------------------------------------------------------
+
+VARIABLES = ("RANK", "WORLD_SIZE", "LOCAL_RANK", "MASTER_ADDR", "MASTER_PORT", "TORCHELASTIC_RESTART_COUNT")
+GOOD = {"RANK": "1", "WORLD_SIZE": "2", "LOCAL_RANK": "1", "MASTER_ADDR": "127.0.0.1", "MASTER_PORT": "29500"}
+BAD = [
+    ({"WORLD_SIZE": "abc"}, "WORLD_SIZE is 'abc'"),
+    ({"WORLD_SIZE": "-2"}, "WORLD_SIZE is '-2'"),
+    ({"WORLD_SIZE": "0"}, "WORLD_SIZE is '0'"),
+    ({"WORLD_SIZE": "2.0"}, "WORLD_SIZE is '2.0'"),
+    ({"WORLD_SIZE": "9" * 5000}, "WORLD_SIZE is '999"),
+    ({"WORLD_SIZE": "٢"}, "WORLD_SIZE is "),
+    ({"RANK": "one"}, "RANK is 'one'"),
+    ({"RANK": "-1"}, "RANK is '-1'"),
+    ({"RANK": "2"}, "RANK is 2, but WORLD_SIZE is 2"),
+    ({"RANK": "1", "WORLD_SIZE": "1"}, "RANK is 1, but WORLD_SIZE is 1"),
+    ({"LOCAL_RANK": "x"}, "LOCAL_RANK is 'x'"),
+    ({"LOCAL_RANK": "-1"}, "LOCAL_RANK is '-1'"),
+    ({"MASTER_PORT": "http"}, "MASTER_PORT is 'http'"),
+    ({"MASTER_PORT": "0"}, "MASTER_PORT is '0'"),
+    ({"MASTER_PORT": "65536"}, "MASTER_PORT is '65536'"),
+    ({"MASTER_PORT": "-1"}, "MASTER_PORT is '-1'"),
+    ({"MASTER_ADDR": ""}, "no MASTER_ADDR"),
+    ({"MASTER_PORT": ""}, "no MASTER_PORT"),
+    ({"RANK": ""}, "WORLD_SIZE is 2, but there is no RANK"),
+    ({"WORLD_SIZE": ""}, "RANK is 1, but there is no WORLD_SIZE"),
+    ({"TORCHELASTIC_RESTART_COUNT": "often"}, "TORCHELASTIC_RESTART_COUNT is 'often'"),
+]
+
+
+def put(monkeypatch: pytest.MonkeyPatch, **variables: str) -> None:
+    for name in VARIABLES:
+        monkeypatch.delenv(name, raising=False)
+    for name, value in variables.items():
+        monkeypatch.setenv(name, value)
+
+
+def test_what_launchers_say(monkeypatch: pytest.MonkeyPatch) -> None:
+    put(monkeypatch, **GOOD)
+    assert launched() == Launched(1, 2, 1, "127.0.0.1", 29500, 0)
+    put(monkeypatch, **(GOOD | {"LOCAL_RANK": "", "TORCHELASTIC_RESTART_COUNT": "3"}))
+    assert launched() == Launched(1, 2, 0, "127.0.0.1", 29500, 3)
+    alone: tuple[dict[str, str], ...] = ({}, {"WORLD_SIZE": "1"}, {"RANK": "0", "WORLD_SIZE": "1"}, {"RANK": ""})
+    for variables in alone:
+        put(monkeypatch, **variables)
+        assert launched() is None
+        assert attempts() == 0
+
+
+def test_what_is_wrong_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    for variables, message in BAD:
+        put(monkeypatch, **(GOOD | variables))
+        with pytest.raises(UsageError) as caught:
+            launched()
+        assert message in caught.value.message
+        assert len(caught.value.message) < 300
+
+
+def test_it_is_an_error_of_the_command_line(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
+    monkeypatch.chdir(workplace(tmp_path))
+    for verb in (("train", "tiny.yaml"), ("train", "tiny.yaml", "--nproc", "2"), ("eval", "runs/x")):
+        for variables, message in ({"WORLD_SIZE": "abc"}, "WORLD_SIZE"), ({"RANK": "0"}, "MASTER_ADDR"):
+            put(monkeypatch, **variables)
+            refused(invoke(*verb), 2, message)
+    assert not Path("runs").exists()
+
+
+def test_a_process_that_waits_says_so(monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]) -> None:
+    """And ends where nobody comes."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(port)}))
+    monkeypatch.setattr(group, "LONG", 0.2)
+    monkeypatch.setattr(group, "MEETING", group.timedelta(seconds=1))
+    place = launched()
+    assert place is not None
+    with pytest.raises(group.LostError, match=r"rank 0 of 2: the processes do not meet at 127\.0\.0\.1"):
+        group.Group(place)
+    assert (
+        f"rank 0 of 2: waiting for the others at 127.0.0.1:{port} (MASTER_ADDR, MASTER_PORT)" in capsys.readouterr().err
+    )
+
+
+def test_a_port_that_is_taken_is_named(monkeypatch: pytest.MonkeyPatch) -> None:
+    with socket.socket() as one:
+        one.bind(("", 0))
+        one.listen()
+        put(monkeypatch, **(GOOD | {"RANK": "0", "MASTER_PORT": str(one.getsockname()[1])}))
+        place = launched()
+        assert place is not None
+        with pytest.raises(UsageError, match="MASTER_PORT"):
+            group.Group(place)
+
+
+@pytest.mark.slow
+def test_the_command_says_that_it_waits(tmp_path: Path) -> None:
+    """After ten seconds, on stderr; before that nothing."""
+    with socket.socket() as one:
+        one.bind(("127.0.0.1", 0))
+        port = one.getsockname()[1]
+    given = environment(**(GOOD | {"MASTER_PORT": str(port)}))
+    command = [*COMMAND, "train", "tiny.yaml", "train.accumulate=2"]
+    process = subprocess.Popen(command, cwd=workplace(tmp_path), env=given, stderr=subprocess.PIPE, text=True)
+    assert process.stderr is not None
+    began = time.monotonic()
+    line = process.stderr.readline()
+    waited = time.monotonic() - began
+    process.kill()
+    process.communicate()
+    assert line.startswith("rank 1 of 2: waiting for the others at 127.0.0.1:")
+    assert waited > group.LONG
+
+
+def test_processes_that_are_started_again_do_not_see_what_others_have_left(monkeypatch: pytest.MonkeyPatch) -> None:
+    """As under `torchrun`, whose store outlives the processes."""
+    server = TCPStore("127.0.0.1", 0, is_master=True, wait_for_workers=False, timeout=timedelta(seconds=20))
+    given = {"MASTER_ADDR": "127.0.0.1", "MASTER_PORT": str(server.port), "TORCHELASTIC_USE_AGENT_STORE": "True"}
+    for name, value in given.items():
+        monkeypatch.setenv(name, value)
+    left = []
+    for attempt in (0, 1):
+        member = group.Group(Launched(0, 1, 0, "127.0.0.1", server.port, attempt))
+        left.append(member.store.check(["done/prepared"]))
+        member.done("prepared")
+        assert member.wait_for_first("prepared") == ""
+        member.watch.end()
+    assert left == [False, False]
