@@ -1,79 +1,121 @@
-"""The commands: signatures and help. Each imports what it needs only when it is called, so `--help` is quick."""
+"""The commands: signatures and help. Each imports its verb only when it is called, so `--help` is quick.
+
+The parameters of a command have the names of the fields of its verb's request, which `_given` passes on.
+"""
 
 from __future__ import annotations
 
 import json
-from collections.abc import Callable
+from collections.abc import Callable, Iterable
+from pathlib import Path
 from typing import Annotated, Any, Literal
 
 import typer
+from typer import Argument, Option
 
 from probtrans_cli import console
-from probtrans_cli.cli.options import (
-    Abstain,
-    Arcs,
-    BlockSize,
-    Channel,
-    CheckpointArgument,
-    Choose,
-    Comments,
-    Compat,
-    Coordination,
-    Decoder,
-    DefaultConfidence,
-    DescribedLabels,
-    Doubt,
-    DropoutSamples,
-    DryRun,
-    ExportFolder,
-    Files,
-    FixLengths,
-    GoldFile,
-    InitFrom,
-    Iteration,
-    Jobs,
-    Json,
-    Longest,
-    Masks,
-    Merge,
-    Nproc,
-    Ood,
-    Output,
-    OutputFile,
-    OutputFolder,
-    Overrides,
-    Prune,
-    RecipeArgument,
-    Relations,
-    Rescore,
-    RunFolder,
-    Runs,
-    RunsAndFiles,
-    ScoredFile,
-    Shard,
-    ShowGold,
-    ShowProbability,
-    SideBySide,
-    SingleMatch,
-    TableForm,
-    TagColumn,
-    Threads,
-    TooLong,
-    Top,
-    Uncertainty,
-    Weights,
-    WhatIsGiven,
-    Workers,
-    WrittenRows,
-    rows_in_words,
-)
 from probtrans_cli.cli.streams import tell
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
+from probtrans_cli.folders.places import expand_home, with_home
 from probtrans_cli.openie.written_forms import WRITTEN, WrittenName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName
 from probtrans_cli.version import __version__
+
+PATH: dict[str, Any] = {"parser": expand_home}
+"""What every option has that names a file or a folder: in it `~` is the home folder."""
+NAME: dict[str, Any] = {"parser": with_home}
+"""The same where a name may also be standard input, a shipped recipe, or a step of a run."""
+
+
+def _rows(rows: Iterable[Any]) -> str:
+    return "; ".join(f"{row.name}: {row.help}" if row.help else row.name for row in rows)
+
+
+# --- arguments and options of several commands ------------------------------------------------------------------------
+
+RecipeArgument = Annotated[
+    str,
+    Argument(
+        metavar="RECIPE",
+        help="A YAML file, a shipped recipe's name (see --list), a run folder, or - for stdin.",
+        **NAME,
+    ),
+]
+Overrides = Annotated[
+    list[str] | None,
+    Argument(metavar="[KEY=VALUE]...", help="Changes to the recipe, e.g. optim.lr=3e-4; the value is YAML."),
+]
+CheckpointArgument = Annotated[
+    str,
+    Argument(
+        metavar="CKPT",
+        help="A run folder (its best checkpoint), RUN@last, RUN@2000, a checkpoint or an exported folder.",
+        **NAME,
+    ),
+]
+Files = Annotated[
+    list[str] | None,
+    Argument(
+        metavar="[FILE]...",
+        help="Input files, in the current folder or in $PROBTRANS_DATA (default data/); - is stdin.",
+        **NAME,
+    ),
+]
+Channel = Annotated[
+    str | None,
+    Option("--channel", metavar="mean|best|all|K", help="Channel whose heads are read; default: the checkpoint's."),
+]
+Iteration = Annotated[
+    int | None,
+    Option(
+        "--iteration",
+        metavar="N",
+        help="Iteration whose heads are read, 1..T or -1 for the last; default: the checkpoint's.",
+    ),
+]
+Decoder = Annotated[
+    Literal["argmax", "mst", "eisner"] | None,
+    Option("--decode", help="From head marginals to trees; default: the checkpoint's."),
+]
+Coordination = Annotated[
+    str | None,
+    Option(
+        "--coordination",
+        metavar="CKPT",
+        help="Of a model of tuples: split sentences first, at the coordinations that this second model finds.",
+        **NAME,
+    ),
+]
+Rescore = Annotated[
+    bool,
+    Option(
+        "--rescore",
+        help="With --coordination: the confidence of a tuple is that of its labels in the undivided sentence.",
+    ),
+]
+DropoutSamples = Annotated[
+    int | None,
+    Option("--dropout-samples", min=1, metavar="N", help="Predict by the mean of N passes with dropout."),
+]
+Weights = Annotated[
+    str | None,
+    Option(
+        "--weights",
+        metavar="moments|diagonal|mean|N",
+        help="How uncertain weights are used: means and variances in one pass (diagonal: without the words' "
+        "covariances), the means alone, or N draws; default: as the recipe says. One pass understates the model's own "
+        "doubt: on random words variances of 0.79 to 1.00 of those of draws, and a mutual information of 0.123 for "
+        "0.159, or 0.0075 for 0.0192 (docs/uncertainty.md).",
+    ),
+]
+Threads = Annotated[
+    int | None, Option("--threads", min=1, max=1024, metavar="N", help="CPU threads; default: torch's choice.")
+]
+Json = Annotated[bool, Option("--json", help="Print the result as JSON on stdout.")]
+
+# --- the program ------------------------------------------------------------------------------------------------------
 
 app = typer.Typer(
     name="probtrans",
@@ -93,7 +135,7 @@ def application(arguments: list[str]) -> int:
     try:
         code = command.main(args=arguments, prog_name="probtrans", standalone_mode=False)
     except SystemExit as error:
-        # The command-line library turns a closed pipe into exit code 1; what really happened is the context.
+        # The command-line library turns a closed pipe into exit code 1; the cause is in the context.
         if isinstance(error.__context__, BrokenPipeError):
             raise error.__context__ from None
         raise
@@ -106,14 +148,30 @@ def application(arguments: list[str]) -> int:
     return code if isinstance(code, int) else 0
 
 
+def _given(values: dict[str, Any], *without: str) -> dict[str, Any]:
+    # The parameters of a command as fields of a request; no list at all is an empty one.
+    leave_out = {"context", "as_json", "verb", *without}
+    empty = ("overrides", "files", "require")
+    values = {name: value for name, value in values.items() if name not in leave_out}
+    return values | {name: () for name in empty if name in values and values[name] is None}
+
+
+def _show(context: typer.Context, as_json: bool, result: dict[str, Any], report: Callable[..., str]) -> None:
+    # As JSON where `--json` stands before or after the verb, else as text for people.
+    if as_json or context.obj:
+        console.result_json(result)
+    else:
+        console.result(report(result))
+
+
 @app.callback(invoke_without_command=True)
 def main(
     context: typer.Context,
-    version: Annotated[bool, typer.Option("--version", help="Print the version and exit.")] = False,
-    list_recipes: Annotated[bool, typer.Option("--list", help="List the shipped recipes and exit.")] = False,
-    schema: Annotated[bool, typer.Option("--schema", help="Print the JSON schema of recipes and exit.")] = False,
-    quiet: Annotated[bool, typer.Option("-q", "--quiet", help="Only errors on stderr.")] = False,
-    verbose: Annotated[bool, typer.Option("-v", "--verbose", help="More on stderr.")] = False,
+    version: Annotated[bool, Option("--version", help="Print the version and exit.")] = False,
+    list_recipes: Annotated[bool, Option("--list", help="List the shipped recipes and exit.")] = False,
+    schema: Annotated[bool, Option("--schema", help="Print the JSON schema of recipes and exit.")] = False,
+    quiet: Annotated[bool, Option("-q", "--quiet", help="Only errors on stderr.")] = False,
+    verbose: Annotated[bool, Option("-v", "--verbose", help="More on stderr.")] = False,
     as_json: Json = False,
 ) -> None:
     """Global options."""
@@ -126,9 +184,9 @@ def main(
     elif list_recipes:
         from probtrans_cli.recipe.source import describe, shipped_recipes  # noqa: PLC0415
 
-        found = {name: describe(path) for name, path in shipped_recipes().items()}
-        rows = "".join(f"{name:<{max(map(len, found))}}  {text}\n" for name, text in found.items())
-        console.result_json(found) if as_json else console.result(rows)
+        recipes = {name: describe(path) for name, path in shipped_recipes().items()}
+        rows = "".join(f"{name:<{max(map(len, recipes))}}  {text}\n" for name, text in recipes.items())
+        console.result_json(recipes) if as_json else console.result(rows)
     elif schema:
         from probtrans_cli.recipe.source import json_schema  # noqa: PLC0415
 
@@ -140,24 +198,30 @@ def main(
     raise typer.Exit
 
 
+# --- the commands -----------------------------------------------------------------------------------------------------
+
+
 @app.command(short_help="Encode the corpora of a recipe.")
 def prepare(
     context: typer.Context,
     recipe: RecipeArgument,
     overrides: Overrides = None,
-    check: Annotated[bool, typer.Option("--check", help="Read and count everything, write nothing.")] = False,
-    force: Annotated[bool, typer.Option("--force", help="Encode again even if up to date.")] = False,
-    jobs: Jobs = 1,
+    check: Annotated[bool, Option("--check", help="Read and count everything, write nothing.")] = False,
+    force: Annotated[bool, Option("--force", help="Encode again even if up to date.")] = False,
+    jobs: Annotated[
+        int,
+        Option("--jobs", min=1, max=1024, metavar="N", help="Count and encode in N processes; the result is the same."),
+    ] = 1,
     as_json: Json = False,
 ) -> None:
     """Encode the corpora of a recipe: vocabulary, labels, memory-mapped sentences; print a report."""
     from probtrans_cli.commands import prepare as verb  # noqa: PLC0415
 
-    result = verb.prepare(verb.PrepareRequest(recipe, overrides or (), check=check, force=force, jobs=jobs))
+    state, prepared = verb.prepare(verb.PrepareRequest(**_given(locals())))
     if as_json or context.obj:
-        console.result_json(result.record())
+        console.result_json({"state": state, "folder": str(prepared.folder), **prepared.manifest})
     else:
-        console.result_renderable(result.report())
+        console.result_renderable(verb.report(state, prepared))
 
 
 @app.command(short_help="Train a recipe; writes a run folder.")
@@ -165,32 +229,50 @@ def train(
     context: typer.Context,
     recipe: RecipeArgument,
     overrides: Overrides = None,
-    run: RunFolder = None,
-    resume: Annotated[
-        bool, typer.Option("--resume", help="Continue the run from its last checkpoint, exactly.")
-    ] = False,
+    run: Annotated[Path | None, Option("--run", metavar="DIR", help="Run folder; default: runs/NAME.", **PATH)] = None,
+    resume: Annotated[bool, Option("--resume", help="Continue the run from its last checkpoint, exactly.")] = False,
     overwrite: Annotated[
-        bool, typer.Option("--overwrite", help="Replace the run in the folder, once the new one can begin.")
+        bool, Option("--overwrite", help="Replace the run in the folder, once the new one can begin.")
     ] = False,
     seeds: Annotated[
-        str | None, typer.Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")
+        str | None, Option("--seeds", metavar="0,1,2", help="One run per seed, then mean and s.d.")
     ] = None,
-    init_from: InitFrom = None,
-    nproc: Nproc = None,
-    dry_run: DryRun = False,
-    print_recipe: Annotated[bool, typer.Option("--print", help="Print the resolved recipe and exit.")] = False,
+    init_from: Annotated[
+        str | None,
+        Option(
+            "--init-from",
+            metavar="CKPT",
+            help="Start with the weights of a checkpoint, or of a BERT folder of Hugging Face's (model.init_from): "
+            "encoder, words, and an output layer for the same; model.init_strict=false leaves unknown tensors there.",
+            **NAME,
+        ),
+    ] = None,
+    nproc: Annotated[
+        int | None,
+        Option(
+            "--nproc",
+            min=1,
+            max=1024,
+            metavar="N",
+            help="Train in N processes on this machine, one for each GPU; they share the train.accumulate batches of "
+            "an update, so train.accumulate must be at least N.",
+        ),
+    ] = None,
+    dry_run: Annotated[
+        bool,
+        Option("--dry-run", help="Prepare, build, update a few times; write no run; -v: the shapes of all modules."),
+    ] = False,
+    print_recipe: Annotated[bool, Option("--print", help="Print the resolved recipe and exit.")] = False,
     as_json: Json = False,
 ) -> None:
     """Train a recipe; writes a run folder with metrics and checkpoints."""
     from probtrans_cli.commands import train as verb  # noqa: PLC0415
 
-    request = verb.TrainRequest(
-        recipe, overrides or (), init_from=init_from, run=run, resume=resume, overwrite=overwrite, dry_run=dry_run,
-        nproc=nproc, seeds=None if print_recipe else verb.seeds_of(seeds),
-    )  # fmt: skip
+    values = _given(locals(), "print_recipe")
     if print_recipe:
-        console.result(verb.resolved(request))
+        console.result(verb.resolved(verb.TrainRequest(**values | {"seeds": None})))
     else:
+        request = verb.TrainRequest(**values | {"seeds": verb.seeds_of(seeds)})
         _show(context, as_json, verb.train(request), verb.training_report)
 
 
@@ -198,37 +280,89 @@ def train(
 def evaluate(
     context: typer.Context,
     checkpoint: CheckpointArgument,
-    files: RunsAndFiles = None,
+    files: Annotated[
+        list[str] | None,
+        Argument(
+            metavar="[RUN]... [FILE]...",
+            help="Further run folders, as an ensemble; then the files to score; - is stdin.",
+            **NAME,
+        ),
+    ] = None,
     split: Annotated[
         Literal["dev", "test", "extra"] | None,
-        typer.Option("--split", help="Score this split of the recipe; default: test, or dev where there is none."),
+        Option("--split", help="Score this split of the recipe; default: test, or dev where there is none."),
     ] = None,
     require: Annotated[
         list[str] | None,
-        typer.Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated."),
+        Option("--require", metavar="'METRIC>=X'", help="Exit 7 unless the score holds; may be repeated."),
     ] = None,
     baselines: Annotated[
         bool,
-        typer.Option(
+        Option(
             "--baselines", help="Also score baselines without learning: trees (next word, untrained bias, ...), tuples."
         ),
     ] = False,
     channel: Channel = None,
     iteration: Iteration = None,
-    decode: Decoder = None,
-    choose: Choose = False,
-    masks: Masks = None,
-    latent_labels: DescribedLabels = False,
+    decoder: Decoder = None,
+    choose: Annotated[
+        bool,
+        Option(
+            "--choose",
+            help="With --split dev or files: choose channel, iteration and decoder (those not given) by UUAS there, "
+            "and store them in the checkpoint.",
+        ),
+    ] = False,
+    masks: Annotated[
+        int | None,
+        Option("--masks", min=1, metavar="K", help="Mask draws of a masked language model, whose losses are pooled."),
+    ] = None,
+    latent_labels: Annotated[
+        bool,
+        Option(
+            "--labels",
+            help="Also the words and tags of each latent label, ranked by what they add to the mutual information of "
+            "labels and words, and the strongest label pairs of each channel and distance bucket of T.",
+        ),
+    ] = False,
     top: Annotated[
         int | None,
-        typer.Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
+        Option("--top", min=1, metavar="N", help="With --labels: N words a label, N pairs; default: 8 and 3."),
     ] = None,
-    relations: Relations = False,
-    predictions: SideBySide = None,
+    relations: Annotated[
+        bool,
+        Option(
+            "--relations", help="Also which channel finds which gold relation (DEPREL): recall and precision of each."
+        ),
+    ] = False,
+    predictions: Annotated[
+        Path | None,
+        Option(
+            "--predictions",
+            metavar="OUT",
+            help="Write gold and predictions side by side to this file, in the data's own format.",
+            **PATH,
+        ),
+    ] = None,
     coordination: Coordination = None,
     rescore: Rescore = False,
-    uncertainty: Uncertainty = False,
-    ood: Ood = None,
+    uncertainty: Annotated[
+        bool,
+        Option(
+            "--uncertainty",
+            help="Also report calibration: NLL, ECE, errors told by the uncertainty, and the diagram reliability.svg.",
+        ),
+    ] = False,
+    ood: Annotated[
+        str | None,
+        Option(
+            "--ood",
+            metavar="FILE",
+            help="As --uncertainty, and how well it tells this text (words are enough) from the corpus; extra: the "
+            "recipe's. Sentences that are too long for the model are left out.",
+            **NAME,
+        ),
+    ] = None,
     dropout_samples: DropoutSamples = None,
     weights: Weights = None,
     threads: Threads = None,
@@ -238,13 +372,7 @@ def evaluate(
     run folders, given before the files, predict together as an ensemble."""
     from probtrans_cli.commands import eval as verb  # noqa: PLC0415
 
-    request = verb.EvalRequest(
-        checkpoint, files or (), split=split, require=require or (), baselines=baselines, channel=channel,
-        iteration=iteration, decoder=decode, choose=choose, masks=masks, latent_labels=latent_labels, top=top,
-        relations=relations, predictions=predictions, coordination=coordination, rescore=rescore,
-        uncertainty=uncertainty, ood=ood, dropout_samples=dropout_samples, weights=weights, threads=threads,
-    )  # fmt: skip
-    result, failed = verb.evaluate(request)
+    result, failed = verb.evaluate(verb.EvalRequest(**_given(locals())))
     _show(context, as_json, result, verb.evaluation_report)
     if failed is not None:
         raise failed
@@ -254,125 +382,254 @@ def evaluate(
 def parse(
     checkpoint: CheckpointArgument,
     files: Files = None,
-    form: Annotated[
-        FormatName,
-        typer.Option("-f", "--format", help=f"{rows_in_words(FORMATS.values())}."),
-    ] = "conllu",
+    format: Annotated[FormatName, Option("-f", "--format", help=f"{_rows(FORMATS.values())}.")] = "conllu",
     input_form: Annotated[
         Literal["auto", "text", "tokens", "conllu"],
-        typer.Option(
+        Option(
             "--input",
             help="text: raw, a sentence a line; tokens: split at spaces; auto: CoNLL-U by name or content, else text.",
         ),
     ] = "auto",
     channel: Channel = None,
     iteration: Iteration = None,
-    decode: Decoder = None,
+    decoder: Decoder = None,
     trees: Annotated[
         Literal["yes", "no"],
-        typer.Option("--trees", help="no: only what the task says (tags, entities, tuples, ...), which is quicker."),
+        Option("--trees", help="no: only the task's predictions (tags, entities, tuples, ...), which is quicker."),
     ] = "yes",
-    probability: ShowProbability = False,
-    gold: ShowGold = False,
-    latent_labels: Annotated[
-        bool, typer.Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
+    probability: Annotated[
+        bool, Option("--prob", help="Show the probability of every arc, tag, entity and label.")
     ] = False,
-    top: Top = None,
+    gold: Annotated[bool, Option("--gold", help="Also show the trees that the input has; not with conllu.")] = False,
+    labels: Annotated[
+        bool, Option("--labels", help="Show each word's most probable latent labels, as NUMBER:PROBABILITY.")
+    ] = False,
+    top: Annotated[
+        int | None,
+        Option(
+            "--top",
+            min=1,
+            metavar="N",
+            help="The N most probable tags, labels or hidden words (jsonl; hidden words also in pictures; default 5), "
+            "and with --labels the N most probable latent labels (default 3).",
+        ),
+    ] = None,
     coordination: Coordination = None,
     rescore: Rescore = False,
-    uncertainty: Doubt = False,
-    abstain: Abstain = None,
+    uncertainty: Annotated[
+        bool, Option("--uncertainty", help="Show how uncertain every tag, label or hidden word is: its entropy, ...")
+    ] = False,
+    abstain: Annotated[
+        float | None,
+        Option("--abstain", min=0.0, max=1.0, metavar="P", help="Write `_` for tags and labels less probable than P."),
+    ] = None,
     dropout_samples: DropoutSamples = None,
     weights: Weights = None,
-    longest: Longest = 2000,
-    too_long: TooLong = None,
-    output: Output = None,
-    folder: OutputFolder = None,
-    workers: Workers = 1,
-    shard: Shard = None,
-    merge: Merge = False,
-    block_size: BlockSize = None,
+    longest: Annotated[
+        int,
+        Option(
+            "--longest",
+            min=1,
+            metavar="N",
+            help="Sentences of more words or tokens are too long. 2000 take half a minute and 1 GB with eisner; "
+            "time grows with the cube of the length, memory with the square.",
+        ),
+    ] = 2000,
+    too_long: Annotated[
+        Literal["error", "skip"] | None,
+        Option(
+            "--too-long",
+            help="Sentences beyond --longest or the model's positions: error, or skip: an empty analysis; default: "
+            "skip for tuples and coordinations, else error.",
+        ),
+    ] = None,
+    output: Annotated[
+        Path | None,
+        Option(
+            "-o",
+            "--output",
+            help="Write to this file; with svg and a name without an ending: into a folder.",
+            metavar="PATH",
+            **PATH,
+        ),
+    ] = None,
+    folder: Annotated[
+        Path | None,
+        Option(
+            "--output-dir",
+            metavar="OUT",
+            help="In bulk: write the result of every block of the input into this folder, as far as it is not there. "
+            "--threads and -f svg, html or latex do not go with it, and -o only with --merge.",
+            **PATH,
+        ),
+    ] = None,
+    workers: Annotated[
+        int, Option("--workers", min=1, max=1024, metavar="N", help="In bulk: N processes of one thread each.")
+    ] = 1,
+    shard: Annotated[
+        str | None,
+        Option("--shard", metavar="I/N", help="In bulk: do this share of the blocks only, I from 1 to N."),
+    ] = None,
+    merge: Annotated[
+        bool,
+        Option(
+            "--merge",
+            help="In bulk: write all results in input order, once all blocks are done. Give the same inputs and "
+            "options.",
+        ),
+    ] = False,
+    block_bytes: Annotated[
+        int | None,
+        Option("--block-size", min=1, metavar="BYTES", help="In bulk: bytes of a block, default 4194304."),
+    ] = None,
     threads: Threads = None,
 ) -> None:
     """Print what a model says of text or CoNLL-U: the dependency trees that it sees, and the tags, entities, labels,
     logical forms, hidden words, tuples or coordinations that it was trained to predict; in input order, as they are
     done."""
+    values = _given(locals(), "labels", "folder", "workers", "shard", "merge", "block_bytes")
     from probtrans_cli.commands import bulk  # noqa: PLC0415
     from probtrans_cli.commands import parse as verb  # noqa: PLC0415
 
-    request = verb.ParseRequest(
-        checkpoint, files or (), format=form, input_form=input_form, channel=channel, iteration=iteration,
-        decoder=decode, trees=trees == "yes", probability=probability, gold=gold, latent_labels=latent_labels, top=top,
-        coordination=coordination, rescore=rescore, uncertainty=uncertainty, abstain=abstain,
-        dropout_samples=dropout_samples, weights=weights, longest=longest, too_long=too_long, output=output,
-        threads=threads,
-    )  # fmt: skip
-    bulk.parse(request, folder, workers=workers, shard=shard, merge=merge, block_bytes=block_size)
+    values |= {"trees": trees == "yes", "latent_labels": (top or 3) if labels else None}
+    request = verb.ParseRequest(**values)
+    if folder is not None:
+        block_bytes = block_bytes or bulk.BLOCK_BYTES
+        bulk.parse_in_bulk(bulk.BulkRequest(request, folder, workers, shard, merge, block_bytes))
+        return
+    in_bulk = {"--workers": workers > 1, "--shard": shard, "--merge": merge, "--block-size": block_bytes}
+    if option := next((name for name, value in in_bulk.items() if value), None):
+        raise UsageError(f"{option} is for parsing in bulk", hint="give --output-dir OUT, too")
+    verb.parse(request)
 
 
 @app.command(short_help="Write files of tuples or coordinations in another form.")
 def convert(
-    form: Annotated[WrittenName, typer.Option("--to", help=f"{rows_in_words(WRITTEN.values())}.")],
+    form: Annotated[WrittenName, Option("--to", help=f"{_rows(WRITTEN.values())}.")],
     files: Files = None,
-    given: WhatIsGiven = None,
-    rows: WrittenRows = None,
-    fix_lengths: FixLengths = False,
-    output: OutputFile = None,
+    format: Annotated[
+        Literal["extractions", "coordinations"] | None,
+        Option("--from", help="What the files have, tuples or coordinations; default: as their first lines tell."),
+    ] = None,
+    rows: Annotated[
+        int | None,
+        Option(
+            "--rows",
+            min=1,
+            max=20,
+            metavar="N",
+            help="The most tuples of a sentence, or levels of nested coordinations; default: all, of levels 20.",
+        ),
+    ] = None,
+    fix_lengths: Annotated[
+        bool,
+        Option(
+            "--fix-lengths",
+            help="Cut lines of more tags than their sentence has words, continue shorter ones with NONE.",
+        ),
+    ] = False,
+    output: Annotated[Path | None, Option("-o", "--output", help="Write to this file.", metavar="PATH", **PATH)] = None,
 ) -> None:
     """Write files of tuples or of coordinations in another form; stderr tells what was kept, and why not all."""
     from probtrans_cli.commands import convert as verb  # noqa: PLC0415
 
-    verb.convert(verb.ConvertRequest(form, files or (), given, rows, fix_lengths, output))
+    verb.convert(verb.ConvertRequest(**_given(locals())))
 
 
 @app.command(short_help="Score files of any system.")
 def score(
     context: typer.Context,
-    kind: Annotated[ScorerName, typer.Argument(metavar="KIND", help=f"{rows_in_words(SCORERS.values())}.")],
-    predictions: ScoredFile,
-    gold: GoldFile = None,
-    column: TagColumn = None,
-    single_match: SingleMatch = False,
-    default_confidence: DefaultConfidence = None,
-    compat: Compat = None,
-    comments: Comments = None,
+    kind: Annotated[ScorerName, Argument(metavar="KIND", help=f"{_rows(SCORERS.values())}.")],
+    predictions: Annotated[str, Argument(metavar="PREDICTIONS", help="The file to score; - is stdin.", **NAME)],
+    gold: Annotated[str | None, Option("--gold", metavar="FILE", help="The gold annotation.", **NAME)] = None,
+    column: Annotated[
+        Literal["upos", "xpos", "feats"] | None,
+        Option("--column", help="With calibration: the tags of CoNLL-U that the probabilities are of."),
+    ] = None,
+    single_match: Annotated[
+        bool,
+        Option("--single-match", help="With carb: CaRB(1-1), where each prediction is right for one gold tuple only."),
+    ] = False,
+    default_confidence: Annotated[
+        float | None,
+        Option("--default-confidence", metavar="X", help="With carb: the confidence of tuples that have none or NaN."),
+    ] = None,
+    compat: Annotated[
+        Literal["o6"] | None,
+        Option(
+            "--compat",
+            help="With coordination: count as the code of OpenIE6, which looks at gold coordinators alone, and whose "
+            "inner is outer.",
+        ),
+    ] = None,
+    comments: Annotated[
+        str | None,
+        Option("--comments", metavar="TEXT", help="Of columns: lines that begin with this are comments, such as '# '."),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Score a file that any system wrote against gold annotation, by the same rules as eval."""
-    from probtrans_cli.commands import score as verb  # noqa: PLC0415
+    from probtrans_cli.commands.score import score as score_files  # noqa: PLC0415
+    from probtrans_cli.reports.scores import split_report  # noqa: PLC0415
 
-    options = (column, single_match or None, default_confidence, compat, comments)
-    request = verb.ScoreRequest(kind, predictions, gold, *options)
-    _show(context, as_json, verb.score(request), verb.scored)
+    options = {"column": column, "single_match": single_match or None, "default_confidence": default_confidence}
+    result = score_files(kind, predictions, gold, options | {"compat": compat, "comments": comments})
+    _show(context, as_json, result, lambda result: split_report(predictions, result["scores"]))
 
 
 @app.command(short_help="Write a model as a folder of its own.")
 def export(
     context: typer.Context,
     checkpoint: CheckpointArgument,
-    out: ExportFolder,
-    form: Annotated[ExportName, typer.Option("--format", help=f"{rows_in_words(EXPORTS.values())}.")] = "safetensors",
-    dtype: Annotated[Dtype, typer.Option("--dtype", help="Precision of the weights.")] = "float32",
+    out: Annotated[Path, Argument(metavar="OUT", help="Folder to write; must not exist, or be empty.", **PATH)],
+    format: Annotated[ExportName, Option("--format", help=f"{_rows(EXPORTS.values())}.")] = "safetensors",
+    dtype: Annotated[Dtype, Option("--dtype", help="Precision of the weights.")] = "float32",
     expand_shared: Annotated[
         bool,
-        typer.Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
+        Option("--expand-shared", help="With --format hf: write tensors that layers share once for each layer."),
     ] = False,
-    arcs: Arcs = False,
-    prune: Prune = None,
+    arcs: Annotated[
+        bool, Option("--arcs", help="With --format pt2 or onnx: also the probabilities of arcs, as a further output.")
+    ] = False,
+    prune: Annotated[
+        float | None,
+        Option(
+            "--prune",
+            min=0.0,
+            max=1.0,
+            metavar="SHARE",
+            help="Set this share of a model's uncertain weights to zero, those with the smallest mean in standard "
+            "deviations; what is written has certain weights.",
+        ),
+    ] = None,
     as_json: Json = False,
 ) -> None:
     """Write a model as a folder of its own: one that parse and eval accept, or one that runs without probtrans."""
     from probtrans_cli.commands import export as verb  # noqa: PLC0415
 
-    request = verb.ExportRequest(checkpoint, out, form, dtype, expand_shared, arcs, prune)
+    request = verb.ExportRequest(**_given(locals()))
     _show(context, as_json, verb.export(request), lambda report: verb.exported(request, report))
 
 
 @app.command(short_help="Print finished runs beside the paper's figures.")
 def table(
     context: typer.Context,
-    runs: Runs,
-    form: TableForm = "markdown",
+    runs: Annotated[
+        list[str],
+        Argument(
+            metavar="RUN", help="Run folders, e.g. runs/*; also exported folders. Unfinished runs are left out.", **NAME
+        ),
+    ],
+    form: Annotated[
+        Literal["markdown", "beside", "html"],
+        Option(
+            "-f",
+            "--format",
+            help="beside: each model beside the transformer of the same corpora, task and vocabulary, the best on dev "
+            "that took at most twice as long, with its command line; html: a page with the table and the learning "
+            "curves of the runs.",
+        ),
+    ] = "markdown",
     as_json: Json = False,
 ) -> None:
     """Print finished runs as a table, mean and s.d. over seeds, beside the figures of the paper.
@@ -385,13 +642,4 @@ def table(
     """
     from probtrans_cli.commands import table as verb  # noqa: PLC0415
 
-    request = verb.TableRequest(runs, form)
-    _show(context, as_json, verb.table(request), lambda result: verb.written(request, result))
-
-
-def _show(context: typer.Context, as_json: bool, result: dict[str, Any], report: Callable[..., str]) -> None:
-    """The result on stdout: as JSON where that was asked for before or after the verb, else as text for people."""
-    if as_json or context.obj:
-        console.result_json(result)
-    else:
-        console.result(report(result))
+    _show(context, as_json, verb.table(runs), verb.FORMS[form])

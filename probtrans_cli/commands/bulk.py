@@ -1,7 +1,7 @@
 """The verb `parse` in bulk: a job of blocks in a folder, done by processes that know nothing of each other.
 
 There is one loop: do the blocks of a share that have no marker. A process of a job array does it, a rerun does it, and
-so does every one of `--workers N`, to whom the blocks of the share are handed out one at a time. Which blocks there are
+so does each of `--workers N`, to whom the blocks of the share are handed out one at a time. Which blocks there are
 follows from the sizes of the inputs; see :mod:`probtrans_cli.data.blocks` and :mod:`probtrans_cli.folders.job`.
 """
 
@@ -10,24 +10,42 @@ from __future__ import annotations
 import hashlib
 import re
 import sys
+import traceback
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Iterable, Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import asdict, replace
+from dataclasses import asdict, dataclass, replace
+from itertools import islice
 from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands import bulk_workers
-from probtrans_cli.commands.bulk_blocks import BLOCK_BYTES, WARNING, BulkRequest, attempt, is_current
-from probtrans_cli.commands.checks import faults_of
-from probtrans_cli.commands.input_stream import appearances, found
 from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
-from probtrans_cli.commands.parse import parse as parse_now
-from probtrans_cli.commands.unread import COUNTS, told
-from probtrans_cli.data.blocks import Block, Version, cut, total
+from probtrans_cli.commands.streams import (
+    COUNTS,
+    LARGEST_CHUNK,
+    appearances,
+    faults_of,
+    form_of,
+    located,
+    sentences_of,
+    unread_in_words,
+)
+from probtrans_cli.data.blocks import (
+    Block,
+    Ends,
+    Version,
+    checksum,
+    cut,
+    in_file,
+    lines_of,
+    require_unchanged,
+    total,
+)
 from probtrans_cli.data.files import display_name
-from probtrans_cli.errors import CheckpointError, DataError, UsageError, reason
+from probtrans_cli.data.processes import FEWER, Pool
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.errors import CheckpointError, DataError, ProbtransError, UsageError, reason
 from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import SUMS, locate
 from probtrans_cli.folders.job import FAILED, JOB, Job
@@ -37,29 +55,26 @@ from probtrans_cli.version import __version__
 
 FORMAT = 3  # of a job's folder
 _ABOUT_THE_MODEL = ("training/", "eval.json", "README.md")  # what a checkpoint has beside the model
+WARNING = "warning"
+"""The key of a block's marker with the warning of the first sentence that was too long."""
+BLOCK_BYTES = 4 << 20
+"""Bytes of a block of a plain file: half a minute's work or so, and what a kill costs."""
 
 
-def parse(
-    request: ParseRequest,
-    folder: Path | None = None,
-    *,
-    workers: int = 1,
-    shard: str | None = None,
-    merge: bool = False,
-    block_bytes: int | None = None,
-) -> None:
-    """The verb, in bulk where there is a ``folder``; see :class:`BulkRequest`.
+@dataclass(frozen=True)
+class BulkRequest:
+    """The arguments of `parse --output-dir`."""
 
-    Raises:
-        UsageError: what is for parsing in bulk, without a folder.
-    """
-    if folder is not None:
-        parse_in_bulk(BulkRequest(request, folder, workers, shard, merge, block_bytes or BLOCK_BYTES))
-        return
-    given = {"--workers": workers > 1, "--shard": shard, "--merge": merge, "--block-size": block_bytes}
-    if option := next((name for name, value in given.items() if value), None):
-        raise UsageError(f"{option} is for parsing in bulk", hint="give --output-dir OUT, too")
-    parse_now(request)
+    parse: ParseRequest
+    """The model, the inputs, and the form of the output; with ``merge`` also where to."""
+    folder: Path
+    workers: int = 1
+    """Processes that do the share."""
+    shard: str | None = None
+    """``I/N``: the share of the job, I from 1 to N; None: all of it."""
+    merge: bool = False
+    """Only put the results together."""
+    block_bytes: int = BLOCK_BYTES
 
 
 def parse_in_bulk(request: BulkRequest) -> None:
@@ -73,7 +88,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
     """
     _refuse(request)
     first, of = share_of(request.shard)
-    request = replace(request, parse=replace(request.parse, files=found(request.parse.files)))
+    request = replace(request, parse=replace(request.parse, files=located(request.parse.files)))
     versions = [_version(name) for name in request.parse.files]
     inputs = list(zip(request.parse.files, versions, strict=True))
     blocks = [block for name, file in inputs for block in cut(name, file.size, request.block_bytes, file)]
@@ -87,7 +102,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
             _merge(request, Job.of(request.folder, pinned.format, identity(request, versions)), blocks)
         return
     if not (request.folder / JOB).exists():
-        Parsing.of(request.parse)  # what the model refuses is no job
+        Parsing(request.parse)  # what the model refuses is no job
     for warning in appearances(request.parse.files, request.parse.input_form):
         console.log(warning)
     with faults_of(request.folder, "--output-dir", kept="blocks that are done stay"):
@@ -102,10 +117,10 @@ def share_of(shard: str | None) -> tuple[int, int]:
     Raises:
         UsageError: it is something else.
     """
-    found = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard or "1/1")
-    if found is None or not 1 <= int(found[1]) <= int(found[2]):
+    share = re.fullmatch(r"([0-9]{1,9})/([0-9]{1,9})", shard or "1/1")
+    if share is None or not 1 <= int(share[1]) <= int(share[2]):
         raise UsageError(f"--shard {shard}: not a share", hint="I/N, where I is 1 to N; for example --shard 3/64")
-    return int(found[1]), int(found[2])
+    return int(share[1]), int(share[2])
 
 
 def identity(request: BulkRequest, versions: Sequence[Version]) -> dict[str, Any]:
@@ -144,15 +159,15 @@ def model_sum(folder: Path) -> str:
 def _refuse(request: BulkRequest) -> None:
     parse, form = request.parse, FORMATS[request.parse.format]
     if form.whole is not None:
-        others = ", ".join(name for name, row in FORMATS.items() if row.whole is None)
-        what = f"--output-dir does not go with -f {form.name}, which is {form.whole}"
-        raise UsageError(what, hint=f"use one of {others}, or leave out --output-dir")
+        formats = ", ".join(name for name, row in FORMATS.items() if row.whole is None)
+        message = f"--output-dir does not go with -f {form.name}, which is {form.whole}"
+        raise UsageError(message, hint=f"use one of {formats}, or leave out --output-dir")
     if not parse.files or "-" in parse.files:
-        what = "--output-dir needs files: standard input cannot be read again"
-        raise UsageError(what, hint="write it into a file first")
+        message = "--output-dir needs files: standard input cannot be read again"
+        raise UsageError(message, hint="write it into a file first")
     if parse.threads is not None:
-        what = "--threads does not go with --output-dir: every worker has one thread"
-        raise UsageError(what, hint="give --workers N for N processors")
+        message = "--threads does not go with --output-dir: every worker has one thread"
+        raise UsageError(message, hint="give --workers N for N processors")
     if request.merge and (request.workers > 1 or request.shard):
         raise UsageError("--merge does not go with --workers and --shard", hint="it only puts together what is done")
     if parse.output is not None and not request.merge:
@@ -162,8 +177,8 @@ def _refuse(request: BulkRequest) -> None:
 def _version(name: str) -> Version:
     try:
         if not Path(name).is_file():
-            what = "is a folder" if Path(name).is_dir() else "there is no such file"
-            raise DataError(f"{name}: {what}", hint="--output-dir reads files; several are named one by one, or by *")
+            kind = "is a folder" if Path(name).is_dir() else "there is no such file"
+            raise DataError(f"{name}: {kind}", hint="--output-dir reads files; several are named one by one, or by *")
         return Version.of(name)
     except (OSError, ValueError) as error:
         why = reason(error) if isinstance(error, OSError) else str(error)
@@ -174,7 +189,6 @@ def _version(name: str) -> Version:
 
 
 def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence[int]) -> None:
-    """Do the blocks of a share that have no marker."""
     done = job.done()
     for number in _changed(job, blocks, done.intersection(share)):
         console.log(f"block {number} is done again: {blocks[number - 1]} has changed since")
@@ -183,11 +197,9 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
     missing = [number for number in share if number not in done]
     failed: list[int] = []
     if missing:
-        there = len(share) - len(missing)
-        log = (
-            f"{job.folder}: {_blocks(len(missing))} to do, {there:,} of this share {'is' if there == 1 else 'are'} done"
-        )
-        console.log(log)
+        done_before = len(share) - len(missing)
+        are = "is" if done_before == 1 else "are"
+        console.log(f"{job.folder}: {_blocks(len(missing))} to do, {done_before:,} of this share {are} done")
         names = Counter(str(Path(name).resolve()) for name in request.parse.files)
         if repeated := [name for name, times in names.items() if times > 1]:
             console.log(f"named more than once, so parsed as often: {first_of(repeated)}")
@@ -204,43 +216,129 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
                 failed.append(number)
                 console.log(f"block {number} failed: {_told(job, number, blocks[number - 1])}")
         work.end()
-        for line in told(unread):
+        for line in unread_in_words(unread):
             console.log(line)
     if failed:
         what = f"{len(failed):,} of {_blocks(len(share))} failed: {first_of([str(number) for number in failed])}"
         again = "the same command tries them again, and only them, while the files keep their sizes"
         raise DataError(what, hint=f"{job.folder / FAILED} says why; {again}")
-    there = len(job.done() & set(range(1, len(blocks) + 1)))
-    rest = "put them together with --merge" if there == len(blocks) else "the others are of other shares"
-    console.log(f"{job.folder}: {there:,} of {_blocks(len(blocks))} {'is' if there == 1 else 'are'} done; {rest}")
+    finished = len(job.done() & set(range(1, len(blocks) + 1)))
+    rest = "put them together with --merge" if finished == len(blocks) else "the others are of other shares"
+    console.log(f"{job.folder}: {finished:,} of {_blocks(len(blocks))} {'is' if finished == 1 else 'are'} done; {rest}")
 
 
 def _changed(job: Job, blocks: Sequence[Block], done: Iterable[int]) -> list[int]:
-    """The blocks that are done, and whose inputs have changed since."""
     return [number for number in sorted(done) if not is_current(job, number, blocks[number - 1])]
 
 
 def _attempted(request: BulkRequest, job: Job, blocks: Sequence[Block], missing: Sequence[int]) -> Iterator[int]:
-    """Try the blocks that are missing; yields each of them once it is done or has failed."""
-    # What another process has done in the meantime is done.
-    if request.workers > 1:
-        yield from bulk_workers.attempted(request, job, blocks, missing)
+    # Yields each of the missing blocks once it is done or has failed, or another process has done it in the meantime.
+    if request.workers == 1:
+        do = begin(request, job, blocks)
+        for number in missing:
+            do(number)
+            yield number
         return
-    parsing = Parsing.of(request.parse)
-    for number in missing:
-        attempt(parsing, job, number, blocks[number - 1])
+
+    def died(number: int, how: str) -> None:
+        if not job.is_done(number):
+            job.fail(number, f"the process {how}\nblock {number}: {blocks[number - 1]}\n-> {FEWER}")
+
+    # A process with many threads parses more slowly than many processes with one: sentences are short. They get the
+    # number of a block at a time, so that none waits for another at the end; a new one replaces one that dies.
+    for number, _ in Pool(request.workers, begin, (request, job, blocks), died).each(missing):
         yield number
+
+
+def begin(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> Callable[[int], None]:
+    """Load the model; returns the function that does a block."""
+    parsing = Parsing(request.parse)
+    return lambda number: attempt(parsing, job, number, blocks[number - 1])
+
+
+# --- a block ----------------------------------------------------------------------------------------------------------
+
+
+def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
+    """Do a block unless it is done; where it fails, note that in the folder.
+
+    Raises:
+        OSError: the folder cannot be written.
+        DataError: it is done, and of another job.
+    """
+    if job.is_done(number):
+        job.require_own(number, part_of(block))
+        return
+    try:
+        _parse(parsing, job, number, block)
+    except OSError:
+        raise
+    except Exception as error:  # whatever is wrong with one block is no reason not to do the others
+        ours = isinstance(error, ProbtransError)
+        why = [str(error) or type(error).__name__, f"block {number}: {block}"]
+        if isinstance(error, ProbtransError) and error.hint:
+            why.append(f"-> {error.hint}")
+        job.fail(number, "\n".join(why if ours else [*why, traceback.format_exc()]))
+
+
+def part_of(block: Block) -> dict[str, Any]:
+    """What the marker of a block says of the part of an input that it is."""
+    return {"input": block.path, "begin": block.begin, "end": block.end}
+
+
+def is_current(job: Job, number: int, block: Block) -> bool:
+    """Whether a block that is done was made of what its input holds now.
+
+    The time of the input is believed. Where it is another one, as of a copy, the bytes are compared.
+
+    Raises:
+        DataError: the input cannot be read, or the block is of another job.
+    """
+    job.require_own(number, part_of(block))
+    about = job.about(number)
+    now = block.file
+    if not about or now is None:
+        return False
+    if (about.get("input_bytes"), about.get("modified")) == (now.size, now.modified):
+        return True
+    return bool(about.get("content") == checksum(block, _ends(about.get("form"))))
+
+
+def _ends(form: Any) -> Ends:
+    return "empty line" if form == "conllu" else "line"
+
+
+def _parse(parsing: Parsing, job: Job, number: int, block: Block) -> None:
+    require_unchanged(block)
+    request = parsing.request
+    form, _ = form_of(block.path, request.input_form)
+    ends = _ends(form)
+    name = display_name(block.path)
+    about: dict[str, Any] = {**part_of(block), "form": form, "sentences": 0}
+    if block.file is not None:
+        about |= {"input_bytes": block.file.size, "modified": block.file.modified, "content": checksum(block, ends)}
+
+    def portions() -> Iterator[Sequence[Sentence]]:
+        unread = parsing.unread(lambda message: about.update({WARNING: in_file(block, ends, message)}))
+        sentences = unread.passing(sentences_of(lines_of(block, ends), name, form, parsing.refused))
+        while portion := list(islice(sentences, LARGEST_CHUNK)):
+            about["sentences"] += len(portion)
+            yield portion
+        about.update(unread.counts)
+
+    try:
+        with job.writing(number, about) as file:
+            file.writelines(parsing.written(portions()))
+            require_unchanged(block)  # what was read is what was planned for
+    except DataError as error:
+        require_unchanged(block)  # else a fault of half a file is told
+        raise DataError(in_file(block, ends, error.message), hint=error.hint) from None
 
 
 # --- the whole --------------------------------------------------------------------------------------------------------
 
 
 def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
-    """Write the results of all blocks, in order, to stdout or to a file.
-
-    Raises:
-        DataError: some are missing, or not what was written, or their inputs have changed since.
-    """
     done = job.done()
     missing = [number for number in range(1, len(blocks) + 1) if number not in done]
     if missing:
@@ -264,7 +362,6 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
 
 
 def _told(job: Job, number: int, block: Block) -> str:
-    """Which block it is, and why it could not be done; an error that begins with its file tells both."""
     why = job.why(number)
     if why is None:
         return str(block)
@@ -272,12 +369,10 @@ def _told(job: Job, number: int, block: Block) -> str:
 
 
 def _blocks(number: int) -> str:
-    """So many blocks, in words."""
     return f"{number:,} block{'s' * (number != 1)}"
 
 
 def _safe_lines(pieces: Iterable[bytes]) -> Iterator[str]:
-    """Results as a terminal may get them."""
     rest = b""
     for piece in pieces:
         *lines, rest = (rest + piece).split(b"\n")

@@ -10,7 +10,7 @@ from dataclasses import dataclass
 from pathlib import Path
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.checks import faults_of
+from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.codecs.grids import MOST_ROWS
 from probtrans_cli.data.corpus.kept import OfFile
 from probtrans_cli.data.files import display_name, find, open_lines

@@ -2,7 +2,9 @@
 
 from __future__ import annotations
 
+import json
 import operator
+import os
 import re
 import time
 from collections.abc import Iterable, Iterator, Sequence
@@ -12,91 +14,98 @@ from itertools import chain
 from pathlib import Path
 from typing import Any
 
+import numpy as np
+
 from probtrans_cli import atomic, console
 from probtrans_cli.checkpoint import refuse_link
-from probtrans_cli.commands.checks import faults_of, splitter_of
-from probtrans_cli.commands.eval_uncertainty import (
-    other_text,
-    read_sentences,
-    runs_and_files,
-    store_scores,
-    who_is_asked,
-)
 from probtrans_cli.commands.launch import processes
+from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.gold import NewLabels, OddLabels, unlearned
 from probtrans_cli.data.corpus.lengths import Shortened
 from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.files import find, find_all
+from probtrans_cli.data.files import find, find_all, open_lines
 from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.data.readers import format_by_name, format_of, read_corpus
+from probtrans_cli.data.readers.appearance import look_ahead, misread, watched
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.errors import DataError, NothingToScoreError, RequirementNotMetError, UsageError
-from probtrans_cli.folders import lock
+from probtrans_cli.errors import (
+    CheckpointError,
+    DataError,
+    NothingToScoreError,
+    RequirementNotMetError,
+    UsageError,
+)
+from probtrans_cli.folders import lock, regular
 from probtrans_cli.folders.checkpoints import locate
-from probtrans_cli.recipe.data import Select
+from probtrans_cli.recipe.data import Data, Select
 from probtrans_cli.recipe.training import Eval
+from probtrans_cli.recipe.weights import way_of
+from probtrans_cli.reports.reliability import reliability_diagram
 from probtrans_cli.reports.scores import evaluation_report, flattened
 from probtrans_cli.tasks.base import Splitter
-from probtrans_cli.trained.arcs import Reading
+from probtrans_cli.trained.base import Reading
 from probtrans_cli.trained.card import store_reading
 from probtrans_cli.trained.evaluation import choose_reading, scores_trees, tree_scores
-from probtrans_cli.trained.evaluation import evaluate as evaluated
+from probtrans_cli.trained.evaluation import evaluate as task_scores
+from probtrans_cli.trained.formats.lines import side_by_side
 from probtrans_cli.trained.latent_labels import Types, describe, require_labels
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Predictor
-from probtrans_cli.trained.side_by_side import side_by_side
+from probtrans_cli.trained.parses import splitter_of
+from probtrans_cli.trained.predictor import Predictor, ensemble_of, predictor_of
 from probtrans_cli.trained.uncertainty import uncertainty_scores
 from probtrans_cli.trees import decode
 
 __all__ = ["EvalRequest", "evaluate", "evaluation_report"]
 
+DIAGRAM = "reliability.svg"
 _REQUIREMENT = re.compile(r"\s*([^\s<>=]+)\s*(>=|<=|>|<|==)\s*([-+0-9.eE]+)\s*")
 _COMPARE = {">=": operator.ge, "<=": operator.le, ">": operator.gt, "<": operator.lt, "==": operator.eq}
 
 
 @dataclass(frozen=True)
 class EvalRequest:
-    """What `eval` is asked for."""
+    """The arguments of `eval`."""
 
     checkpoint: str
     """A CKPT argument: a run folder, ``RUN@last``, ..."""
     files: Sequence[str] = ()
-    """What is scored; none: a split of the recipe. Folders among them are further runs, which predict together."""
+    """The files to score; none: a split of the recipe. Folders among them are further runs, which predict together."""
     split: str | None = None
     """``dev``, ``test`` or ``extra``; None: ``test``, or ``dev`` where there is none."""
     require: Sequence[str] = ()
     """Comparisons such as ``accuracy>=0.91``."""
     baselines: bool = False
-    """Score also the floors of the trees, and of tuples."""
+    """Score also the baselines of trees, and of tuples."""
     channel: str | None = None
-    """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice. So for the next two."""
+    """A number, ``mean``, ``best`` or ``all``; None: the checkpoint's choice, as for the next two."""
     iteration: int | None = None
     decoder: decode.Method | None = None
     choose: bool = False
-    """First choose channel, iteration and decoder, what of them is not given, by the trees of what is scored, and store
-    the choice in the checkpoint."""
+    """First choose channel, iteration and decoder, unless given, by the trees of the corpus, and store the choice in
+    the checkpoint."""
     masks: int | None = None
     """Mask draws of a masked language model; None: the recipe's."""
     latent_labels: bool = False
-    """Tell also what the latent labels are about in what is scored, see
-    :func:`probtrans_cli.trained.latent_labels.describe`; this is not part of the file beside the checkpoint."""
+    """Describe also the latent labels, see :func:`probtrans_cli.trained.latent_labels.describe`; this is not part of
+    the file beside the checkpoint."""
     top: int | None = None
-    """How much is told of each latent label."""
+    """How many words and pairs of each latent label."""
     relations: bool = False
-    """Tell also which channel finds which gold relation, as part of the scores of the trees."""
+    """Score also which channel finds which gold relation."""
     predictions: Path | None = None
-    """A file to write gold and predictions to, side by side, see :mod:`probtrans_cli.trained.side_by_side`."""
+    """A file for gold and predictions, see :func:`probtrans_cli.trained.formats.lines.side_by_side`."""
     coordination: str | None = None
-    """A CKPT of coordinations, at which sentences are split before tuples are found in them."""
+    """A CKPT of coordinations, at which sentences are split before tuples are extracted."""
     rescore: bool = False
-    """Tuples of split sentences get the confidence that they have in the whole one."""
+    """Tuples of split sentences get the confidence that they have in the undivided sentence."""
     uncertainty: bool = False
-    """Tell also how far the probabilities can be relied on, see :mod:`probtrans_cli.trained.uncertainty`."""
+    """Score also the calibration of probabilities, see :mod:`probtrans_cli.trained.uncertainty`."""
     ood: str | None = None
-    """Another text: also how well the uncertainty tells it from what is scored; ``extra``: the recipe's."""
+    """Another text: also how well the uncertainty tells it from the corpus; ``extra``: the recipe's."""
     dropout_samples: int | None = None
-    """Predict by so many passes with dropout; None: by one without."""
+    """Predict by the mean of this number of passes with dropout; None: by one pass without."""
     weights: str | None = None
     """How uncertain weights are used, see :func:`probtrans_cli.recipe.weights.way_of`; None: as the recipe says."""
     threads: int | None = None
@@ -114,62 +123,63 @@ def evaluate(request: EvalRequest) -> tuple[dict[str, Any], RequirementNotMetErr
         if ranks.world > 1 and "-" in request.files:
             raise UsageError("several processes cannot read one text from stdin", hint="give a file")
         if not request.choose:
-            return _evaluated(request, ranks)
+            return _evaluate(request, ranks)
         folder = locate(request.checkpoint)
         refuse_link(folder)
         located = replace(request, checkpoint=str(folder))
         if not ranks.first:
-            return _evaluated(located, ranks)
+            return _evaluate(located, ranks)
         with lock.locked(lock.of_checkpoint(folder), request.checkpoint, hint="choose again when that has ended"):
-            return _evaluated(located, ranks)
+            return _evaluate(located, ranks)
 
 
-def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], RequirementNotMetError | None]:
-    """The report and the error of :func:`evaluate`; of several ``ranks`` the first one writes, and has the error."""
+def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], RequirementNotMetError | None]:
+    # Of several processes the first writes, and has the error.
+    all_channels = request.channel == "all"
     if request.top is not None and not request.latent_labels:
         hint = f"write --labels --top {request.top}, or leave it out"
         raise UsageError("--top says how much --labels shows", hint=hint)
     requirements = [_requirement(text) for text in request.require]
     runs, files = runs_and_files(request.files)
     request = replace(request, files=files)
-    every = request.channel == "all"
-    if request.choose and every:
+    if request.choose and all_channels:
         raise UsageError("--choose chooses one channel", hint="leave out --channel all")
-    model, asked, way = _loaded(request, runs, ranks)
-    splitter = _splitter_of(model, request, runs)
-    if request.masks is not None:
-        model.task.draw(request.masks)
-    reading = model.read(None if every else request.channel, request.iteration, request.decoder)
-    if request.latent_labels:
-        require_labels(model)
-        if model.recipe.data.format == "documents":
-            raise UsageError("--labels: what is scored are pieces of documents, not sentences", hint="leave it out")
+    model, predictor, method, splitter = _loaded(request, runs, ranks)
+    reading = model.read(None if all_channels else request.channel, request.iteration, request.decoder)
     types = Types.of(model) if request.latent_labels else None
-    of_words: list[str] | None = [] if request.relations else None
+    relations: list[str] | None = [] if request.relations else None
     kept: list[Sentence] | None = None if request.predictions is None else []
-    title, corpus = corpus_of(model, request, types, of_words, kept)
-    if kept is not None and ranks.first:
-        _write_predictions(request, model, kept, asked)
+    title, corpus = corpus_of(model, request, types, relations, kept)
+    if request.predictions is not None and ranks.first:
+        with (
+            faults_of(request.predictions, "--predictions"),
+            atomic.replacing(request.predictions, direct=True) as file,
+        ):
+            file.writelines(side_by_side(model, kept or [], predictor))
     if request.choose:
         reading = _choose(model, corpus, title, request, stored=ranks.first)
     ood = None if request.ood is None else other_text(model, request.ood)
     has_trees = not runs and scores_trees(model, corpus)  # an ensemble has no channels of its own
-    way = way if splitter is None else f"split by {request.coordination}"
+    method = method if splitter is None else f"split by {request.coordination}"
     with _timed(model, title, len(corpus)):
-        scores = _task_scores_if_any(model, corpus, title, asked, reading if has_trees else None, ood, splitter)
+        scores = _task_scores(model, corpus, title, predictor, reading if has_trees else None, ood, splitter)
     if "ood" in scores:
         scores["ood"] = {"file": request.ood, **scores["ood"]}
-    scores |= _floors(model, corpus, told=ranks.first and not has_trees) if request.baselines else {}
+    if request.baselines:
+        baselines = model.task.floors(corpus)  # those of trees come with the trees
+        if ranks.first and not has_trees and not baselines:
+            console.log(f"--baselines: no trees are scored here, and {model.task.metric} has no baselines")
+        scores |= baselines
     if has_trees:
         scores |= tree_scores(
-            model, corpus, title, reading, baselines=request.baselines, every=every, relations=of_words, predictor=asked
-        )
+            model, corpus, title, reading, baselines=request.baselines, channels=all_channels, relations=relations,
+            predictor=predictor,
+        )  # fmt: skip
     if not scores and not request.latent_labels:
-        raise DataError(
-            f"{title}: has neither {model.task.metric} nor trees to score", hint="give CoNLL-U with gold columns"
-        )
+        what = f"{title}: has neither {model.task.metric} nor trees to score"
+        raise DataError(what, hint="give CoNLL-U with gold columns")
     result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
-    result |= {} if way is None else {"way": way}
+    result |= {} if method is None else {"way": method}
     result |= {"members": [request.checkpoint, *runs]} if runs else {}
     if not runs and not request.files and ranks.first:
         store_scores(model, title, result)
@@ -179,48 +189,89 @@ def _evaluated(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requ
     return result, unmet if ranks.first else None
 
 
-def _floors(model: Model, corpus: Split, *, told: bool) -> dict[str, Any]:
-    """The task's floors, those of trees come with them; ``told``: stderr says where there are none."""
-    floors = model.task.floors(corpus)
-    if told and not floors:
-        console.log(f"--baselines: no trees are scored here, and {model.task.metric} has no baselines")
-    return floors
+# --- the predictor ----------------------------------------------------------------------------------------------------
 
 
-def _loaded(request: EvalRequest, runs: Sequence[str], ranks: Ranks) -> tuple[Model, Predictor, str | None]:
-    """The model, who is asked of it and of other runs, and how that is called."""
-    model = Model.load(request.checkpoint, threads=request.threads, local=ranks.local)
-    asked, way = who_is_asked(model, request, runs)
-    ranks.start(model.recipe.runtime)
-    if not asked.several:  # members may be drawn, always in the same order
-        model.ranks = ranks
-    return model, asked, way
-
-
-def _write_predictions(request: EvalRequest, model: Model, kept: Sequence[Sentence], asked: Predictor) -> None:
-    """The file of `--predictions`."""
-    assert request.predictions is not None, "sentences are kept for them alone"
-    with faults_of(request.predictions, "--predictions"), atomic.replacing(request.predictions, direct=True) as file:
-        file.writelines(side_by_side(model, kept, asked))
-
-
-def _splitter_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> Splitter | None:
-    """What splits sentences before.
+def runs_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
+    """Return the arguments behind the first CKPT of `eval`: further runs, which are folders (or RUN@STEP), then files.
 
     Raises:
-        UsageError: it is no model of coordinations, or something else is asked that does not go with it.
+        UsageError: a name could be both, or a run stands behind a file.
     """
-    others: dict[str, Any] = {"--uncertainty": request.uncertainty or request.ood, "--predictions": request.predictions}
-    others |= {"further runs": runs, "--dropout-samples": request.dropout_samples, "--weights": request.weights}
-    found = next((name for name, value in others.items() if value), None)
-    if request.coordination is not None and found:
-        raise UsageError(f"--coordination does not go with {found}", hint="leave one of them out")
-    return splitter_of(model, request.coordination, rescore=request.rescore, threads=request.threads)
+    runs: list[str] = []
+    files: list[str] = []
+    for name in arguments:
+        base, at, _ = name.rpartition("@")
+        is_checkpoint = bool(at) and Path(base).is_dir()
+        if is_checkpoint and Path(name).is_file():
+            what = f"{name}: a file, and a checkpoint of the run {base}"
+            raise UsageError(what, hint="name the file as ./FOLDER/FILE")
+        if not (Path(name).is_dir() or is_checkpoint):
+            files.append(name)
+        elif files:
+            raise UsageError(f"{name}: a run behind the file {files[-1]}", hint="give the runs first, then the files")
+        else:
+            runs.append(name)
+    return runs, files
+
+
+def _loaded(
+    request: EvalRequest, runs: Sequence[str], ranks: Ranks
+) -> tuple[Model, Predictor, str | None, Splitter | None]:
+    model = Model.load(request.checkpoint, threads=request.threads, local=ranks.local)
+    predictor, method = _predictor_of(model, request, runs)
+    ranks.start(model.recipe.runtime)
+    if not predictor.several:  # members may be drawn, always in the same order
+        model.ranks = ranks
+    splitter = splitter_of(
+        model, request.coordination, rescore=request.rescore, threads=request.threads,
+        refused={
+            "--uncertainty": request.uncertainty or request.ood, "--predictions": request.predictions,
+            "further runs": runs, "--dropout-samples": request.dropout_samples, "--weights": request.weights,
+        },
+    )  # fmt: skip
+    if request.masks is not None:
+        model.task.draw(request.masks)
+    if request.latent_labels:
+        require_labels(model)
+        if model.recipe.data.format == "documents":
+            raise UsageError("--labels: the corpus has pieces of documents, not sentences", hint="leave it out")
+    return model, predictor, method, splitter
+
+
+def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tuple[Predictor, str | None]:
+    # The predictor, and its method in words; None: as the recipe says.
+    doubt = request.uncertainty or request.ood is not None
+    weights = None if request.weights is None else way_of(request.weights)
+    if not runs:
+        samples = request.dropout_samples
+        method = None if weights is None else weights.describe()
+        method = method if samples is None else f"dropout, {samples} samples"
+        return predictor_of(model, dropout_samples=samples, weights=weights, doubt=doubt), method
+    refused = {
+        "--dropout-samples": request.dropout_samples, "--weights": weights, "--choose": request.choose,
+        "--labels": request.latent_labels,
+        "--relations": request.relations, "--channel": request.channel, "--iteration": request.iteration,
+        "--decode": request.decoder, "--baselines": request.baselines, "--predictions": request.predictions,
+    }  # fmt: skip
+    if option := next((name for name, value in refused.items() if value), None):
+        raise UsageError(f"{option}: not of several runs together", hint="give one run")
+    folders: dict[Path, str] = {}
+    for name in (request.checkpoint, *runs):  # twice in an ensemble, a checkpoint would count as two opinions
+        folder = locate(name).resolve()
+        if folder in folders:
+            what = f"{name}: the same checkpoint as {folders[folder]}, twice in one ensemble"
+            raise UsageError(what, hint="give different runs, for example those of train --seeds 0,1,2")
+        folders[folder] = name
+    members = [model, *(Model.load(name, threads=request.threads) for name in runs)]
+    return ensemble_of(members, doubt=doubt), f"ensemble of {len(members)}"
+
+
+# --- the scores -------------------------------------------------------------------------------------------------------
 
 
 @contextmanager
 def _timed(model: Model, title: str, sentences: int) -> Iterator[None]:
-    """Tell on stderr, beside the result, how many sentences a second a task scores that tells it."""
     began = time.perf_counter()
     yield
     if model.task.tells_speed:
@@ -228,28 +279,27 @@ def _timed(model: Model, title: str, sentences: int) -> Iterator[None]:
         console.log(f"{title}: {sentences:,} sentences in {seconds:,.2f} s, {sentences / seconds:,.1f} sentences/s")
 
 
-def _task_scores_if_any(
+def _task_scores(
     model: Model,
     corpus: Split,
     title: str,
-    asked: Predictor,
+    predictor: Predictor,
     reading: Reading | None,
     ood: Split | None,
     splitter: Splitter | None,
 ) -> dict[str, Any]:
-    """The task's scores, of sentences that are split before where there is a ``splitter``, with its uncertainty where
-    the predictor tells its doubt; none, said on stderr, where only the trees of a corpus, those of ``reading``, can be
-    scored."""
+    # None, said on stderr, where only the trees of a corpus, those of ``reading``, can be scored.
     if splitter is not None:
         return splitter.scores(corpus)
-    if not _has_gold(model, corpus):
-        if asked.doubt:
+    column = model.recipe.task.chosen_column
+    if column is not None and not corpus.has(column):
+        if predictor.doubt:
             raise DataError(f"{title}: has no gold labels to score probabilities by", hint="leave out --uncertainty")
         return {}
     try:
-        if asked.doubt:
-            return uncertainty_scores(model, asked, corpus, reading=reading, ood=ood)
-        return dict(evaluated(model.task, asked, corpus, model.evaluation(), final=True, ranks=model.ranks))
+        if predictor.doubt:
+            return uncertainty_scores(model, predictor, corpus, reading=reading, ood=ood)
+        return dict(task_scores(model.task, predictor, corpus, model.evaluation(), final=True, ranks=model.ranks))
     except NothingToScoreError as error:
         if reading is None:
             raise NothingToScoreError(f"{title}: {error.message}", hint=error.hint) from None
@@ -258,16 +308,15 @@ def _task_scores_if_any(
 
 
 def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, stored: bool) -> Reading:
-    """Choose by the gold trees of a corpus how this model's trees are read from now on; ``stored``: for all time."""
     data = model.recipe.data
     if title in ("test", "extra") or any(_same_files(request.files, names) for names in (data.test, data.extra)):
         raise UsageError("--choose: the test set chooses nothing", hint="write --split dev --choose")
     if not scores_trees(model, corpus):
         raise DataError(f"{title}: has no gold trees to choose by", hint="give CoNLL-U with gold columns")
-    named = model.read(request.channel, request.iteration, request.decoder)
+    reading = model.read(request.channel, request.iteration, request.decoder)
     wish = Eval(
-        channel="best" if request.channel is None else named.channel,
-        iteration="best" if request.iteration is None else named.iteration,
+        channel="best" if request.channel is None else reading.channel,
+        iteration="best" if request.iteration is None else reading.iteration,
         decode=request.decoder or "best",
     )
     if "best" not in (wish.channel, wish.iteration, wish.decode):
@@ -278,29 +327,27 @@ def _choose(model: Model, corpus: Split, title: str, request: EvalRequest, *, st
     return model.reading
 
 
-def _same_files(files: Sequence[str], others: Sequence[str] | str | None) -> bool:
-    """Whether one of some files is among others, links and relative names notwithstanding."""
-    known = set()
-    for name in [others] if isinstance(others, str) else others or []:
+def _same_files(files: Sequence[str], corpus: Sequence[str] | str | None) -> bool:
+    # Links and relative names notwithstanding.
+    paths = set()
+    for name in [corpus] if isinstance(corpus, str) else corpus or []:
         with suppress(DataError):  # it is no longer there
-            known |= {path.resolve() for path in find_all(name)}
-    return any(find(name, once=True).resolve() in known for name in files if name != "-")
+            paths |= {path.resolve() for path in find_all(name)}
+    return any(find(name, once=True).resolve() in paths for name in files if name != "-")
 
 
 def _requirement(text: str) -> tuple[str, str, float]:
-    found = _REQUIREMENT.fullmatch(text)
-    try:
-        if found:
-            return found[1], found[2], float(found[3])
-    except ValueError:
-        pass
+    match = _REQUIREMENT.fullmatch(text)
+    with suppress(ValueError):
+        if match:
+            return match[1], match[2], float(match[3])
     raise UsageError(f"--require {text!r} is not a comparison", hint="write --require 'accuracy>=0.91'")
 
 
 def _unmet(
     require: Sequence[str], requirements: Sequence[tuple[str, str, float]], scores: dict[str, Any]
 ) -> RequirementNotMetError | None:
-    """The first requirement that scores do not meet; a score that there is nothing to compute from meets none."""
+    # The first that is not met; a score that there is nothing to compute from meets none.
     flat = flattened(scores)
     for text, (metric, sign, bound) in zip(require, requirements, strict=True):
         if metric in scores and scores[metric] is None:
@@ -315,6 +362,27 @@ def _unmet(
     return None
 
 
+def store_scores(model: Model, title: str, result: dict[str, Any]) -> None:
+    """Leave the scores of a split beside the checkpoint, with the diagram of `--uncertainty`."""
+    if model.folder is None or not os.access(model.folder.parent, os.W_OK):
+        return
+    in_run = model.folder.parent.name == "checkpoints"
+    beside = model.folder.parent if in_run else model.folder
+    try:
+        if in_run:
+            regular.refuse_others(beside, folder=True)
+        atomic.replace_text(beside / f"eval-{title}.json", json.dumps(result, indent=1, ensure_ascii=False) + "\n")
+        if scores := result["scores"][title].get("uncertainty"):
+            heading = ", ".join(filter(None, [title, result.get("way")]))
+            atomic.replace_text(beside / DIAGRAM, reliability_diagram(heading, scores))
+            console.log(f"diagram: {beside / DIAGRAM}")
+    except CheckpointError as error:  # the scores are shown all the same
+        console.log(f"not stored: {error.message}")
+
+
+# --- the corpus -------------------------------------------------------------------------------------------------------
+
+
 def corpus_of(
     model: Model,
     request: EvalRequest,
@@ -322,9 +390,9 @@ def corpus_of(
     relations: list[str] | None = None,
     kept: list[Sentence] | None = None,
 ) -> tuple[str, Split]:
-    """Title and content of what is to be scored, encoded with the checkpoint's own vocabulary and labels.
+    """Return title and content of the corpus to score, encoded with the checkpoint's own vocabulary and labels.
 
-    ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word; some must have one.
+    ``types`` notes the sentences' words and tags; ``relations`` gets the relation of every word, which some must have;
     ``kept`` gets the sentences.
     """
     files, split = request.files, request.split
@@ -337,31 +405,27 @@ def corpus_of(
         title, paths, key = ", ".join(files), list(files), None
     else:
         title = split or ("test" if data.test is not None else "dev")
-        named = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]
-        if named is None:
+        names = {"dev": data.dev, "test": data.test, "extra": data.extra}[title]
+        if names is None:
             raise UsageError(f"the recipe of {model.folder} names no {title} file", hint="give files to score")
         key = f"data.{title}"
-        paths = [str(path) for name in ([named] if isinstance(named, str) else named) for path in find_all(name, key)]
+        paths = [str(path) for name in ([names] if isinstance(names, str) else names) for path in find_all(name, key)]
     form = "auto" if files and data.format in ("auto", "conllu", "text") else data.format
-    sentences = (sentence for path in paths for sentence in read_sentences(path, key, form, data))
+    sentences = (sentence for path in paths for sentence in _read(path, key, form, data))
     first = next(sentences, None)
     if first is None:
         raise DataError(f"{title}: there is no sentence in it", hint="check the file")
     selected = Selected(lambda: chain([first], sentences), Select() if files else data.select, title)
-    given = OddLabels(selected)
-    every = Shortened(given, model.vocabulary, data)
-    noted = NewLabels(every, model.labels)
-    passing = types.passing(noted) if types else iter(noted)
-    if relations is not None:
-        passing = _noting_relations(passing, relations)
-    if kept is not None:
-        passing = _keeping(passing, kept)
+    labelled = OddLabels(selected)
+    short = Shortened(labelled, model.vocabulary, data)
+    noted = NewLabels(short, model.labels)
+    passing = _noting(types.passing(noted) if types else noted, relations, kept)
     encoded = Split(encode_corpus(data, passing, model.vocabulary, model.labels))
     corpus = model.task.complete(model, {title: encoded}, required=False)[title]
     model.require_positions({title: corpus})
-    for report in filter(None, (selected.report(), every.report(title))):
+    for report in filter(None, (selected.report(), short.report(title))):
         console.log(report)
-    for warning in (*given.all_warnings(model.labels), *unlearned(title, model.recipe.task, corpus, noted.counts)):
+    for warning in (*labelled.all_warnings(model.labels), *unlearned(title, model.recipe.task, corpus, noted.counts)):
         console.log(warning)
     if relations is not None and not (scores_trees(model, corpus) and set(relations) - {"_"}):
         hint = "give CoNLL-U with HEAD and DEPREL, or leave it out"
@@ -369,21 +433,82 @@ def corpus_of(
     return title, corpus
 
 
-def _keeping(sentences: Iterable[Sentence], kept: list[Sentence]) -> Iterator[Sentence]:
-    """The same sentences; each is appended to ``kept`` as it passes."""
+def _noting(
+    sentences: Iterable[Sentence], relations: list[str] | None, kept: list[Sentence] | None
+) -> Iterator[Sentence]:
     for sentence in sentences:
-        kept.append(sentence)
+        if relations is not None:
+            relations.extend(sentence.relations or ["_"] * len(sentence.words))
+        if kept is not None:
+            kept.append(sentence)
         yield sentence
 
 
-def _noting_relations(sentences: Iterable[Sentence], relations: list[str]) -> Iterator[Sentence]:
-    """The same sentences; the relations of their words are appended to ``relations`` as they pass."""
-    for sentence in sentences:
-        relations.extend(sentence.relations or ["_"] * len(sentence.words))
-        yield sentence
+def other_text(model: Model, name: str) -> Split:
+    """Return a text whose words are enough, encoded with the checkpoint's own vocabulary; `extra` is the recipe's.
+
+    Left out, and counted on stderr, are sentences that the recipe's own splits would not have, and those for which the
+    model has no positions.
+
+    Raises:
+        UsageError: the recipe names no extra file.
+        DataError: there is no sentence in it, none is short enough, or it cannot be read.
+    """
+    data = model.recipe.data
+    names, key = [name], None
+    if name == "extra":
+        if data.extra is None:
+            raise UsageError(f"--ood extra: the recipe of {model.folder} names no extra file", hint="give a file")
+        names, key = [data.extra] if isinstance(data.extra, str) else list(data.extra), "data.extra"
+    sentences = [sentence for path in names for sentence in _read_other(path, key, data)]
+    if not sentences:
+        raise DataError(f"--ood {name}: there is no sentence in it", hint="check the file")
+    most, positions = data.select.words, model.network.longest
+    selected = [sentence for sentence in sentences if most is None or len(sentence.words) - sentence.extra <= most]
+    hint = "split them, or give another text"
+    if not selected:
+        raise DataError(f"--ood {name}: every sentence has more than {most} words (data.select.words)", hint=hint)
+    skipping = data.model_copy(update={"too_long": "skip"}) if data.too_long == "error" else data
+    short = Shortened(selected, model.vocabulary, skipping)
+    split = Split(encode_corpus(data, short, model.vocabulary, model.labels))
+    fitting = split.lengths <= (np.inf if positions is None else positions)
+    if not fitting.any():
+        raise DataError(f"--ood {name}: every sentence has more tokens than the model positions", hint=hint)
+    reasons = {
+        f"of more than {most} words (data.select.words)": len(sentences) - len(selected),
+        f"of more than {data.longest} tokens (data.longest)": short.skipped,
+        f"of more tokens than the model has positions ({positions})": int((~fitting).sum()),
+    }
+    if left_out := ", ".join(f"{number:,} {reason}" for reason, number in reasons.items() if number):
+        console.log(f"--ood {name}: sentences left out: {left_out}")
+    return split if fitting.all() else split.select(np.flatnonzero(fitting))
 
 
-def _has_gold(model: Model, corpus: Split) -> bool:
-    """Whether the corpus has what the task is scored against."""
-    column = model.recipe.task.chosen_column
-    return column is None or corpus.has(column)
+def _read_other(name: str, key: str | None, data: Data) -> Sequence[Sentence]:
+    # In the format that its name tells, else in that of the data; or, said on stderr, CoNLL-U by its content or text.
+    path = find(name, key, once=key is None)
+    form = format_by_name(path) or data.format
+    if key is None and form in ("conllu", "text"):
+        form = "auto"
+    try:
+        return list(_read(name, key, form, data))
+    except DataError as error:
+        if form in ("auto", "conllu") or not path.is_file():
+            raise
+        guess = format_of(path)
+        kind = "CoNLL-U" if guess == "conllu" else "text, a sentence a line"
+        console.log(f"--ood {name}: not in data.format {form} ({error.message}): read as {kind}")
+        return list(read_corpus(path, guess))
+
+
+def _read(name: str, key: str | None, form: str, data: Data) -> Iterator[Sentence]:
+    # A file is read once; where its name tells no format, CoNLL-U is recognised by its content.
+    path = find(name, key, once=key is None)
+    lines = open_lines(path)
+    if form == "auto" and (form := format_by_name(path) or "text") == "text":
+        is_conllu, lines = look_ahead(lines)
+        form = "conllu" if is_conllu else "text"
+    if form == "text":
+        remedy = "if that is not meant, give plain text or CoNLL-U"
+        lines = watched(lines, lambda kind: console.log(misread(path, kind, remedy)))
+    yield from read_corpus(path, form, data=data, lines=lines)

@@ -9,11 +9,11 @@ from __future__ import annotations
 import logging
 import os
 import signal
-from collections.abc import Iterator, Mapping
+from collections.abc import Iterator, Mapping, Sequence
 from contextlib import contextmanager
 from pathlib import Path
 from tempfile import TemporaryDirectory
-from typing import TYPE_CHECKING, Any
+from typing import Any
 
 from probtrans_cli import console
 from probtrans_cli.data.ranks import ALONE, Ranks
@@ -28,9 +28,6 @@ from probtrans_cli.errors import (
 from probtrans_cli.recipe.training import Runtime
 from probtrans_cli.text import from_json
 from probtrans_cli.training.watch import TOLD, launched
-
-if TYPE_CHECKING:
-    from probtrans_cli.commands.train import TrainRequest
 
 SIGNALS = "SIGTERM,SIGINT,SIGHUP,SIGQUIT,SIGUSR1"
 AT_NO_UPDATE = "while preparing, or at the very end"
@@ -56,75 +53,51 @@ def processes() -> Iterator[Ranks]:
         yield ranks
 
 
-def arguments_of(request: TrainRequest) -> list[str]:
-    """The command line of one process."""
-    levels = {console.QUIET: ["-q"], console.VERBOSE: ["-v"]}
-    found = [*levels.get(console.STATE.level, []), "train", request.recipe, *request.overrides, "--json"]
-    for name, value in (("--run", request.run), ("--init-from", request.init_from)):
-        found += [] if value is None else [name, str(value)]
-    if request.seeds is not None:
-        found += ["--seeds", ",".join(map(str, request.seeds))]
-    flags = {"--resume": request.resume, "--overwrite": request.overwrite, "--dry-run": request.dry_run}
-    return [*found, *(name for name, given in flags.items() if given)]
-
-
 def refuse_several() -> None:
     """Raises UsageError where this process is itself one of several, or its environment is at fault."""
     if launched() is not None:
         raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
 
 
-def launch(request: TrainRequest, section: Runtime) -> dict[str, Any]:
-    """Train in ``request.nproc`` processes on this machine; the result is that of the first.
+def launch(arguments: Sequence[str], nproc: int, section: Runtime) -> dict[str, Any]:
+    """Run a command line in ``nproc`` processes on this machine; returns the result that the first prints.
 
     Raises:
         ToldElsewhereError: the training failed or was stopped; one of the processes has told how.
         StoppedError, InterruptedTrainingError: a signal came before there was a process that could tell.
         LostError: a process died, and no other one could tell.
     """
-    assert request.nproc is not None, "the number of processes"
     with TemporaryDirectory(prefix="probtrans-") as folder:
-        told = Path(folder) / "told.json"
-        given = {TOLD: str(told), **_threads(section, request.nproc)}
+        note = Path(folder) / "told.json"
+        variables = {TOLD: str(note), **_threads(section, nproc)}
         logging.disable(logging.CRITICAL)  # the launcher's own messages
         try:
-            with _environment(given):
-                output = _started(request, section, request.nproc, folder)
+            with _environment(variables):
+                output = _started(arguments, section, nproc, folder)
         except ProbtransError as error:
-            if told.exists():
-                raise ToldElsewhereError(from_json(told.read_text("utf-8"))["code"]) from None
+            if note.exists():
+                raise ToldElsewhereError(from_json(note.read_text("utf-8"))["code"]) from None
             raise error from None
         finally:
             logging.disable(logging.NOTSET)
-        found: dict[str, Any] = from_json(output.read_text("utf-8"))
-        return found
+        result: dict[str, Any] = from_json(output.read_text("utf-8"))
+        return result
 
 
-def _started(request: TrainRequest, section: Runtime, nproc: int, folder: str) -> Path:
-    """Run the processes to their end; the file with what the first one has printed."""
+def _started(arguments: Sequence[str], section: Runtime, nproc: int, folder: str) -> Path:
     from torch.distributed.elastic.multiprocessing import SignalException  # noqa: PLC0415
     from torch.distributed.elastic.multiprocessing.errors import ChildFailedError  # noqa: PLC0415
     from torch.distributed.launcher.api import elastic_launch  # noqa: PLC0415
     from torch.distributed.run import config_from_args, parse_args  # noqa: PLC0415
 
     # As its --standalone: a free port, and nobody else is asked.
-    options = [
-        "--rdzv-backend",
-        "c10d",
-        "--rdzv-endpoint",
-        "localhost:0",
-        "--nproc-per-node",
-        str(nproc),
-        "--log-dir",
-        folder,
-        "--redirects",
-        "1",
-    ]
+    options = ["--rdzv-backend", "c10d", "--rdzv-endpoint", "localhost:0", "--nproc-per-node", str(nproc)]
+    options += ["--log-dir", folder, "--redirects", "1"]
     options += ["--signals-to-handle", SIGNALS, "-m", "probtrans_cli"]
-    config, command, arguments = config_from_args(parse_args(options))  # type: ignore[no-untyped-call]
+    config, command, own_arguments = config_from_args(parse_args(options))  # type: ignore[no-untyped-call]
     config.shutdown_timeout = section.timeout  # saving takes its time
     try:
-        elastic_launch(config, command)(*arguments, *arguments_of(request))
+        elastic_launch(config, command)(*own_arguments, *arguments)
     except SignalException as error:
         if error.sigval == signal.SIGINT:
             raise InterruptedTrainingError("interrupted before there was anything to save", hint=GO_ON) from None
@@ -139,7 +112,6 @@ def _started(request: TrainRequest, section: Runtime, nproc: int, folder: str) -
 
 
 def _threads(section: Runtime, nproc: int) -> dict[str, str]:
-    """Let each process have its share of the cores, unless somebody has said how many."""
     if section.threads is not None or "OMP_NUM_THREADS" in os.environ:
         return {}
     cores = len(os.sched_getaffinity(0)) if hasattr(os, "sched_getaffinity") else os.cpu_count() or 1
@@ -148,7 +120,6 @@ def _threads(section: Runtime, nproc: int) -> dict[str, str]:
 
 @contextmanager
 def _environment(more: Mapping[str, str]) -> Iterator[None]:
-    """Within: the environment has these variables, too."""
     before = dict(os.environ)
     os.environ.update(more)
     try:

@@ -4,20 +4,21 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Any
+
+from rich.console import Group
+from rich.table import Table
+from rich.text import Text
 
 from probtrans_cli.data.corpus import prepared as corpus
+from probtrans_cli.data.corpus.whole import QUANTILES
 from probtrans_cli.recipe.source import get_ready, load_recipe
-from probtrans_cli.reports.prepared import report
+from probtrans_cli.text import harmless, visible
 from probtrans_cli.training.stopping import stopped_at_once
-
-if TYPE_CHECKING:
-    from rich.console import Group
 
 
 @dataclass(frozen=True)
 class PrepareRequest:
-    """What `prepare` is asked for."""
+    """The arguments of `prepare`."""
 
     recipe: str
     """A file, a shipped recipe's name, a run folder, or ``-``."""
@@ -28,27 +29,14 @@ class PrepareRequest:
     force: bool = False
     """Encode again even if up to date."""
     jobs: int = 1
-    """So many processes count and encode."""
+    """Processes that count and encode."""
 
 
-@dataclass(frozen=True)
-class PrepareResult:
-    """The encoded corpus, and whether it was ``checked``, ``prepared`` or ``up to date``."""
-
-    state: str
-    prepared: corpus.Prepared
-
-    def record(self) -> dict[str, Any]:
-        """The result for JSON."""
-        return {"state": self.state, "folder": str(self.prepared.folder), **self.prepared.manifest}
-
-    def report(self) -> Group:
-        """The result for people."""
-        return report(self.prepared, self.state)
-
-
-def prepare(request: PrepareRequest) -> PrepareResult:
+def prepare(request: PrepareRequest) -> tuple[str, corpus.Prepared]:
     """Encode the corpora of a recipe, unless that is up to date.
+
+    Returns:
+        ``checked``, ``prepared`` or ``up to date``; and the encoded corpora.
 
     Raises:
         RecipeError, DataError, UsageError: as their readers and :func:`probtrans_cli.data.corpus.prepared.prepare` do.
@@ -58,5 +46,32 @@ def prepare(request: PrepareRequest) -> PrepareResult:
     with stopped_at_once("while preparing", "the same command goes on"):
         recipe = load_recipe(request.recipe, request.overrides)
         prepared = corpus.prepare(recipe, force=request.force, check=request.check, jobs=request.jobs)
-    state = "checked" if request.check else "prepared" if prepared.fresh else "up to date"
-    return PrepareResult(state, prepared)
+    return "checked" if request.check else "prepared" if prepared.fresh else "up to date", prepared
+
+
+def report(state: str, prepared: corpus.Prepared) -> Group:
+    """Return what to show on the screen: a table of the splits, vocabulary and labels in a line each, the state."""
+    manifest = prepared.manifest
+    units = prepared.vocabulary.units
+    subwords = units != "words"
+    table = Table(box=None, pad_edge=False)
+    table.add_column("split")
+    for heading in ("sentences", "words", *(["pieces"] if subwords else []), "unknown", "unseen", *QUANTILES):
+        table.add_column(heading, justify="right", no_wrap=True)
+    for name, split in manifest["splits"].items():
+        row = [f"{split['sentences']:,}", f"{split['words']:,}"]
+        row += [f"{split['tokens']:,}"] if subwords else []
+        row += [f"{split['unknown']:.2%}", f"{split['unseen']:.2%}"]
+        table.add_row(name, *row, *(str(length) for length in split["length"].values()))
+    size = manifest["vocabulary"]["size"]
+    special = manifest["vocabulary"].get("special", 3)
+    lines = [f"vocabulary  {size:,} {units} ({special} special); min to max: sentence lengths"]
+    for column, labels in manifest["labels"].items():
+        counts = {label: count for label, count in labels.items() if count}  # of the kinds of COGS train has a few
+        if counts:
+            shown = ", ".join(f"{visible(label)} {count:,}" for label, count in list(counts.items())[:20])
+            more = f", and {len(counts) - 20} more" if len(counts) > 20 else ""
+            lines.append(f"{column}  {len(counts)} labels: {shown}{more}")
+    # Text, not str: labels are the user's and must not be read as markup.
+    lines += manifest.get("notes", [])
+    return Group(table, *(Text(harmless(line)) for line in (*lines, f"{state}: {prepared.folder}")))

@@ -2,59 +2,31 @@
 
 from __future__ import annotations
 
-from dataclasses import dataclass
+from collections.abc import Mapping
 from typing import Any
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
-from probtrans_cli.reports.scores import split_report
-
-__all__ = ["ScoreRequest", "score", "scored"]
 
 
-@dataclass(frozen=True)
-class ScoreRequest:
-    """What `score` is asked for."""
+def score(kind: ScorerName, predictions: str, gold: str | None, options: Mapping[str, Any]) -> dict[str, Any]:
+    """Score a file.
 
-    kind: ScorerName
-    """A row of :data:`probtrans_cli.reports.scorers.SCORERS`."""
-    predictions: str
-    """The file that is scored."""
-    gold: str | None = None
-    """The file that it is scored against; None: it holds the gold itself."""
-    column: str | None = None
-    """Of CoNLL-U, the column of the tags that probabilities are of; None: the only one that can be meant."""
-    single_match: bool | None = None
-    """Of tuples: whether recall counts a prediction for one gold tuple only."""
-    default_confidence: float | None = None
-    """Of tuples: the confidence of those that have none; None: they are an error."""
-    compat: str | None = None
-    """Of coordinations: the code that is followed where it counts otherwise."""
-    comments: str | None = None
-    """Of tags in columns: what the comments of the files begin with; None: there are none."""
-
-
-def score(request: ScoreRequest) -> dict[str, Any]:
-    """Scores of a file.
+    Args:
+        kind: a row of :data:`probtrans_cli.reports.scorers.SCORERS`.
+        predictions: the file to score.
+        gold: the file that it is scored against; None: it holds the gold itself.
+        options: of the scorers, by name; None: not given.
 
     Raises:
         DataError: a file cannot be read, or the two are not of the same sentences.
-        UsageError: a gold file is needed.
+        UsageError: a gold file is needed, or an option is not of the scorer.
     """
-    row = SCORERS[request.kind]
-    options = {
-        name: value
-        for name in ("column", "single_match", "default_confidence", "compat", "comments")
-        if (value := getattr(request, name)) is not None
-    }
+    row = SCORERS[kind]
+    options = {name: value for name, value in options.items() if value is not None}
     for name, value in options.items():
         if name not in row.options:
-            given = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
-            raise UsageError(f"{given}: not of {row.name}", hint="leave it out")
-    scores = row.module().score(request.predictions, request.gold, **options)
-    return {"kind": request.kind, "predictions": request.predictions, "gold": request.gold, "scores": scores}
-
-
-def scored(result: dict[str, Any]) -> str:
-    """The scores for people."""
-    return split_report(result["predictions"], result["scores"])
+            option = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
+            raise UsageError(f"{option}: not of {row.name}", hint="leave it out")
+    scores = row.module().score(predictions, gold, **options)
+    return {"kind": kind, "predictions": predictions, "gold": gold, "scores": scores}

@@ -54,14 +54,22 @@ class TrainRequest:
     nproc: int | None = None
     """How many processes to start for it on this machine; None: this one, which may be one of several already."""
 
-    def again(self) -> TrainRequest:
-        """The same after a launcher has started all processes anew: what is there is resumed."""
-        return replace(self, resume=True, overwrite=False)
-
     def load(self) -> Recipe:
         """The resolved recipe with all changes."""
         origin = [] if self.init_from is None else [f"model.init_from={json.dumps(self.init_from)}"]
         return load_recipe(self.recipe, [*self.overrides, *origin]).resolved()
+
+
+def arguments_of(request: TrainRequest) -> list[str]:
+    """The command line of one process."""
+    levels = {console.QUIET: ["-q"], console.VERBOSE: ["-v"]}
+    arguments = [*levels.get(console.STATE.level, []), "train", request.recipe, *request.overrides, "--json"]
+    for name, value in (("--run", request.run), ("--init-from", request.init_from)):
+        arguments += [] if value is None else [name, str(value)]
+    if request.seeds is not None:
+        arguments += ["--seeds", ",".join(map(str, request.seeds))]
+    flags = {"--resume": request.resume, "--overwrite": request.overwrite, "--dry-run": request.dry_run}
+    return [*arguments, *(name for name, value in flags.items() if value)]
 
 
 def resolved(request: TrainRequest) -> str:
@@ -95,19 +103,16 @@ def train(request: TrainRequest) -> dict[str, Any]:
     if request.nproc is not None and request.nproc > 1:
         refuse_several()
         with stopped_at_once(AT_NO_UPDATE, GO_ON):
-            recipe, _ = _asked(request, request.nproc)
-            return launch(request, recipe.runtime)
+            recipe, _ = _recipe_and_folders(request, request.nproc)
+            return launch(arguments_of(request), request.nproc, recipe.runtime)
     # Within the processes: until they have found each other, a signal ends each of them as it ends any other program.
     with processes() as ranks, stopped_at_once(AT_NO_UPDATE, GO_ON, several=ranks.world > 1):
-        return _train(request.again() if ranks.world > 1 and attempts() > 0 else request, ranks)
+        if ranks.world > 1 and attempts() > 0:  # a launcher has started all processes anew
+            request = replace(request, resume=True, overwrite=False)
+        return _train(request, ranks)
 
 
-def _asked(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
-    """The recipe and the run folders that are asked for; ``world``: the number of processes.
-
-    Raises:
-        UsageError: options exclude each other, there is nothing to resume, or there are more processes than batches.
-    """
+def _recipe_and_folders(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
     if request.resume and request.overwrite:
         raise UsageError("--resume and --overwrite exclude each other", hint="give one of them")
     if request.resume and run_folder.has_not_begun(Path(request.recipe)):
@@ -120,8 +125,12 @@ def _asked(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
     _require_batches(recipe, world)
     run = request.run
     if run is None:
-        given = Path(request.recipe)
-        run = given if given.is_dir() and (given / "recipe.yaml").exists() else Path("runs") / recipe.name
+        recipe_path = Path(request.recipe)
+        run = (
+            recipe_path
+            if recipe_path.is_dir() and (recipe_path / "recipe.yaml").exists()
+            else Path("runs") / recipe.name
+        )
     if request.seeds is None:
         return recipe, [run]
     if len(set(request.seeds)) != len(request.seeds):
@@ -130,7 +139,6 @@ def _asked(request: TrainRequest, world: int) -> tuple[Recipe, list[Path]]:
 
 
 def _require_batches(recipe: Recipe, world: int) -> None:
-    """Refuse processes that would never have a batch: what an update is made of is the recipe's matter alone."""
     section = recipe.train
     if section.accumulate < world:
         fewer = "start one" if section.accumulate == 1 else f"start {section.accumulate} or fewer"
@@ -143,8 +151,7 @@ def _require_batches(recipe: Recipe, world: int) -> None:
 
 
 def _train(request: TrainRequest, ranks: Ranks) -> dict[str, Any]:
-    """The same in this process, which may be one of several."""
-    recipe, folders = _asked(request, ranks.world)
+    recipe, folders = _recipe_and_folders(request, ranks.world)
     if request.seeds is None:
         return _train_one(request, recipe, folders[0], ranks)
     runs = []
@@ -156,7 +163,6 @@ def _train(request: TrainRequest, ranks: Ranks) -> dict[str, Any]:
 
 
 def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    """Train one run folder; returns ``{"name", "run", "seed", "step", "dev": {...}, "test": {...}}``, also "extra"."""
     if request.dry_run or not request.resume:
         _require_origin(recipe)
     _require_device(recipe)
@@ -169,7 +175,6 @@ def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -
 
 
 def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    """Train in a run folder that is ours; returns as :func:`_train_one` does."""
     from probtrans_cli.data.corpus.gold import label_warnings  # noqa: PLC0415
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
@@ -216,7 +221,6 @@ def _train_in(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) ->
 
 
 def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    """Train with the first process, which has the run folder, prepares the corpora and writes."""
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
     from probtrans_cli.training.loop import Trainer  # noqa: PLC0415
 
@@ -229,7 +233,6 @@ def _follow(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
 
 
 def _result(run: Path, trainer: Trainer, scores: dict[str, Any]) -> dict[str, Any]:
-    """What is told of a training that came to its end."""
     recipe = trainer.recipe
     return {
         "name": recipe.name, "run": str(run), "seed": recipe.seed, "step": trainer.model.step,
@@ -238,7 +241,6 @@ def _result(run: Path, trainer: Trainer, scores: dict[str, Any]) -> dict[str, An
 
 
 def _end_of_run(run: Path, recipe: Recipe, error: ProbtransError) -> None:
-    """Note that another process has ended the training."""
     with suppress(OSError, DataError):
         console.STATE.repeat(f"error: {error.message}")
     _note_failure(run, error)
@@ -247,13 +249,11 @@ def _end_of_run(run: Path, recipe: Recipe, error: ProbtransError) -> None:
 
 
 def _note_failure(run: Path, error: BaseException) -> None:
-    """Note how the run ended; on a full disk the note before stays, and the error is what is told."""
     with suppress(OSError, DataError):
         run_folder.failed(run, error)
 
 
 def _report(run: Path, recipe: Recipe) -> None:
-    """Leave the page to look at; the training is over and saved, and a fault here is told and no more."""
     try:
         write_report(run, recipe)
     except Exception as error:  # whatever it is, a page to look at must not cost a training its end
@@ -261,18 +261,16 @@ def _report(run: Path, recipe: Recipe) -> None:
 
 
 def _require_origin(recipe: Recipe) -> None:
-    """Refuse what is not there to start from before corpora are prepared."""
     name = recipe.model.init_from
     if name is None:
         return
-    found = find_folder(name)
-    if not found.exists() and not Path(str(found).rpartition("@")[0] or found).exists():
+    folder = find_folder(name)
+    if not folder.exists() and not Path(str(folder).rpartition("@")[0] or folder).exists():
         hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
         raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
 
 
 def _require_device(recipe: Recipe) -> None:
-    """Refuse a GPU that is not there before corpora are prepared, which takes no torch where none is asked for."""
     if recipe.runtime.device != "cuda":
         return
     from probtrans_cli.trained.machine import require_device  # noqa: PLC0415
@@ -281,7 +279,6 @@ def _require_device(recipe: Recipe) -> None:
 
 
 def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    """Build the model and do a few updates on the widest batches, without writing a run."""
     from probtrans_cli.data.corpus.prepared import prepare  # noqa: PLC0415
 
     prepared = prepare(recipe)

@@ -11,8 +11,8 @@ import numpy as np
 from probtrans_cli.data.sentence import divided
 from probtrans_cli.export.answers import Answers
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import Asked, analyses
-from probtrans_cli.trained.ways import plain
+from probtrans_cli.trained.parses import ParseOptions, Parser
+from probtrans_cli.trained.predictor import plain
 
 TEXTS, WORDS = 24, 12
 """Texts of a comparison, and words of the longest."""
@@ -27,7 +27,7 @@ def compared(model: Model, answers: Answers) -> tuple[int, int]:
     """Of how many texts answers were compared, and of how many they are the same; of uncertain weights those of their
     means. Where the model is, is where it computes: on the CPU as the graph."""
     texts = list(_texts(model))
-    said = analyses(model, [divided(text) for text in texts], Asked([], predictor=plain(model)))
+    said = Parser(model, ParseOptions(trees=False), predictor=plain(model)).analyses([divided(text) for text in texts])
     records = answers.records((f"text {number}", text) for number, text in enumerate(texts, start=1))
     pairs = zip(said, records, strict=True)
     return len(texts), sum(alike(analysis.record(), record) for analysis, (record, _, _) in pairs)

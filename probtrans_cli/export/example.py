@@ -26,7 +26,7 @@ from probtrans_cli.data.vocabularies.wordpiece_files import TOKENIZER_FILE
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.export import answers
 from probtrans_cli.trained.predictions import masks_of
-from probtrans_cli.trained.ways import temperature_of
+from probtrans_cli.trained.predictor import temperature_of
 
 if TYPE_CHECKING:
     from probtrans_cli.trained.model import Model

@@ -8,14 +8,14 @@ from __future__ import annotations
 from collections.abc import Iterator
 
 from probtrans_cli.openie.tuple_writing import carb_line
-from probtrans_cli.trained.formats import Content, DisplayOptions
+from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.parses import Analysis
 
 
-def write(content: Content, options: DisplayOptions) -> Iterator[str]:
+def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
     """The lines of each sentence, as soon as they are there."""
     del options
-    return ("".join(carb_line(*one) + "\n" for one in tuples_of(analysis)) for analysis in content.analyses)
+    return ("".join(carb_line(*one) + "\n" for one in tuples_of(analysis)) for analysis in analyses)
 
 
 def tuples_of(analysis: Analysis) -> Iterator[tuple[str, list[str], float]]:

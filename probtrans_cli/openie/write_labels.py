@@ -8,13 +8,14 @@ from __future__ import annotations
 
 from collections.abc import Iterator
 
-from probtrans_cli.trained.formats import Content, DisplayOptions
+from probtrans_cli.trained.formats import DisplayOptions
+from probtrans_cli.trained.parses import Analysis
 
 
-def write(content: Content, options: DisplayOptions) -> Iterator[str]:
+def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
     """The lines of each sentence, as soon as they are there. White space inside of a word is written as `_`."""
     del options
-    for one in content.analyses:
+    for one in analyses:
         assert one.prediction is not None, "models without rows are refused"
         assert one.task is not None, "who predicts"
         words = ["_".join(word.split()) or "_" for word in one.words]

@@ -6,10 +6,11 @@ from collections.abc import Iterator
 
 from probtrans_cli.openie.tuple_writing import allennlp_line
 from probtrans_cli.openie.write_carb import tuples_of
-from probtrans_cli.trained.formats import Content, DisplayOptions
+from probtrans_cli.trained.formats import DisplayOptions
+from probtrans_cli.trained.parses import Analysis
 
 
-def write(content: Content, options: DisplayOptions) -> Iterator[str]:
+def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
     """The lines of each sentence, as soon as they are there."""
     del options
-    return ("".join(allennlp_line(*one) + "\n" for one in tuples_of(analysis)) for analysis in content.analyses)
+    return ("".join(allennlp_line(*one) + "\n" for one in tuples_of(analysis)) for analysis in analyses)

@@ -1,8 +1,8 @@
-"""What a trained model says of words: head marginals, the trees that are read from them, latent labels, predictions.
+"""What a model says of words: head marginals, the trees that are decoded from them, latent labels, predictions.
 
 A :class:`Reading` says which head marginals are read as trees, and by which decoder. A word that is not read is
 nobody's head and hangs at its host, whatever the decoder. Extra words, which some tasks add behind a sentence, are no
-part of anything here: a head is conditioned on being another one.
+part of anything here: a head is conditioned on being another word.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ from __future__ import annotations
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field, replace
 from itertools import chain
-from typing import TYPE_CHECKING, Any, Literal, NamedTuple
+from typing import NamedTuple
 
 import numpy as np
 import torch
@@ -23,47 +23,24 @@ from probtrans_cli.models.base import Outputs, Wants
 from probtrans_cli.tasks.answers import without_members
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.abstention import Abstention
-from probtrans_cli.trained.inner import inner_doubt, with_inner_doubt, with_inner_wants
+from probtrans_cli.trained.base import ModelBase, Reading
+from probtrans_cli.trained.predictor import Predictor, inner_doubt, predictor_of, with_inner_wants
 from probtrans_cli.trees import decode
-
-if TYPE_CHECKING:
-    from probtrans_cli.trained.model import Model
-    from probtrans_cli.trained.predictor import Predictor
-
-Channel = int | Literal["mean"]
 
 # Head marginals of a batch that are taken out of the network at once: 256 MB; a single longer sentence may have more.
 ARC_CELLS = 1 << 26
 
 
-@dataclass(frozen=True)
-class Reading:
-    """Which head marginals are read as trees: ``channel`` (number or mean), ``iteration`` (1..T or -1), ``decoder``."""
-
-    channel: Channel
-    iteration: int
-    decoder: decode.Method
-    chosen_on: str | None = None
-
-    def describe(self) -> str:
-        """For people: `channel 3, last iteration, eisner`."""
-        iteration = "last iteration" if self.iteration == -1 else f"iteration {self.iteration}"
-        chosen = f", chosen on {self.chosen_on}" if self.chosen_on else ""
-        return f"channel {self.channel}, {iteration}, {self.decoder}{chosen}"
-
-
 @dataclass
 class WordBatch:
-    """What the encoder says of a batch of words: sentence indices [b], mask [b, n], and what was asked for. The mask is
-    True at the sentences' own words, extra words are not among them.
+    """What a model says of a batch of words; what was not wanted is empty.
 
+    ``indices`` [b]: of the sentences. ``mask`` [b, n]: True at the sentences' own words, without extra words.
     ``arcs [b, t, h, n, n (+1)]``: head marginals of some iterations, over the words and the root, if there is one.
-    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration. All of these are empty unless
-    asked for.
     ``member_arcs``: those of each draw of uncertain weights, of which ``arcs`` are the mean.
+    ``latent_labels [b, n, d]``: distributions over the latent labels, last iteration.
     ``predictions``: of the task, one a sentence.
-    ``host [b, n]``: where some words are not read, the word at which such a one hangs, -1 for words that are read.
+    ``host [b, n]``: where some words are not read, the word at which such a word hangs, -1 for words that are read.
     """
 
     indices: np.ndarray
@@ -77,7 +54,7 @@ class WordBatch:
 
 @torch.inference_mode()
 def word_batches(
-    model: Model,
+    model: ModelBase,
     split: Split,
     *,
     arcs: Sequence[int] = (),
@@ -87,56 +64,64 @@ def word_batches(
     shown: Callable[[Batch], Batch] = lambda batch: batch,
     predictor: Predictor | None = None,
     member_arcs: bool = False,
-    abstention: Abstention | None = None,
     ranks: Ranks = ALONE,
 ) -> Iterator[WordBatch]:
-    """What a model says of a split's words, batch by batch, in one pass; only what is asked for.
+    """Yield what a model says of a split's words, batch by batch, in one pass.
 
-    ``arcs``: the iterations whose arcs are wanted, ascending, from 1. ``predict``: what its task says, with ``top``
-    alternatives. ``shown``: a batch as the network is to see it; by default nothing is hidden. ``predictor``: who is
-    asked, also for its doubt; None: the model as its recipe says. ``member_arcs``: also the arcs of each draw of
-    uncertain weights. ``abstention``: which predictions are left out. ``ranks``: the processes that share the batches.
+    Args:
+        model: the model.
+        split: the sentences.
+        arcs: the iterations whose arcs are wanted, ascending, from 1.
+        latent_labels: whether they are wanted.
+        predict: whether the task's predictions are wanted.
+        top: with this number of alternatives.
+        shown: a batch as the network is to see it; by default nothing is hidden.
+        predictor: the network itself, an ensemble, or Monte Carlo passes; None: as the model's recipe says.
+        member_arcs: also the arcs of each draw of uncertain weights.
+        ranks: the processes that share the batches.
     """
-    asked = (predictor or model.predictor).ready()
-    asked = asked.with_member_arcs() if member_arcs else asked
-    # The doubt inside the network is part of what is said of a sentence.
-    inner = predict and asked.doubt
-    words = Wants(arcs=arcs, states=latent_labels)
-    words = with_inner_wants(model, asked, words) if inner else words
-    of_pair = len(words.arcs) * model.recipe.model.channels * asked.kept_arcs
+    predictor = (predictor or predictor_of(model)).ready()
+    predictor = predictor.with_member_arcs() if member_arcs else predictor
+    wanted = Wants(arcs=arcs, states=latent_labels)
+    inner = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
+    wanted = with_inner_wants(model, predictor, wanted) if inner else wanted
+    of_pair = len(wanted.arcs) * model.recipe.model.channels * predictor.kept_arcs
     batches = ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
-        given = shown(model.collate(split, indices))
-        of_task = predict and not model.task.says_nothing(given)
-        wants = replace(model.task.wants(given) if of_task else Wants(), arcs=words.arcs, states=words.states)
+        inputs = shown(model.collate(split, indices))
+        of_task = predict and not model.task.says_nothing(inputs)
+        wants = replace(model.task.wants(inputs) if of_task else Wants(), arcs=wanted.arcs, states=wanted.states)
+        outputs = Outputs()
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
-                outputs = asked(given, wants)
-        else:
-            outputs = Outputs()
-        own = _own_words(given.words, model.task.extra)
-        outputs = _without_heads(outputs, given.tokens_of(given.words & ~own)) if model.task.extra else outputs
-        batch = WordBatch(indices, own.cpu().numpy())
+                outputs = predictor(inputs, wants)
+        own_words = inputs.words
+        if extra := model.task.extra:  # the last words of a sentence are not its own
+            own_words = own_words & (own_words.cumsum(1) <= own_words.sum(1, keepdim=True) - extra)
+            outputs = _without_heads(outputs, inputs.tokens_of(inputs.words & ~own_words))
+        batch = WordBatch(indices, own_words.cpu().numpy())
         if predict:
-            batch.predictions = model.task.predict(outputs, given, top)
-            if asked.doubt and not asked.several:
+            batch.predictions = model.task.predict(outputs, inputs, top)
+            if predictor.doubt and not predictor.several:
                 batch.predictions = without_members(batch.predictions)
             if inner:
-                inside = inner_doubt(model, asked, outputs)
-                batch.predictions = with_inner_doubt(batch.predictions, inside, given.tokens_of(own))
-            if abstention is not None:
-                batch.predictions = [abstention.applied(model.task, one) for one in batch.predictions]
+                entropies, tokens = inner_doubt(model, predictor, outputs), inputs.tokens_of(own_words)
+                batch.predictions = [
+                    {**prediction, **{name: values[row][of_words].tolist() for name, values in entropies.items()}}
+                    for row, (prediction, of_words) in enumerate(zip(batch.predictions, tokens, strict=True))
+                ]
         if split.has("read"):
             batch.host = _hosts(split.padded("read", indices, True))
         # The token that stands for each word.
-        first = None if given.first is None else given.first.masked_fill(~given.words, 0).cpu().numpy()
+        first = None if inputs.first is None else inputs.first.masked_fill(~inputs.words, 0).cpu().numpy()
         if arcs:
             assert outputs.arcs is not None, "a network returns arcs when asked"
-            tokens, root = given.ids.shape[1], model.has_root_column
-            batch.arcs = _of_words(outputs.arcs[:, : len(arcs)], tokens, root, first)
+            tokens_root = inputs.ids.shape[1], model.has_root_column
+            batch.arcs = _of_words(outputs.arcs[:, : len(arcs)], *tokens_root, first)
             if outputs.member_arcs is not None:
-                members = (_of_words(one[:, : len(arcs)], tokens, root, first) for one in outputs.member_arcs)
-                batch.member_arcs = list(members)
+                batch.member_arcs = [
+                    _of_words(part[:, : len(arcs)], *tokens_root, first) for part in outputs.member_arcs
+                ]
         if latent_labels:
             assert outputs.states is not None, "a network returns states when asked"
             batch.latent_labels = model.network.encoder.latent_labels(outputs.states.float()).cpu().numpy()
@@ -145,16 +130,9 @@ def word_batches(
         yield batch
 
 
-def _own_words(words: Tensor, extra: int) -> Tensor:
-    """Which of these words ``[b, n]`` are a sentence's own: all but the last ``extra`` ones."""
-    return words & (words.cumsum(1) <= words.sum(1, keepdim=True) - extra)
-
-
 def _without_heads(outputs: Outputs, left_out: Tensor) -> Outputs:
-    """The same outputs with arcs of which these tokens ``[b, n]`` are no heads: the probabilities of all other heads,
-    on condition that it is none of these."""
-
-    def among_others(arcs: Tensor) -> Tensor:
+    # P(head | head is none of the tokens ``left_out [b, n]``)
+    def conditioned(arcs: Tensor) -> Tensor:
         gone = functional.pad(left_out, (0, arcs.shape[-1] - left_out.shape[1]))
         kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
         return kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
@@ -162,24 +140,24 @@ def _without_heads(outputs: Outputs, left_out: Tensor) -> Outputs:
     arcs, members = outputs.arcs, outputs.member_arcs
     return replace(
         outputs,
-        arcs=None if arcs is None else among_others(arcs),
-        member_arcs=None if members is None else among_others(members),
+        arcs=None if arcs is None else conditioned(arcs),
+        member_arcs=None if members is None else conditioned(members),
     )
 
 
 def _of_words(arcs: Tensor, tokens: int, root: bool, first: np.ndarray | None) -> np.ndarray:
-    """Arcs of the words and the root, from those of tokens and all else; ``first``: the token of each word."""
-    found: np.ndarray = arcs[..., : tokens + root].float().cpu().numpy()
+    # From arcs of tokens to those of words and the root; ``first``: the token of each word.
+    of_words: np.ndarray = arcs[..., : tokens + root].float().cpu().numpy()
     if first is None:
-        return found
-    found = np.take_along_axis(found, first[:, None, None, :, None], axis=-2)
+        return of_words
+    of_words = np.take_along_axis(of_words, first[:, None, None, :, None], axis=-2)
     heads = np.pad(first, ((0, 0), (0, root)), constant_values=tokens)
-    return np.take_along_axis(found, heads[:, None, None, None, :], axis=-1)
+    return np.take_along_axis(of_words, heads[:, None, None, None, :], axis=-1)
 
 
 class Read(NamedTuple):
     """A reading of the arcs of a batch: ``heads [b, n]`` (0 = root, 1..n, -1 = padding), the ``scores [b, n, n (+1)]``
-    of all arcs, and of each draw of uncertain weights the same scores, where they were asked for."""
+    of all arcs, and of each draw of uncertain weights the same scores, where they are wanted."""
 
     heads: np.ndarray
     scores: np.ndarray
@@ -190,27 +168,37 @@ class Read(NamedTuple):
         return _chosen(self.scores, self.heads, root)
 
     def deviations(self, *, root: bool) -> np.ndarray | None:
-        """The standard deviations of these over draws of the weights, ``[b, n]``; None where there are none."""
-        every = [_chosen(scores, self.heads, root) for scores in self.of_members]
-        return np.std(every, axis=0) if every else None
+        """Their standard deviations over draws of the weights, ``[b, n]``; None where there are none."""
+        members = [_chosen(scores, self.heads, root) for scores in self.of_members]
+        return np.std(members, axis=0) if members else None
 
 
 def _chosen(scores: np.ndarray, heads: np.ndarray, root: bool) -> np.ndarray:
-    """The probabilities of the arcs to ``heads``."""
     n = heads.shape[1]
-    known = np.exp(scores)
+    probabilities = np.exp(scores)
     if not root:  # column -1, which is not the root's
-        known = np.pad(known[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
+        probabilities = np.pad(probabilities[:, :, :n], ((0, 0), (0, 0), (0, 1)), constant_values=np.nan)
     column = np.where(heads >= 0, heads, 0) - 1
-    found: np.ndarray = np.take_along_axis(known, np.where(column < 0, known.shape[2] - 1, column)[:, :, None], 2)
-    return found[:, :, 0]
+    column = np.where(column < 0, probabilities.shape[2] - 1, column)
+    chosen: np.ndarray = np.take_along_axis(probabilities, column[:, :, None], 2)
+    return chosen[:, :, 0]
 
 
 def read_arcs(
-    model: Model, split: Split, readings: Sequence[Reading], **more: Any
+    model: ModelBase,
+    split: Split,
+    readings: Sequence[Reading],
+    *,
+    latent_labels: bool = False,
+    predict: bool = False,
+    top: int | None = None,
+    shown: Callable[[Batch], Batch] = lambda batch: batch,
+    predictor: Predictor | None = None,
+    member_arcs: bool = False,
+    ranks: Ranks = ALONE,
 ) -> Iterator[tuple[WordBatch, Iterator[Read]]]:
-    """The batches of a split, each with every reading of it, in order; a reading is computed when its turn comes.
-    ``more``: what else is asked of :func:`word_batches`."""
+    """Yield the batches of a split, each with every reading of it, in order; a reading is computed when its turn comes.
+    The options are those of :func:`word_batches`."""
     last = model.recipe.model.iterations
     numbers = [last if reading.iteration == -1 else reading.iteration for reading in readings]
     iterations = sorted(set(numbers))
@@ -222,28 +210,31 @@ def read_arcs(
         for reading, number in zip(readings, numbers, strict=True):
             scores = scores_of(batch.arcs, batch, reading, number)
             heads = decode.decode(decode.levelled(scores), batch.mask, reading.decoder)
-            yield Read(heads, scores, [scores_of(one, batch, reading, number) for one in batch.member_arcs])
+            yield Read(heads, scores, [scores_of(member, batch, reading, number) for member in batch.member_arcs])
 
-    for batch in word_batches(model, split, arcs=iterations, **more):
+    for batch in word_batches(
+        model, split, arcs=iterations, latent_labels=latent_labels, predict=predict, top=top, shown=shown,
+        predictor=predictor, member_arcs=member_arcs, ranks=ranks,
+    ):  # fmt: skip
         yield batch, read(batch)
 
 
 def trees_of(
-    model: Model,
+    model: ModelBase,
     split: Split,
     readings: Sequence[Reading],
     predictor: Predictor | None = None,
     ranks: Ranks = ALONE,
 ) -> list[list[np.ndarray]]:
-    """Decoded heads of every sentence, 0 = root, 1..n, for each of several readings; ``predictor``: who is asked;
-    ``ranks``: the processes that share the work, each of which gets all of the trees."""
+    """Return the decoded heads of every sentence, 0 = root, 1..n, for each of several readings; ``ranks``: the
+    processes that share the work, each of which gets all of the trees."""
     result = [[chain_of(int(words)) for words in split.words] for _ in readings]
-    read: dict[str, np.ndarray] = {}
-    for batch, found in read_arcs(model, split, readings, predictor=predictor, ranks=ranks):
-        for number, one in enumerate(found):
-            for index, row, real in zip(batch.indices, one.heads, batch.mask, strict=True):
-                read[f"{number} {index}"] = row[real]
-    for part in ranks.together(read, "the trees of an evaluation"):
+    decoded: dict[str, np.ndarray] = {}
+    for batch, trees in read_arcs(model, split, readings, predictor=predictor, ranks=ranks):
+        for number, tree in enumerate(trees):
+            for index, row, real in zip(batch.indices, tree.heads, batch.mask, strict=True):
+                decoded[f"{number} {index}"] = row[real]
+    for part in ranks.together(decoded, "the trees of an evaluation"):
         for key, heads in part.items():
             number, index = map(int, key.split())
             result[number][index] = heads
@@ -251,25 +242,25 @@ def trees_of(
 
 
 def divided(split: Split, indices: np.ndarray, of_pair: int) -> list[np.ndarray]:
-    """A batch in parts whose arcs fit into memory: there are ``of_pair`` numbers for every pair of words."""
+    """Cut a batch into parts whose arcs fit into memory: there are ``of_pair`` numbers for every pair of words."""
     cells = of_pair * int(split.lengths[indices].max(initial=1)) ** 2
     return np.array_split(indices, -(-len(indices) // max(1, ARC_CELLS // max(cells, 1))))
 
 
 def chain_of(words: int) -> np.ndarray:
-    """The tree of a sentence of which nothing is read: a chain from left to right."""
+    """Return the tree of a sentence of which nothing is read: a chain from left to right."""
     return np.arange(words, dtype=np.int64)
 
 
 def _hosts(read: np.ndarray) -> np.ndarray:
-    """The hosts, ``[b, n]``: a word that the vocabulary does not read becomes a leaf of its host, which is the nearest
-    word before it that is read, or else the first one that is. -1 for words that are read."""
+    # A word that the vocabulary does not read becomes a leaf of its host, ``[b, n]``: the nearest word before it that
+    # is read, or else the first word that is. -1 for words that are read.
     before = np.maximum.accumulate(np.where(read, np.arange(read.shape[1]), -1), axis=1)
     return np.where(read, -1, np.where(before >= 0, before, read.argmax(axis=1)[:, None]))
 
 
 def _with_unread(scores: np.ndarray, batch: WordBatch) -> np.ndarray:
-    """Arc scores [b, n, n (+1)] in which words that are not read hang at their hosts, and nothing hangs at them."""
+    # Words that are not read hang at their hosts, and nothing hangs at them.
     if batch.host is None:
         return scores
     n = scores.shape[1]

@@ -3,46 +3,16 @@
 from __future__ import annotations
 
 import json
-from typing import TYPE_CHECKING, Annotated, Any, Literal
-
-from pydantic import BaseModel, ConfigDict, Field
+from typing import Any
 
 from probtrans_cli import checkpoint
-from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.source import dump_recipe
+from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.version import __version__
 
-if TYPE_CHECKING:
-    from probtrans_cli.trained.model import Model
 
-
-class StoredReading(BaseModel):
-    """How trees are read from a model, see :class:`probtrans_cli.trained.arcs.Reading`."""
-
-    model_config = ConfigDict(extra="forbid")
-
-    channel: NonNegativeInt | Literal["mean"]
-    iteration: int
-    decoder: Literal["argmax", "mst", "eisner"]
-    chosen_on: str | None = None
-
-
-class Config(BaseModel):
-    """What is read of a ``config.json``."""
-
-    model_config = ConfigDict(extra="allow")
-
-    format: Literal[1]
-    """Which this version reads, :data:`probtrans_cli.checkpoint.FORMAT`."""
-    step: NonNegativeInt
-    trees: StoredReading
-    origin: dict[str, Any] | None = None
-    temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
-    """By which scores have the least loss on dev; None: the training had no labels, or was before there was one."""
-
-
-def texts_of(model: Model, scores: dict[str, Any]) -> dict[str, str | bytes]:
-    """The files of a model, but for the weights, by name; ``scores`` by split."""
+def texts_of(model: ModelBase, scores: dict[str, Any]) -> dict[str, str | bytes]:
+    """Return the files of a model, but for the weights, by name; ``scores`` by split."""
     counts = model.network.parameter_counts()
     config = {
         "format": checkpoint.FORMAT,
@@ -68,7 +38,7 @@ def texts_of(model: Model, scores: dict[str, Any]) -> dict[str, str | bytes]:
     }
 
 
-def store_reading(model: Model) -> None:
+def store_reading(model: ModelBase) -> None:
     """Write how a model's trees are read into the checkpoint that it came from: parse and eval take it from there.
 
     Raises:
@@ -82,11 +52,11 @@ def store_reading(model: Model) -> None:
 
 
 def as_json(value: Any) -> str:
-    """A value as the text of a file."""
+    """Return a value as the text of a file."""
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 
-def _readme(model: Model, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
+def _readme(model: ModelBase, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
     """Model card of a checkpoint."""
     scores = "\n".join(
         f"- {split}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))

@@ -20,22 +20,21 @@ from probtrans_cli.recipe.training import Eval
 from probtrans_cli.statistics import uncertainty
 from probtrans_cli.tasks.base import Counts, Evaluation, Task
 from probtrans_cli.tasks.batch import Batch, collate
-from probtrans_cli.trained.arcs import Channel, Reading, trees_of
-from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Plain, Predictor
-from probtrans_cli.trained.ways import plain, predictor_of
+from probtrans_cli.trained.arcs import trees_of
+from probtrans_cli.trained.base import Channel, ModelBase, Reading
+from probtrans_cli.trained.predictor import Plain, Predictor, plain, predictor_of
 from probtrans_cli.trees import decode, score
 from probtrans_cli.trees.relations import relation_scores
 
 Watch = Callable[[Outputs, Batch], None]
-"""Sees a batch with its answers."""
+"""Is called with the outputs of a batch, and the batch."""
 CHOICE_SENTENCES = 1000  # of dev, to choose a channel by: its standard error is then below half a point
 
 
 @torch.inference_mode()
 def evaluate(
     task: Task,
-    asked: Network | Predictor,
+    predictor: Network | Predictor,
     split: Split,
     how: Evaluation,
     *,
@@ -43,22 +42,22 @@ def evaluate(
     watch: Watch | None = None,
     ranks: Ranks = ALONE,
 ) -> dict[str, Any]:
-    """The scores of a task on a split: the one loop of all evaluations.
+    """Return the scores of a task on a split: the only loop of evaluation.
 
     Args:
-        task: what is scored.
-        asked: a network, or a predictor.
-        split: where.
+        task: the task.
+        predictor: the network itself, an ensemble, or Monte Carlo passes.
+        split: the sentences.
         how: in which batches.
         final: for figures that are reported, as against one that only chooses between checkpoints.
-        watch: sees every batch of this process with its answers.
-        ranks: the processes that share the batches; all of them get the scores of the whole.
+        watch: is called with every batch of this process and its outputs.
+        ranks: the processes that share the batches; all of them get the scores of the split.
 
     Raises:
         NothingToScoreError: the split has nothing that the task is scored by.
     """
     counts = Counts()
-    for outputs, batch in answered(task, asked, split, how, passes=task.passes(final=final), ranks=ranks):
+    for outputs, batch in answered(task, predictor, split, how, passes=task.passes(final=final), ranks=ranks):
         counts.add(task.measure(outputs, batch))
         if watch is not None:
             watch(outputs, batch)
@@ -68,16 +67,16 @@ def evaluate(
 @torch.inference_mode()
 def answered(
     task: Task,
-    asked: Network | Predictor,
+    predictor: Network | Predictor,
     split: Split,
     how: Evaluation,
     *,
     passes: int = 1,
     ranks: Ranks = ALONE,
 ) -> Iterator[tuple[Outputs, Batch]]:
-    """The batches of the passes of an evaluation, with what a network or a predictor answers; of several processes,
-    each has its share of them."""
-    predictor = (asked if isinstance(asked, Predictor) else Plain(asked)).ready()
+    """Yield the batches of the passes of an evaluation with the outputs of a network or a predictor; of several
+    processes, each has its share of them."""
+    predictor = (predictor if isinstance(predictor, Predictor) else Plain(predictor)).ready()
     for number in range(passes):
         for indices in ranks.share(how.batches(split)):
             batch = collate(split, indices, task.columns, padding=task.vocabulary.PAD, device=how.device)
@@ -87,25 +86,25 @@ def answered(
             yield outputs, batch
 
 
-def task_scores(model: Model, split: Split, *, final: bool) -> dict[str, Any]:
-    """The scores of a model's own task, see :func:`evaluate`: finally predicted as its recipe says, and before, where
-    scores only choose between checkpoints, in one plain pass."""
-    asked = model.predictor if final else plain(model)
-    return evaluate(model.task, asked, split, model.evaluation(), final=final, ranks=model.ranks)
+def task_scores(model: ModelBase, split: Split, *, final: bool) -> dict[str, Any]:
+    """Return the scores of a model's task: ``final`` ones predicted as its recipe says, those that only choose between
+    checkpoints in one plain pass."""
+    predictor = predictor_of(model) if final else plain(model)
+    return evaluate(model.task, predictor, split, model.evaluation(), final=final, ranks=model.ranks)
 
 
 @torch.inference_mode()
-def figures_of(model: Model, split: Split) -> dict[str, float]:
-    """What is worth watching in the encoder while it learns, see :attr:`Encoder.figures`, of one batch of a split: that
-    in the middle, by length."""
+def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
+    """Return what is worth watching in the encoder while it learns, see :attr:`Encoder.figures`, of a split's batch of
+    middle length."""
     watched, how = model.network.encoder.top, model.evaluation()
     if watched.figures is None:
         return {}
-    found: dict[str, float] = {}
+    figures: dict[str, float] = {}
 
-    def look(_: Encoder, given: tuple[Tensor, ...], encoded: Encoded) -> None:
+    def look(_: Encoder, inputs: tuple[Tensor, ...], encoded: Encoded) -> None:
         assert watched.figures is not None, "see above"
-        found.update({name: float(figure) for name, figure in watched.figures(given[0], given[1], encoded).items()})
+        figures.update({name: float(figure) for name, figure in watched.figures(*inputs[:2], encoded).items()})
 
     batches = how.batches(split)
     batch = collate(
@@ -117,44 +116,49 @@ def figures_of(model: Model, split: Split) -> dict[str, float]:
             plain(model).ready()(model.task.evaluation(batch, 0), Wants(states=True))
     finally:
         handle.remove()
-    return found
+    return figures
 
 
-def choose_on_dev(model: Model, dev: Split | None) -> dict[str, Any]:
-    """Let dev choose all that it can: how answers are decided, and a temperature; what is stored of it."""
+def choose_on_dev(model: ModelBase, dev: Split | None) -> dict[str, Any]:
+    """Let dev choose how answers are decided, where the task has such a choice, and a temperature.
+
+    Returns:
+        What is stored of it beside the scores: ``decision``, with its ``bias`` and the score on dev of each; and
+        ``temperature``, with its ``value`` and the loss on dev without it (``nll``) and with it, where labels are
+        learned.
+    """
+    if dev is None:
+        return {}
     return _choose_decision(model, dev) | _choose_temperature(model, dev)
 
 
-def _choose_decision(model: Model, dev: Split | None) -> dict[str, Any]:
-    """Let dev choose how answers are decided, where the task has such a choice: of equals the first one.
-
-    Returns:
-        What is stored of it beside the scores: ``decision``, with its ``bias`` and the score on dev of each.
-    """
+def _choose_decision(model: ModelBase, dev: Split) -> dict[str, Any]:
     task = model.task
-    if dev is None or not task.decisions:
+    if not task.decisions:
         return {}
-    found: dict[float, float] = {}
+    scores: dict[float, float] = {}
     for choice in task.decisions:
         task.decide(model.network, choice)
-        found[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
-    best = max(found, key=lambda choice: found[choice] if task.larger_is_better else -found[choice])
+        scores[choice] = task_scores(model, dev, final=False)[task.metric] or 0.0
+    best = max(scores, key=lambda choice: scores[choice] if task.larger_is_better else -scores[choice])
     task.decide(model.network, best)
     console.log(
-        f"decision bias {best:g}: dev {task.metric} {found[task.decisions[0]]:.4g} without, {found[best]:.4g} with it"
+        f"decision bias {best:g}: dev {task.metric} {scores[task.decisions[0]]:.4g} without, {scores[best]:.4g} with it"
     )
-    return {"decision": {"bias": best, task.metric: {f"{choice:g}": score for choice, score in found.items()}}}
+    return {"decision": {"bias": best, task.metric: {f"{choice:g}": score for choice, score in scores.items()}}}
 
 
-def _choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
-    """Give a model the temperature by which its scores have the least loss on dev, and tell it; none where no labels
-    are learned, or none of dev is known.
-
-    Returns:
-        What is stored of it beside the scores: ``temperature``, with its ``value`` and the loss on dev without it
-        (``nll``) and with it.
-    """
-    fitted = None if dev is None or not model.recipe.task.learned else _fitted(model, dev)
+def _choose_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
+    if not model.recipe.task.learned:
+        return {}
+    parts, predictor = [], predictor_of(model, at_temperature=False)
+    for outputs, batch in answered(model.task, predictor, dev, model.evaluation(), ranks=model.ranks):
+        if (questions := model.task.questions(batch)) is not None:
+            scores = outputs.scores[questions.scores].float()
+            parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))
+    fitted = uncertainty.fitted(
+        [(scores, gold) for scores, gold in model.ranks.dealt_back(parts, "the answers of dev")]
+    )
     if fitted is None:
         return {}
     best, before, after = fitted
@@ -163,66 +167,63 @@ def _choose_temperature(model: Model, dev: Split | None) -> dict[str, Any]:
     return {"temperature": {"value": model.temperature, "nll": before, "nll_tempered": after}}
 
 
-def _fitted(model: Model, dev: Split) -> uncertainty.Fitted | None:
-    """The temperature of least loss, by one pass over dev."""
-    parts, asked = [], predictor_of(model, at_temperature=False)
-    for outputs, batch in answered(model.task, asked, dev, model.evaluation(), ranks=model.ranks):
-        if (questions := model.task.questions(batch)) is not None:
-            scores = outputs.scores[questions.scores].float()
-            parts.append((scores.cpu().numpy(), questions.gold.cpu().numpy()))
-    return uncertainty.fitted([(scores, gold) for scores, gold in model.ranks.dealt_back(parts, "the answers of dev")])
-
-
 def has_trees(split: Split) -> bool:
-    """Whether every sentence of the split has gold heads."""
+    """Return whether every sentence of the split has gold heads."""
     return split.has("heads") and all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 
-def scores_trees(model: Model, split: Split) -> bool:
-    """Whether the trees of a model can be scored on a split: it has arcs, and the split gold trees."""
+def scores_trees(model: ModelBase, split: Split) -> bool:
+    """Return whether the trees of a model can be scored on a split: it has arcs, and the split gold trees."""
     return model.recipe.model.facts.has_arcs and has_trees(split)
 
 
 def columns(split: Split, name: str) -> list[np.ndarray]:
-    """One array a sentence."""
+    """Return a column of a split, an array a sentence."""
     return [split.row(name, index) for index in range(len(split))]
 
 
 def tree_scores(
-    model: Model,
+    model: ModelBase,
     split: Split,
     title: str,
     reading: Reading,
     *,
     baselines: bool,
-    every: bool = False,
+    channels: bool = False,
     relations: Sequence[str] | None = None,
     predictor: Predictor | None = None,
 ) -> dict[str, Any]:
-    """What a report says of the decoded trees; ``trees/score.py`` names the conventions.
+    """Score the decoded trees; ``trees/score.py`` names the conventions.
 
-    ``title``: what the split is called. ``baselines``: with the floors. ``every``: also of the trees of every channel
-    and of their mean. ``relations``, the gold label of every word of the split: also which channel finds which, see
-    ``trees/relations.py``. ``predictor``: who is asked; None: the model as its recipe says.
+    Args:
+        model: the model.
+        split: sentences with gold trees.
+        title: the name of the split in messages.
+        reading: how trees are read.
+        baselines: also score the baselines.
+        channels: also score the trees of each channel and of their mean.
+        relations: the gold relation of every word of the split: also score which channel finds which, see
+            ``trees/relations.py``.
+        predictor: as of :func:`evaluate`; None: the model as its recipe says.
     """
-    channels: list[Channel] = [*range(model.recipe.model.channels), "mean"] if every or relations is not None else []
-    readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in channels)]
+    names: list[Channel] = [*range(model.recipe.model.channels), "mean"] if channels or relations is not None else []
+    readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in names)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
     warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,} of those scored")
     if warning is not None and model.ranks.first:
         console.log(warning)
-    trees, *of_channels = trees_of(model, split, readings, predictor, model.ranks)
+    trees, *trees_of_channels = trees_of(model, split, readings, predictor, model.ranks)
     scores = {"trees": _scores(gold, trees, punct, reading)}
     if baselines:
         scores["trees"]["floors"] = score.floors(gold, punct, columns(split, "frequency"))
     if relations is not None:
-        named = {str(channel): heads for channel, heads in zip(channels, of_channels, strict=True)}
-        found = relation_scores(gold, relations, named, punct, columns(split, "frequency"))
-        scores["trees"]["relations"] = found
-    if every:
+        by_channel = {str(channel): heads for channel, heads in zip(names, trees_of_channels, strict=True)}
+        frequency = columns(split, "frequency")
+        scores["trees"]["relations"] = relation_scores(gold, relations, by_channel, punct, frequency)
+    if channels:
         scores["channels"] = {
-            str(one.channel): _scores(gold, heads, punct, one)
-            for one, heads in zip(readings[1:], of_channels, strict=True)
+            str(of_channel.channel): _scores(gold, heads, punct, of_channel)
+            for of_channel, heads in zip(readings[1:], trees_of_channels, strict=True)
         }
     return scores
 
@@ -235,8 +236,8 @@ def _scores(
     return scores | {"reading": vars(reading)}
 
 
-def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> Reading:
-    """The channel (or the mean), iteration and decoder with the best UUAS, punctuation removed.
+def choose_reading(model: ModelBase, dev: Split, wish: Eval, title: str = "dev") -> Reading:
+    """Return the channel (or the mean), iteration and decoder with the best UUAS, punctuation removed.
 
     Only what ``wish`` calls `best` is chosen. ``argmax`` never is: it may draw circles. Of equals ``eisner``, then the
     later iteration, then the lower channel, the mean last. Uses at most ``CHOICE_SENTENCES`` sentences, evenly spread.
@@ -254,8 +255,8 @@ def choose_reading(model: Model, dev: Split, wish: Eval, title: str = "dev") -> 
     ]
     gold, punct = columns(sample, "heads"), columns(sample, "punct") if sample.has("punct") else None
     kind = "no_punct" if punct is not None else "with_punct"
-    found = [
+    scores = [
         score.attachment(gold, heads, punct)[kind]["all"]["uuas"] or 0.0
         for heads in trees_of(model, sample, readings, ranks=model.ranks)
     ]
-    return readings[int(np.argmax(found))]
+    return readings[int(np.argmax(scores))]

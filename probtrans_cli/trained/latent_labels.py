@@ -16,54 +16,34 @@ from __future__ import annotations
 from array import array
 from collections.abc import Callable, Iterable, Iterator, Sequence
 from dataclasses import dataclass, field
-from typing import TYPE_CHECKING, Any, cast
+from typing import Any, cast
 
 import numpy as np
 
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import UsageError
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.trained.arcs import word_batches
-
-if TYPE_CHECKING:
-    from probtrans_cli.data.corpus.store import Split
-    from probtrans_cli.data.sentence import Sentence
-    from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-    from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.base import ModelBase
 
 COLUMNS = {"words": "word", "upos": "tag", "xpos": "tag"}
 LEAST_COUNT = 1.0  # a label with less than one word of a corpus, all words together, counts as not used
+WORDS, TAGS, PAIRS = 8, 3, 3  # listed words and tags of a label, pairs of a channel and bucket
 ROTARY_DISTANCES = (-3, -2, -1, 1, 2, 3)  # rotary scores have no buckets: these distances stand for all
 
 
-@dataclass(frozen=True)
-class Sizes:
-    """How much is listed: words and tags of a label, pairs of a channel and bucket."""
-
-    words: int = 8
-    tags: int = 3
-    pairs: int = 3
-
-    @classmethod
-    def of(cls, top: int | None) -> Sizes:
-        """The defaults, or ``top`` words and pairs. (Of tags three say it all, and more would push the words aside.)"""
-        return cls() if top is None else cls(words=top, pairs=top)
-
-
-def require_labels(model: Model) -> None:
+def require_labels(model: ModelBase) -> None:
     """Refuse a model whose words have no latent labels.
 
     Raises:
-        UsageError: it is no probabilistic transformer, or one whose variables are points on a sphere.
+        UsageError: it is no probabilistic transformer, or one with spherical latents.
     """
     if not model.recipe.model.facts.has_latent_labels:
         raise UsageError(
             f"--labels: the words of this model of kind {model.recipe.model.kind} have no latent labels",
             hint="leave it out, or give a model of kind probabilistic whose model.latent is categorical",
         )
-
-
-def _encoder(model: Model) -> ProbabilisticEncoder:
-    """The encoder of a model that :func:`require_labels` lets pass."""
-    return cast("ProbabilisticEncoder", model.network.encoder.top)
 
 
 def most_probable(distributions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
@@ -99,7 +79,7 @@ class Types:
         self.columns = {name: Column() for name in COLUMNS}
 
     @classmethod
-    def of(cls, model: Model) -> Types:
+    def of(cls, model: ModelBase) -> Types:
         """Types for a model: words that its vocabulary's options make the same are one type."""
         return cls(model.vocabulary.normalise)
 
@@ -133,12 +113,11 @@ def expected_counts(
 
 
 def _add_by_type(table: np.ndarray, types: np.ndarray, rows: np.ndarray) -> None:
-    """Add each row of ``rows [m, labels]`` to the row of its type; type -1 is left out."""
     order = np.argsort(types, kind="stable")
     order = order[np.searchsorted(types[order], 0) :]
     if len(order):
-        found, starts = np.unique(types[order], return_index=True)
-        table[found] += np.add.reduceat(rows[order].astype(table.dtype), starts, axis=0)
+        present, starts = np.unique(types[order], return_index=True)
+        table[present] += np.add.reduceat(rows[order].astype(table.dtype), starts, axis=0)
 
 
 @dataclass(frozen=True)
@@ -160,12 +139,12 @@ def associations(counts: np.ndarray, labels: Sequence[int], size: int) -> Iterat
     for label in labels:
         joint = counts[:, label]
         mass = joint.sum()
-        seen = np.flatnonzero(joint > 0)  # so that mass > 0 wherever it divides
-        share = joint[seen] / mass
-        pmi = np.log2(share * total / by_type[seen])
+        present = np.flatnonzero(joint > 0)  # so that mass > 0 wherever it divides
+        share = joint[present] / mass
+        pmi = np.log2(share * total / by_type[present])
         best = np.argsort(-(share * pmi), kind="stable")[:size]
         best = best[pmi[best] > 0]
-        yield Association(seen[best], share[best], pmi[best])
+        yield Association(present[best], share[best], pmi[best])
 
 
 # --- pairs of labels ----------------------------------------------------------------------------------------------
@@ -197,13 +176,13 @@ def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[
     return [(used[at // len(used)], used[at % len(used)], float(part[at])) for at in largest.tolist()]
 
 
-def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any]]:
+def pairs_of(model: ModelBase, used: Sequence[int], size: int) -> list[dict[str, Any]]:
     """The strongest label pairs of every channel and distance bucket of ``T``, for JSON; where each iteration has its
     own ``T``, of the last one, whose number is then told."""
-    encoder = _encoder(model)
+    encoder = cast("ProbabilisticEncoder", model.network.encoder.top)
     section = encoder.section
     last = section.iterations
-    told = {} if section.share_potentials else {"iteration": last}
+    iteration = {} if section.share_potentials else {"iteration": last}
     if not section.decomposition.has_buckets:
         names = [distance_name(x) for x in ROTARY_DISTANCES]
         scores = encoder.ternary_scores(ROTARY_DISTANCES, last)
@@ -213,7 +192,7 @@ def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any
     table = scores.detach().float().cpu().numpy()
     return [
         {
-            **told,
+            **iteration,
             "channel": channel,
             "bucket": name,
             "pairs": [
@@ -229,19 +208,20 @@ def pairs_of(model: Model, used: Sequence[int], size: int) -> list[dict[str, Any
 # --- the whole ----------------------------------------------------------------------------------------------------
 
 
-def describe(model: Model, corpus: Split, types: Types, top: int | None) -> dict[str, Any]:
+def describe(model: ModelBase, corpus: Split, types: Types, top: int | None) -> dict[str, Any]:
     """What `eval --labels` finds in a corpus, for JSON: ``labels``, ``unused_labels`` and ``pairs``.
 
     ``labels``: by falling share of the words; each with its expected ``count``, ``share`` of all words, and the
     ``words`` and, where the corpus has them, ``upos`` and ``xpos`` that go with it. ``unused_labels``: numbers of those
     with less than ``LEAST_COUNT`` words. ``pairs``: of the used labels, by channel and bucket. ``types`` are those of
-    ``corpus``; ``top`` as in :meth:`Sizes.of`.
+    ``corpus``; ``top``: the number of words and pairs, None: 8 and 3. (Of tags three say it all.)
     """
-    sizes = Sizes.of(top)
     batches = (
         (batch.indices, batch.latent_labels, batch.mask) for batch in word_batches(model, corpus, latent_labels=True)
     )
-    counts = expected_counts(types, corpus.words.tolist(), batches, _encoder(model).width)
+    counts = expected_counts(
+        types, corpus.words.tolist(), batches, cast("ProbabilisticEncoder", model.network.encoder.top).width
+    )
     mass = counts["words"].sum(0)
     order = np.argsort(-mass, kind="stable")
     used = [int(label) for label in order if mass[label] >= LEAST_COUNT]
@@ -249,28 +229,28 @@ def describe(model: Model, corpus: Split, types: Types, top: int | None) -> dict
         {"label": label, "count": round(float(mass[label]), 3), "share": round(float(mass[label] / mass.sum()), 6)}
         for label in used
     ]
-    for column, one in COLUMNS.items():
+    for column, key in COLUMNS.items():
         names = list(types.columns[column].names)
         if names:
-            found = associations(counts[column], used, sizes.words if column == "words" else sizes.tags)
-            for entry, association in zip(labels, found, strict=True):
-                entry[column] = _entries(one, names, counts[column][:, entry["label"]], association)
+            associated = associations(counts[column], used, (top or WORDS) if column == "words" else TAGS)
+            for entry, association in zip(labels, associated, strict=True):
+                entry[column] = _entries(key, names, counts[column][:, entry["label"]], association)
     return {
         "labels": labels,
         "unused_labels": sorted(set(range(len(mass))) - set(used)),
-        "pairs": pairs_of(model, used, sizes.pairs),
+        "pairs": pairs_of(model, used, top or PAIRS),
     }
 
 
-def _entries(one: str, names: Sequence[str], counts: np.ndarray, found: Association) -> list[dict[str, Any]]:
+def _entries(key: str, names: Sequence[str], counts: np.ndarray, association: Association) -> list[dict[str, Any]]:
     return [
         {
-            one: names[type],
+            key: names[type],
             "count": round(float(counts[type]), 3),
             "share": round(float(share), 6),
             "pmi": round(float(pmi), 3),
         }
-        for type, share, pmi in zip(found.types.tolist(), found.share, found.pmi, strict=True)
+        for type, share, pmi in zip(association.types.tolist(), association.share, association.pmi, strict=True)
     ]
 
 

@@ -7,7 +7,6 @@ from __future__ import annotations
 
 from collections.abc import Iterator, Sequence
 from dataclasses import dataclass, replace
-from typing import TYPE_CHECKING
 
 import torch
 
@@ -19,10 +18,8 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.arcs import word_batches
-
-if TYPE_CHECKING:
-    from probtrans_cli.trained.model import Model
-    from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.base import ModelBase, beyond_positions
+from probtrans_cli.trained.predictor import Predictor
 
 
 @dataclass(frozen=True)
@@ -30,31 +27,31 @@ class Reader:
     """Some sentences as a model reads them: their words alone, encoded, and behind these the extra words that the task
     asks for. Their gold labels are never read."""
 
-    model: Model
+    model: ModelBase
     sentences: Sequence[Sentence]
     masks: frozenset[str]
     """The words that are written as a mask; none where a task predicts something else."""
     split: Split
 
     @classmethod
-    def of(cls, model: Model, sentences: Sequence[Sentence]) -> Reader:
+    def of(cls, model: ModelBase, sentences: Sequence[Sentence]) -> Reader:
         """The sentences, encoded with a word of one token in the place of each mask."""
         vocabulary = model.vocabulary
-        named = masks_of(model)
-        filler = _filler(model) if any(not named.isdisjoint(one.words) for one in sentences) else ""
+        masks = masks_of(model)
+        filler = _filler(model) if any(not masks.isdisjoint(sentence.words) for sentence in sentences) else ""
         # With an empty form, so that the words' spelling is kept: tasks that write a form need it.
         extra = extra_words(model.task.extra)
 
-        def read(given: Sentence) -> Sentence:
-            shown = [filler if word in named else word for word in given.words]
+        def read(sentence: Sentence) -> Sentence:
+            shown = [filler if word in masks else word for word in sentence.words]
             if not shown:
                 return Sentence([], form="")
             # Who divided a corpus into words has chosen their spelling; only of raw text nobody has.
-            plain = None if given.text is None else looked_up(shown, vocabulary)
+            plain = None if sentence.text is None else looked_up(shown, vocabulary)
             plain = None if plain is None else [*plain, *extra]
             return Sentence([*shown, *extra], extra=len(extra), form="", looked_up=plain)
 
-        return cls(model, sentences, named, Split.encode(map(read, sentences), vocabulary, {}))
+        return cls(model, sentences, masks, Split.encode(map(read, sentences), vocabulary, {}))
 
     def shown(self, batch: Batch) -> Batch:
         """The batch with the mask's id where a word is written as a mask."""
@@ -72,7 +69,7 @@ class Reader:
 
 
 def predictions(
-    model: Model, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
+    model: ModelBase, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
 ) -> Iterator[Prediction | None]:
     """The predictions of some sentences, in order; for one without a word None, or what the task has for it.
 
@@ -87,15 +84,15 @@ def predictions(
     reader = Reader.of(model, sentences)
     if fault := model.too_long(sentences, reader.split):
         raise fault[1]
-    found: list[Prediction | None] = [model.task.nothing] * len(sentences)
+    answers: list[Prediction | None] = [model.task.nothing] * len(sentences)
     for batch in word_batches(model, reader.split, shown=reader.shown, predict=True, top=top, predictor=predictor):
         for index, prediction in zip(batch.indices.tolist(), batch.predictions, strict=True):
             if sentences[index].words:  # specials alone are no sentence
-                found[index] = reader.located(prediction, index)
-    yield from found
+                answers[index] = reader.located(prediction, index)
+    yield from answers
 
 
-def require_alternatives(model: Model) -> None:
+def require_alternatives(model: ModelBase) -> None:
     """Refuse to ask for the most probable answers where there is only one.
 
     Raises:
@@ -106,12 +103,7 @@ def require_alternatives(model: Model) -> None:
         raise UsageError(f"--top: a task of kind {kind} gives no alternatives", hint="leave it out")
 
 
-def beyond_positions(tokens: int, positions: int) -> str:
-    """What to say of a sentence of more tokens than the encoder has positions."""
-    return f"a sentence of {tokens} tokens, and the model has {positions} positions for them"
-
-
-def no_room(model: Model, sentence: Sentence) -> str | None:
+def no_room(model: ModelBase, sentence: Sentence) -> str | None:
     """Why the encoder of a model cannot read a sentence, in words: it has too few positions; None: it can."""
     limit = model.network.longest
     # Hardly a character becomes several tokens, and never more than three; few stand around a sentence or behind it.
@@ -121,14 +113,13 @@ def no_room(model: Model, sentence: Sentence) -> str | None:
     return beyond_positions(tokens, limit) if tokens > limit else None
 
 
-def masks_of(model: Model) -> frozenset[str]:
+def masks_of(model: ModelBase) -> frozenset[str]:
     """How a word is written that is hidden from a model of words behind masks; nothing of another model."""
     vocabulary = model.vocabulary
     return frozenset({MASK, vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else ())
 
 
-def _filler(model: Model) -> str:
-    """A word of one token, which holds the place of a mask."""
+def _filler(model: ModelBase) -> str:
     vocabulary = model.vocabulary
     entries = (vocabulary.decode(id) for id in range(vocabulary.size) if id not in vocabulary.specials)
     return next((word for word in entries if vocabulary.encode_words([word]).sizes == [1]), "[MASK]")

@@ -1,19 +1,28 @@
-"""How a model is asked for predictions: the one place between networks and what is said of their scores.
+"""How a model predicts: the only place between networks and what is reported of their scores.
 
 A predictor is called as a network is, ``predictor(inputs, wants)``. The scores that it returns are log-probabilities of
-the predictive distribution, up to a constant for each row; where its doubt is asked for, ``Outputs.doubt`` has the
-parts of it by the names of the scores.
+the predictive distribution, up to a constant for each row; with ``doubt=True``, ``Outputs.doubt`` has the parts of the
+uncertainty by the names of the scores.
 
-way        members, whose probabilities are averaged
+class      members, whose probabilities are averaged
 Plain      one: the network as it is, its scores divided by a temperature
-Dropout    the network so many times, each time with other values dropped (Gal & Ghahramani 2016)
+Dropout    the network n times, each time with other values dropped (Gal & Ghahramani 2016)
 Ensemble   several networks
-Draws      the network with so many draws of its uncertain weights
+Draws      the network with n draws of its uncertain weights
 OnePass    none: means and variances go through the network once, and draws are those of the scores alone
 
 States and arcs are those of one plain pass, of the first network (of uncertain weights, with their means): the channels
 of two networks have nothing to do with each other. Those of two draws of the same weights are the same channels, so
 there arcs are the mean over draws. ``own_states`` and ``own_arcs`` say whether they belong to the answers.
+
+Networks whose variables are probabilities are uncertain inside, too, about latent labels and about heads:
+
+    H[Q_Z(i)]             of word i's latent label after the last iteration
+    1/h Σ_c H[Q_H(i, c)]  of its heads, the mean over the channels
+
+A probabilistic transformer has both, one with spherical latents has heads alone, other networks have neither. Reported
+is what belongs to the answers: of one pass both; of the mean over draws of the weights that of the heads; of dropout
+and ensembles neither.
 """
 
 from __future__ import annotations
@@ -25,21 +34,24 @@ from contextlib import contextmanager
 from dataclasses import dataclass, field, replace
 from itertools import chain
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Any, ClassVar, Self, cast
+from typing import Any, ClassVar, Self, cast
 
 import torch
 from torch import Tensor, nn
 from torch.nn.utils.parametrize import ParametrizationList
 
+from probtrans_cli.errors import UsageError
 from probtrans_cli.models.base import Inputs, Outputs, Wants
 from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import Predictive, entropy, mixture, predictive, predictive_probabilities
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.models.network import Network
+from probtrans_cli.recipe.weights import WeightPredict
+from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.machine import mixed_seed
 
-if TYPE_CHECKING:
-    pass
+INNER = ("latent_label_entropy", "head_entropy")
+"""Names of the entropies inside the network."""
 
 Scores = Mapping[str, Tensor]
 Sizes = Mapping[str, Sequence[int]]
@@ -47,33 +59,31 @@ Sizes = Mapping[str, Sequence[int]]
 
 
 class Predictor(ABC):
-    """A way to ask. ``doubt``: whether answers have it; ``several``: whether there are members that can disagree, so
-    that there is a mutual information."""
+    """A way to predict."""
 
     several: ClassVar[bool]
+    """Whether there are members that can disagree, so that there is a mutual information."""
     doubt: bool
+    """Whether answers have their uncertainty."""
     own_states: ClassVar[bool] = True
     own_arcs: ClassVar[bool] = True
     """Whether states, and arcs, are of the prediction itself and not of a plain pass beside it."""
     member_arcs: bool = False
-    """Whether answers have the arcs of each member; only where there are members with the same channels."""
+    """Whether answers have the arcs of each member; only where members have the same channels."""
+    kept_arcs: int = 1
+    """How often the arcs of a batch are in memory."""
 
     def with_member_arcs(self) -> Predictor:
-        """The same with the arcs of each member, where that can be."""
+        """Return the same with the arcs of each member, where that can be."""
         return self
-
-    @property
-    def kept_arcs(self) -> int:
-        """How often the arcs of a batch are in memory."""
-        return 1
 
     @abstractmethod
     def ready(self) -> Self:
-        """Let all networks be as they are outside of training."""
+        """Put all networks into evaluation mode."""
 
     @abstractmethod
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        """What is wanted of a batch."""
+        """Return what is wanted of a batch."""
 
 
 @dataclass(frozen=True)
@@ -100,8 +110,6 @@ class Plain(Predictor):
 
 
 class _Members(Predictor):
-    """What averages the probabilities of several members."""
-
     several: ClassVar[bool] = True
     own_states: ClassVar[bool] = False
     own_arcs: ClassVar[bool] = False
@@ -110,11 +118,11 @@ class _Members(Predictor):
     @property
     @abstractmethod
     def first(self) -> Predictor:
-        """What states and arcs are asked of."""
+        """The predictor of states and arcs."""
 
     @abstractmethod
     def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
-        """The scores of each member, by name."""
+        """Yield the scores of each member, by name."""
 
     def ready(self) -> Self:
         self.first.ready()
@@ -128,46 +136,44 @@ class _Members(Predictor):
         return _answered(rest, by_name(_apart(scores, self.sizes) for scores in members), self.doubt)
 
 
-def _without_scores(asked: Predictor | Network, inputs: Inputs, wants: Wants) -> Outputs:
-    """The states and arcs that are wanted, of a plain pass; nothing is computed where none are."""
+def _without_scores(predictor: Predictor | Network, inputs: Inputs, wants: Wants) -> Outputs:
+    # The states and arcs of a plain pass; nothing is computed where none are wanted.
     if not (wants.states or wants.arcs):
         return Outputs()
-    found: Outputs = asked(inputs, Wants(states=wants.states, arcs=wants.arcs))
-    return found
+    outputs: Outputs = predictor(inputs, Wants(states=wants.states, arcs=wants.arcs))
+    return outputs
 
 
 def _apart(scores: Scores, sizes: Sizes) -> dict[tuple[str, int], Tensor]:
-    """The distributions of scores, by name and number: there are several side by side where ``sizes`` says so."""
     return {
-        (name, number): one
+        (name, number): part
         for name, values in scores.items()
-        for number, one in enumerate(torch.split(values, list(sizes[name]), -1) if name in sizes else [values])
+        for number, part in enumerate(torch.split(values, list(sizes[name]), -1) if name in sizes else [values])
     }
 
 
 def by_name(members: Iterator[Mapping[tuple[str, int], Tensor]]) -> dict[tuple[str, int], Predictive]:
-    """The predictive distributions of members, by name and number."""
+    """Return the predictive distributions of members, by name and number."""
     first = next(members)
     if len(first) == 1:  # only sums are kept
         (name,) = first
         return {name: mixture(scores[name] for scores in chain([first], members))}
-    every = [first, *members]
-    return {name: mixture(scores[name] for scores in every) for name in first}
+    members_scores = [first, *members]
+    return {name: mixture(scores[name] for scores in members_scores) for name in first}
 
 
-def _answered(rest: Outputs, found: Mapping[tuple[str, int], Predictive], doubt: bool) -> Outputs:
-    """``rest`` with the log-probabilities of distributions as scores, and with their doubt."""
-    scores = _joined({key: one.probabilities for key, one in found.items()})
-    parts = Counter(name for name, _ in found)
-    alone = {name: one for (name, _), one in found.items() if parts[name] == 1}
+def _answered(rest: Outputs, distributions: Mapping[tuple[str, int], Predictive], doubt: bool) -> Outputs:
+    scores = _joined({key: distribution.probabilities for key, distribution in distributions.items()})
+    parts = Counter(name for name, _ in distributions)
+    alone = {name: distribution for (name, _), distribution in distributions.items() if parts[name] == 1}
     return replace(rest, scores=scores, doubt=alone if doubt else {})
 
 
 def _joined(chances: Mapping[tuple[str, int], Tensor]) -> dict[str, Tensor]:
-    """The log-probabilities of distributions, those of one score side by side."""
+    # Log-probabilities; the distributions of one score stand side by side.
     scores: dict[str, list[Tensor]] = {}
-    for (name, _), one in chances.items():
-        scores.setdefault(name, []).append(one.clamp_min(torch.finfo(one.dtype).tiny).log())
+    for (name, _), probabilities in chances.items():
+        scores.setdefault(name, []).append(probabilities.clamp_min(torch.finfo(probabilities.dtype).tiny).log())
     return {name: parts[0] if len(parts) == 1 else torch.cat(parts, -1) for name, parts in scores.items()}
 
 
@@ -197,7 +203,7 @@ class Dropout(_Members):
 
 @contextmanager
 def _dropping(network: nn.Module) -> Iterator[None]:
-    """Within: dropout is active, and nothing else that belongs to training; weights that are drawn there are not."""
+    # Dropout is active, and nothing else that belongs to training; weights that are drawn there are not.
     network.train()
     for part in network.modules():
         if isinstance(part, ParametrizationList):
@@ -220,26 +226,26 @@ class Ensemble(_Members):
         return self.predictors[0]
 
     def ready(self) -> Self:
-        for one in self.predictors:
-            one.ready()
+        for predictor in self.predictors:
+            predictor.ready()
         return self
 
     def members(self, inputs: Inputs, wants: Wants) -> Iterator[Scores]:
-        return (one(inputs, wants).scores for one in self.predictors)
+        return (predictor(inputs, wants).scores for predictor in self.predictors)
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         """Of members that have members themselves, the expected entropy is theirs, not that of their mean."""
         if not (self.doubt and wants.scores):
             return super().__call__(inputs, wants)
         rest, scores = _without_scores(self.first, inputs, wants), replace(wants, states=False, arcs=())
-        answers: list[Outputs] = [replace(cast(Any, one), doubt=True)(inputs, scores) for one in self.predictors]
-        found = _answered(rest, by_name(_apart(one.scores, self.sizes) for one in answers), doubt=True)
+        answers: list[Outputs] = [replace(cast(Any, member), doubt=True)(inputs, scores) for member in self.predictors]
+        outputs = _answered(rest, by_name(_apart(answer.scores, self.sizes) for answer in answers), doubt=True)
         doubt = {}
-        for name, one in found.doubt.items():
+        for name, whole in outputs.doubt.items():
             expected = torch.stack([answer.doubt[name].expected_entropy for answer in answers]).mean(0)
-            of_model = (one.entropy - expected).clamp_min(0)
-            doubt[name] = replace(one, expected_entropy=expected, mutual_information=of_model)
-        return replace(found, doubt=doubt)
+            of_model = (whole.entropy - expected).clamp_min(0)
+            doubt[name] = replace(whole, expected_entropy=expected, mutual_information=of_model)
+        return replace(outputs, doubt=doubt)
 
 
 @dataclass(frozen=True)
@@ -267,11 +273,10 @@ class Draws(_Members):
         return self.samples > 1
 
     @property
-    def kept_arcs(self) -> int:
+    def kept_arcs(self) -> int:  # type: ignore[override]
         return 1 + self.samples * self.member_arcs
 
     def _passes(self, inputs: Inputs, wants: Wants) -> Iterator[Outputs]:
-        """What each draw answers."""
         device = inputs.ids.device
         for number in range(self.samples):
             with torch.random.fork_rng([device] if device.type == "cuda" else []):
@@ -288,36 +293,31 @@ class Draws(_Members):
             return tempered(super().__call__(inputs, wants), self.temperature)
         rest = _without_scores(self.first, inputs, replace(wants, arcs=()))
         arcs = _Arcs(keep=self.member_arcs)
-        members = (arcs.taken(outputs) for outputs in self._passes(inputs, replace(wants, states=False)))
+        members = (arcs.add(outputs) for outputs in self._passes(inputs, replace(wants, states=False)))
         if wants.scores:
             parts = by_name(_apart(outputs.scores, self.sizes) for outputs in members)
             rest = tempered(_answered(rest, parts, self.doubt), self.temperature)
         else:
             deque(members, maxlen=0)
-        return replace(rest, arcs=arcs.mean(), member_arcs=torch.stack(arcs.kept) if self.member_arcs else None)
+        assert arcs.total is not None, "there are members"
+        kept = torch.stack(arcs.kept) if self.member_arcs else None
+        return replace(rest, arcs=arcs.total / arcs.number, member_arcs=kept)
 
 
 @dataclass
 class _Arcs:
-    """The mean of the members' arcs, and themselves if they are to be kept."""
-
     keep: bool
     number: int = 0
     total: Tensor | None = None
     kept: list[Tensor] = field(default_factory=list)
 
-    def taken(self, outputs: Outputs) -> Outputs:
-        """What a member answers, its arcs noted."""
+    def add(self, outputs: Outputs) -> Outputs:
         assert outputs.arcs is not None, "they are wanted"
         self.number += 1
         self.total = outputs.arcs if self.total is None else self.total + outputs.arcs
         if self.keep:
             self.kept.append(outputs.arcs)
         return outputs
-
-    def mean(self) -> Tensor:
-        assert self.total is not None, "there are members"
-        return self.total / self.number
 
 
 @dataclass(frozen=True)
@@ -342,23 +342,152 @@ class OnePass(Predictor):
         if not wants.scores:
             return rest
         outputs: Outputs = self.network(inputs, replace(wants, states=False, arcs=(), moments=self.state))
-        means, variances = (_apart(one, self.sizes) for one in (outputs.scores, outputs.variances))
+        means, variances = (_apart(values, self.sizes) for values in (outputs.scores, outputs.variances))
         if self.doubt:
-            found = {name: predictive(mean, variances[name]) for name, mean in means.items()}
-            return tempered(_answered(rest, found, doubt=True), self.temperature)
+            distributions = {name: predictive(mean, variances[name]) for name, mean in means.items()}
+            return tempered(_answered(rest, distributions, doubt=True), self.temperature)
         chances = {name: predictive_probabilities(mean, variances[name]) for name, mean in means.items()}
         return tempered(replace(rest, scores=_joined(chances)), self.temperature)
 
 
 def tempered(outputs: Outputs, temperature: float) -> Outputs:
-    """Answers whose distributions have a temperature; what members disagree about stays what it was."""
+    """Give the distributions a temperature; what members disagree about stays."""
     if temperature == 1.0:
         return outputs
     scores = {name: values.float() / temperature for name, values in outputs.scores.items()}
     doubt = {}
-    for name, one in outputs.doubt.items():
+    for name, before in outputs.doubt.items():
         chances = scores[name].softmax(-1)
-        whole = entropy(chances)
-        expected = (whole - one.mutual_information).clamp_min(0)
-        doubt[name] = replace(one, probabilities=chances, entropy=whole, expected_entropy=expected)
+        total = entropy(chances)
+        expected = (total - before.mutual_information).clamp_min(0)
+        doubt[name] = replace(before, probabilities=chances, entropy=total, expected_entropy=expected)
     return replace(outputs, scores=scores, doubt=doubt)
+
+
+# --- the predictor of a model -----------------------------------------------------------------------------------------
+
+
+def temperature_of(model: ModelBase) -> float:
+    """Return the temperature that a model predicts with."""
+    return model.temperature if model.recipe.predict.temperature and model.temperature is not None else 1.0
+
+
+def plain(model: ModelBase, *, doubt: bool = False) -> Plain:
+    """Return one pass with a model's weights, or with their means, at the temperature that it predicts with."""
+    return Plain(model.network, temperature_of(model), doubt)
+
+
+def predictor_of(
+    model: ModelBase,
+    *,
+    dropout_samples: int | None = None,
+    weights: WeightPredict | None = None,
+    doubt: bool = False,
+    at_temperature: bool = True,
+) -> Predictor:
+    """Return how a model predicts by itself, or by another method.
+
+    Args:
+        model: the model.
+        dropout_samples: the number of passes with dropout.
+        weights: how its uncertain weights are used; None: as its recipe says.
+        doubt: whether answers have their uncertainty.
+        at_temperature: with the temperature, if it predicts with one.
+
+    Raises:
+        UsageError: the model drops nothing, has no uncertain weights, or its task does not choose among classes.
+    """
+    if doubt:
+        _require_questions(model, "--uncertainty")
+    if dropout_samples is not None:
+        if weights is not None:
+            raise UsageError("--dropout-samples and --weights are two ways to predict", hint="give one of them")
+        _require_questions(model, "--dropout-samples")
+        if not model.recipe.model.drops:
+            raise UsageError(
+                f"--dropout-samples: the model of {model.folder} was trained without dropout: all samples are the same",
+                hint="leave it out, or train with model.dropout=0.1",
+            )
+        return Dropout(plain(model), dropout_samples, doubt)
+    temperature = temperature_of(model) if at_temperature else 1.0
+    trained_as = model.recipe.uncertain_weights
+    if trained_as is None and weights is not None:
+        raise UsageError(
+            f"--weights: the weights of {model.folder} are certain",
+            hint="leave it out, or train with model.bayes or optim.kind=ivon",
+        )
+    if trained_as is not None:
+        without = model.recipe.without_moments
+        if weights is not None and weights.kind == "moments" and without:
+            what = f"--weights moments: there is no rule for the moments of {without[0]}"
+            raise UsageError(what, hint="give a number of draws, --weights 16")
+        method = weights or trained_as
+        if method.kind == "samples":
+            return Draws(model.network, method.samples, temperature, doubt, sizes=model.task.sizes)
+        if method.kind == "moments":
+            return OnePass(model.network, method.state, temperature, doubt, sizes=model.task.sizes)
+    return Plain(model.network, temperature, doubt)
+
+
+def ensemble_of(members: Sequence[ModelBase], *, doubt: bool = False) -> Ensemble:
+    """Join several models.
+
+    Raises:
+        UsageError: two of them do not answer the same questions, and the message names the difference; or their task
+            does not choose among classes.
+    """
+    first = members[0]
+    _require_questions(first, "several runs")
+    for member in members[1:]:
+        if difference := _difference(first, member):
+            what = f"{first.folder} and {member.folder} are no ensemble: {difference}"
+            raise UsageError(what, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
+    return Ensemble([predictor_of(member) for member in members], doubt)
+
+
+def _require_questions(model: ModelBase, option: str) -> None:
+    if not model.task.has_questions:
+        what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
+        raise UsageError(f"{option}: {what}", hint="leave it out")
+
+
+def _difference(left: ModelBase, right: ModelBase) -> str | None:
+    for name in ("kind", "chosen_column"):
+        mine, theirs = (getattr(model.recipe.task, name) for model in (left, right))
+        if mine != theirs:
+            return f"task.{name.removeprefix('chosen_')} is {mine} and {theirs}"
+    for column in sorted({*left.labels, *right.labels} & {*left.recipe.task.learned, *right.recipe.task.learned}):
+        mine, theirs = list(left.labels.get(column, ())), list(right.labels.get(column, ()))
+        if mine != theirs:
+            odd = sorted({*mine} ^ {*theirs})[:5]
+            return f"other labels of {column}" + (f": {', '.join(odd)}" if odd else ", in another order")
+    if left.vocabulary_files != right.vocabulary_files:
+        return f"other vocabularies, of {left.vocabulary.size:,} and {right.vocabulary.size:,} entries"
+    return None
+
+
+# --- the uncertainty inside the network -------------------------------------------------------------------------------
+
+
+def with_inner_wants(model: ModelBase, predictor: Predictor, wants: Wants) -> Wants:
+    """Also want the states and arcs that the entropies inside the network are of."""
+    section = model.recipe.model
+    if not section.facts.has_head_variables:
+        return wants
+    states = predictor.own_states and section.facts.has_latent_labels
+    arcs = sorted({*wants.arcs, section.iterations}) if predictor.own_arcs else wants.arcs
+    return replace(wants, states=wants.states or states, arcs=arcs)
+
+
+def inner_doubt(model: ModelBase, predictor: Predictor, outputs: Outputs) -> dict[str, Tensor]:
+    """Return entropies of every token ``[b, n]`` in nats, by name, of outputs with :func:`with_inner_wants`; only those
+    that belong to the predictor's answers."""
+    entropies: dict[str, Tensor] = {}
+    section = model.recipe.model
+    if not section.facts.has_head_variables:
+        return entropies
+    if section.facts.has_latent_labels and predictor.own_states and outputs.states is not None:
+        entropies["latent_label_entropy"] = entropy(model.network.encoder.latent_labels(outputs.states.float()))
+    if predictor.own_arcs and outputs.arcs is not None:
+        entropies["head_entropy"] = entropy(outputs.arcs[:, -1].float()).mean(1)
+    return entropies

@@ -36,7 +36,8 @@ from probtrans_cli.errors import (
 from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch
-from probtrans_cli.trained.card import Config, texts_of
+from probtrans_cli.trained.base import Config, weights_of
+from probtrans_cli.trained.card import texts_of
 from probtrans_cli.trained.evaluation import (
     choose_on_dev,
     choose_reading,
@@ -45,9 +46,9 @@ from probtrans_cli.trained.evaluation import (
     task_scores,
     tree_scores,
 )
-from probtrans_cli.trained.gallery import write_gallery
+from probtrans_cli.trained.formats.pictures import write_gallery
 from probtrans_cli.trained.machine import Machine
-from probtrans_cli.trained.model import Model, weights_of
+from probtrans_cli.trained.model import Model
 from probtrans_cli.training import optim
 from probtrans_cli.training.execution import compile_encoder, replicated
 from probtrans_cli.training.plan import Ahead, Plan, State, in_turn

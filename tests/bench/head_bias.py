@@ -23,10 +23,10 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
-from probtrans_cli.models.probabilistic.head_bias import head_bias
+from probtrans_cli.models.probabilistic.head_bias import commonness, head_bias
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.trained.cues import commonness_of, order_of
+from probtrans_cli.trained.base import word_order_of
 from probtrans_cli.trees.decode import decode
 from probtrans_cli.trees.score import attachment
 
@@ -43,7 +43,13 @@ def scores(recipe: Recipe, folder: Path, split: str) -> tuple[float, float]:
     """UAS and UUAS in percent."""
     train, scored = sentences_of(folder, "train"), sentences_of(folder, split)
     vocabulary = build_vocabulary(recipe.data.vocabulary, [one.words for one in train])
-    cues = torch.cat([commonness_of(vocabulary)[:, None], order_of(vocabulary, Split.encode(train, vocabulary, {}))], 1)
+    cues = torch.cat(
+        [
+            commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))[:, None],
+            word_order_of(vocabulary, Split.encode(train, vocabulary, {})),
+        ],
+        1,
+    )
     encoded = Split.encode(scored, vocabulary, {})
     heads: list[np.ndarray] = [np.zeros(0)] * len(encoded)
     order = np.argsort(encoded.lengths, kind="stable")

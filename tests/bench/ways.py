@@ -33,9 +33,8 @@ from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Plain, Predictor
+from probtrans_cli.trained.predictor import Plain, Predictor, predictor_of
 from probtrans_cli.trained.uncertainty import uncertainty_scores
-from probtrans_cli.trained.ways import predictor_of
 
 WAYS = ("mean", "diagonal", "moments", "4", "16", "64")
 SENTENCES, WORDS = 32, 40

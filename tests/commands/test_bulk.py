@@ -114,7 +114,7 @@ def test_one_block_that_fails_is_named_once(place: list[str], invoke: Invoke) ->
 def test_a_fault_of_the_program_is_one_of_its_block(
     place: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr("probtrans_cli.commands.bulk_blocks.form_of", lambda *given: 1 / 0)
+    monkeypatch.setattr("probtrans_cli.commands.bulk.form_of", lambda *given: 1 / 0)
     ran = invoke(*place, *OPTIONS)
     assert ran.code == 3
     notes = sorted(Path("out/failed").iterdir())

@@ -12,7 +12,7 @@ from typing import Any
 import pytest
 from support import Invoke, refused
 
-from probtrans_cli.commands import bulk, bulk_blocks
+from probtrans_cli.commands import bulk
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -72,7 +72,7 @@ def test_an_input_that_is_written_while_a_block_is_read(
 ) -> None:
     """As a range of bytes, and as a whole."""
     Path("c.txt").write_text(PLAIN, "utf-8")
-    lines_of = bulk_blocks.lines_of
+    lines_of = bulk.lines_of
 
     def changed(block: Any, ends: Any) -> Any:
         if block.path == name:
@@ -81,7 +81,7 @@ def test_an_input_that_is_written_while_a_block_is_read(
         yield from lines_of(block, ends)
 
     with monkeypatch.context() as patch:
-        patch.setattr(bulk_blocks, "lines_of", changed)
+        patch.setattr(bulk, "lines_of", changed)
         ran = invoke(*place, "c.txt", *OPTIONS)
     refused(ran, 3, f"{name}: changed since the command began: its size was")
     assert not list(Path("out/blocks").glob("000011.*" if name == "c.txt" else "000006.*"))

@@ -24,8 +24,7 @@ from probtrans_cli.tasks.batch import Batch
 from probtrans_cli.trained.evaluation import answered
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictor import Draws, OnePass, by_name
-from probtrans_cli.trained.ways import ensemble_of, predictor_of
+from probtrans_cli.trained.predictor import Draws, OnePass, by_name, ensemble_of, predictor_of
 
 pytestmark = pytest.mark.usefixtures("quick")
 TAGGER = ("task={kind: tagging}", "train.epochs=8")

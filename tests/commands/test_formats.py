@@ -17,7 +17,8 @@ from probtrans_cli import export
 from probtrans_cli.commands.parse import ParseRequest, parse
 from probtrans_cli.export import EXPORTS
 from probtrans_cli.trained import formats
-from probtrans_cli.trained.formats import FORMATS, Content, DisplayOptions, Format
+from probtrans_cli.trained.formats import FORMATS, DisplayOptions, Format
+from probtrans_cli.trained.parses import Analysis
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -47,9 +48,7 @@ def test_the_tables_are_read_without_torch_and_numpy() -> None:
 
 @ROWS
 def test_a_row_has_a_writer(form: Format) -> None:
-    writer = form.writer()
-    assert callable(writer.write)
-    assert hasattr(writer, "write_folder") == form.folder
+    assert callable(form.writer())
     assert set(form.refuses) <= set(OPTIONS)
 
 
@@ -72,7 +71,7 @@ def test_a_format_shows_an_option_or_says_that_it_cannot(
     monkeypatch.chdir(trained)
     one = tmp_path / "one.conllu"
     one.write_text(Path("dev.conllu").read_text("utf-8").split("\n\n")[0] + "\n\n", encoding="utf-8")
-    output = tmp_path / "out" if form.folder else tmp_path / "out.txt"
+    output = tmp_path / "out" if form.write_folder else tmp_path / "out.txt"
     run = str(extractors / "runs/tuples") if form.shows else "runs/tiny"
     command = ("parse", run, str(one), "-f", form.name, "-o", str(output))
     assert invoke(*command).code == 0
@@ -98,13 +97,14 @@ def test_a_format_is_a_row_and_a_function(trained: Path, monkeypatch: pytest.Mon
     """As another package may add one."""
     monkeypatch.chdir(trained)
 
-    def write(content: Content, options: DisplayOptions) -> Iterator[str]:
-        return (json.dumps([len(one.words), options.probability]) + "\n" for one in content.analyses)
+    def write(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+        return (json.dumps([len(analysis.words), options.probability]) + "\n" for analysis in analyses)
 
     module = ModuleType("lengths")
     module.write = write  # type: ignore[attr-defined]
-    monkeypatch.setitem(sys.modules, "probtrans_cli.trained.formats.lengths", module)
-    monkeypatch.setitem(FORMATS, "lengths", Format("lengths", "how long the sentences are"))  # type: ignore[arg-type]
+    monkeypatch.setitem(sys.modules, "lengths", module)
+    row = Format("lengths", "how long the sentences are", write="lengths:write")
+    monkeypatch.setitem(FORMATS, "lengths", row)  # type: ignore[arg-type]
     (tmp_path / "text").write_text("the goat\ngoats\n")
     out = tmp_path / "out"
     parse(ParseRequest("runs/tiny", [str(tmp_path / "text")], format="lengths", probability=True, output=out))

@@ -17,7 +17,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.trained.arcs import read_arcs
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import Analysis, Asked, analyses
+from probtrans_cli.trained.parses import Analysis, Parser
 
 Parse = Callable[..., str]
 HOSTILE = [
@@ -170,10 +170,10 @@ def test_portions_do_not_change_a_tree(trained: Path, channel: str, decoder: str
     sentences = [Sentence(random.choice(words, random.integers(2, 15)).tolist()) for _ in range(60)]
     model = Model.load(str(trained / "runs/tiny"))
     readings = [model.read(channel, -1, decoder)]  # type: ignore[arg-type]
-    together = [heads_of(one) for one in analyses(model, sentences, Asked(readings))]
+    together = [heads_of(one) for one in Parser(model, readings=readings).analyses(sentences)]
     for size in (1, 7):
         parts = [sentences[start : start + size] for start in range(0, len(sentences), size)]
-        assert [heads_of(one) for part in parts for one in analyses(model, part, Asked(readings))] == together
+        assert [heads_of(one) for part in parts for one in Parser(model, readings=readings).analyses(part)] == together
 
 
 def test_a_line_has_the_probability_of_its_arcs(parse: Parse) -> None:

@@ -12,7 +12,7 @@ from threading import Event
 import pytest
 from support import COMMAND, environment
 
-from probtrans_cli.commands.input_stream import chunks, excess
+from probtrans_cli.commands.streams import chunks, excess
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words

@@ -11,7 +11,7 @@ import pytest
 from small_treebank import TRAIN, recipe
 from support import Stdin
 
-from probtrans_cli.commands.input_stream import appearances
+from probtrans_cli.commands.streams import appearances
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.readers.appearance import Appearance, appearance, begins_as_conllu, look_ahead, watched

@@ -41,7 +41,7 @@ from probtrans_cli.tasks.base import entry_features
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.tasks.mlm import MaskedLanguageModelling
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import Asked, analyses
+from probtrans_cli.trained.parses import Parser
 
 SENTENCES = [["The", "dogs", "barked"], ["I"], ["A", "very-large", "U.S.", "dog", "sang", "in", "1999"]]
 SECTION = {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.0, "decomposition": {"kind": "none"}}
@@ -380,7 +380,8 @@ def test_a_checkpoint_evaluates_parses_and_exports(
     assert report["largest_difference"] == 0.0
     sentences = [Sentence(["Zebras", "sang", "zebraly"]), Sentence([]), Sentence(["sang"])]
     trees = [
-        list(analyses(Model.load(name), sentences, Asked([model.reading]))) for name in (f"runs/{run}", "exported")
+        list(Parser(Model.load(name), readings=[model.reading]).analyses(sentences))
+        for name in (f"runs/{run}", "exported")
     ]
     for one, other in zip(*trees, strict=True):
         assert one.heads is not None

@@ -14,14 +14,14 @@ from rich.console import Console
 from small_treebank import TRAIN, names, recipe, treebank
 from support import Stdin
 
+from probtrans_cli.commands.prepare import report
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
 from probtrans_cli.errors import DataError
-from probtrans_cli.reports.prepared import report
 
 
 def shown(prepared: Prepared) -> str:
     console = Console(file=io.StringIO(), width=150)
-    console.print(report(prepared, "prepared" if prepared.fresh else "up to date"))
+    console.print(report("prepared" if prepared.fresh else "up to date", prepared))
     assert isinstance(console.file, io.StringIO)
     return console.file.getvalue()
 

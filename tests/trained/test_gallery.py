@@ -9,7 +9,7 @@ from pathlib import Path
 import pytest
 from support import Invoke, workplace
 
-from probtrans_cli.trained.gallery import LONGEST, SENTENCES, SHORTEST, examples
+from probtrans_cli.trained.formats.pictures import LONGEST, SENTENCES, SHORTEST, examples
 from probtrans_cli.trained.model import Model
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -51,7 +51,7 @@ def test_what_goes_wrong_is_told_and_no_more(invoke: Invoke, monkeypatch: pytest
     def full(*_: object) -> None:
         raise OSError(28, "No space left on device")
 
-    monkeypatch.setattr("probtrans_cli.trained.gallery.svg_files", full)
+    monkeypatch.setattr("probtrans_cli.trained.formats.pictures.svg_files", full)
     ran = invoke("train", "tiny.yaml", "train.epochs=1", "--json")
     assert ran.code == 0
     assert "dev" in ran.json

@@ -15,9 +15,9 @@ from support import Invoke
 from probtrans_cli.data.sentence import Sentence, divided, extra_words
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.models.base import Inputs, Wants
-from probtrans_cli.trained.gallery import examples
+from probtrans_cli.trained.formats.pictures import examples
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import Asked, every_tree
+from probtrans_cli.trained.parses import Parser
 from probtrans_cli.trained.predictions import Reader
 
 pytestmark = pytest.mark.usefixtures("quick")
@@ -75,7 +75,7 @@ def test_typographic_marks_of_raw_text_are_read_as_plain_ones(model: Model) -> N
 def test_heads_are_other_words_of_the_sentence_or_the_root(model: Model) -> None:
     """Beside the network itself: marginals of a sentence alone, on condition that no extra word is the head."""
     sentences = [Sentence(text.split()) for text in TEXTS]
-    trees = list(every_tree(model, sentences, model.read("1", 2, "mst"), asked=Asked([])))
+    trees = list(Parser(model, readings=[model.read("1", 2, "mst")]).every_tree(sentences))
     for sentence, tree in zip(sentences, trees, strict=True):
         n = len(sentence.words)
         words = [*sentence.words, *extra_words(3)]

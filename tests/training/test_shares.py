@@ -17,8 +17,7 @@ from support import COMMAND, Invoke, environment, refused, workplace
 from torch import Tensor
 from torch.distributed import TCPStore  # type: ignore[attr-defined]
 
-from probtrans_cli.commands.launch import arguments_of
-from probtrans_cli.commands.train import TrainRequest
+from probtrans_cli.commands.train import TrainRequest, arguments_of
 from probtrans_cli.data.ranks import ALONE, Ranks
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Counts

@@ -1,0 +1,236 @@
+"""What verbs read and write: files and pipes as sentences, sentences as portions, sentences that are not read, and
+errors of output files."""
+
+from __future__ import annotations
+
+from collections import Counter
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from contextlib import contextmanager
+from dataclasses import dataclass, field, replace
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
+
+from probtrans_cli import console
+from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.readers import format_by_name
+from probtrans_cli.data.readers.appearance import Appearance, appearance_of, look_ahead, misread, watched
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.sentence import Sentence, divided
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.errors import DataError, UsageError, unwritten
+from probtrans_cli.folders.places import holds
+from probtrans_cli.trained.base import ModelBase
+from probtrans_cli.trained.predictions import no_room
+
+# Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
+FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
+_REMEDIES: dict[Appearance, str] = {
+    "conllu": "if that is not meant, say --input conllu",
+    "columns": "give plain text or CoNLL-U",
+    "jsonl": "give plain text or CoNLL-U",
+}
+
+
+def located(files: Iterable[str]) -> list[str]:
+    """Return the paths of files: as named, or else where :func:`probtrans_cli.data.files.find` looks for corpora.
+
+    Raises:
+        DataError: a file is not there.
+    """
+    return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
+
+
+def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sentence]:
+    """Yield the sentences of a file; an empty line of text is an empty sentence.
+
+    Raises:
+        DataError: a line of text has more words than ``longest``, whatever its tokens; see also the readers.
+    """
+    form, lines = form_of(path, input_form)
+    yield from sentences_of(lines, display_name(path), form, longest)
+
+
+def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
+    """Return the form of a file, `conllu`, `text` or `tokens`, and its lines; `auto` is decided by name or beginning.
+    ``tell`` gets a warning, once lines are read as text that do not look so."""
+    lines = open_lines(path)
+    form = input_form
+    if form == "auto":
+        is_conllu, lines = (True, lines) if format_by_name(path) == "conllu" else look_ahead(lines)
+        form = "conllu" if is_conllu else "text"
+    if form == "conllu":
+        return form, lines
+    return form, watched(lines, lambda kind: tell(misread(path, kind, _REMEDIES[kind])))
+
+
+def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
+    """Yield what to tell of files that will be read as text and do not look so."""
+    for path in paths:
+        if input_form == "conllu" or (input_form == "auto" and format_by_name(path) == "conllu"):
+            continue
+        kind = appearance_of(path)
+        if kind != "text" and (kind, input_form) != ("conllu", "auto"):
+            yield misread(path, kind, _REMEDIES[kind])
+
+
+def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None = None) -> Iterator[Sentence]:
+    """Yield the sentences of lines in this form; see :func:`read`."""
+    if form == "conllu":
+        yield from read_conllu(lines, name)
+    elif form == "tokens":
+        yield from read_text(lines, name, keep_empty=True)
+    else:
+        for number, raw in enumerate(lines, start=1):
+            where, line = f"{name}:{number}", raw.removesuffix("\r")
+            # A word is a token or more of them: what is certainly too long is refused before it is divided.
+            if longest is not None and len(line) > longest and (least := len(line.split())) > longest:
+                raise too_long(where, least, "words", longest)
+            yield divided(line, where)
+
+
+def excess(sentence: Sentence, longest: int, vocabulary: Vocabulary) -> tuple[int, str] | None:
+    """Return how many words or tokens of ``vocabulary`` a sentence has, and which of the two, if more than ``longest``;
+    else None."""
+    number, unit = len(sentence.words), "words"
+    # No more tokens than characters, and two around them: hardly a sentence is divided here already.
+    if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
+        number, unit = len(vocabulary.encode_words(sentence.words, sentence.extra).ids), "tokens"
+    return (number, unit) if number > longest else None
+
+
+def too_long(where: str, number: int, unit: str, longest: int) -> DataError:
+    """Return the error of a sentence of too many words or tokens."""
+    hint = f"split it, allow it with --longest {number}, or leave its analysis empty with --too-long skip; memory "
+    hint += "grows with the square, and time, with --decode eisner, with the cube of its length"
+    return DataError(f"{where}: a sentence of {number:,} {unit}, more than {longest:,}", hint=hint)
+
+
+def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:
+    """Yield portions of growing size, read ahead in a thread while the portion before is in use.
+
+    ``patience``: a portion also ends where no sentence comes for this number of seconds; None waits. An error of the
+    reader is raised behind the sentences before it.
+    """
+    ahead: Queue[Sentence | Exception | None] = Queue(LARGEST_CHUNK)
+    stopped = Event()
+
+    def read_ahead() -> None:
+        try:
+            for sentence in sentences:
+                ahead.put(sentence)
+                if stopped.is_set():
+                    return
+            ahead.put(None)
+        except Exception as error:  # whatever it is, the main thread raises it
+            ahead.put(error)
+
+    Thread(target=read_ahead, daemon=True).start()
+    size = FIRST_CHUNK
+    try:
+        while True:
+            chunk: list[Sentence] = []
+            end: Sentence | Exception | None = None
+            while len(chunk) < size:
+                try:
+                    end = ahead.get(timeout=patience if chunk else None)
+                except Empty:
+                    break
+                if not isinstance(end, Sentence):
+                    break
+                chunk.append(end)
+            if chunk:
+                yield chunk
+            if isinstance(end, Exception):
+                raise end
+            if end is None:
+                return
+            size = min(2 * size, LARGEST_CHUNK)
+    finally:
+        stopped.set()
+        while not ahead.empty():  # the reader may wait for room
+            ahead.get()
+
+
+COUNTS = ("long", "empty", "lost")
+
+
+@dataclass
+class Unread:
+    """Marks sentences of a stream that `parse` does not read, as they are too long; the counts are right at its end.
+
+    A sentence that is too long is an error, or gets an empty analysis: its words, no tree and no prediction. The output
+    has as many sentences as the input either way.
+    """
+
+    models: Sequence[ModelBase]
+    """The models that read them."""
+    longest: int
+    """Words that a sentence may have, and tokens where words are divided into such."""
+    skips: bool
+    """Whether sentences that are too long get an empty analysis; else the first is an error."""
+    tell: Callable[[str], None] = console.log
+    """Gets a warning of the first sentence that is too long, at once."""
+    loses_empty: bool = False
+    """Whether the output has no place for sentences without a word."""
+    counts: Counter[str] = field(default_factory=Counter)
+    """Sentences that were too ``long``; of models that answer every line, those without a word (``empty``), and those
+    of them that are ``lost``."""
+
+    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
+        """Yield the same sentences; those that are too long say why they are not read (:attr:`Sentence.unread`).
+
+        Raises:
+            DataError: a sentence is too long, where this is an error. Too many for a model's positions is then an error
+                of the model, behind the answers to the sentences before it.
+        """
+        answers_all = self.models[0].task.nothing is not None
+        for sentence in sentences:
+            if answers_all and not sentence.words:
+                self.counts["empty"] += 1
+                self.counts["lost"] += self.loses_empty
+            over = excess(sentence, self.longest, self.models[0].vocabulary)
+            if over is not None and not self.skips:
+                raise too_long(sentence.where, *over, self.longest)
+            why = None if over is None else f"a sentence of {over[0]:,} {over[1]}, more than {self.longest:,}"
+            if why is None and self.skips:
+                why = next(filter(None, (no_room(model, sentence) for model in self.models)), None)
+            if why is None:
+                yield sentence
+                continue
+            if not self.counts["long"]:
+                self.tell(f"warning: {sentence.where}: {why}: it is not read, and its analysis is empty")
+            self.counts["long"] += 1
+            yield replace(sentence, unread=why)
+
+
+def unread_in_words(counts: Mapping[str, int]) -> Iterator[str]:
+    """Yield the counts of :class:`Unread` in words, a line for each that is not 0."""
+    if number := counts.get("long"):
+        yield f"not read, as too long, with an empty analysis: {_sentences(number)}"
+    if number := counts.get("empty"):
+        missing = ", for which the format has no place" if counts.get("lost") else ""
+        yield f"without a word, with an empty analysis: {_sentences(number)}{missing}"
+
+
+def _sentences(number: int) -> str:
+    return "1 sentence" if number == 1 else f"{number:,} sentences"
+
+
+@contextmanager
+def faults_of(output: Path | None, option: str, *, kept: str = "") -> Iterator[None]:
+    """Name the file in an error where it cannot be written (no such folder, a full disk).
+
+    ``kept``: what lies in the folder ``output`` already, which no hint may give up.
+    """
+    try:
+        yield
+    except OSError as error:
+        if output is None:
+            raise
+        again = f"and give the same command again{f'; {kept}' if kept else ''}"
+        hint = f"allow writing there, {again}" if kept else f"choose another {option}"
+        name = str(error.filename or output)
+        raise unwritten(name, error, UsageError, hint=hint, full=f"make room, {again}") from None

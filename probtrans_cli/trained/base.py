@@ -1,0 +1,309 @@
+"""A task, its network and its vocabulary together: what training makes and a checkpoint holds."""
+
+from __future__ import annotations
+
+import re
+import tempfile
+from collections.abc import Mapping, Sequence
+from dataclasses import dataclass, replace
+from functools import cached_property
+from pathlib import Path
+from typing import Annotated, Any, Literal, Self
+
+import numpy as np
+import torch
+from jaxtyping import Float
+from pydantic import BaseModel, ConfigDict, Field
+from torch import Tensor, nn
+
+from probtrans_cli import checkpoint, console, models, tasks
+from probtrans_cli.data.corpus.batches import plan
+from probtrans_cli.data.corpus.store import Split
+from probtrans_cli.data.ranks import ALONE, Ranks
+from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.vocabularies import load_vocabulary
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.data.vocabularies.words import is_word
+from probtrans_cli.errors import CheckpointError, DataError, NothingToScoreError, ProbtransError, UsageError
+from probtrans_cli.models.bayesian.variational import spread, spread_all
+from probtrans_cli.models.bayesian.weights import outside_bounds
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.probabilistic.head_bias import commonness
+from probtrans_cli.recipe.base import NonNegativeInt
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.source import load_stored
+from probtrans_cli.recipe.training import Runtime
+from probtrans_cli.statistics.word_order import standing_alone, word_order
+from probtrans_cli.tasks.base import Evaluation, Task, entry_features
+from probtrans_cli.tasks.batch import Batch, collate
+from probtrans_cli.text import first_of, printable
+from probtrans_cli.trained.machine import Machine
+from probtrans_cli.trees import decode
+
+_OTHER = "it is not as probtrans wrote it: use another checkpoint"
+ENOUGH_WORDS = 2_000_000
+"""Of a training corpus, to see what the order of words tells."""
+
+
+Channel = int | Literal["mean"]
+
+
+@dataclass(frozen=True)
+class Reading:
+    """Which head marginals are read as trees: ``channel`` (number or mean), ``iteration`` (1..T or -1), ``decoder``."""
+
+    channel: Channel
+    iteration: int
+    decoder: decode.Method
+    chosen_on: str | None = None
+
+
+class StoredReading(BaseModel):
+    """A :class:`Reading` as ``config.json`` holds it."""
+
+    model_config = ConfigDict(extra="forbid")
+
+    channel: NonNegativeInt | Literal["mean"]
+    iteration: int
+    decoder: Literal["argmax", "mst", "eisner"]
+    chosen_on: str | None = None
+
+
+class Config(BaseModel):
+    """What is read of a ``config.json``."""
+
+    model_config = ConfigDict(extra="allow")
+
+    format: Literal[1]
+    """The version of the format, :data:`probtrans_cli.checkpoint.FORMAT`."""
+    step: NonNegativeInt
+    trees: StoredReading
+    origin: dict[str, Any] | None = None
+    temperature: Annotated[float, Field(gt=0.0, allow_inf_nan=False)] | None = None
+    """The temperature with the least loss on dev; None: nothing with labels was trained."""
+
+
+@dataclass
+class ModelBase:
+    """Everything that predicts. ``folder`` is the checkpoint it came from, None while it is being trained."""
+
+    recipe: Recipe
+    vocabulary: Vocabulary
+    labels: Mapping[str, Sequence[str]]
+    task: Task
+    network: Network
+    machine: Machine
+    reading: Reading
+    folder: Path | None = None
+    step: int = 0
+    origin: dict[str, Any] | None = None
+    """The config.json of the BERT that training started from, whose keys an export keeps."""
+    temperature: float | None = None
+    """By which its scores have the least loss on dev; used where the recipe says `predict.temperature: true`."""
+    ranks: Ranks = ALONE
+    """The processes that train it together, and share its scores."""
+
+    @classmethod
+    def new(cls, recipe: Recipe, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]], machine: Machine) -> Self:
+        """A model with fresh weights, drawn from torch's default generator."""
+        task = tasks.build(recipe.task, vocabulary, labels)
+        network = Network(
+            vocabulary.size,
+            models.build(recipe.model, recipe.runtime.messages),
+            task.output,
+            feature_rows=0 if vocabulary.features is None else vocabulary.features.size,
+            entries=entry_features(vocabulary) if task.tied else None,
+            sentence=task.representation(recipe.model),
+            begins=vocabulary.begins,
+            common=_commonness(vocabulary) if recipe.model.facts.counts_words else None,
+            order_cues=recipe.model.facts.order_cues,
+            padding=vocabulary.PAD,
+            hidden=vocabulary.MASK,
+        ).to(machine.device)
+        if recipe.model.facts.variational is not None:
+            spread(network, recipe.model.facts.variational, probe=recipe.train.probe)
+        elif recipe.optim.posterior is not None:
+            spread_all(network, recipe.optim.posterior.prior, probe=recipe.train.probe)
+        section = recipe.eval
+        reading = Reading(
+            "mean" if section.channel == "best" else section.channel,
+            -1 if section.iteration == "best" else section.iteration,
+            "eisner" if section.decode == "best" else section.decode,
+        )
+        return cls(recipe, vocabulary, labels, task, network, machine, reading)
+
+    @classmethod
+    def load(cls, name: str, *, threads: int | None = None, local: int | None = None) -> Self:
+        """The model of a CKPT argument, on the GPU if there is one, with float32 weights.
+
+        ``local``: of several processes on this machine the number of this one, which is that of its GPU.
+
+        Raises:
+            CheckpointError: there is none, it is damaged, or it was written by another version of the format.
+        """
+        folder = checkpoint.locate(name)
+        verified = checkpoint.verify(folder)
+        found = verified.json("config.json", dict[str, Any])
+        if found.get("format") != checkpoint.FORMAT:
+            raise CheckpointError(
+                f"{folder}: format {found.get('format')!r}, this probtrans reads {checkpoint.FORMAT}",
+                hint=f"it was written by {found.get('tool')}",
+            )
+        config = verified.json("config.json", Config)
+        try:
+            recipe = load_stored(folder / "recipe.yaml")
+        except ProbtransError as error:
+            raise CheckpointError(error.message, hint=error.hint) from None
+        labels = verified.json("labels.json", dict[str, list[str]])
+        if missing := [column for column in recipe.task.learned if column not in labels]:
+            raise CheckpointError(f"{folder / 'labels.json'}: has no labels of {missing[0]}", hint=_OTHER)
+        try:
+            vocabulary = load_vocabulary(folder)
+        except DataError as error:
+            raise CheckpointError(error.message, hint=_OTHER) from None
+        section = Runtime(threads=threads or recipe.runtime.threads, precision=recipe.runtime.precision)
+        machine = Machine(section, local)
+        model = cls.new(recipe, vocabulary, labels, machine)
+        verified.load_into(model.network, "model.safetensors")
+        model.network.float().eval()
+        if outside := outside_bounds(model.network):
+            console.log(f"warning: {folder}: log σ beyond its bounds counts as the bound: {first_of(outside)}")
+        model.folder, model.step, model.origin = folder, config.step, config.origin
+        model.temperature, stored = config.temperature, config.trees
+        try:
+            model.reading = model.read(str(stored.channel), stored.iteration, stored.decoder)
+        except UsageError as error:
+            raise CheckpointError(f"{folder / 'config.json'}: trees: {error.message}", hint=_OTHER) from None
+        model.reading = replace(model.reading, chosen_on=stored.chosen_on)
+        return model
+
+    @property
+    def has_root_column(self) -> bool:
+        """Whether arcs have a column for the root: the model has a root node, or `<cls>` in front of its words."""
+        return self.network.has_root_column
+
+    def collate(self, split: Split, indices: np.ndarray, device: torch.device | None = None) -> Batch:
+        """The batch of some sentences of a split; ``device``: where, if not where the model is."""
+        device = device or self.machine.device
+        return collate(split, indices, self.task.columns, padding=self.vocabulary.PAD, device=device)
+
+    @cached_property
+    def vocabulary_files(self) -> dict[str, str | bytes]:
+        """The vocabulary's files by name."""
+        with tempfile.TemporaryDirectory() as name:
+            folder = Path(name)
+            self.vocabulary.save(folder)
+            return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
+
+    def read(self, channel: str | None, iteration: int | None, decoder: decode.Method | None) -> Reading:
+        """The checkpoint's own reading of trees with some of it replaced.
+
+        Raises:
+            UsageError: the model does not have the channel or the iteration.
+        """
+        chosen = self.reading
+        section = self.recipe.model
+        if channel is not None and channel != "best":
+            number = int(channel) if re.fullmatch(r"[0-9]{1,9}", channel) else None
+            if channel != "mean" and (number is None or number >= section.channels):
+                raise UsageError(
+                    f"channel '{printable(channel)}': the model has channels 0 to {section.channels - 1}",
+                    hint="give a number, mean, or best (the checkpoint's choice)",
+                )
+            chosen = replace(chosen, channel="mean" if number is None else number, chosen_on=None)
+        if iteration is not None:
+            if iteration != -1 and not 1 <= iteration <= section.iterations:
+                raise UsageError(
+                    f"iteration {iteration}: the model has iterations 1 to {section.iterations}", hint="-1 is the last"
+                )
+            chosen = replace(chosen, iteration=iteration)
+        return chosen if decoder is None else replace(chosen, decoder=decoder)
+
+    def require_positions(self, splits: Mapping[str, Split | None]) -> None:
+        """Refuse corpora with sentences that the encoder cannot read, before the first update and not at the batch
+        with them.
+
+        Raises:
+            DataError: a sentence is longer than there are positions.
+        """
+        limit = self.network.longest
+        for name, split in splits.items():
+            if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
+                others = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
+                rows = ".".join(("model", *self.recipe.model.facts.shortest, "positions.rows"))
+                raise DataError(
+                    f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
+                    hint=f"train with {rows}={most + others}, or data.longest={limit} data.too_long=cut",
+                )
+
+    def require_something(self, splits: Mapping[str, Split]) -> None:
+        """Refuse corpora that an evaluation could not score, before the first update and not after the last.
+
+        Raises:
+            NothingToScoreError: there is nothing to score in one.
+        """
+        for name, split in splits.items():
+            try:
+                self.task.require_something(split, self.evaluation())
+            except NothingToScoreError as error:
+                raise NothingToScoreError(f"{name}: {error.message}", hint=error.hint) from None
+
+    def learn_word_order(self, train: Split) -> None:
+        """Read off the training corpus what the order of words tells of each of them, where the encoder asks."""
+        if self.network.order is not None:
+            self.network.order.copy_(word_order_of(self.vocabulary, train)[:, : self.network.order.shape[1]])
+
+    def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
+        """Which of these sentences is the first that the encoder cannot read, and what to say of it; None: none is."""
+        limit = self.network.longest
+        if limit is None or not (over := split.lengths > limit).any():
+            return None
+        first = int(over.argmax())
+        what = f"{sentences[first].where}: {beyond_positions(int(split.lengths[first]), limit)}"
+        return first, DataError(what, hint="split it; parse --too-long skip gives it an empty analysis")
+
+    def evaluation(self) -> Evaluation:
+        """How this model's evaluations run."""
+        words = self.recipe.eval.batch_words
+        return Evaluation(
+            batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False, bounds=split.bounds),
+            device=self.machine.device,
+            autocast=self.machine.autocast,
+        )
+
+
+def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
+    """Return a network's weights on the CPU."""
+    return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
+
+
+def beyond_positions(tokens: int, positions: int) -> str:
+    """Say that a sentence has more tokens than the encoder has positions."""
+    return f"a sentence of {tokens} tokens, and the model has {positions} positions for them"
+
+
+def _commonness(vocabulary: Vocabulary) -> Float[Tensor, " v"]:
+    assert vocabulary.entry_counts is not None, "a recipe with another vocabulary is refused"
+    return commonness(vocabulary.entry_counts, unread=len(vocabulary.specials))
+
+
+def word_order_of(vocabulary: Vocabulary, train: Split) -> Float[Tensor, "v 8"]:
+    """z, R, Λ, D, e, 1 for punctuation, N and 1 for a rare word, of every entry by the first :data:`ENOUGH_WORDS` words
+    of a training corpus, see :mod:`probtrans_cli.models.probabilistic.head_bias`; of a boundary, z, R and D are 0."""
+    entries = ((id in vocabulary.specials, vocabulary.decode(id)) for id in range(vocabulary.size))
+    boundary = np.array([not (special or is_word(word)) for special, word in entries])
+    lengths = train.lengths[: 1 + int(np.searchsorted(np.cumsum(train.lengths, dtype=np.int64), ENOUGH_WORDS))]
+    parts, columns = [np.zeros(0, dtype=np.int64)], train.columns("ids")
+    while (missing := int(lengths.sum()) - sum(map(len, parts))) > 0:
+        parts.append(next(columns)[:missing])
+    ids = np.concatenate(parts)
+    order = word_order(ids, lengths, boundary, vocabulary.UNKNOWN)
+    counts = np.where(boundary, 0, np.bincount(ids, minlength=vocabulary.size))
+    common = _commonness(vocabulary).numpy()
+    words = max(int(counts.sum()), 1)
+    right = float(np.clip(counts @ order[:, 0] / words, 0.0, 1.0))
+    drawn = np.where(boundary, 0.0, right * (common - counts @ common / words))
+    edge = np.where(boundary, common[~boundary].max(initial=0.0), common)
+    rare, alone = standing_alone(ids, lengths, boundary, vocabulary.UNKNOWN)
+    ones = np.ones(vocabulary.size)
+    return torch.from_numpy(np.column_stack([order, right * ones, drawn, edge, boundary, alone * ones, rare]))

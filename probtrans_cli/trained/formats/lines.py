@@ -1,0 +1,181 @@
+"""Formats of lines: CoNLL-U, JSON lines and plain text; and a corpus with gold and predictions side by side."""
+
+from __future__ import annotations
+
+import json
+from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from dataclasses import replace
+from itertools import chain, islice
+
+import numpy as np
+
+from probtrans_cli.data.readers.columns import DOCUMENT
+from probtrans_cli.data.readers.conllu import annotated
+from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.sentence import Sentence, character_spans
+from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.recipe.data import ABSENT, Data
+from probtrans_cli.tasks.base import Places, Prediction
+from probtrans_cli.text import harmless
+from probtrans_cli.trained.base import ModelBase
+from probtrans_cli.trained.formats import DisplayOptions
+from probtrans_cli.trained.formats.pictures import gold_heads
+from probtrans_cli.trained.latent_labels import as_misc
+from probtrans_cli.trained.parses import Analysis
+from probtrans_cli.trained.predictions import predictions
+from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trees.drawing.records import json_line
+
+
+def jsonl(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield an object for each tree, with the task's predictions; probabilities are always in it."""
+    for analysis in analyses:
+        gold = {"gold": gold_heads(analysis)} if options.gold else {}
+        yield json_line(analysis.record() | gold) + "\n"
+
+
+def text(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield the sentence, below it the task's predictions, a line each, and an empty line.
+
+    Nothing reads it again, so what a terminal would obey or hide is shown as escapes, as in pictures.
+    """
+    del options
+    for analysis in analyses:
+        sentence, _ = character_spans(analysis.sentence)
+        lines = [harmless(line, keep="\t") for line in (sentence, *analysis.places(probability=False).lines)]
+        yield "\n".join([*lines, "", ""])
+
+
+def conllu(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield the sentence's own lines with our HEAD and DEPREL, and with the task's predictions.
+
+    In MISC stand the probabilities of arcs as `Prob=` (over draws of the weights their standard deviations as
+    `ProbSD=`) and latent labels as `Labels=`. Without a tree, the sentence keeps its own.
+    """
+    for analysis in analyses:
+        if analysis.sentence.unread:
+            analysis = _words_alone(analysis)  # noqa: PLW2901
+        places, misc = analysis.places(probability=options.probability), {}
+        if options.probability and analysis.probabilities is not None:
+            misc["Prob"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.probabilities]
+            if analysis.deviations is not None:
+                misc["ProbSD"] = ["" if np.isnan(p) else f"{p:.4f}" for p in analysis.deviations]
+        if analysis.latent_labels is not None:
+            misc["Labels"] = [as_misc(*best) for best in zip(*analysis.latent_labels, strict=True)]
+        heads = None if analysis.heads is None else analysis.heads.tolist()
+        lines = annotated(
+            analysis.sentence, heads, columns=places.columns, misc={**misc, **places.misc}, comments=places.comments
+        )
+        yield ("\r\n" if analysis.sentence.windows else "\n").join([*lines, "", ""])
+
+
+def _words_alone(analysis: Analysis) -> Analysis:
+    # A sentence that is not read has no annotation, which could be taken for the model's; its name stays.
+    sentence = analysis.sentence
+    name_line = [] if sentence.id is None else [f"# sent_id = {sentence.id}"]
+    alone = replace(sentence, lines=None, rows=None)
+    lines = annotated(alone)
+    rows = range(len(name_line) + len(lines) - len(sentence.words), len(name_line) + len(lines))
+    return Analysis(replace(alone, lines=[*name_line, *lines], rows=list(rows)))
+
+
+# --- gold and predictions side by side --------------------------------------------------------------------------------
+
+AT_ONCE = 512  # sentences
+
+Write = Callable[[Sentence, Prediction, Places, Data], str]
+"""A sentence with its gold annotation, its prediction and where that stands, as text."""
+
+
+def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Predictor | None = None) -> Iterator[str]:
+    """Yield the sentences of a corpus in the format of the recipe's data, with gold and predictions, for the scorers of
+    others. ``predictor``: None: the model as its recipe says.
+
+    format     what is written of a sentence
+    conllu     its lines with the predicted column; the gold value stands in MISC, as `GoldUPOS=` or `GoldXPOS=`
+    columns    word, gold tag and predicted tag, a word a line: what conlleval and `score entities` read; between them a
+               space, or a tab where a word or tag of the corpus has a space
+    table      the text, its gold label, the predicted label and its probability, with tabs between them
+    jsonl      the object's text and gold label under the keys of `data.jsonl`, and the names of the prediction
+    cogs       the sentence, the gold logical form, the kind of example and the predicted form, with tabs between them
+
+    Raises:
+        UsageError: the task, or the format, has no place for gold and prediction.
+        DataError: a word or tag cannot be written so that it is read as it is.
+    """
+    data, task = model.recipe.data, model.recipe.task
+    form = "conllu" if data.format == "auto" else data.format
+    if model.task.scored_apart:
+        what = f"--predictions: data.format: {form} has no place for predictions beside its gold"
+        raise UsageError(what, hint=f"write them without it: {model.task.scored_apart}")
+    if not task.learned or form not in SIDE_BY_SIDE:
+        what = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
+        raise UsageError(f"--predictions: {what} has no gold to put beside predictions", hint="use parse -f jsonl")
+    if form == "columns":
+        between = _between_columns(sentences, model.labels["tag"])
+        data = data.model_copy(update={"columns": data.columns.model_copy(update={"separator": between})})
+    remaining = iter(sentences)
+    while portion := list(islice(remaining, AT_ONCE)):
+        for sentence, prediction in zip(portion, predictions(model, portion, predictor=predictor), strict=True):
+            if prediction is not None:
+                places = model.task.places(prediction, probability=False)
+                yield SIDE_BY_SIDE[form](sentence, prediction, places, data)
+
+
+def _gold_in_misc(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del prediction, data
+    gold = {
+        f"Gold{name.upper()}": _gold(sentence.tags.get(name), len(sentence.words), ABSENT.get(name))
+        for name in places.columns
+    }
+    return "\n".join([*annotated(sentence, columns=places.columns, misc=gold), "", ""])
+
+
+def _gold(tags: Sequence[str] | None, words: int, absent: str | None) -> list[str]:
+    return [""] * words if tags is None else ["" if tag == absent else tag for tag in tags]
+
+
+def _columns(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places
+    between = data.columns.separator or " "
+    rows = zip(sentence.words, sentence.tags["tag"], prediction["tags"], strict=True)
+    return "".join(between.join(row) + "\n" for row in rows) + "\n"
+
+
+def _between_columns(sentences: Sequence[Sentence], names: Iterable[str]) -> str:
+    for sentence in sentences:
+        for text in chain(sentence.words, sentence.tags["tag"]):
+            if "\t" in text or text.startswith(DOCUMENT):
+                what = f"--predictions: {sentence.where}: a column file cannot have {text!r}"
+                raise DataError(what, hint="leave out --predictions, or write the word otherwise")
+    texts = chain(names, (text for sentence in sentences for text in chain(sentence.words, sentence.tags["tag"])))
+    return "\t" if any(" " in text for text in texts) else " "
+
+
+def _table(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places, data
+    chance = f"{prediction['label_probability']:.6f}"
+    return "\t".join([" ".join(sentence.words), sentence.labels[LABEL], prediction["label"], chance]) + "\n"
+
+
+def _jsonl(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places
+    record = {data.jsonl.text: sentence.words, data.jsonl.label: sentence.labels[LABEL]}
+    record |= {f"predicted_{name}": value for name, value in prediction.items()}
+    return json.dumps(record, ensure_ascii=False) + "\n"
+
+
+def _cogs(sentence: Sentence, prediction: Prediction, places: Places, data: Data) -> str:
+    del places, data
+    row = [" ".join(sentence.words), sentence.form or "", sentence.labels["case"], prediction["logical_form"] or ""]
+    return "\t".join(row) + "\n"
+
+
+SIDE_BY_SIDE: Mapping[str, Write] = {
+    "conllu": _gold_in_misc,
+    "columns": _columns,
+    "table": _table,
+    "jsonl": _jsonl,
+    "cogs": _cogs,
+}
+"""By the name of the data format."""

@@ -1,0 +1,183 @@
+"""Pictures of trees: formats of `parse`, and the gallery that `train` leaves in `trees/` of a run folder."""
+
+from __future__ import annotations
+
+from collections.abc import Iterable, Iterator, Sequence
+from dataclasses import replace
+from itertools import islice, zip_longest
+from pathlib import Path
+
+import numpy as np
+
+from probtrans_cli import atomic, console
+from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.files import find_all
+from probtrans_cli.data.readers import read_corpus
+from probtrans_cli.data.sentence import Sentence, without_extra_words
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.errors import CheckpointError, DataError, UsageError
+from probtrans_cli.folders import regular
+from probtrans_cli.recipe.data import Data
+from probtrans_cli.trained.base import ModelBase
+from probtrans_cli.trained.formats import DisplayOptions
+from probtrans_cli.trained.latent_labels import as_notes
+from probtrans_cli.trained.parses import Analysis, Parser, no_gold
+from probtrans_cli.trees.drawing import latex as latex_pictures
+from probtrans_cli.trees.drawing.drawing import Arc, Drawing, EveryTree, reads_right_to_left
+from probtrans_cli.trees.drawing.html import page
+from probtrans_cli.trees.drawing.records import displacy_line
+from probtrans_cli.trees.drawing.svg import svg as as_svg
+from probtrans_cli.trees.drawing.terminal import terminal
+
+GOLD = "gold"  # the channel of a treebank's own arcs
+
+SENTENCES = 5
+SHORTEST, LONGEST = 5, 15  # words of a sentence in the gallery
+SEARCHED = 1000  # sentences at the beginning of dev
+
+
+# --- formats of parse -------------------------------------------------------------------------------------------------
+
+
+def tree(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield a picture of characters for each tree; the gold tree is a picture of its own below it, as arcs have no
+    colours there."""
+    for analysis in analyses:
+        ours = drawing(analysis, replace(options, gold=False))
+        pictures = [ours]
+        if options.gold:
+            title = ours.title or ("" if analysis.reading is None else f"channel {analysis.reading.channel}")
+            gold = tuple(_gold_arcs(analysis))
+            pictures = [replace(ours, title=title), replace(ours, title=GOLD, arcs=gold, notes=(), spans=())]
+        texts = [
+            (terminal(picture, coloured=options.coloured) if analysis.words else picture.title).rstrip("\n")
+            for picture in pictures
+        ]
+        yield "\n".join(texts) + "\n\n"
+
+
+def displacy(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield a line of displaCy's manual input for each tree."""
+    for analysis in analyses:
+        yield displacy_line(drawing(analysis, options), show_probability=options.probability) + "\n"
+
+
+def latex(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield a document in pieces, a picture for each tree."""
+    pictures = (drawing(analysis, options) for analysis in analyses)
+    return latex_pictures.latex(pictures, show_probability=options.probability)
+
+
+def html(trees: Iterator[EveryTree], options: DisplayOptions) -> Iterator[str]:
+    """Yield an offline page in pieces, one for each sentence, of every channel and iteration with all probabilities."""
+    return page(trees, title=options.title)
+
+
+def svg(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
+    """Yield the picture of the only tree.
+
+    Raises:
+        UsageError: there is none, or a second one.
+    """
+    two = list(islice(analyses, 2))
+    if len(two) != 1:
+        raise UsageError(
+            "an SVG file holds one tree; the input has " + ("none" if not two else "several"),
+            hint="write them into a folder: -o FOLDER" if two else "give a sentence",
+        )
+    yield as_svg(drawing(two[0], options), show_probability=options.probability)
+
+
+def svg_files(analyses: Iterable[Analysis], folder: Path, options: DisplayOptions) -> None:
+    """Write a picture for each tree, named after the number of the sentence and the channel."""
+    folder.mkdir(parents=True, exist_ok=True)
+    number, previous = 0, None
+    for analysis in analyses:
+        number += analysis.sentence is not previous
+        previous = analysis.sentence
+        channel = f"-channel-{analysis.reading.channel}" if analysis.reading is not None else ""
+        picture = as_svg(drawing(analysis, options), show_probability=options.probability)
+        atomic.replace_text(folder / f"{number:04d}{channel}.svg", picture, synced=False)
+
+
+# --- what is drawn ----------------------------------------------------------------------------------------------------
+
+
+def drawing(analysis: Analysis, options: DisplayOptions) -> Drawing:
+    """Return the sentence with its tree, and the task's predictions: below the words, and above the sentence."""
+    words = tuple(analysis.words)
+    places = analysis.places(probability=options.probability)
+    arcs = [*_arcs(analysis, options), *(_gold_arcs(analysis) if options.gold else ())]
+    channel = f"channel {analysis.reading.channel}" if options.several and analysis.reading is not None else ""
+    latent = () if analysis.latent_labels is None else as_notes(*analysis.latent_labels)
+    notes = [(*of_task, *labels) for of_task, labels in zip_longest(places.notes_of(len(words)), latent, fillvalue=())]
+    return Drawing(
+        words,
+        tuple(arcs),
+        title=": ".join(part for part in (channel, places.title) if part),
+        notes=tuple(notes),
+        spans=tuple(places.spans),
+        right_to_left=reads_right_to_left(words),
+    )
+
+
+def _arcs(analysis: Analysis, options: DisplayOptions) -> Iterator[Arc]:
+    if analysis.heads is None or analysis.probabilities is None or analysis.reading is None:
+        return
+    unknown = np.full(len(analysis.heads), np.nan)
+    chances = analysis.probabilities if options.probability else unknown
+    spread = unknown if analysis.deviations is None else analysis.deviations
+    for i, head in enumerate(analysis.heads):
+        chance, deviation = (None if np.isnan(value) else float(value) for value in (chances[i], spread[i]))
+        yield Arc(i + 1, int(head), chance, analysis.reading.channel, deviation)
+
+
+def _gold_arcs(analysis: Analysis) -> Iterator[Arc]:
+    return (Arc(number, head, None, GOLD) for number, head in enumerate(gold_heads(analysis), start=1))
+
+
+def gold_heads(analysis: Analysis) -> list[int]:
+    """Return the heads that the input gives.
+
+    Raises:
+        DataError: it gives none, or not for every word.
+    """
+    if analysis.sentence.heads is None:
+        raise no_gold(analysis.sentence)
+    return analysis.sentence.heads
+
+
+# --- the gallery ------------------------------------------------------------------------------------------------------
+
+
+def write_gallery(model: ModelBase, folder: Path) -> None:
+    """Draw the trees of some sentences of dev into a folder; nothing where there is no dev file to read again.
+
+    For every sentence an SVG for each channel, as in Fig. 10 of the paper, and ``index.html``, a page of all of them
+    with every iteration, the channels' mean and, where dev has trees, the gold ones. The training is over and saved:
+    an error here is logged and no more.
+    """
+    section = model.recipe.model
+    try:
+        if section.facts.has_arcs and (chosen := examples(model.recipe.data, model.vocabulary)):
+            regular.refuse_others(folder, folder=True)
+            folder.mkdir(exist_ok=True)
+            readings = [replace(model.reading, channel=number, chosen_on=None) for number in range(section.channels)]
+            analyses = Parser(model, readings=readings).analyses(chosen)
+            svg_files(analyses, folder, DisplayOptions(probability=True, several=True))
+            trees = Parser(model, readings=[model.reading]).every_tree(chosen, gold=True)
+            with atomic.replacing(folder / "index.html", synced=False) as file:
+                file.writelines(page(trees, title=f"Trees of {model.recipe.name}, step {model.step}"))
+    except (OSError, DataError, CheckpointError) as error:
+        console.log(f"no pictures in {folder}: {error}")
+
+
+def examples(data: Data, vocabulary: Vocabulary) -> Sequence[Sentence]:
+    """Return some sentences of dev of a length that can be drawn, evenly spread over its beginning; always the same."""
+    names = [data.dev] if isinstance(data.dev, str) else data.dev or []
+    paths = (path for name in names if name != "-" for path in find_all(name))
+    sentences = (sentence for path in paths for sentence in read_corpus(path, data.format, data=data))
+    searched = map(without_extra_words, islice(Shortened(sentences, vocabulary, data), SEARCHED))
+    fitting = [sentence for sentence in searched if SHORTEST <= len(sentence.words) <= LONGEST]
+    step = max(1, len(fitting) // SENTENCES)
+    return fitting[::step][:SENTENCES]
