@@ -24,8 +24,11 @@ sys.path.insert(0, str(Path(__file__).parent))
 SENTENCES = 100
 
 
-def find(name: str) -> Path | None:
-    """A corpus below $PROBTRANS_DATA; None where it is not there, or comes with the package."""
+def find(name: str | list[str]) -> Path | None:
+    """Return a corpus below $PROBTRANS_DATA, the first of several; None where one is not there."""
+    if isinstance(name, list):
+        paths = [find(part) for part in name]
+        return paths[0] if all(paths) else None
     folder = Path(os.environ.get("PROBTRANS_DATA", "data")).resolve()
     for path in (folder / name, folder / f"{name}.gz"):
         if path.is_file():
