@@ -21,7 +21,7 @@ from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.cogs import CASES, read_semantic
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.enclosed import enclosing

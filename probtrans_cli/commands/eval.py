@@ -21,9 +21,8 @@ from probtrans_cli.checkpoint import refuse_link
 from probtrans_cli.commands.launch import processes
 from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.corpus.encode import encode_corpus
+from probtrans_cli.data.corpus.filters import Selected, Shortened
 from probtrans_cli.data.corpus.gold import NewLabels, OddLabels, unlearned
-from probtrans_cli.data.corpus.lengths import Shortened
-from probtrans_cli.data.corpus.selection import Selected
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.files import find, find_all, open_lines
 from probtrans_cli.data.ranks import Ranks

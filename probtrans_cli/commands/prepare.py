@@ -10,7 +10,7 @@ from rich.table import Table
 from rich.text import Text
 
 from probtrans_cli.data.corpus import prepared as corpus
-from probtrans_cli.data.corpus.whole import QUANTILES
+from probtrans_cli.data.corpus.parts import QUANTILES
 from probtrans_cli.recipe.source import get_ready, load_recipe
 from probtrans_cli.text import harmless, visible
 from probtrans_cli.training.stopping import stopped_at_once

@@ -16,7 +16,7 @@ from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.data.readers import format_by_name
 from probtrans_cli.data.readers.appearance import Appearance, appearance_of, look_ahead, misread, watched
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError, unwritten

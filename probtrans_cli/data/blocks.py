@@ -15,8 +15,7 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import BinaryIO, Literal
 
-from probtrans_cli.data.archives import is_compressed
-from probtrans_cli.data.files import decoded, display_name, open_lines, raw_line, raw_lines
+from probtrans_cli.data.files import decoded, display_name, is_compressed, open_lines, raw_line, raw_lines
 from probtrans_cli.errors import DataError, reason
 
 Ends = Literal["line", "empty line"]

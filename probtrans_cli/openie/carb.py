@@ -16,7 +16,7 @@ from dataclasses import dataclass
 from itertools import groupby, pairwise
 from typing import NamedTuple
 
-from probtrans_cli.data.codecs.f1 import f1
+from probtrans_cli.data.codecs.entity_scores import f1
 from probtrans_cli.openie.tuple_texts import Pair, Tuples, TupleText
 
 _FORMS_OF_BE = frozenset(("be", "is", "am", "are", "was", "were", "been", "being"))

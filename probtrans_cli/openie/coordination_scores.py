@@ -21,7 +21,7 @@ from collections import Counter
 from collections.abc import Iterable, Mapping
 from typing import Literal
 
-from probtrans_cli.data.codecs.f1 import f1
+from probtrans_cli.data.codecs.entity_scores import f1
 from probtrans_cli.openie.coordinations import Coordination
 
 Compat = Literal["o6"]

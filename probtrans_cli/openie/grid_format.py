@@ -7,7 +7,7 @@ from collections.abc import Iterable, Iterator
 from typing import Literal
 
 from probtrans_cli.data.readers.appearance import begun
-from probtrans_cli.data.readers.conllu_plus import COLUMNS, column_names
+from probtrans_cli.data.readers.conllu import COLUMNS, column_names
 from probtrans_cli.data.tokens import words_of
 from probtrans_cli.openie.label_rows import extra_of
 from probtrans_cli.text import from_json

@@ -9,7 +9,7 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from probtrans_cli.data.codecs.f1 import f1
+from probtrans_cli.data.codecs.entity_scores import f1
 from probtrans_cli.openie.tuple_texts import Pair, Tuples, TupleText
 
 Part = tuple[list[str], frozenset[str]]

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.models.base import Encoder, Outputs, Wants
 from probtrans_cli.models.network import Network, Sentence

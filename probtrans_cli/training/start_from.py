@@ -22,8 +22,8 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import console
+from probtrans_cli.data.corpus.documents import NAMES
 from probtrans_cli.data.corpus.documents import PAIR as PAIRS
-from probtrans_cli.data.corpus.pairs import NAMES
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import PIECES_FILE, TOKENIZER_FILE

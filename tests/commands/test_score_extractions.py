@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from support import Invoke, real_data, refused
 
-from probtrans_cli.data.readers.labelled import words_of
+from probtrans_cli.data.readers.lines import words_of
 from probtrans_cli.reports.scores import shown
 
 GOLD = "I ate an apple and an orange .\tate\tI\tan apple\nI ate an apple and an orange .\tate\tI\tan orange\n"

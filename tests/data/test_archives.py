@@ -14,10 +14,9 @@ from pathlib import Path
 import pyarrow as pa
 import pytest
 
-from probtrans_cli.data import archives, files
-from probtrans_cli.data.archives import COMPRESSED, UNPACKED_RATIO
+from probtrans_cli.data import files
 from probtrans_cli.data.blocks import cut, in_file, lines_of
-from probtrans_cli.data.files import open_lines
+from probtrans_cli.data.files import COMPRESSED, UNPACKED_RATIO, open_lines
 from probtrans_cli.errors import DataError
 
 PACK: dict[str, Callable[[bytes], bytes]] = {

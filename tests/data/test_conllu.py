@@ -14,7 +14,7 @@ from support import real_data
 from probtrans_cli.data.files import open_lines
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.readers.conllu import COLUMNS, annotated, read_conllu
-from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import DataError

@@ -12,7 +12,7 @@ import pytest
 from probtrans_cli.data.corpus.documents import PAIR
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary

@@ -8,7 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.codecs.entity_notation import plain_tags
+from probtrans_cli.data.codecs.entities import plain_tags
 
 
 @pytest.mark.parametrize(

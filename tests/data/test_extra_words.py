@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.filters import Shortened
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary

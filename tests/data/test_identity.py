@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 
-from probtrans_cli.data.corpus.identity import canonical, fingerprint, folder_of
+from probtrans_cli.data.corpus.manifest import canonical, fingerprint, folder_of
 from probtrans_cli.data.corpus.sources import find_sources
 from probtrans_cli.recipe.schema import Recipe
 

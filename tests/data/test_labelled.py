@@ -8,8 +8,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.readers.jsonl import read_jsonl
-from probtrans_cli.data.readers.table import read_table
+from probtrans_cli.data.readers.lines import read_jsonl, read_table
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Keys, Table
 

@@ -8,7 +8,7 @@ from typing import Any
 import pytest
 from support import Invoke, workplace
 
-from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.filters import Shortened
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies.characters import Characters
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces

@@ -11,7 +11,7 @@ import pytest
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.data.corpus.pairs import Corpus, Instance, Kind, enclosed, instances, require_both
+from probtrans_cli.data.corpus.documents import Corpus, Instance, Kind, enclosed, instances, require_both
 from probtrans_cli.errors import DataError
 
 CORPORA = st.lists(st.lists(st.integers(1, 12), min_size=1, max_size=8), min_size=2, max_size=6)

@@ -16,8 +16,8 @@ import pytest
 from small_treebank import names, recipe
 from support import ROOT, sentences
 
+from probtrans_cli.data.corpus import parts
 from probtrans_cli.data.corpus import prepared as module
-from probtrans_cli.data.corpus import units
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
 from probtrans_cli.data.files import find_all
 from probtrans_cli.errors import DataError, UsageError
@@ -40,7 +40,7 @@ def large(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     Path("b.txt").write_text("two cheap farmers fold\n\nthe Bakers sell a pie .\n" * 40, "utf-8")
     Path("c.txt.gz").write_bytes(gzip.compress(b"farmers fold a dark shirt .\n" * 9))
     Path("dev.conllu").write_text(sentences("dev", 9), "utf-8")
-    monkeypatch.setattr(units, "BYTES", 4000)
+    monkeypatch.setattr(parts, "BYTES", 4000)
     return tmp_path
 
 
@@ -75,7 +75,7 @@ def test_a_corpus_in_shards_is_the_corpus(
     assert many.manifest["shards"]["dev"] == ["dev.arrow"]
     assert int(np.diff(many.splits["train"].bounds).max()) == 9
     with monkeypatch.context() as patch:
-        patch.setattr(units, "BYTES", 1 << 30)
+        patch.setattr(parts, "BYTES", 1 << 30)
         one = prepare(large_recipe(vocabulary=vocabulary, prepared="one", shard_sentences=1000))
     assert names(large / "one")[:2] == ["dev.arrow", "labels.json"]
     assert one.manifest["shards"]["train"] == ["train.arrow"]
@@ -137,7 +137,7 @@ def test_an_empty_file_among_others_is_told(large: Path, monkeypatch: pytest.Mon
         made = prepare(large_recipe(**files, prepared=f"with-{number}"))
         assert made.manifest["warnings"] == told
         assert rows(made) == expected
-        monkeypatch.setattr(units, "BYTES", 1 << 30)
+        monkeypatch.setattr(parts, "BYTES", 1 << 30)
     Path("one.txt").write_text("two farmers fold\nfarmers fold\n\nfold two\ntwo fold\n\n" * 3, "utf-8")
     given: dict[str, Any] = {"format": "documents", "train": ["one.txt", "empty.txt"], "dev": "one.txt"}
     made = prepare(recipe({"kind": "pretrain"}, **given, prepared="documents"))
@@ -147,7 +147,7 @@ def test_an_empty_file_among_others_is_told(large: Path, monkeypatch: pytest.Mon
 def test_sentences_that_are_left_out_are_counted_over_parts(large: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     change: dict[str, Any] = {"longest": 8, "too_long": "window", "select": {"words": 12}}
     many = prepare(large_recipe(**change, prepared="many"))
-    monkeypatch.setattr(units, "BYTES", 1 << 30)
+    monkeypatch.setattr(parts, "BYTES", 1 << 30)
     one = prepare(large_recipe(**change, prepared="one", shard_sentences=1000))
     assert len(many.manifest["notes"]) >= 2
     assert many.manifest["notes"] == one.manifest["notes"]
@@ -158,10 +158,10 @@ def test_sentences_that_are_left_out_are_counted_over_parts(large: Path, monkeyp
 
 KILLED = """
 import os, signal, sys
-from probtrans_cli.data.corpus import parts, prepared, units, whole
+from probtrans_cli.data.corpus import parts, prepared
 from probtrans_cli.recipe.schema import Recipe
 import json
-units.BYTES = 4000
+parts.BYTES = 4000
 left = int(sys.argv[1])
 def counted(place, name):
     before = getattr(place, name)
@@ -172,7 +172,7 @@ def counted(place, name):
             os.kill(os.getpid(), signal.SIGKILL)
         return before(*arguments, **more)
     setattr(place, name, after)
-for place, name in ((parts, "write_split"), (whole.atomic, "replace_text"), (prepared, "_fill")):
+for place, name in ((parts, "write_split"), (parts.atomic, "replace_text"), (prepared, "_fill")):
     counted(place, name)
 prepared.prepare(Recipe.model_validate(json.loads(sys.argv[2])))
 """

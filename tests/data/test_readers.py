@@ -9,7 +9,7 @@ from typing import NamedTuple
 import pytest
 
 from probtrans_cli.data.readers import READERS, Reader, format_of, read_corpus
-from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.readers.lines import read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import FORMATS, Data, Grid

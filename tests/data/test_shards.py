@@ -9,7 +9,7 @@ import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
-from probtrans_cli.data.corpus import batches, shards
+from probtrans_cli.data.corpus import batches, store
 from probtrans_cli.data.corpus.batches import plan
 from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
@@ -56,7 +56,7 @@ COLUMNS = ("ids", "frequency", "heads", "parents", "upos", "label", "punct", "wi
 
 
 def test_shards_have_what_one_file_has(both: tuple[Split, Split], monkeypatch: pytest.MonkeyPatch) -> None:
-    monkeypatch.setattr(shards, "KEPT", 15)
+    monkeypatch.setattr(store, "KEPT", 15)
     one, many = both
     assert len(many) == len(one) == 60
     assert len(many.bounds) == 10

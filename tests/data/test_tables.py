@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from probtrans_cli.data.corpus.gold import OddLabels
-from probtrans_cli.data.readers.table import read_table
+from probtrans_cli.data.readers.lines import read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Table

@@ -20,7 +20,7 @@ from probtrans_cli.__main__ import run
 from probtrans_cli.data.corpus.documents import PAIR, labels_of
 from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.readers.documents import read_documents
+from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.data.vocabularies.base import EnclosingVocabulary
 from probtrans_cli.data.vocabularies.enclosed import enclosing

@@ -16,7 +16,6 @@ from typing import Any, NamedTuple
 import numpy as np
 
 from probtrans_cli.data.codecs.entities import Scheme, read_spans, strict_spans
-from probtrans_cli.data.codecs.f1 import f1
 
 Entity = tuple[int, str, int, int]
 
@@ -104,3 +103,8 @@ def entity_scores(
 ) -> dict[str, float]:
     """The scores of some sentences; see :func:`compare` and :func:`scores_of`."""
     return scores_of(compare(gold, predicted, scheme).counts())
+
+
+def f1(precision: float, recall: float) -> float:
+    """The harmonic mean of precision and recall; 0 where both are 0."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0

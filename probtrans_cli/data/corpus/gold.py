@@ -8,7 +8,7 @@ from collections.abc import Collection, Iterable, Iterator, Mapping
 from typing import Any
 
 from probtrans_cli.data.corpus.store import Labels, Split
-from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.recipe.data import ABSENT
 from probtrans_cli.recipe.task import TaskSection

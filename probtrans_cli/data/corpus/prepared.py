@@ -26,7 +26,7 @@ from typing import Any, NoReturn
 
 from probtrans_cli import atomic, console
 from probtrans_cli.data.corpus.gold import label_warnings
-from probtrans_cli.data.corpus.identity import (
+from probtrans_cli.data.corpus.manifest import (
     LABELS,
     MANIFEST,
     canonical,
@@ -39,10 +39,9 @@ from probtrans_cli.data.corpus.identity import (
     shards_of,
     up_to_date,
 )
-from probtrans_cli.data.corpus.parts import load_labels
+from probtrans_cli.data.corpus.parts import COUNTED, encode_all, load_labels, parts_of
 from probtrans_cli.data.corpus.sources import SPLITS, Source, appearances, find_sources, repetitions, sha256
 from probtrans_cli.data.corpus.store import Split
-from probtrans_cli.data.corpus.whole import COUNTED, encode_all, parts_of
 from probtrans_cli.data.files import display_name
 from probtrans_cli.data.vocabularies import files as vocabulary_files
 from probtrans_cli.data.vocabularies import load_vocabulary

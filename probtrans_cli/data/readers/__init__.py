@@ -12,17 +12,13 @@ from functools import partial
 from pathlib import Path
 from pkgutil import resolve_name
 
-from probtrans_cli.data.archives import ending_of
 from probtrans_cli.data.blocks import Ends
-from probtrans_cli.data.files import display_name, open_lines
+from probtrans_cli.data.files import display_name, ending_of, open_lines
 from probtrans_cli.data.readers.appearance import appearance, appearance_of
 from probtrans_cli.data.readers.cogs import read_semantic
 from probtrans_cli.data.readers.columns import read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.documents import read_documents
-from probtrans_cli.data.readers.jsonl import read_jsonl
-from probtrans_cli.data.readers.table import read_table
-from probtrans_cli.data.readers.text import read_text
+from probtrans_cli.data.readers.lines import read_documents, read_jsonl, read_table, read_text
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.data import FORMATS, Data, Format

@@ -13,8 +13,17 @@ from collections.abc import Iterable, Iterator, Sequence
 from itertools import chain
 from typing import NamedTuple
 
-from probtrans_cli.data.codecs.entities import TAG_END, MisfitError, Scheme, detect, faults, read_spans, tags_of
-from probtrans_cli.data.codecs.entity_notation import Plain, plain_tags
+from probtrans_cli.data.codecs.entities import (
+    TAG_END,
+    MisfitError,
+    Plain,
+    Scheme,
+    detect,
+    faults,
+    plain_tags,
+    read_spans,
+    tags_of,
+)
 from probtrans_cli.data.sentence import Sentence, TagFault
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Columns

@@ -22,9 +22,7 @@ from probtrans_cli.data.files import begin, display_name, find, open_lines
 from probtrans_cli.data.readers.appearance import begins_as_conllu, is_object
 from probtrans_cli.data.readers.columns import OF_SCORE, read_tagged
 from probtrans_cli.data.readers.conllu import read_conllu
-from probtrans_cli.data.readers.jsonl import read_jsonl
-from probtrans_cli.data.readers.labelled import LABEL
-from probtrans_cli.data.readers.table import read_table
+from probtrans_cli.data.readers.lines import LABEL, read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import Columns, Keys, Table

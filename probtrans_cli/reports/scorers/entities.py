@@ -1,7 +1,7 @@
 """Named entities of any system against gold ones: precision, recall and F1, see ``data/codecs/entity_scores.py``.
 
 The same scores as of a model: F1 with its 95 % interval over sentences, and the F1 of entities that are written as
-their scheme writes them. Each side is read in its own notation and scheme, see ``data/codecs/entity_notation.py``;
+their scheme writes them. Each side is read in its own notation and scheme, see ``data/codecs/entities.py``;
 where the two sides differ in the scheme, tags are compared as those of iob2, and there is no strict F1, as it is about
 one scheme. A type without a letter, ``PERSON``, as some taggers write, is read as ``I-PERSON``.
 """
@@ -14,8 +14,7 @@ from typing import Any
 import numpy as np
 
 from probtrans_cli.console import log
-from probtrans_cli.data.codecs.entities import Scheme, read_spans, tags_of
-from probtrans_cli.data.codecs.entity_notation import NO_TYPE
+from probtrans_cli.data.codecs.entities import NO_TYPE, Scheme, read_spans, tags_of
 from probtrans_cli.data.codecs.entity_scores import compare, entity_scores, scores_by_type, scores_of
 from probtrans_cli.data.corpus.gold import FaultyTags
 from probtrans_cli.data.files import display_name, find, open_lines

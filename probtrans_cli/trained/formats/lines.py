@@ -11,7 +11,7 @@ import numpy as np
 
 from probtrans_cli.data.readers.columns import DOCUMENT
 from probtrans_cli.data.readers.conllu import annotated
-from probtrans_cli.data.readers.labelled import LABEL
+from probtrans_cli.data.readers.lines import LABEL
 from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import ABSENT, Data

@@ -10,7 +10,7 @@ from pathlib import Path
 import numpy as np
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.corpus.lengths import Shortened
+from probtrans_cli.data.corpus.filters import Shortened
 from probtrans_cli.data.files import find_all
 from probtrans_cli.data.readers import read_corpus
 from probtrans_cli.data.sentence import Sentence, without_extra_words

@@ -1,14 +1,65 @@
-"""Tables: one sentence a line, its words separated by white space, and its label in another column."""
+"""Readers of a sentence a line: text, documents, and tables or JSON lines with a label for each sentence."""
 
 from __future__ import annotations
 
 import csv
+import json
 from collections.abc import Iterable, Iterator
+from itertools import pairwise
+from typing import Any
 
-from probtrans_cli.data.readers.labelled import labelled
 from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.tokens import listed, words_of
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Table
+from probtrans_cli.recipe.data import Documents, Keys, Table
+from probtrans_cli.text import from_json
+
+
+def read_text(lines: Iterable[str], name: str, *, keep_empty: bool = False) -> Iterator[Sentence]:
+    """Yield one sentence a line, its tokens separated by white space (a no-break space does not separate).
+
+    Blank lines are skipped, or with ``keep_empty`` give a sentence without words.
+    """
+    for number, line in enumerate(lines, start=1):
+        words = words_of(line)
+        if words or keep_empty:
+            yield Sentence(words=words, where=f"{name}:{number}")
+
+
+def read_documents(lines: Iterable[str], name: str, documents: Documents) -> Iterator[Sentence]:
+    """Yield the sentences of documents; the first sentence of each is marked. A blank line or a heading separates two.
+
+    A line is one sentence, or several where ``documents.stops`` names the tokens that end one.
+    """
+    begins, stops = True, set(documents.stops or ())
+    for number, line in enumerate(lines, start=1):
+        tokens = words_of(line)
+        if not tokens or tokens[0] == documents.heading:
+            begins = True
+            continue
+        ends = [position for position, token in enumerate(tokens[:-1], start=1) if token in stops]
+        for start, end in pairwise([0, *ends, len(tokens)]):
+            yield Sentence(words=tokens[start:end], begins=begins, where=f"{name}:{number}")
+            begins = False
+
+
+LABEL = "label"
+"""The column of the label."""
+
+
+def labelled(text: str | list[str], label: str, where: str) -> Sentence:
+    """The sentence of a text, or of a list of words, with its label, without white space around it.
+
+    Raises:
+        DataError: there is no word, or no label.
+    """
+    words = words_of(text) if isinstance(text, str) else listed(text)
+    if not words:
+        raise DataError(f"{where}: a label without a sentence", hint="remove the line")
+    if not label.strip():
+        raise DataError(f"{where}: a sentence without a label", hint="remove the line, or say in data where labels are")
+    return Sentence(words=words, labels={LABEL: label.strip()}, where=where)
+
 
 _LONGEST_SHOWN = 60
 _QUOTES = (
@@ -117,3 +168,45 @@ def _check(columns: list[str], where: str, table: Table) -> None:
         if mark in label.strip():
             what = f"the label {label[:_LONGEST_SHOWN]!r} holds {called}"
             raise DataError(f"{where}: {what}", hint=f"give the class a name without it; {_QUOTES}")
+
+
+def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence]:
+    """Yield a sentence for every line that is not blank, a JSON object each.
+
+    Raises:
+        DataError: a line is no JSON object, or lacks a key, or has a value of another type; the message names it.
+    """
+    for number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{name}:{number}"
+        try:
+            values = from_json(line)
+        except ValueError as error:
+            raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
+        if "\\u" in line and not _printable(values):
+            raise DataError(f"{where}: an escape of half a character", hint="\\ud800 to \\udfff stand in pairs alone")
+        if not isinstance(values, dict):
+            raise DataError(f"{where}: not a JSON object", hint='a line is for example {"text": "...", "label": "..."}')
+        text, label = _value(values, keys.text, "text", where), _value(values, keys.label, "label", where)
+        listed = isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text)
+        if not (listed or isinstance(text, str)):
+            raise DataError(f"{where}: {keys.text} is neither text nor a list of words", hint="see data.jsonl")
+        if not isinstance(label, str | int):  # a truth value is a whole number
+            raise DataError(f"{where}: {keys.label} is no label", hint="text, a whole number or a truth value")
+        yield labelled(text, label if isinstance(label, str) else json.dumps(label), where)
+
+
+def _printable(values: Any) -> bool:
+    """Whether values can be written as UTF-8; the escapes of JSON may be halves of a character."""
+    try:
+        return bool(json.dumps(values, ensure_ascii=False).encode())
+    except UnicodeEncodeError:
+        return False
+
+
+def _value(values: dict[str, Any], key: str, role: str, where: str) -> Any:
+    if key not in values:
+        there = ", ".join(sorted(values)) or "none"
+        raise DataError(f"{where}: no key {key!r}", hint=f"there are: {there}; set data.jsonl.{role}")
+    return values[key]

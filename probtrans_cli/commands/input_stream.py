@@ -1,0 +1,148 @@
+"""What `parse` reads: files and pipes as sentences, and sentences as portions that are parsed together."""
+
+from __future__ import annotations
+
+from collections.abc import Callable, Iterable, Iterator
+from pathlib import Path
+from queue import Empty, Queue
+from threading import Event, Thread
+
+from probtrans_cli import console
+from probtrans_cli.data.files import display_name, find, open_lines
+from probtrans_cli.data.readers import format_by_name
+from probtrans_cli.data.readers.appearance import Appearance, appearance_of, look_ahead, misread, watched
+from probtrans_cli.data.readers.conllu import read_conllu
+from probtrans_cli.data.readers.lines import read_text
+from probtrans_cli.data.sentence import Sentence, divided
+from probtrans_cli.data.vocabularies.base import Vocabulary
+from probtrans_cli.errors import DataError
+from probtrans_cli.folders.places import holds
+
+# Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
+FIRST_CHUNK, LARGEST_CHUNK = 8, 512
+PATIENCE = 0.1  # seconds without input from a pipe or a keyboard, after which what has come is parsed
+_REMEDIES: dict[Appearance, str] = {
+    "conllu": "if that is not meant, say --input conllu",
+    "columns": "give plain text or CoNLL-U",
+    "jsonl": "give plain text or CoNLL-U",
+}
+
+
+def found(files: Iterable[str]) -> list[str]:
+    """Where files lie: as named, or else where corpora are looked for (:func:`probtrans_cli.data.files.find`).
+
+    Raises:
+        DataError: one is nowhere.
+    """
+    return [name if name == "-" or holds(Path.exists, Path(name)) else str(find(name, once=True)) for name in files]
+
+
+def read(path: str, input_form: str, longest: int | None = None) -> Iterator[Sentence]:
+    """The sentences of a file; an empty line of text is an empty sentence.
+
+    Raises:
+        DataError: a line of text has more words than ``longest``, whatever its tokens; see also the readers.
+    """
+    form, lines = form_of(path, input_form)
+    yield from sentences_of(lines, display_name(path), form, longest)
+
+
+def form_of(path: str, input_form: str, tell: Callable[[str], None] = console.log) -> tuple[str, Iterator[str]]:
+    """The form of a file, `conllu`, `text` or `tokens`, by its name or its beginning where it is to be found out; and
+    its lines. ``tell`` is told where lines are read as text and do not look so, once they are read."""
+    lines = open_lines(path)
+    form = input_form
+    if form == "auto":
+        is_conllu, lines = (True, lines) if format_by_name(path) == "conllu" else look_ahead(lines)
+        form = "conllu" if is_conllu else "text"
+    if form == "conllu":
+        return form, lines
+    return form, watched(lines, lambda kind: tell(misread(path, kind, _REMEDIES[kind])))
+
+
+def appearances(paths: Iterable[str], input_form: str) -> Iterator[str]:
+    """Yield what to tell of files that will be read as text and do not look so."""
+    for path in paths:
+        if input_form == "conllu" or (input_form == "auto" and format_by_name(path) == "conllu"):
+            continue
+        kind = appearance_of(path)
+        if kind != "text" and (kind, input_form) != ("conllu", "auto"):
+            yield misread(path, kind, _REMEDIES[kind])
+
+
+def sentences_of(lines: Iterable[str], name: str, form: str, longest: int | None = None) -> Iterator[Sentence]:
+    """The sentences of lines in this form; see :func:`read`."""
+    if form == "conllu":
+        yield from read_conllu(lines, name)
+    elif form == "tokens":
+        yield from read_text(lines, name, keep_empty=True)
+    else:
+        for number, given in enumerate(lines, start=1):
+            where, line = f"{name}:{number}", given.removesuffix("\r")
+            # A word is a token or more of them: what is certainly too long is refused before it is divided.
+            if longest is not None and len(line) > longest and (least := len(line.split())) > longest:
+                raise too_long(where, least, "words", longest)
+            yield divided(line, where)
+
+
+def excess(sentence: Sentence, longest: int, vocabulary: Vocabulary) -> tuple[int, str] | None:
+    """How many words or tokens of ``vocabulary`` a sentence has that are more than ``longest``, and which of the two
+    they are; None: it is so short that it exhausts neither memory nor patience."""
+    number, what = len(sentence.words), "words"
+    # No more tokens than characters, and two around them: hardly a sentence is divided here already.
+    if number <= longest < sum(map(len, sentence.words)) + 2 and vocabulary.divides:
+        number, what = len(vocabulary.encode_words(sentence.words, sentence.extra).ids), "tokens"
+    return (number, what) if number > longest else None
+
+
+def too_long(where: str, number: int, what: str, longest: int) -> DataError:
+    """What to say of a sentence of so many words or tokens."""
+    hint = f"split it, allow it with --longest {number}, or leave its analysis empty with --too-long skip; memory "
+    hint += "grows with the square, and time, with --decode eisner, with the cube of its length"
+    return DataError(f"{where}: a sentence of {number:,} {what}, more than {longest:,}", hint=hint)
+
+
+def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iterator[list[Sentence]]:
+    """Portions of growing size, read ahead in a thread while the portion before is in use.
+
+    ``patience``: a portion also ends where no sentence comes for so many seconds; None waits. An error of the reader is
+    raised behind the sentences before it.
+    """
+    ahead: Queue[Sentence | Exception | None] = Queue(LARGEST_CHUNK)
+    stopped = Event()
+
+    def read_ahead() -> None:
+        try:
+            for sentence in sentences:
+                ahead.put(sentence)
+                if stopped.is_set():
+                    return
+            ahead.put(None)
+        except Exception as error:  # whatever it is, the main thread raises it
+            ahead.put(error)
+
+    Thread(target=read_ahead, daemon=True).start()
+    size = FIRST_CHUNK
+    try:
+        while True:
+            chunk: list[Sentence] = []
+            end: Sentence | Exception | None = None
+            while len(chunk) < size:
+                try:
+                    end = ahead.get(timeout=patience if chunk else None)
+                except Empty:
+                    break
+                if not isinstance(end, Sentence):
+                    break
+                chunk.append(end)
+            if chunk:
+                yield chunk
+            if isinstance(end, Exception):
+                raise end
+            if end is None:
+                return
+            size = min(2 * size, LARGEST_CHUNK)
+    finally:
+        stopped.set()
+        while not ahead.empty():  # the reader may wait for room
+            ahead.get()
