@@ -93,8 +93,8 @@ def test_what_unpacks_to_far_more_than_text_does_is_refused(
 ) -> None:
     path, content = tmp_path / f"a{ending}", b"a\n" * 100_000
     assert len(read(path, PACK[ending](content))) == 100_000, "a small one is read, whatever it has been packed to"
-    monkeypatch.setattr(archives, "UNPACKED_BYTES", 50_000)
-    monkeypatch.setattr(archives, "UNPACKED_RATIO", 100)
+    monkeypatch.setattr(files, "UNPACKED_BYTES", 50_000)
+    monkeypatch.setattr(files, "UNPACKED_RATIO", 100)
     with pytest.raises(DataError, match=rf"a{ending}:\d+: cannot be unpacked: it has more than") as caught:
         list(open_lines(path))
     assert "give the unpacked file" in (caught.value.hint or "")
