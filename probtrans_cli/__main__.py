@@ -28,7 +28,6 @@ def main(arguments: list[str] | None = None) -> None:
 
 
 def leave(code: int) -> NoReturn:
-    """End the process with an exit code once everything is written."""
     if "RANK" in os.environ:  # one of several processes
         # A thread of torch that still puts away what it has exchanged would abort the process while Python ends.
         sys.stderr.flush()
@@ -95,7 +94,6 @@ def _fault_of(error: Exception, arguments: list[str]) -> ProbtransError | None:
 
 
 def report(error: ProbtransError) -> None:
-    """Print what is wrong and what to do on stderr."""
     lines = [f"error: {error.message}"]
     if error.hint:
         lines += [f"  -> {line}" for line in error.hint.splitlines()]

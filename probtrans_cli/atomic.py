@@ -28,7 +28,6 @@ _LEFTOVER = r"-[a-z0-9_]{8}\.(partial|part|old)"
 
 
 def sync(path: Path) -> None:
-    """Wait until a file or folder is on the disk."""
     handle = os.open(path, os.O_RDONLY)
     try:
         os.fsync(handle)
@@ -96,7 +95,6 @@ def _opened(path: Path) -> TextIO:
 
 
 def replace_text(path: Path, text: str, *, synced: bool = True) -> None:
-    """Write a text file whole or not at all; see :func:`replacing`."""
     with replacing(path, synced=synced) as file:
         file.write(text)
 

@@ -44,11 +44,6 @@ class Console:
         self.file = regular.append(path)
 
     def repeat(self, line: str) -> None:
-        """Write a line into the log file.
-
-        Raises:
-            DataError: the disk is full, for example; nothing more is written there.
-        """
         if self.file is None:
             return
         try:
@@ -60,7 +55,6 @@ class Console:
             raise unwritten(name, error) from None
 
     def close_log(self) -> None:
-        """Stop repeating log lines."""
         file, self.file = self.file, None
         if file is not None:
             with suppress(OSError):  # the rest of a line for which there was an error already
@@ -86,7 +80,6 @@ def once(message: str) -> None:
 
 
 def detail(message: str) -> None:
-    """Print a line with ``--verbose`` only."""
     log(message, level=VERBOSE)
 
 
@@ -160,7 +153,6 @@ class Progress:
             log(text)
 
     def end(self) -> None:
-        """Remove the bar."""
         if self.bar is not None:
             self.bar.close()
             self.bar = None

@@ -24,19 +24,13 @@ class ProbtransError(Exception):
 class UsageError(ProbtransError):
     """The command line is wrong: a missing file argument, contradicting options, a run folder in the way."""
 
-    exit_code = 2
-
 
 class OutputError(ProbtransError):
     """Standard output cannot be written."""
 
-    exit_code = 2
-
 
 class RecipeError(ProbtransError):
     """One or more faults of a recipe; the message lists all of them, one a line."""
-
-    exit_code = 2
 
 
 class DataError(ProbtransError):

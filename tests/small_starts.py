@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+from collections.abc import Callable
 from typing import Any
 
 import pytest
@@ -20,6 +21,7 @@ OFTEN = ["runtime={device: cpu, threads: 1}", "train.epochs=1", "optim.lr=1.0e-9
 FOLDER = "data.vocabulary={kind: wordpiece, folder: bert}"
 TAGGING = "task={kind: tagging, column: upos}"
 MLM = "task={kind: mlm, output: bert, eval_masks: 1}"
+Says = Callable[..., str]
 
 
 def train(*arguments: str, name: str = "run") -> int:

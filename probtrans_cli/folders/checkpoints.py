@@ -29,7 +29,6 @@ _NO_LINKS = {errno.EPERM, errno.ENOTSUP, errno.EOPNOTSUPP, errno.ENOSYS}
 
 
 def name_of(step: int) -> str:
-    """Return the name of the checkpoint after ``step`` updates."""
     return f"step-{step:06d}"
 
 
@@ -40,7 +39,6 @@ def steps(checkpoints: Path) -> list[tuple[int, Path]]:
 
 
 def any_in(checkpoints: Path) -> bool:
-    """Return True if a run has a checkpoint."""
     return bool(steps(checkpoints)) or any((checkpoints / link).is_dir() for link in LINKS)
 
 
@@ -63,7 +61,6 @@ def lacking(folder: Path, *, training: bool = False) -> str | None:
 
 
 def newest(checkpoints: Path, *, training: bool = False) -> Path | None:
-    """Return the newest complete checkpoint of a run."""
     complete = (path for _, path in reversed(steps(checkpoints)) if lacking(path, training=training) is None)
     return next(complete, None)
 

@@ -31,18 +31,15 @@ _LONGEST = 4096  # bytes of the name of a holder
 
 
 def inside(folder: Path) -> Path:
-    """Return the lock file of a folder that stays where it is, such as a run folder."""
     return folder / NAME
 
 
 def beside(folder: Path) -> Path:
-    """Return the lock file of a folder that is replaced as a whole."""
     folder = folder.absolute()
     return folder.with_name(f".{folder.name}{NAME}")
 
 
 def of_checkpoint(folder: Path) -> Path:
-    """Return the lock file for writing a checkpoint: that of its run, if it is in one."""
     return inside(folder.parent.parent) if folder.parent.name == "checkpoints" else beside(folder)
 
 
@@ -90,7 +87,6 @@ def held_for_a_moment(folder: Path) -> Iterator[None]:
 
 
 def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None:
-    """Return the open, locked file; None where there are no locks."""
     while True:
         try:
             handle = _opened(file)

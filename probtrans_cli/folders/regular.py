@@ -41,7 +41,6 @@ def is_file(path: Path) -> bool:
 
 
 def is_folder(path: Path) -> bool:
-    """Return True if there is a folder, and no link to one."""
     try:
         return stat.S_ISDIR(path.lstat().st_mode)
     except (OSError, ValueError):
@@ -123,7 +122,6 @@ def read_bytes(path: Path, *, below: Path | None = None, follow: bool = False) -
 
 
 def read_text(path: Path, errors: str = "strict") -> str:
-    """Return the content of a file of UTF-8; see :func:`open_file`."""
     return read_bytes(path).decode("utf-8", errors)
 
 

@@ -125,7 +125,6 @@ class Trainer:
             return self._finish(stop)
 
     def _train(self, stop: StopRequest) -> None:
-        """Do every update that is left."""
         while not self.state.finished:
             batches = self.plan.batches(self.state.epoch)
             self.progress.begin(self.plan.updates(len(batches)), self.state.step, self._title())
@@ -350,7 +349,6 @@ class Trainer:
         self.ranks.meet(f"the checkpoint {folder.name}")
 
     def _restored(self, folder: Path) -> checkpoint.Verified:
-        """Restore state and weights of a checkpoint; its optimizer does not exist yet."""
         verified = checkpoint.verify(folder, training=True)
         if "training/state.json" not in verified.files:
             raise CheckpointError(f"{folder}: holds no training state", hint="start afresh with --overwrite")

@@ -56,7 +56,6 @@ class Optimizers:
         self._copy_deviations()
 
     def zero_grad(self) -> None:
-        """Forget the gradients of the update before."""
         for parameter in self.parameters:
             parameter.grad = None
 
@@ -88,7 +87,6 @@ class Optimizers:
             options["lr"] = rate * options.get(TIMES, 1.0)
 
     def step(self) -> None:
-        """Move the parameters."""
         self.adam.step()
         if self.ivon is not None:
             self.ivon.step()
@@ -104,7 +102,6 @@ class Optimizers:
 
     @torch.no_grad()
     def _copy_deviations(self) -> None:
-        """Copy IVON's standard deviations into the network."""
         if self.ivon is not None:
             for weight in self.posteriors:
                 weight.posterior.log_sd.copy_(self.ivon.deviation(weight.mean).log())
@@ -205,7 +202,6 @@ def _adam(
 def _ivon(
     section: Optim, options: Ivon, posteriors: Sequence[Uncertain], units: int, factors: dict[int, float]
 ) -> IVON:
-    """Return IVON over the means of uncertain weights, each tensor with the precision of its own prior."""
     size = units / options.kl_weight
     groups = [
         {"params": [weight.mean], "prior_precision": 1 / (weight.posterior.prior.variance * size)}

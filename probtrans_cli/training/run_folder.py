@@ -80,7 +80,6 @@ def claimed(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: 
 
 
 def _make_ready(recipe: Recipe, run: Path, source: str, *, resume: bool, overwrite: bool) -> None:
-    """Check a locked run folder, and continue, replace or refuse the run in it."""
     for name in sorted({*BEFORE_A_RECIPE, *AFTERWARDS}):
         regular.refuse_others(run / name)
     for name in (ASIDE, "checkpoints", *_FOLDERS):
@@ -153,7 +152,6 @@ def corpus_of(run: Path) -> str | None:
 
 
 def begin(recipe: Recipe, run: Path, manifest: dict[str, Any]) -> None:
-    """Write the resolved recipe with the command and the corpora in its header; ``manifest``: of the prepared data."""
     sources = [entry for entries in manifest["sources"].values() for entry in entries]
     header = [
         f"{HEADER} Made by probtrans {__version__}, Python {sys.version.split()[0]}.",
@@ -183,7 +181,6 @@ def failed(run: Path, error: BaseException) -> None:
 
 
 def write_exit(run: Path, code: int = 0, reason: str = "done") -> None:
-    """Note how the run ended."""
     atomic.replace_text(run / "exit.json", json.dumps({"exit": code, "reason": reason}) + "\n")
 
 

@@ -178,7 +178,6 @@ def _source(name: str, *, strict: bool) -> Source:
 
 
 def _tensors(model: Model) -> dict[str, Tensor]:
-    """Return a model's tensors by name; a word output of BERT's form is ``words``, one of pairs ``pair``."""
     network = model.network
     state: Mapping[str, Tensor] = network.state_dict()
     words = f"{WORDS if isinstance(network.words, BertWordOutput) else OUTPUT}."
@@ -250,7 +249,6 @@ def _require_same_encoder(name: str, ours: ModelSection, theirs: ModelSection, p
 
 
 def _vocabulary_rows(name: str, ours: Vocabulary, source: Source) -> Tensor:
-    """Return, for every id of ours, the same entry's id there, or -1."""
     theirs, size = source.vocabulary, len(source.tensors["unary.weight"])
     if theirs is None:
         if ours.size != size:

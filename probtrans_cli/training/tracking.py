@@ -75,7 +75,6 @@ class Metrics:
 
 
 def _writer(folder: Path, purge: int | None) -> Any:
-    """Return TensorBoard's writer; it hides what an earlier part of the run wrote from step ``purge`` on."""
     try:
         # Imported here: few need it, and it takes a second.
         from torch.utils.tensorboard import SummaryWriter  # noqa: PLC0415

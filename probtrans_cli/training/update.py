@@ -54,11 +54,9 @@ class Draws:
         torch.manual_seed(mixed_seed(self.seed, self.step, *([k] if k else [])))
 
     def leave(self, k: int) -> None:
-        """Remember the position in the stream."""
         self._left[k] = torch.get_rng_state(), None if self.cuda is None else torch.cuda.get_rng_state(self.cuda)
 
     def go_on(self, k: int) -> None:
-        """Continue from the remembered position."""
         host, device = self._left[k]
         torch.set_rng_state(host)
         if device is not None and self.cuda is not None:
@@ -160,7 +158,6 @@ class Divergence:
         return replace(outputs, scores=scores)
 
     def weight(self, done: float) -> float:
-        """Return κ after a share ``done`` of all updates."""
         if self.section is None:
             return 0.0
         warmup = self.section.kl_warmup

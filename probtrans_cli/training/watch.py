@@ -171,7 +171,6 @@ class Watch:
         return None
 
     def end(self) -> None:
-        """Watch no more."""
         self._ended.set()
         self.thread.join()
 
@@ -212,7 +211,6 @@ class Watch:
             self._call(LEISURELY, None, only_dead=True)
 
     def _answer(self) -> None:
-        """Answer every call since the last look."""
         calls = int(self.store.add("calls", 0))
         while self._answered < calls:
             self._answered += 1
@@ -240,7 +238,6 @@ class Watch:
             self._leave(error)
 
     def _verdict(self, answers: dict[int, Place], why: str | None) -> str:
-        """Say which process is missing, or which one the others wait for."""
         gone = [rank for rank in range(self.world) if rank not in answers]
         if gone:
             who = ", ".join(map(self._named, gone))

@@ -1,4 +1,4 @@
-"""A BERT folder to start from."""
+"""A BERT folder to start from, and trainings that say something."""
 
 from __future__ import annotations
 
@@ -7,7 +7,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_starts import LETTERS, PIECES
+from small_starts import LETTERS, PIECES, Says, train
 from support import workplace
 
 from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces
@@ -19,6 +19,8 @@ def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     transformers = pytest.importorskip("transformers")
     monkeypatch.chdir(workplace(tmp_path))
     monkeypatch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+    for name in ("training.loop.write_gallery", "commands.train.write_report"):  # a third of such a training
+        monkeypatch.setattr(f"probtrans_cli.{name}", lambda *_: None)
     torch.manual_seed(0)
     words = WordPieces([*PIECES, *LETTERS], Options())
     config = transformers.BertConfig(
@@ -33,3 +35,15 @@ def bert(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Any:
     for name, text in words.files().items():
         Path("bert", name).write_text(text, encoding="utf-8")
     return model
+
+
+@pytest.fixture
+def says(capfd: pytest.CaptureFixture[str]) -> Says:
+    """Train, check the exit code, and return what stderr says."""
+
+    def run(code: int, *arguments: str, name: str = "run") -> str:
+        capfd.readouterr()
+        assert train(*arguments, name=name) == code
+        return capfd.readouterr().err
+
+    return run

@@ -17,7 +17,6 @@ from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 
-pytestmark = pytest.mark.usefixtures("quick")
 RECIPE = """\
 version: 1
 name: sums
@@ -37,7 +36,7 @@ DOCUMENTS = ("data={train: documents.txt, format: documents, documents: {max_len
 KEPT = "mlm: {dynamic: false}"  # masks that do not depend on the batch
 PRETRAIN = f"task={{kind: pretrain, {KEPT}"
 TASKS: dict[str, tuple[str, ...]] = {
-    "tagging by words": ("task={kind: tagging, loss: words}",),
+    "tagging by words": ("task={kind: tagging, loss: words}", "optim.ternary_penalty={weight: 0.01}"),
     "tagging by sentences": ("task={kind: tagging, loss: sentences}",),
     "mlm": (f"task={{kind: mlm, {KEPT}}}",),
     "mlm everywhere": ("task={kind: mlm, mlm: {dynamic: false, loss_positions: all}}",),

@@ -90,7 +90,7 @@ def test_signals_raise_nothing_before_the_schema_of_recipes_is_made(
         getattr(module, command)(request("tiny.yaml"))
 
 
-@pytest.mark.parametrize("where", ["encode_all", "find_sources"])
+@pytest.mark.parametrize("where", [pytest.param("encode_all", marks=pytest.mark.slow), "find_sources"])
 def test_a_prepare(where: str, folder: Path) -> None:
     code, err = stopped(folder, where, "prepare", "tiny.yaml")
     assert (code, err) == (75, "error: stopped by SIGTERM while preparing\n  -> the same command goes on\n")
@@ -112,7 +112,8 @@ def training(folder: Path, where: str, *options: str, number: int = signal.SIGTE
     assert json.loads((folder / "runs/tiny/exit.json").read_text("utf-8"))["exit"] == 0
 
 
-@pytest.mark.parametrize("number", [signal.SIGTERM, pytest.param(signal.SIGHUP, marks=pytest.mark.slow)])
+@pytest.mark.parametrize("number", [signal.SIGTERM, signal.SIGHUP])
+@pytest.mark.slow
 def test_a_training_of_one_process(number: int, folder: Path) -> None:
     training(folder, "encode_all", number=number)
 

@@ -1,4 +1,4 @@
-"""The training loop: what an update is, when the rate changes, when it ends, and every kind of corpus."""
+"""The training loop: what an update is, when the rate changes, when it ends, every kind of corpus, and temperatures."""
 
 from __future__ import annotations
 
@@ -9,18 +9,17 @@ from typing import Any
 
 import pytest
 import torch
-from support import RECIPE, workplace
+from support import workplace
 
+import probtrans_cli
 from probtrans_cli import atomic, checkpoint
 from probtrans_cli.commands import train as runs
+from probtrans_cli.commands.eval import EvalRequest, evaluate
 from probtrans_cli.data.corpus.prepared import prepare
-from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.training import optim
 from probtrans_cli.training.loop import Trainer
-
-pytestmark = pytest.mark.usefixtures("quick")
 
 
 @pytest.fixture(autouse=True)
@@ -47,23 +46,6 @@ def metrics(run: str = "runs/one") -> list[dict[str, Any]]:
 
 TAGGING = "task={kind: tagging}"
 STILL = ("model.dropout=0.0", TAGGING, "optim.schedule={kind: constant}")
-
-
-@pytest.mark.parametrize("loss", ["words", "sentences"])
-def test_an_update_of_several_batches_is_that_of_their_union(loss: str) -> None:
-    options = (*STILL, f"task={{kind: tagging, loss: {loss}}}", "optim.ternary_penalty={weight: 0.01}")
-    parts, whole = trainer(*options, "train.accumulate=4"), trainer(*options)
-    batches = parts.plan.batches(0)[:4]
-    lengths = {int(parts.train_split.lengths[batch].max()) for batch in batches}
-    assert len(lengths) > 1  # batches of unequal weight
-    parts._update(batches)
-    import numpy as np
-
-    whole._update([np.concatenate(batches)])
-    assert parts.state.step == whole.state.step == 1
-    for ours, theirs in zip(parts.optimizer.parameters, whole.optimizer.parameters, strict=True):
-        assert ours.grad is not None
-        torch.testing.assert_close(ours.grad, theirs.grad, rtol=1e-4, atol=1e-6)
 
 
 def test_clipping_bounds_the_step() -> None:
@@ -93,30 +75,6 @@ def test_the_weight_average_is_that_of_a_plain_loop() -> None:
     with optim.averaged(one.network, one.average):
         torch.testing.assert_close(one.optimizer.parameters[0].detach(), plain[0], rtol=1e-5, atol=1e-7)
     assert all(torch.equal(a, b) for a, b in zip(own, one.optimizer.parameters, strict=True))
-
-
-# --- the learning rate ------------------------------------------------------------------------------------------------
-
-
-def section(**schedule: Any) -> Optim:
-    return Optim.model_validate({"lr": 2.0, "schedule": schedule})
-
-
-def test_cosine() -> None:
-    one = section(kind="cosine", warmup=0.2, final=0.1)
-    assert one.schedule.rate(one.lr, 0.0, 0) == 0.0
-    assert one.schedule.rate(one.lr, 0.1, 0) == pytest.approx(1.0)
-    assert one.schedule.rate(one.lr, 0.2, 0) == pytest.approx(2.0)
-    assert one.schedule.rate(one.lr, 0.6, 0) == pytest.approx(2.0 * (0.1 + 0.9 * 0.5))
-    assert one.schedule.rate(one.lr, 1.0, 0) == pytest.approx(0.2)
-    assert one.schedule.rate(one.lr, 1.5, 0) == pytest.approx(0.2)
-    assert section(kind="cosine", warmup=0.0).schedule.rate(2.0, 0.0, 0) == pytest.approx(2.0)
-
-
-def test_plateau_and_constant() -> None:
-    one = section(kind="plateau", factor=0.5)
-    assert [one.schedule.rate(one.lr, 0.5, drops) for drops in range(3)] == [2.0, 1.0, 0.5]
-    assert {section(kind="constant").schedule.rate(2.0, share / 4, 3) for share in range(5)} == {2.0}
 
 
 def test_a_plateau_halves_the_rate_and_ends_the_training(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -161,17 +119,16 @@ def test_equal_seeds_give_equal_models_and_other_seeds_do_not() -> None:
     a, b, c = (Path(f"runs/{run}/checkpoints/last/model.safetensors").read_bytes() for run in "abc")
     assert a == b
     assert a != c
+    assert len({mixed_seed(seed, step) for seed in range(30) for step in range(30)}) == 900
 
 
-@pytest.mark.parametrize("task", ["{kind: mlm}", "{kind: tagging, column: xpos}", "{kind: tagging, word_dropout: 1.0}"])
+@pytest.mark.parametrize("task", ["{kind: mlm}", "{kind: tagging, word_dropout: 1.0}"])
 def test_subwords(task: str) -> None:
     result = train("data.vocabulary={kind: sentencepiece, size: 60}", f"task={task}", "train.epochs=1")
     assert math.isfinite(result["test"]["loss"])
     assert 0.0 <= result["test"]["trees"]["with_punct"]["all"]["uuas"] <= 1.0
-    from probtrans_cli.commands.eval import EvalRequest, evaluate
-
-    found, _ = evaluate(EvalRequest("runs/one", ["test.conllu"], baselines=True, threads=1))
-    assert found["scores"]["test.conllu"] == result["test"]
+    again, _ = evaluate(EvalRequest("runs/one", ["test.conllu"], baselines=True, threads=1))
+    assert again["scores"]["test.conllu"] == result["test"]
 
 
 def test_plain_text(folder: Path) -> None:
@@ -190,24 +147,12 @@ def test_one_epoch_without_dev() -> None:
     assert "trees" in result["test"]
 
 
-def test_steps_end_a_training_whatever_the_epochs_say() -> None:
-    result = train("train.steps=3", "train.epochs=50")
-    assert result["step"] == 3
-    assert [line["step"] for line in metrics() if line["split"] == "train"] == [1, 2, 3]
-
-
 def test_evaluation_and_saving_by_steps() -> None:
-    train("eval.every_steps=2", "save.every_steps=3", "save.keep=100", "train.steps=7")
+    result = train("eval.every_steps=2", "save.every_steps=3", "save.keep=100", "train.steps=7", "train.epochs=50")
+    assert result["step"] == 7
+    assert [line["step"] for line in metrics() if line["split"] == "train"] == list(range(1, 8))
     assert [line["step"] for line in metrics() if line["split"] == "dev"] == [2, 4, 6, 7]
     assert [step for step, _ in checkpoint.steps(Path("runs/one/checkpoints"))] == [2, 3, 4, 6, 7]
-
-
-def test_seeds_of_updates_are_apart() -> None:
-    assert len({mixed_seed(seed, step) for seed in range(30) for step in range(30)}) == 900
-
-
-def test_the_recipe_of_these_tests_is_whole() -> None:
-    assert "runtime: {device: cpu, threads: 1}" in RECIPE
 
 
 def test_every_evaluation_tells_how_loud_messages_are() -> None:
@@ -218,3 +163,51 @@ def test_every_evaluation_tells_how_loud_messages_are() -> None:
         found = [line.get("message_norm") for line in metrics(f"runs/{number}") if line["split"] == "dev"]
         assert len(found) == 2
         assert found == [None, None] if model == layers else all(norm > 0.0 for norm in found)
+
+
+# --- the temperature that every training with labels finds on dev ---------------------------------------------------
+
+
+def stored(run: str, name: str) -> Any:
+    return json.loads((checkpoint.locate(run) / name).read_text("utf-8"))
+
+
+def test_a_temperature_is_found_on_dev_stored_and_used_where_the_recipe_says_so() -> None:
+    """The same training, and other probabilities: dev's loss is what was found with it, and the tags are the same."""
+    options = ("task={kind: tagging, column: xpos}", "optim.lr=0.1", "train.epochs=3")
+    plain, tempered = train(*options), train(*options, "predict.temperature=true", run="runs/two")
+    found = plain["temperature"]
+    assert 0.25 < found["value"] < 8.0
+    assert found["nll"] == pytest.approx(plain["dev"]["loss"], rel=1e-5)
+    assert found["nll_tempered"] < found["nll"]
+    assert stored("runs/one", "config.json")["temperature"] == found["value"]
+    assert stored("runs/one", "eval.json")["temperature"] == found
+    assert f"temperature {found['value']:.4g}: dev nll" in Path("runs/one/log.txt").read_text("utf-8")
+    assert "temperature" in runs.training_report(plain)
+    assert tempered["temperature"] == found
+    assert tempered["dev"]["loss"] == pytest.approx(found["nll_tempered"], rel=1e-4)
+    for split in ("dev", "test"):
+        assert tempered[split]["accuracy"] == plain[split]["accuracy"]
+    again, _ = evaluate(EvalRequest("runs/two", threads=1))
+    assert again["scores"]["test"]["loss"] == pytest.approx(tempered["test"]["loss"], rel=1e-6)
+    assert plain["test"]["loss"] != pytest.approx(tempered["test"]["loss"], rel=1e-6)
+    models = [probtrans_cli.load(name) for name in ("runs/one", "runs/two")]
+    assert models[0].temperature == found["value"]
+    first, second = (next(iter(model.analyze(["the farmers fold a shirt"]))).prediction for model in models)
+    assert first is not None
+    assert second is not None
+    assert first["tags"] == second["tags"]
+    assert first["tag_probability"] != second["tag_probability"]
+
+
+def test_classes_have_a_temperature_and_words_behind_masks_or_without_dev_have_none(folder: Path) -> None:
+    rows = [f"{word} goat runs\t{label}" for word, label in (("big", "x"), ("small", "y"), ("old", "x")) for _ in "ab"]
+    (folder / "rows.tsv").write_text("\n".join(rows) + "\n", encoding="utf-8")
+    data = "data={train: rows.tsv, dev: rows.tsv, format: table}"
+    classes = train(data, "task={kind: classification}", "model={root: {labels: 4}}", run="runs/classes")
+    assert math.isfinite(classes["temperature"]["value"])
+    assert "temperature" not in train("train.epochs=1", run="runs/words")
+    assert "temperature" not in stored("runs/words", "config.json")
+    without = train("data={train: train.conllu, test: test.conllu}", TAGGING, "predict.temperature=true")
+    assert "temperature" not in without
+    assert probtrans_cli.load("runs/one").temperature is None

@@ -9,7 +9,7 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file
-from small_starts import FOLDER, MLM, SIZES, TAGGING, loaded, train
+from small_starts import FOLDER, MLM, SIZES, TAGGING, Says, loaded, train
 from support import interrupted
 from torch import Tensor, nn
 
@@ -20,7 +20,6 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.schema import Optim
 from probtrans_cli.training import optim
 
-pytestmark = pytest.mark.usefixtures("quick")
 SMALL = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
 START = [SIZES, FOLDER, TAGGING, "--init-from", "bert"]
 OF_EMBEDDINGS = ("unary.", "encoder.positions", "encoder.segments.", "encoder.embedding_norm.")
@@ -115,18 +114,16 @@ def test_uncertain_weights_have_the_rate_of_their_layer(bert: Any, of_bayes: str
     assert {round(factor, 6) for factor in factors.values()} >= {0.25, 1.0, 1.5, 3.0}
 
 
-def test_models_without_layers_have_no_layer_decay(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_models_without_layers_have_no_layer_decay(bert: Any, says: Says) -> None:
     del bert
     for model in (SMALL, f"{SIZES[:-1]}, share_layers: true}}"):
-        assert train(model, "optim.layer_decay=0.9") == 2
-        message = capfd.readouterr().err
+        message = says(2, model, "optim.layer_decay=0.9")
         assert "optim.layer_decay: this model of kind `" in message
         assert "has no layers with weights of their own: set this to 1" in message
-        assert train(model, "--init-from", "bert", "train.freeze=1") == 2
-        assert "train.freeze: this model of kind `" in capfd.readouterr().err
+        assert "train.freeze: this model of kind `" in says(2, model, "--init-from", "bert", "train.freeze=1")
 
 
-def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, says: Says) -> None:
     del bert
     own = f"{SMALL[:-1]}, share_potentials: false, globals: {{kind: dep-split, features: 2}}}}"
     assert train(own, name="first") == 0
@@ -139,8 +136,9 @@ def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, capfd: py
     for key, value in moves("second", "first"):
         still = key.startswith(("unary.", "encoder.")) and not key.startswith("encoder.later.")
         assert still != bool(value.any()), key
-    assert train(own, "--init-from", "runs/first", "train.freeze=3", name="no") == 2
-    assert "found 3, but the model has 2 layers" in capfd.readouterr().err
+    assert "found 3, but the model has 2 layers" in says(
+        2, own, "--init-from", "runs/first", "train.freeze=3", name="no"
+    )
 
 
 # --- frozen parts -----------------------------------------------------------------------------------------------------
@@ -181,11 +179,11 @@ def test_embeddings_of_a_probabilistic_model_are_frozen(bert: Any) -> None:
 
 def test_a_frozen_training_is_resumed_to_the_bit(bert: Any) -> None:
     del bert
-    long = ["train.epochs=3", "train.batch_words=40", "save.every_steps=1", "save.keep=99", "optim.lr=0.01"]
+    long = ["train.steps=6", "save.every_steps=2", "save.keep=99", "optim.lr=0.01"]
     chosen = ["train.freeze=1", "optim.layer_decay=0.7", "optim.ema=0.9"]
     for name in ("whole", "broken"):
         assert train(*START, *long, *chosen, name=name) == 0
-    interrupted(Path("runs/broken"), kept=2)
+    interrupted(Path("runs/broken"))
     assert run(["train", "runs/broken", "--resume"]) == 0
     files = sorted(path.relative_to("runs/whole") for path in Path("runs/whole").rglob("last/**/*.safetensors"))
     assert len(files) == 4
@@ -211,15 +209,13 @@ def test_what_cannot_be_frozen_is_refused(bert: Any, capfd: pytest.CaptureFixtur
         assert train(*START, *more, "train.freeze=embeddings", "optim.lr=0.01", "--overwrite") == 0
 
 
-def test_frozen_parts_that_nothing_was_loaded_for_are_told_of(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_frozen_parts_that_nothing_was_loaded_for_are_told_of(bert: Any, says: Says) -> None:
     del bert
-    assert train(SIZES, TAGGING, "--init-from", "bert", "train.freeze=embeddings") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, TAGGING, "--init-from", "bert", "train.freeze=embeddings")
     assert "entries of the vocabulary are new, and stay as they were drawn: " in message
     assert train(SMALL, name="plain") == 0
     features = "data.vocabulary={kind: words, features: {rows: 64}}"
-    assert train(SMALL, features, TAGGING, "--init-from", "runs/plain", "train.freeze=embeddings", name="more") == 0
-    message = capfd.readouterr().err
+    message = says(0, SMALL, features, TAGGING, "--init-from", "runs/plain", "train.freeze=embeddings", name="more")
     assert "warning: runs/plain: train.freeze leaves these as they were drawn, and reads them: features.weig" in message
 
 
@@ -252,7 +248,7 @@ def test_a_vocabulary_in_lower_case_learns_capitals_from_their_shape(bert: Any) 
     )
     found = {}
     for name, features in (("without", ""), ("with", ", features: {prefixes: 0, suffixes: 0, rows: 64}")):
-        options = ["task={kind: tagging, column: tag}", "train.epochs=60", "optim.lr=0.01", "model.dropout=0.0"]
+        options = ["task={kind: tagging, column: tag}", "train.epochs=40", "optim.lr=0.02", "model.dropout=0.0"]
         assert train(SIZES, f"data={data % features}", *options, "--init-from", "bert", name=name) == 0
         found[name] = [one.prediction["tags"] for one in probtrans_cli.load(f"runs/{name}").analyze(["dog", "Dog"])]
     assert found["with"] == [["small"], ["large"]]
@@ -274,7 +270,8 @@ def ends(name: str) -> list[Tensor]:
     return [torch.tensor(one.prediction["tag_probability"]) for one in found]
 
 
-def test_hidden_pieces_have_no_features(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_hidden_pieces_have_no_features(bert: Any, says: Says) -> None:
     del bert
-    assert train(SIZES, FOLDER, MLM, "--init-from", "bert", "data.vocabulary.features={}") == 2
-    assert "data.vocabulary.features: a hidden piece would be told by " in capfd.readouterr().err
+    assert "data.vocabulary.features: a hidden piece would be told by " in says(
+        2, SIZES, FOLDER, MLM, "--init-from", "bert", "data.vocabulary.features={}"
+    )

@@ -9,14 +9,13 @@ from typing import Any
 
 import pytest
 import torch
-from small_starts import FOLDER, SIZES, TAGGING, loaded, train
+from small_starts import FOLDER, SIZES, TAGGING, Says, loaded, train
 from support import interrupted
 
 from probtrans_cli.__main__ import run
 
-pytestmark = pytest.mark.usefixtures("quick")
 FROM = "model={kind: transformer, from: models/bert}"
-INTERRUPTED = ("train.epochs=3", "train.batch_words=40", "optim.lr=0.01", "save.every_steps=1", "save.keep=99")
+INTERRUPTED = ("train.steps=6", "optim.lr=0.01", "save.every_steps=2", "save.keep=99")
 
 
 @pytest.fixture
@@ -32,9 +31,8 @@ def tensors(name: str) -> dict[str, torch.Tensor]:
     return loaded(name).network.state_dict()
 
 
-def test_it_is_the_same_training_as_with_everything_written_out(moved: Path, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(FROM, TAGGING, "optim.lr=0.01") == 0
-    assert "started from models/bert: " in capfd.readouterr().err
+def test_it_is_the_same_training_as_with_everything_written_out(moved: Path, says: Says) -> None:
+    assert "started from models/bert: " in says(0, FROM, TAGGING, "optim.lr=0.01")
     shutil.copytree(moved, "bert")
     whole = [SIZES, FOLDER, TAGGING, "model.init_from=bert", "model.std=0.5", "optim.lr=0.01"]
     assert train(*whole, name="written") == 0
@@ -61,7 +59,7 @@ def test_a_training_is_resumed_to_the_bit_where_the_folder_is_gone(
 ) -> None:
     for name in ("whole", "broken"):
         assert train(FROM, TAGGING, *INTERRUPTED, name=name) == 0
-    last = interrupted(Path("runs/broken"), kept=2)
+    last = interrupted(Path("runs/broken"))
     shutil.rmtree(moved)
     capfd.readouterr()
     assert run(["train", "runs/broken", "--resume", "--json"]) == 0
@@ -86,15 +84,15 @@ def test_a_folder_that_is_gone_with_its_prepared_corpus_is_told_of(
     assert "neither vocab.txt nor tokenizer.json" in capfd.readouterr().err
 
 
-def test_the_folder_of_the_weights_may_be_named_as_corpora_are(moved: Path, capfd: pytest.CaptureFixture[str]) -> None:
+def test_the_folder_of_the_weights_may_be_named_as_corpora_are(moved: Path, says: Says) -> None:
     vocabulary = "data.vocabulary={kind: wordpiece, folder: models/bert}"
-    assert train(SIZES, vocabulary, TAGGING, "--init-from", "models/bert") == 0
-    assert "started from models/bert" in capfd.readouterr().err
+    assert "started from models/bert" in says(0, SIZES, vocabulary, TAGGING, "--init-from", "models/bert")
     Path("models").mkdir()
     shutil.copytree(moved, "models/bert")  # what is in the current folder goes before
     Path("models/bert/config.json").write_text("{", "utf-8")
-    assert train(SIZES, vocabulary, TAGGING, "--init-from", "models/bert", name="other") == 4
-    assert "models/bert/config.json: not JSON" in capfd.readouterr().err
+    assert "models/bert/config.json: not JSON" in says(
+        4, SIZES, vocabulary, TAGGING, "--init-from", "models/bert", name="other"
+    )
 
 
 def test_a_home_folder_is_found(bert: Any, monkeypatch: pytest.MonkeyPatch) -> None:

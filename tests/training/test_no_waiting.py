@@ -11,6 +11,9 @@ is allowed, and why:
 
 from __future__ import annotations
 
+from collections.abc import Callable
+from contextlib import suppress
+from itertools import product
 from pathlib import Path
 from typing import Any
 
@@ -24,8 +27,6 @@ from probtrans_cli import atomic
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
-
-pytestmark = pytest.mark.usefixtures("quick")
 
 TRANSFORMER = "model={kind: transformer, width: 8, inner: 12, heads: 2, layers: 2}"
 RELATIVE = f"{TRANSFORMER[:-1]}, positions: {{kind: relative, clip: 2, terms: qkv}}}}"
@@ -68,8 +69,15 @@ def waited_for(monkeypatch: pytest.MonkeyPatch, *overrides: str, updates: int = 
     return sorted(set(found))
 
 
-@pytest.mark.parametrize("model", MODELS)
-@pytest.mark.parametrize("task", OVERRIDES)
+PAIRS = {(task, model): number for number, (task, model) in enumerate(product(OVERRIDES, MODELS))}
+
+
+@pytest.mark.parametrize(
+    ("task", "model"),
+    [  # each task with one model or two, and all of them in CI
+        pytest.param(*pair, marks=[] if number % 3 == 0 else pytest.mark.slow) for pair, number in PAIRS.items()
+    ],
+)
 def test_no_update_of_a_task_waits(task: str, model: str, monkeypatch: pytest.MonkeyPatch) -> None:
     options = [*OVERRIDES[task], *MODELS[model]]
     if model != "probabilistic":
@@ -87,8 +95,13 @@ DECOMPOSITIONS = {
 }
 
 
-@pytest.mark.parametrize("messages", FORMS)
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS)
+@pytest.mark.parametrize(
+    ("decomposition", "messages"),
+    [  # each decomposition with the fast messages, and all of them in CI
+        pytest.param(*pair, marks=[] if number % 2 else pytest.mark.slow)
+        for number, pair in enumerate(product(DECOMPOSITIONS, FORMS))
+    ],
+)
 def test_no_form_of_a_decomposition_waits(decomposition: str, messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     near = "null" if decomposition == "rotary" else "2"
     model = f"{{labels: 6, channels: 2, distance: {near}, decomposition: {DECOMPOSITIONS[decomposition]}}}"
@@ -137,34 +150,32 @@ def test_no_option_waits(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
 # --- the instrument ---------------------------------------------------------------------------------------------------
 
 
-@pytest.mark.parametrize(
-    "asks",
-    [
-        lambda x: x.sum().item(),
-        lambda x: bool((x > 0).any()),
-        lambda x: x.nonzero(),
-        lambda x: x[x > 0],
-        lambda x: x.masked_select(x > 0),
-        lambda x: x.unique(),
-        lambda x: x.repeat_interleave(x.long()),
-        lambda x: torch.equal(x, x),
-        lambda x: torch.allclose(x, x),
-        lambda x: x.cpu(),
-        lambda x: x.tolist(),
-        lambda x: x.copy_(torch.ones(3)),
-        lambda x: x + torch.ones(3).to(META),
-        lambda x: x + torch.tensor([1.0, 2.0, 3.0], device=META),
-        lambda x: x[torch.tensor([0, 2])],
-    ],
-)
-def test_what_waits_is_found(asks: Any) -> None:
+WAITING: list[Callable[[torch.Tensor], Any]] = [
+    lambda x: x.sum().item(),
+    lambda x: bool((x > 0).any()),
+    lambda x: x.nonzero(),
+    lambda x: x[x > 0],
+    lambda x: x.masked_select(x > 0),
+    lambda x: x.unique(),
+    lambda x: x.repeat_interleave(x.long()),
+    lambda x: torch.equal(x, x),
+    lambda x: torch.allclose(x, x),
+    lambda x: x.cpu(),
+    lambda x: x.tolist(),
+    lambda x: x.copy_(torch.ones(3)),
+    lambda x: x + torch.ones(3).to(META),
+    lambda x: x + torch.tensor([1.0, 2.0, 3.0], device=META),
+    lambda x: x[torch.tensor([0, 2])],
+]
+
+
+def test_what_waits_is_found() -> None:
     """Each of them either is noted, or cannot be done at all without values."""
-    with waits() as found:
-        try:
-            asks(torch.zeros(3, device=META))
-        except (NotImplementedError, RuntimeError):
-            return
-    assert found
+    for number, ask in enumerate(WAITING):
+        with waits() as found, suppress(NotImplementedError, RuntimeError):
+            ask(torch.zeros(3, device=META))
+            found.append("done")
+        assert found != ["done"], number
 
 
 def test_what_does_not_wait_is_left_alone() -> None:

@@ -1,26 +1,195 @@
-"""How much a training does: updates and passes, by epochs or by steps."""
+"""The plan of a training, and its batches made ahead: the same ones in the same order, and nothing that runs on."""
 
 from __future__ import annotations
 
+import threading
+import time
+from pathlib import Path
+from typing import Any
+
 import numpy as np
 import pytest
+import torch
+from support import workplace
 
+from probtrans_cli import atomic
+from probtrans_cli.commands import train as runs
+from probtrans_cli.data.corpus.prepared import prepare
+from probtrans_cli.data.ranks import Ranks
+from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
-from probtrans_cli.training.plan import Plan
+from probtrans_cli.training import plan
+from probtrans_cli.training.loop import Trainer
+from probtrans_cli.training.plan import AHEAD, Ahead, Plan, in_turn
 
 
-@pytest.mark.parametrize(
-    ("overrides", "updates", "passes"),
-    [
+def test_updates_and_passes_of_ten_batches() -> None:
+    cases: list[tuple[tuple[str, ...], int, float]] = [
         ((), 40, 4.0),
         (("train.steps=15",), 15, 1.5),
         (("train.steps=500",), 40, 4.0),
         (("train.accumulate=4",), 12, 4.0),  # three updates a pass: of 4, 4 and 2 batches
         (("train.accumulate=4", "train.steps=2"), 2, 2 / 3),
-    ],
-)
-def test_updates_and_passes_of_ten_batches(overrides: tuple[str, ...], updates: int, passes: float) -> None:
-    recipe = load_recipe("quickstart", ["train.epochs=4", *overrides])
-    plan = Plan(recipe, np.full(10, 5))
-    assert plan.updates(10) == updates
-    assert plan.passes(10) == pytest.approx(passes)
+    ]
+    for overrides, updates, passes in cases:
+        plan = Plan(load_recipe("quickstart", ["train.epochs=4", *overrides]), np.full(10, 5))
+        assert plan.updates(10) == updates
+        assert plan.passes(10) == pytest.approx(passes)
+
+
+def batches(number: int) -> list[np.ndarray]:
+    return [np.array([k]) for k in range(number)]
+
+
+def threads() -> list[str]:
+    return [one.name for one in threading.enumerate() if one.name.startswith("batches")]
+
+
+def test_what_is_expected_is_made_in_a_thread_in_order_and_not_too_early() -> None:
+    made: list[tuple[int, str]] = []
+
+    def make(indices: np.ndarray) -> int:
+        made.append((int(indices[0]), threading.current_thread().name))
+        return int(indices[0])
+
+    given = batches(7)
+    with Ahead(make) as found:
+        found.expect(given)
+        for number, one in enumerate(given):
+            assert found(one) == number
+            assert len(made) <= number + 1 + AHEAD
+    assert [number for number, _ in made] == list(range(7))
+    assert all(name.startswith("batches") for _, name in made)
+    assert threads() == []
+
+
+def test_another_batch_is_made_at_once_and_the_expected_ones_stay() -> None:
+    given, other = batches(3), np.array([9])
+    with Ahead(lambda indices: int(indices[0])) as found:
+        found.expect(given)
+        assert [found(one) for one in (given[0], other, given[1], given[2], given[0])] == [0, 9, 1, 2, 0]
+
+
+def test_without_a_thread_everything_is_made_at_once() -> None:
+    found = Ahead(lambda indices: (int(indices[0]), threading.current_thread() is threading.main_thread()))
+    given = batches(2)
+    found.expect(given)
+    assert [found(one) for one in given] == [(0, True), (1, True)]
+
+
+def test_an_error_is_raised_where_its_batch_is_asked_for() -> None:
+    def make(indices: np.ndarray) -> int:
+        if indices[0] == 1:
+            raise MemoryError("no room")
+        return int(indices[0])
+
+    given = batches(3)
+    with Ahead(make) as found:
+        found.expect(given)
+        assert found(given[0]) == 0
+        with pytest.raises(MemoryError, match="no room"):
+            found(given[1])
+        assert found(given[2]) == 2
+
+
+def test_nothing_runs_on_after_an_error() -> None:
+    begun = []
+
+    def make(indices: np.ndarray) -> int:
+        begun.append(int(indices[0]))
+        time.sleep(0.01)
+        return 0
+
+    def interrupted() -> None:
+        with Ahead(make) as found:
+            found.expect(batches(50))
+            raise KeyboardInterrupt
+
+    with pytest.raises(KeyboardInterrupt):
+        interrupted()
+    number = len(begun)
+    assert threads() == []
+    time.sleep(0.05)
+    assert len(begun) == number <= AHEAD
+
+
+def test_a_process_asks_for_its_share_in_turn() -> None:
+    ranks = Ranks()
+    ranks.rank, ranks.world = 1, 2
+    # Of 3 4 5 | 6: where too few are left, the first one of the group again.
+    assert [int(batch[0]) for batch in in_turn(batches(7), 3, 3, ranks)] == [4, 3, 6]
+
+
+# --- in a training ----------------------------------------------------------------------------------------------------
+
+
+@pytest.fixture
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.setattr(atomic, "sync", lambda path: None)
+    monkeypatch.chdir(workplace(tmp_path))
+    return tmp_path
+
+
+def train(name: str, *overrides: str) -> bytes:
+    """Train; the weights."""
+    runs.train(runs.TrainRequest("tiny.yaml", overrides, run=Path(name)))
+    return Path(name, "checkpoints/last/model.safetensors").read_bytes()
+
+
+def test_a_training_is_the_same_with_and_without(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    """To the bit, over several epochs and batches an update; and the batches do come from the thread."""
+    asked: list[bool] = []
+    call = Ahead.__call__
+
+    def counted(self: Any, indices: np.ndarray) -> Any:
+        asked.append(bool(self._waiting) and self._waiting[0][0] is indices)
+        return call(self, indices)
+
+    monkeypatch.setattr(Ahead, "__call__", counted)
+    options = ("train.accumulate=2", "train.epochs=2")
+    with_thread = train("one", *options)
+    assert asked
+    assert all(asked)
+    monkeypatch.setattr(plan, "AHEAD", 0)
+    asked.clear()
+    assert train("two", *options) == with_thread
+    assert not any(asked)
+
+
+def test_a_batch_that_does_not_fit_is_named(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("tiny.yaml", ()).resolved()
+    Path("run").mkdir()
+    trainer = Trainer(recipe, prepare(recipe), Path("run"), resume=False)
+    third = trainer.plan.batches(0)[2]
+
+    def make(indices: np.ndarray) -> Any:
+        if indices.tolist() == third.tolist():
+            raise torch.OutOfMemoryError("out of memory")
+        return trainer.model.collate(trainer.train_split, indices)
+
+    trainer.ahead = Ahead(make)
+    longest = int(trainer.train_split.lengths[third].max())
+    with pytest.raises(OutOfMemoryError, match=rf"{len(third)} sentences, the longest of {longest} words"):
+        trainer.train()
+    assert trainer.state.step == 2
+    assert threads() == []
+
+
+def test_a_training_that_is_stopped_leaves_no_thread(place: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+    recipe = load_recipe("tiny.yaml", ()).resolved()
+    Path("run").mkdir()
+    trainer = Trainer(recipe, prepare(recipe), Path("run"), resume=False)
+    update = Trainer._update
+
+    def stopped(self: Trainer, given: list[np.ndarray]) -> None:
+        update(self, given)
+        if self.state.step == 2:
+            import os
+            import signal
+
+            os.kill(os.getpid(), signal.SIGTERM)
+
+    monkeypatch.setattr(Trainer, "_update", stopped)
+    with pytest.raises(StoppedError):
+        trainer.train()
+    assert threads() == []

@@ -17,16 +17,12 @@ from support import COMMAND, Forks, environment, seeded, skip_if_ignored, workpl
 
 from probtrans_cli import checkpoint
 
-MANY = ("train.epochs=4", "save.every_steps=1", "eval.every_steps=5", "save.keep=2")
+MANY = ("train.epochs=2", "save.every_steps=1", "eval.every_steps=5", "save.keep=2")
 VARIANTS = {
     "plain": (*MANY, "optim.schedule={kind: plateau, patience: 1}"),
-    "ema": (*MANY, "optim.ema=0.9", "save.every_steps=2"),
+    "ema": (*MANY, "train.epochs=4", "optim.ema=0.9", "save.every_steps=2"),
     "accumulate": (
-        "train.epochs=6",
-        "train.accumulate=2",
-        "save.every_steps=3",
-        "optim.kind=adamw",
-        "train.patience=4",
+        "train.epochs=4", "train.accumulate=2", "save.every_steps=3", "optim.kind=adamw", "train.patience=4",
         "task.output=tied",
     ),
     "tagging": (
@@ -48,9 +44,8 @@ VARIANTS = {
         "task={kind: openie, rows: 2, iterative_steps: 1, label_source: scheduled, word_dropout: 0.5}",
         "train.batch_sentences=8",
     ),
-}
-KILLS = {"bayes": 10, "openie": 10}
-SOME_KILLS = 5  # of every other variant
+}  # fmt: skip
+KILLS = 2
 
 
 @pytest.fixture(scope="module")
@@ -116,25 +111,26 @@ def assert_same(run: Path, whole: Path) -> None:
     assert json.loads((run / "exit.json").read_text())["exit"] == 0
 
 
+@pytest.mark.parametrize("kills", [KILLS, pytest.param(10, marks=pytest.mark.slow)])
 @pytest.mark.parametrize("variant", VARIANTS)
-def test_kills_at_random_moments(variant: str, forks: Forks, folder: Path) -> None:
+def test_kills_at_random_moments(variant: str, kills: int, forks: Forks, folder: Path) -> None:
     """A moment is a number of function calls after the start, so it is the same on every machine."""
     choose = seeded(variant)
     whole = folder / f"runs/whole-{variant}"
     calls = json.loads((folder / "calls").read_text())[variant]
-    kills, rounds, wanted = 0, 0, KILLS.get(variant, SOME_KILLS)
-    run = folder / f"runs/killed-{variant}"
-    while kills < wanted:
+    killed, rounds = 0, 0
+    run = folder / f"runs/killed-{variant}-{kills}"
+    while killed < kills:
         arguments = command(variant, run.name, *(["--resume"] if run.exists() else []))
         ended = forks.run(arguments, folder, die_at=choose.randint(calls // 20, calls * 3 // 5), counted="calls")
         if ended.code == -signal.SIGKILL:
-            kills += 1
+            killed += 1
             continue
         assert ended.code == 0, ended.stderr  # it was done before that moment: check it, and begin another
         assert_same(run, whole)
         shutil.rmtree(run)
         rounds += 1
-        assert rounds < 3 * wanted, "the training is too short to be killed"
+        assert rounds < 3 * kills, "the training is too short to be killed"
     ended = forks.run(command(variant, run.name, "--resume"), folder)
     assert ended.code == 0, ended.stderr
     assert_same(run, whole)
@@ -187,7 +183,7 @@ def test_a_kill_between_the_links_of_a_better_checkpoint(folder: Path, forks: Fo
     assert_same(run, whole)
 
 
-STOPS = [(signal.SIGTERM, 75), (signal.SIGUSR1, 75), (signal.SIGINT, 130)]
+STOPS = [(signal.SIGTERM, 75), pytest.param(signal.SIGUSR1, 75, marks=pytest.mark.slow), (signal.SIGINT, 130)]
 
 
 @pytest.mark.parametrize(("number", "code"), STOPS, ids=lambda value: getattr(value, "name", None))
@@ -262,12 +258,6 @@ def test_kills_of_the_command_itself(folder: Path) -> None:
     assert_same(run, folder / "runs/whole-accumulate")
 
 
-def test_resume_of_what_was_never_begun_begins_it(forks: Forks, folder: Path) -> None:
-    ended = forks.run(command("plain", "fresh", "--resume"), folder)
-    assert ended.code == 0, ended.stderr
-    assert_same(folder / "runs/fresh", folder / "runs/whole-plain")
-
-
 def test_a_kill_during_the_last_save_leaves_no_checkpoint_too_many(forks: Forks, folder: Path) -> None:
     run, whole = folder / "runs/last-save", folder / "runs/whole-plain"
     saves = state(whole)["step"]  # one after each update
@@ -287,12 +277,12 @@ def test_a_kill_during_the_last_save_leaves_no_checkpoint_too_many(forks: Forks,
 # --- what a copy of a run loses ---------------------------------------------------------------------------------------
 
 
-def stopped_early(forks: Forks, folder: Path, name: str) -> Path:
-    """A run that was killed at its twelfth save."""
-    run = folder / f"runs/{name}"
-    ended = forks.run(command("plain", name), folder, die_at=12, die_on=".last.partial")
+@pytest.fixture(scope="module")
+def stopped_early(forks: Forks, folder: Path) -> Path:
+    """A run that was killed at its twelfth save; do not change it."""
+    ended = forks.run(command("plain", "stopped-early"), folder, die_at=12, die_on=".last.partial")
     assert ended.code == -signal.SIGKILL
-    return run
+    return folder / "runs/stopped-early"
 
 
 def no_links(checkpoints: Path) -> None:
@@ -325,13 +315,16 @@ def folders_for_links_alone(checkpoints: Path) -> None:
         shutil.rmtree(path)
 
 
-LOSSES = [no_links, dangling_last, half_a_newest, folders_for_links, folders_for_links_alone]
+LOSSES = (no_links, dangling_last, half_a_newest, folders_for_links, folders_for_links_alone)
 
 
 @pytest.mark.parametrize("lose", LOSSES, ids=lambda lose: lose.__name__)
-def test_resuming_a_copy_that_lost_its_links(lose: Callable[[Path], None], forks: Forks, folder: Path) -> None:
+def test_resuming_a_copy_that_lost_its_links(
+    lose: Callable[[Path], None], forks: Forks, folder: Path, stopped_early: Path
+) -> None:
     """It goes on from the newest complete checkpoint, says so, and ends like the unbroken run."""
-    run = stopped_early(forks, folder, f"copy-{lose.__name__}")
+    run = folder / f"runs/copy-{lose.__name__}"
+    shutil.copytree(stopped_early, run, symlinks=True)
     lose(run / "checkpoints")
     newest = checkpoint.steps(run / "checkpoints")[-1][0] if "folders" not in lose.__name__ else None
     ended = forks.run(command("plain", run.name, "--resume"), folder)
@@ -345,8 +338,9 @@ def test_resuming_a_copy_that_lost_its_links(lose: Callable[[Path], None], forks
     assert_same(run, folder / "runs/whole-plain")
 
 
-def test_resuming_where_no_checkpoint_is_complete_is_refused(forks: Forks, folder: Path) -> None:
-    run = stopped_early(forks, folder, "incomplete")
+def test_resuming_where_no_checkpoint_is_complete_is_refused(forks: Forks, folder: Path, stopped_early: Path) -> None:
+    run = folder / "runs/incomplete"
+    shutil.copytree(stopped_early, run, symlinks=True)
     no_links(run / "checkpoints")
     for _, path in checkpoint.steps(run / "checkpoints"):
         (path / "training/state.json").unlink()
@@ -368,10 +362,11 @@ def test_a_run_whose_checkpoints_are_all_gone_is_not_begun_again_in_silence(fork
     assert ended.code == 4, ended.stderr
     assert "no checkpoint" in ended.stderr
     shutil.rmtree(run / "checkpoints")
-    ended = forks.run(command("plain", run.name, "--resume"), folder)
-    assert ended.code == 0, ended.stderr
-    assert "has no checkpoint yet: starting from the beginning" in ended.stderr
-    assert_same(run, folder / "runs/whole-plain")
+    for name in ("gone", "fresh"):  # where nothing was ever begun, --resume begins
+        ended = forks.run(command("plain", name, "--resume"), folder)
+        assert ended.code == 0, ended.stderr
+        assert ("has no checkpoint yet: starting from the beginning" in ended.stderr) == (name == "gone")
+        assert_same(folder / "runs" / name, folder / "runs/whole-plain")
 
 
 def _wait_for(path: Path, *, lines: int) -> None:

@@ -9,19 +9,17 @@ from typing import Any
 import pytest
 import torch
 from safetensors.torch import load_file, save_file
-from small_starts import FOLDER, MLM, PIECES, SIZES, TAGGING, loaded, saved_as, train
+from small_starts import FOLDER, MLM, PIECES, SIZES, TAGGING, Says, loaded, saved_as, train
 from small_tasks import encode, word_scores
 
 from probtrans_cli.__main__ import run
 from probtrans_cli.trained.model import Model
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("quick")
 
 
-def test_a_bert_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(SIZES, FOLDER, MLM, "--init-from", "bert") == 0
-    message = capfd.readouterr().err
+def test_a_bert_is_continued(bert: Any, says: Says) -> None:
+    message = says(0, SIZES, FOLDER, MLM, "--init-from", "bert")
     assert "warning: bert: 70 pieces, but the model's vocab_size is 73" in message
     assert "started from bert: 36 tensors loaded" in message
     assert "left there: pair.weight, pair.bias" in message
@@ -52,10 +50,9 @@ def test_nothing_is_loaded_again_when_a_run_is_resumed(bert: Any, capfd: pytest.
     assert Model.load("runs/run").origin is not None
 
 
-def test_words_are_found_by_their_spelling(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_words_are_found_by_their_spelling(bert: Any, says: Says) -> None:
     """Another vocabulary and another task: only the encoder, and the vectors of words that both have."""
-    assert train(SIZES, "task={kind: tagging, column: upos}", "--init-from", "bert") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, "task={kind: tagging, column: upos}", "--init-from", "bert")
     assert "not there, drawn at random: output.weight, output.bias" in message
     assert "left there: words.bias" in message
     assert "entries of the vocabulary are new: " in message
@@ -68,13 +65,12 @@ def test_words_are_found_by_their_spelling(bert: Any, capfd: pytest.CaptureFixtu
         torch.testing.assert_close(rows[id], table[theirs], rtol=0, atol=1e-5)
 
 
-def test_a_checkpoint_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_checkpoint_of_ours_is_continued(bert: Any, says: Says) -> None:
     small = "model={labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}}"
     features = "data.vocabulary={kind: words, features: {rows: 64}}"
     assert train(small, features, "task.output=tied", "optim.lr=0.05", name="first") == 0
     tagging = "task={kind: tagging, column: upos}"
-    assert train(small, features, tagging, "--init-from", "runs/first@last", name="second") == 0
-    message = capfd.readouterr().err
+    message = says(0, small, features, tagging, "--init-from", "runs/first@last", name="second")
     assert "not there, drawn at random: output.weight" in message
     assert "left there: output.bias" in message
     first, second = loaded("first").network.state_dict(), loaded("second").network.state_dict()
@@ -82,11 +78,12 @@ def test_a_checkpoint_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixtu
         if not key.startswith("output."):
             torch.testing.assert_close(value, first[key], rtol=0, atol=1e-5)
     other = "data.vocabulary={kind: words, features: {rows: 32}}"
-    assert train(small, other, tagging, "--init-from", "runs/first", name="third") == 0
-    assert "drawn at random: features.weight" in capfd.readouterr().err
+    assert "drawn at random: features.weight" in says(
+        0, small, other, tagging, "--init-from", "runs/first", name="third"
+    )
 
 
-def test_a_probe_learns_the_output_layer_alone(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_probe_learns_the_output_layer_alone(bert: Any, says: Says) -> None:
     small = "model={labels: 8, channels: 2, iterations: 2, dropout: 0.3, decomposition: {kind: uv, rank: 2}}"
     assert train(small, "optim.lr=0.05", name="first") == 0
     probe = [small, "task={kind: tagging, column: upos}", "--init-from", "runs/first", "train.probe=true"]
@@ -97,36 +94,37 @@ def test_a_probe_learns_the_output_layer_alone(bert: Any, capfd: pytest.CaptureF
         assert torch.equal(value, begun[key]) != key.startswith("output."), key
         if not key.startswith("output."):
             assert torch.equal(value, first[key]), key
-    assert train(small, "train.probe=true", name="no") == 2
-    assert "train.probe: a probe reads a trained encoder" in capfd.readouterr().err
-    assert train(*probe[:1], "task.output=tied", *probe[2:], name="no") == 2
-    assert "task.output: tied scores are the words' own" in capfd.readouterr().err
-    assert train(*probe, "optim.ternary_penalty.weight=1e-4", name="no") == 2
-    assert "a probe leaves the ternary scores as they are" in capfd.readouterr().err
-    assert train(*probe, "optim.encoder_rate=0.5", name="no") == 2
-    assert "optim.encoder_rate: a probe leaves the encoder as it is" in capfd.readouterr().err
+    assert "train.probe: a probe reads a trained encoder" in says(2, small, "train.probe=true", name="no")
+    assert "task.output: tied scores are the words' own" in says(
+        2, *probe[:1], "task.output=tied", *probe[2:], name="no"
+    )
+    assert "a probe leaves the ternary scores as they are" in says(
+        2, *probe, "optim.ternary_penalty.weight=1e-4", name="no"
+    )
+    assert "optim.encoder_rate: a probe leaves the encoder as it is" in says(
+        2, *probe, "optim.encoder_rate=0.5", name="no"
+    )
 
 
-def test_a_decoder_of_its_own_is_loaded_where_it_is_asked_for(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_decoder_of_its_own_is_loaded_where_it_is_asked_for(bert: Any, says: Says) -> None:
     bert.config.tie_word_embeddings = False
     untied = transformers.BertForMaskedLM(bert.config)
     untied.save_pretrained("bert")
-    assert train(SIZES, FOLDER, MLM, "--init-from", "bert", name="tied") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, FOLDER, MLM, "--init-from", "bert", name="tied")
     assert "task.tie_decoder=false loads it" in message
     assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias" in message
-    assert train(SIZES, FOLDER, MLM, "task.tie_decoder=false", "--init-from", "bert", name="untied") == 0
-    assert "left there" not in capfd.readouterr().err
+    assert "left there" not in says(
+        0, SIZES, FOLDER, MLM, "task.tie_decoder=false", "--init-from", "bert", name="untied"
+    )
     output: Any = loaded("untied").network.output
     torch.testing.assert_close(
         output.decoder.detach(), untied.cls.predictions.decoder.weight.detach(), rtol=0, atol=1e-5
     )
 
 
-def test_another_encoder_is_refused_with_what_to_set(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_another_encoder_is_refused_with_what_to_set(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
     larger = "model={kind: transformer, preset: bert, width: 16, heads: 4, inner: 12, layers: 2}"
-    assert train(larger, FOLDER, MLM, "--init-from", "bert") == 4
-    message = capfd.readouterr().err
+    message = says(4, larger, FOLDER, MLM, "--init-from", "bert")
     assert "model.width: 16, there 8" in message
     wanted = [part for part in message.split("set ", 1)[1].split("\n")[0].split(" model.") if part]
     assert "model.width=8" in message
@@ -134,13 +132,11 @@ def test_another_encoder_is_refused_with_what_to_set(bert: Any, capfd: pytest.Ca
     overrides = ["model.width=8", "model.heads=2", "model.positions={kind: absolute, rows: 64}"]
     assert train(larger, *overrides, FOLDER, MLM, "--init-from", "bert", "--overwrite") == 0
     capfd.readouterr()
-    assert train(FOLDER, "--init-from", "bert", name="other") == 4
-    assert "model.kind: probabilistic, there transformer" in capfd.readouterr().err
+    assert "model.kind: probabilistic, there transformer" in says(4, FOLDER, "--init-from", "bert", name="other")
 
 
-def test_folders_that_are_none(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    assert train(SIZES, FOLDER, MLM, "--init-from", "nowhere") == 4
-    assert "model.init_from: there is no nowhere" in capfd.readouterr().err
+def test_folders_that_are_none(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
+    assert "model.init_from: there is no nowhere" in says(4, SIZES, FOLDER, MLM, "--init-from", "nowhere")
     assert run(["parse", "bert"]) == 4
     assert "--init-from bert" in capfd.readouterr().err
     for name in ("vocab.txt", "tokenizer.json"):
@@ -152,12 +148,10 @@ def test_folders_that_are_none(bert: Any, capfd: pytest.CaptureFixture[str]) -> 
         Path(name).rename(Path("pieces", name))
     Path("pieces/config.json").write_text('{"vocab_size": 73}', "utf-8")
     here = "data.vocabulary={kind: wordpiece, folder: pieces}"
-    assert train(SIZES, here, MLM, "--init-from", "bert", "--overwrite") == 0
-    assert "taken to be this model's" in capfd.readouterr().err
+    assert "taken to be this model's" in says(0, SIZES, here, MLM, "--init-from", "bert", "--overwrite")
     Path("pieces/config.json").write_text("{", "utf-8")
     for more in ([], ["--init-from", "pieces"]):  # whoever reads it first
-        assert train(SIZES, here, MLM, *more, "--overwrite") == 4
-        assert "pieces/config.json: not JSON" in capfd.readouterr().err
+        assert "pieces/config.json: not JSON" in says(4, SIZES, here, MLM, *more, "--overwrite")
     assert train(SIZES, MLM, "--init-from", "pieces", "--overwrite") == 4
 
 
@@ -181,31 +175,31 @@ def test_a_vocabulary_of_another_content_is_prepared_again(bert: Any, capfd: pyt
     assert "neither vocab.txt nor tokenizer.json" in capfd.readouterr().err
 
 
-def test_values_that_do_not_go_together(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_values_that_do_not_go_together(bert: Any, says: Says) -> None:
     for overrides, message in (
         ([MLM], "task.output: `bert` is for a transformer, and model.kind is probabilistic"),
         ([SIZES, "task.tie_decoder=false"], "task.tie_decoder: for `task.output: bert` only"),
         ([SIZES, FOLDER, "data.vocabulary.lowercase=true"], "data.vocabulary.lowercase: for a trained vocabulary only"),
     ):
-        assert train(*overrides) == 2
-        assert message in capfd.readouterr().err
+        assert message in says(2, *overrides)
 
 
 # --- tensors that nobody knows ----------------------------------------------------------------------------------------
 
 
+OTHERS = (
+    "BertForPreTraining", "BertForMaskedLM", "BertForTokenClassification", "BertForSequenceClassification",
+    "BertForNextSentencePrediction", "BertForMultipleChoice",
+)  # fmt: skip
+
+
 @pytest.mark.parametrize(
     "kind",
-    [
-        "BertModel", "BertForPreTraining", "BertForMaskedLM", "BertForTokenClassification",
-        "BertForSequenceClassification", "BertForQuestionAnswering", "BertForNextSentencePrediction",
-        "BertForMultipleChoice",
-    ],
-)  # fmt: skip
-def test_every_folder_of_theirs_is_started_from(bert: Any, kind: str, capfd: pytest.CaptureFixture[str]) -> None:
+    ["BertModel", "BertForQuestionAnswering", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)],
+)
+def test_every_folder_of_theirs_is_started_from(bert: Any, kind: str, says: Says) -> None:
     model = saved_as(kind, bert)
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "bert")
     assert ("left there: qa_outputs.bias, qa_outputs.weight" in message) == (kind == "BertForQuestionAnswering")
     base = model if kind == "BertModel" else model.bert
     torch.testing.assert_close(
@@ -214,7 +208,7 @@ def test_every_folder_of_theirs_is_started_from(bert: Any, kind: str, capfd: pyt
 
 
 def test_tensors_that_nobody_knows_are_refused_unless_told_otherwise(
-    bert: Any, capfd: pytest.CaptureFixture[str]
+    bert: Any, capfd: pytest.CaptureFixture[str], says: Says
 ) -> None:
     path = Path("bert/model.safetensors")
     tensors = load_file(path)
@@ -224,15 +218,15 @@ def test_tensors_that_nobody_knows_are_refused_unless_told_otherwise(
     save_file({**tensors, "crf.transitions": torch.zeros(3, 3), "bert.encoder.layer.7.x": torch.zeros(1)}, path)
     capfd.readouterr()
     unknown = [SIZES, FOLDER, TAGGING, "--init-from", "bert"]
-    assert train(*unknown) == 4
-    message = capfd.readouterr().err
+    message = says(4, *unknown)
     for words in ("crf.transitions: not known\n", "encoder.layer.7.x: not known\n", "model.init_strict=false leaves"):
         assert words in message
-    assert train(*unknown, "model.init_strict=false", "--overwrite") == 0
-    assert "left there: crf.transitions, encoder.layer.7.x, " in capfd.readouterr().err
+    assert "left there: crf.transitions, encoder.layer.7.x, " in says(
+        0, *unknown, "model.init_strict=false", "--overwrite"
+    )
 
 
-@pytest.mark.parametrize("kind", [torch.float16, torch.bfloat16])
+@pytest.mark.parametrize("kind", [torch.float16, pytest.param(torch.bfloat16, marks=pytest.mark.slow)])
 def test_half_precision_and_an_epsilon_of_0_are_warned_of(
     bert: Any, kind: torch.dtype, capfd: pytest.CaptureFixture[str]
 ) -> None:

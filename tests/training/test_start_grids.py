@@ -12,7 +12,6 @@ from probtrans_cli.__main__ import run
 from probtrans_cli.openie import coordinations, extractions
 from probtrans_cli.trained.model import Model
 
-pytestmark = pytest.mark.usefixtures("quick")
 KINDS = {"openie": "extractions", "coordination": "coordinations"}
 
 

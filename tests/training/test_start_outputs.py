@@ -8,7 +8,7 @@ from typing import Any
 
 import pytest
 import torch
-from small_starts import FOLDER, MLM, SIZES, TAGGING, loaded, saved_as, train
+from small_starts import FOLDER, MLM, SIZES, TAGGING, Says, loaded, saved_as, train
 from support import COGS
 
 from probtrans_cli.__main__ import run
@@ -16,7 +16,6 @@ from probtrans_cli.hf import read_bert
 from probtrans_cli.training.start_from import of_bert
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("quick")
 
 
 TAGS = ["NOUN", "DET", "ADJ", "ADP", "VERB", "PRON", "ADV", "AUX", "NUM"]  # of the workplace, by falling count
@@ -42,13 +41,10 @@ def table(name: str) -> str:
     return f"data={{train: {name}, dev: {name}, format: table, vocabulary: {{kind: wordpiece, folder: bert}}}}"
 
 
-def test_a_classifier_of_theirs_is_loaded_by_the_names_of_its_labels(
-    bert: Any, capfd: pytest.CaptureFixture[str]
-) -> None:
+def test_a_classifier_of_theirs_is_loaded_by_the_names_of_its_labels(bert: Any, says: Says) -> None:
     names = ["X", *reversed(TAGS[1:])]
     model = saved_as("BertForTokenClassification", bert, names)
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "bert")
     assert "1 of 9 labels are not there, drawn at random: NOUN" in message
     assert "1 of its 9 labels are left there: X" in message
     assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias\n" in message
@@ -67,38 +63,33 @@ DAMAGED: list[tuple[Any, str]] = [  # what stands for the names of two labels
 ]
 
 
-def test_labels_without_names_are_taken_by_their_number(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_labels_without_names_are_taken_by_their_number(bert: Any, says: Says) -> None:
     model = saved_as("BertForTokenClassification", bert, num_labels=9)
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "bert")
     assert "warning: bert: its labels have no names, and are taken by their number: LABEL_0 = NOUN, LABEL_1" in message
     assert_rows(loaded().network.output, {name: (model.classifier, id) for id, name in enumerate(TAGS)}, TAGS)
     saved_as("BertForTokenClassification", bert)
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="other") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "bert", name="other")
     assert "its 2 labels have no names, and here are 9: left there" in message
     assert "not there, drawn at random: encoder.pooler.weight, encoder.pooler.bias, output.weight" in message
     saved_as("BertForTokenClassification", bert, ["one", "two"])
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="none") == 0
-    assert "9 of 9 labels are not there" in capfd.readouterr().err
+    assert "9 of 9 labels are not there" in says(0, SIZES, FOLDER, TAGGING, "--init-from", "bert", name="none")
     config = json.loads(Path("bert/config.json").read_text("utf-8"))
     for number, (damaged, fault) in enumerate(DAMAGED):
         Path("bert/config.json").write_text(json.dumps(config | {"id2label": damaged}), "utf-8")
         layer = of_bert(read_bert(Path("bert")))["output"]
         assert (layer.fault, layer.names) == (f"its id2label names {fault}", None)
         if number < 2:
-            assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name=f"damaged{number}") == 0
-            message = capfd.readouterr().err
+            message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "bert", name=f"damaged{number}")
             assert f"\nwarning: bert: its id2label names {fault}: its output layer is left there\n" in message
             assert "drawn at random: encoder.pooler.weight, encoder.pooler.bias, output.weight" in message
 
 
-def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
     labelled("texts.tsv", ["1", "1", "0"])
     model = saved_as("BertForSequenceClassification", bert)
     texts = [SIZES, table("texts.tsv"), "--init-from", "bert"]
-    assert train(*texts, "task={kind: classification}") == 0
-    message = capfd.readouterr().err
+    message = says(0, *texts, "task={kind: classification}")
     assert "taken by their number: LABEL_0 = 0, LABEL_1 = 1" in message
     assert "not there" not in message
     assert "left there" not in message
@@ -106,41 +97,41 @@ def test_labels_of_texts_are_read_where_they_were(bert: Any, capfd: pytest.Captu
     assert train(*texts, MEAN, name="mean") == 0
     reason = "its output layer is for labels of texts by the pooled first word, not for labels of texts by the mean of"
     assert reason in capfd.readouterr().err
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "bert", name="tags") == 0
-    assert "by the pooled first word, not for tags of words: left there" in capfd.readouterr().err
+    assert "by the pooled first word, not for tags of words: left there" in says(
+        0, SIZES, FOLDER, TAGGING, "--init-from", "bert", name="tags"
+    )
     config = json.loads(Path("bert/config.json").read_text("utf-8"))
     Path("bert/config.json").write_text(json.dumps(config | {"architectures": None}), "utf-8")
-    assert train(*texts, "task={kind: classification}", name="nameless") == 0
-    assert "LABEL_0 = 0" in capfd.readouterr().err
+    assert "LABEL_0 = 0" in says(0, *texts, "task={kind: classification}", name="nameless")
     saved_as("BertForMultipleChoice", bert)
-    assert train(*texts, "task={kind: classification}", name="choice") == 0
-    assert "its output layer is for what a BertForMultipleChoice is for, not for labels" in capfd.readouterr().err
+    assert "its output layer is for what a BertForMultipleChoice is for, not for labels" in says(
+        0, *texts, "task={kind: classification}", name="choice"
+    )
 
 
-def test_what_we_export_is_continued_with_its_output_layer(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_what_we_export_is_continued_with_its_output_layer(
+    bert: Any, capfd: pytest.CaptureFixture[str], says: Says
+) -> None:
     assert train(SIZES, FOLDER, TAGGING, "optim.lr=0.01", name="first") == 0
     assert run(["export", "runs/first", "exported", "--format", "hf"]) == 0
     capfd.readouterr()
-    assert train(SIZES, FOLDER, TAGGING, "--init-from", "exported", name="second") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, FOLDER, TAGGING, "--init-from", "exported", name="second")
     assert "not there, drawn at random: encoder.pooler" in message
     assert "output" not in message.partition("not there")[2].partition("\n")[0]
     first, second = loaded("first").network.output, loaded("second").network.output
     torch.testing.assert_close(second.weight, first.weight, rtol=0, atol=1e-5)
 
 
-def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
     """Where the labels are others, by their names; where the words are others, by their spelling."""
     rename = Path("train.conllu").read_text("utf-8").replace("\tNUM\t", "\tPROPN\t").replace("\tNOUN\t", "\tPRON\t")
     Path("other.conllu").write_text(rename, "utf-8")
     assert train(SMALL, TAGGING, "optim.lr=0.05", name="first") == 0
     capfd.readouterr()
-    assert train(SMALL, TAGGING, "--init-from", "runs/first", name="same") == 0
-    message = capfd.readouterr().err
+    message = says(0, SMALL, TAGGING, "--init-from", "runs/first", name="same")
     assert "not there" not in message
     assert "left there" not in message
-    assert train(SMALL, TAGGING, "data.train=other.conllu", "--init-from", "runs/first", name="second") == 0
-    message = capfd.readouterr().err
+    message = says(0, SMALL, TAGGING, "data.train=other.conllu", "--init-from", "runs/first", name="second")
     assert "1 of 8 labels are not there, drawn at random: PROPN" in message
     assert "2 of its 9 labels are left there: NOUN, NUM" in message
     first, second = loaded("first"), loaded("second")
@@ -149,8 +140,7 @@ def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFi
     expected = {name: (first.network.output, first.labels["upos"].index(name)) for name in common}
     assert_rows(second.network.output, expected, second.labels["upos"])
     assert train(SMALL, "data.train=dev.conllu", "optim.lr=0.05", name="words") == 0
-    assert train(SMALL, "--init-from", "runs/words", name="more") == 0
-    message = capfd.readouterr().err
+    message = says(0, SMALL, "--init-from", "runs/words", name="more")
     assert "entries of the vocabulary are new" in message
     assert "not there" not in message
     words, more = loaded("words"), loaded("more")
@@ -158,44 +148,41 @@ def test_an_output_layer_of_ours_is_continued(bert: Any, capfd: pytest.CaptureFi
     assert all(id != words.vocabulary.UNKNOWN for _, id in ids.values())
     every = [more.vocabulary.decode(id) for id in range(more.vocabulary.size)]
     assert_rows(more.network.output, ids, every)
-    assert train(SMALL, TAGGING, "--init-from", "runs/words", name="tags") == 0
-    assert "its output layer is for words by a linear layer, not for tags of words" in capfd.readouterr().err
+    assert "its output layer is for words by a linear layer, not for tags of words" in says(
+        0, SMALL, TAGGING, "--init-from", "runs/words", name="tags"
+    )
 
 
-def test_labels_of_cogs_are_continued(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_labels_of_cogs_are_continued(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
     Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
     Path("less.tsv").write_text("\t".join(COGS[0]) + "\n", "utf-8")
     files = "data={{train: {0}, dev: {0}, format: cogs}}"
     attention = "task={kind: cogs, parent: attention}"
     assert train(SMALL, files.format("cogs.tsv"), attention, name="first") == 0
     capfd.readouterr()
-    assert train(SMALL, files.format("less.tsv"), attention, "--init-from", "runs/first", name="second") == 0
-    message = capfd.readouterr().err
+    message = says(0, SMALL, files.format("less.tsv"), attention, "--init-from", "runs/first", name="second")
     assert "not there" not in message
     assert "4 of its 12 labels are left there: " in message
     first, second = (loaded(name) for name in ("first", "second"))
     for name in ("child", "parent"):
         one, other = (getattr(model.network.output, name).weight for model in (first, second))
         torch.testing.assert_close(one, other, rtol=0, atol=1e-5)
-    assert train(SMALL, files.format("cogs.tsv"), "task={kind: cogs}", "--init-from", "runs/first", name="third") == 0
-    message = capfd.readouterr().err
+    message = says(0, SMALL, files.format("cogs.tsv"), "task={kind: cogs}", "--init-from", "runs/first", name="third")
     assert "labels are not there, drawn at random: offset" in message
     assert "left there: output.none, output.child.weight, output.parent.weight" in message
 
 
-def test_pairs_of_another_kind_are_learned_afresh(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_pairs_of_another_kind_are_learned_afresh(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
     text = "\n".join(f"the dog {i}\ntwo farmers fold\nevery cat {i}\n" for i in range(12))
     Path("documents.txt").write_text(text, "utf-8")
     pretrain = [
         "data={train: documents.txt, format: documents, documents: {max_length: 24}}", FOLDER,
         "task={kind: pretrain, output: bert, eval_masks: 1}", "--init-from", "bert",
     ]  # fmt: skip
-    assert train(SIZES, *pretrain, name="nsp") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, *pretrain, name="nsp")
     assert "not there" not in message
     assert "left there" not in message
-    assert train(SIZES, *pretrain, "data.documents.pairs=sop", name="sop") == 0
-    message = capfd.readouterr().err
+    message = says(0, SIZES, *pretrain, "data.documents.pairs=sop", name="sop")
     assert "2 of 2 labels are not there, drawn at random: ordered, swapped" in message
     assert "not there, drawn at random: pair.weight, pair.bias" in message
     assert train(SIZES, "model.pooler=false", *pretrain, name="unpooled") == 0
@@ -220,16 +207,12 @@ def files_of(task: str) -> tuple[str, str]:
     return "data={train: texts.tsv, dev: texts.tsv, format: table}", MEAN
 
 
-@pytest.mark.parametrize("task", ["ner", "cogs", "classification"])
-@pytest.mark.parametrize("model", [SMALL, SIZES], ids=["probabilistic", "transformer"])
-def test_a_probe_of_every_task_learns_one_linear_layer(
-    bert: Any, model: str, task: str, capfd: pytest.CaptureFixture[str]
-) -> None:
+@pytest.mark.parametrize(("task", "model"), [("ner", SMALL), ("cogs", SIZES), ("classification", SMALL)])
+def test_a_probe_of_every_task_learns_one_linear_layer(bert: Any, task: str, model: str, says: Says) -> None:
     assert train(model, "optim.lr=0.05", name="first") == 0
     probe = [model, *files_of(task), "--init-from", "runs/first", "train.probe=true", "optim.lr=0.05"]
     assert train(*probe, "train.steps=1", name="begun") == 0
-    assert train(*probe, "train.epochs=6", name="probe") == 0
-    assert "a probe leaves" not in capfd.readouterr().err
+    assert "a probe leaves" not in says(0, *probe, "train.epochs=6", name="probe")
     begun, probed = (loaded(name).network for name in ("begun", "probe"))
     learned = {key for key, value in probed.state_dict().items() if not torch.equal(value, begun.state_dict()[key])}
     linear = "output.labels." if task == "cogs" else "output."
@@ -249,7 +232,7 @@ def test_a_probe_is_linear(bert: Any, capfd: pytest.CaptureFixture[str]) -> None
     assert message in capfd.readouterr().err
 
 
-def test_a_probe_that_reads_what_was_drawn_says_so(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
+def test_a_probe_that_reads_what_was_drawn_says_so(bert: Any, capfd: pytest.CaptureFixture[str], says: Says) -> None:
     saved_as("BertForMaskedLM", bert)
     labelled("texts.tsv", ["1", "1", "0"])
     probe = ["--init-from", "bert", "train.probe=true"]
@@ -258,5 +241,4 @@ def test_a_probe_that_reads_what_was_drawn_says_so(bert: Any, capfd: pytest.Capt
     assert message in capfd.readouterr().err
     for name, task in (("mean", MEAN), ("tags", TAGGING)):
         data = table("texts.tsv") if task == MEAN else FOLDER
-        assert train(SIZES, data, task, *probe, name=name) == 0
-        assert "as they were drawn" not in capfd.readouterr().err
+        assert "as they were drawn" not in says(0, SIZES, data, task, *probe, name=name)
