@@ -29,17 +29,7 @@ from torch import Tensor, nn
 from probtrans_cli import atomic, console
 from probtrans_cli.errors import CheckpointError, unwritten, without_room
 from probtrans_cli.folders import regular
-from probtrans_cli.folders.checkpoints import (
-    LINKS,
-    SUMS,
-    link,
-    listed,
-    locate,
-    name_of,
-    stands_for,
-    steps,
-    strangers,
-)
+from probtrans_cli.folders.checkpoints import LINKS, SUMS, link, listed, locate, name_of, stands_for, steps, strangers
 
 __all__ = [
     "FORMAT", "SUMS", "Verified", "appoint", "link", "locate", "name_of", "optimizer_tensors", "prune",

@@ -26,13 +26,7 @@ from torch import Tensor
 from probtrans_cli import checkpoint, console
 from probtrans_cli.data.corpus.prepared import Prepared
 from probtrans_cli.data.ranks import ALONE, Ranks
-from probtrans_cli.errors import (
-    CheckpointError,
-    DataError,
-    InterruptedTrainingError,
-    NotFiniteError,
-    StoppedError,
-)
+from probtrans_cli.errors import CheckpointError, DataError, InterruptedTrainingError, NotFiniteError, StoppedError
 from probtrans_cli.models.bayesian.weights import take_as_prior
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.tasks.batch import Batch

@@ -32,13 +32,7 @@ class Optimizers:
     uncertain weights and finds their deviations."""
 
     def __init__(
-        self,
-        section: Optim,
-        network: nn.Module,
-        bayes: Bayes | None = None,
-        *,
-        units: int = 1,
-        stages: Stages = (),
+        self, section: Optim, network: nn.Module, bayes: Bayes | None = None, *, units: int = 1, stages: Stages = ()
     ) -> None:
         """``bayes``: the section of weights whose deviations are learned; ``units``: N of IVON; ``stages``: of the
         network, for `layer_decay`."""

@@ -57,14 +57,6 @@ def _flip(chance: Random, content: bytes) -> bytes:
     return bytes(changed)
 
 
-def _cut(chance: Random, content: bytes) -> bytes:
-    return content[: chance.randrange(len(content) + 1)]
-
-
-def _behead(chance: Random, content: bytes) -> bytes:
-    return content[chance.randrange(len(content) + 1) :]
-
-
 def _without(chance: Random, content: bytes) -> bytes:
     start, end = sorted(chance.randrange(len(content) + 1) for _ in range(2))
     return content[:start] + content[end:]
@@ -80,26 +72,9 @@ def _with(chance: Random, content: bytes, added: bytes) -> bytes:
     return content[:place] + added + content[place:]
 
 
-def _bytes(chance: Random, content: bytes) -> bytes:
-    return _with(chance, content, chance.choice(BYTES) * chance.choice((1, 1, 1, 50)))
-
-
-def _sign(chance: Random, content: bytes) -> bytes:
-    return _with(chance, content, chance.choice(SIGNS).encode())
-
-
-def _word(chance: Random, content: bytes) -> bytes:
-    return _with(chance, content, hostile(chance))
-
-
-def _character(chance: Random, content: bytes) -> bytes:
-    return _with(chance, content, chr(chance.randrange(0x110000)).encode("utf-8", "surrogatepass"))
-
-
 def _long(chance: Random, content: bytes) -> bytes:
-    return _with(
-        chance, content, chance.choice((b"x", b"-", b"'", "é".encode(), b"9")) * chance.choice((1000, 100_000))
-    )
+    added = chance.choice((b"x", b"-", b"'", "é".encode(), b"9")) * chance.choice((1000, 100_000))
+    return _with(chance, content, added)
 
 
 def _deep(chance: Random, content: bytes) -> bytes:
@@ -107,22 +82,17 @@ def _deep(chance: Random, content: bytes) -> bytes:
     return _with(chance, content, chance.choice((b"[", b"{", b'{"a":', b"(", b"- ", b"? ")) * depth)
 
 
+def _character(chance: Random, content: bytes) -> bytes:
+    return _with(chance, content, chr(chance.randrange(0x110000)).encode("utf-8", "surrogatepass"))
+
+
 def _ends(chance: Random, content: bytes) -> bytes:
     return content.replace(b"\n", chance.choice((b"\r\n", b"\r", b"\n\n", b"\n\x00", "\u2028".encode(), b"\r\r\n")))
 
 
-def _nothing(chance: Random, content: bytes) -> bytes:
-    return chance.choice((b"", b"", b"\n", b" ", b"\n\n\n", b"\xef\xbb\xbf", b"\x00", b"\t\n"))
-
-
 def _utf16(chance: Random, content: bytes) -> bytes:
-    return content.decode("utf-8", "replace").encode(
-        chance.choice(("utf-16", "utf-16-le", "utf-32", "latin-1")), "replace"
-    )
-
-
-def _packed(chance: Random, content: bytes) -> bytes:
-    return gzip.compress(content, mtime=0)
+    encoding = chance.choice(("utf-16", "utf-16-le", "utf-32", "latin-1"))
+    return content.decode("utf-8", "replace").encode(encoding, "replace")
 
 
 # --- lines, columns, numbers ------------------------------------------------------------------------------------------
@@ -191,11 +161,18 @@ def _many_words(chance: Random, content: bytes, longest: int) -> bytes:
     return _with(chance, content, b"\n" + b" ".join([b"two"] * chance.randrange(1, longest)) + b"\n")
 
 
+_NOTHING = (b"", b"", b"\n", b" ", b"\n\n\n", b"\xef\xbb\xbf", b"\x00", b"\t\n")
 _MUTATIONS: dict[str, Mutation] = {
-    "flip": _flip, "cut": _cut, "behead": _behead, "without": _without, "splice": _splice, "bytes": _bytes,
-    "sign": _sign, "word": _word, "character": _character, "long": _long, "deep": _deep, "ends": _ends,
-    "nothing": _nothing, "utf16": _utf16, "packed": _packed, "lines": _lines, "columns": _columns,
-    "every": _every_column, "number": _number, "words": _word,
+    "flip": _flip, "without": _without, "splice": _splice, "character": _character, "long": _long, "deep": _deep,
+    "cut": lambda chance, content: content[: chance.randrange(len(content) + 1)],
+    "behead": lambda chance, content: content[chance.randrange(len(content) + 1) :],
+    "bytes": lambda chance, content: _with(chance, content, chance.choice(BYTES) * chance.choice((1, 1, 1, 50))),
+    "sign": lambda chance, content: _with(chance, content, chance.choice(SIGNS).encode()),
+    "word": lambda chance, content: _with(chance, content, hostile(chance)),
+    "nothing": lambda chance, content: chance.choice(_NOTHING),
+    "packed": lambda chance, content: gzip.compress(content, mtime=0),
+    "ends": _ends, "utf16": _utf16, "lines": _lines, "columns": _columns, "every": _every_column, "number": _number,
+    "words": lambda chance, content: _with(chance, content, hostile(chance)),
 }  # fmt: skip
 _OFTEN = ("lines", "columns", "columns", "columns", "number", "word", "sign", "every", "flip")
 _NAMES = (*_MUTATIONS, *_OFTEN)
@@ -313,16 +290,12 @@ def of_kind(chance: Random, name: str, content: bytes) -> bytes:
     if chance.random() < 0.25:
         return mutated(chance, content)
     try:
-        return _of_kind(chance, name, content)
+        if name.endswith(".safetensors"):
+            return tensors_mutated(chance, content)
+        if name.endswith((".json", ".jsonl")):
+            lines = content.splitlines(keepends=True) if name.endswith(".jsonl") else [content]
+            number = chance.randrange(len(lines))
+            return b"".join([*lines[:number], json_mutated(chance, lines[number]), b"\n", *lines[number + 1 :]])
     except (ValueError, KeyError, TypeError, IndexError, RecursionError):  # it was mutated before
-        return mutated(chance, content)
-
-
-def _of_kind(chance: Random, name: str, content: bytes) -> bytes:
-    if name.endswith(".safetensors"):
-        return tensors_mutated(chance, content)
-    if name.endswith((".json", ".jsonl")):
-        lines = content.splitlines(keepends=True) if name.endswith(".jsonl") else [content]
-        number = chance.randrange(len(lines))
-        return b"".join([*lines[:number], json_mutated(chance, lines[number]), b"\n", *lines[number + 1 :]])
+        pass
     return mutated(chance, content)

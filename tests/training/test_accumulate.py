@@ -40,10 +40,7 @@ TASKS: dict[str, tuple[str, ...]] = {
     "tagging by sentences": ("task={kind: tagging, loss: sentences}",),
     "mlm": (f"task={{kind: mlm, {KEPT}}}",),
     "mlm everywhere": ("task={kind: mlm, mlm: {dynamic: false, loss_positions: all}}",),
-    "ner": (
-        "task={kind: ner}",
-        "data={train: tags.txt, format: columns, columns: {entities: iob2}}",
-    ),
+    "ner": ("task={kind: ner}", "data={train: tags.txt, format: columns, columns: {entities: iob2}}"),
     "classification": ("task={kind: classification}", "data={train: table.tsv, format: table}"),
     "cogs": ("task={kind: cogs}", "data={train: cogs.tsv, format: cogs}"),
     "cogs by attention": ("task={kind: cogs, parent: attention}", "data={train: cogs.tsv, format: cogs}"),

@@ -194,8 +194,7 @@ OTHERS = (
 
 
 @pytest.mark.parametrize(
-    "kind",
-    ["BertModel", "BertForQuestionAnswering", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)],
+    "kind", ["BertModel", "BertForQuestionAnswering", *(pytest.param(kind, marks=pytest.mark.slow) for kind in OTHERS)]
 )
 def test_every_folder_of_theirs_is_started_from(bert: Any, kind: str, says: Says) -> None:
     model = saved_as(kind, bert)
