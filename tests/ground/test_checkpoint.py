@@ -17,7 +17,6 @@ from safetensors import SafetensorError
 from probtrans_cli import __main__, atomic, checkpoint
 from probtrans_cli.errors import CheckpointError
 
-
 PACKAGE = Path(__file__).resolve().parents[2] / "probtrans_cli"
 MODEL_FILES = [
     "config.json",

@@ -244,7 +244,10 @@ FAULTS: list[tuple[tuple[str, ...], str]] = [
     (("model.tie_qo=true",), "`model.tie_qo`: choose samples"),
     (("model.share_layers=true", "model.bayes.objective=moments"), "model.bayes.objective: there is no rule"),
     (("model.bayes.objective=moments", "model.dropout=0.1"), "moments have no dropout: set model.dropout=0.0"),
-    (("model.bayes.words=true", "task={kind: mlm, output: tied}"), "uncertain word vectors that are also the output layer"),
+    (
+        ("model.bayes.words=true", "task={kind: mlm, output: tied}"),
+        "uncertain word vectors that are also the output layer",
+    ),
     (("model.bayes.prior={kind: start}",), "model.bayes.prior.kind: start is around given weights"),
 ]
 
