@@ -15,7 +15,7 @@ from collections.abc import Iterator, Mapping
 from functools import cache
 from importlib.metadata import entry_points
 from types import MappingProxyType
-from typing import TYPE_CHECKING, Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args
+from typing import Annotated, Any, ClassVar, Generic, TypeVar, Union, get_args
 
 from pydantic import BaseModel, ConfigDict, Field, GetCoreSchemaHandler
 from pydantic_core import CoreSchema, core_schema
@@ -58,15 +58,12 @@ class Section(BaseModel):
 class KindSection(Section):
     """Base of the sections among which ``kind:`` chooses."""
 
-    if TYPE_CHECKING:  # a field of each kind, with one value
-
-        @property
-        def kind(self) -> str:
-            """The name of the kind."""
+    kind: str
+    """The name of the kind; each kind has a literal of one value."""
 
 
 class FormatOptions(Section):
-    """What stands where in the files of a format."""
+    """The layout of the files of a format."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
     """Keys that are younger than the format of prepared folders, with their defaults, which a folder's description

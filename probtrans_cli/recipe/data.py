@@ -28,7 +28,8 @@ from probtrans_cli.recipe.base import (
 
 
 class Table(FormatOptions):
-    """A file of one sentence a line, already split into words at white space. The labels are the column `label`."""
+    """A file with one sentence on each line, already split into words at white space. The labels are the column
+    `label`."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"columns": None, "quoting": None})
 
@@ -37,28 +38,26 @@ class Table(FormatOptions):
     label: NonNegativeInt = 1
     """Column of the label, from 0."""
     columns: PositiveInt | None = None
-    """How many columns there are; null = up to the last one of the two. A line that has more is an error, unless these
-    are empty."""
+    """Number of columns; null = up to the last of the two. A line with more columns is an error unless they are
+    empty."""
     separator: Annotated[str, Field(min_length=1)] = "\t"
-    """What separates columns. If it is a space, a sentence in the last column goes to the end of the line."""
+    """Separator of columns. If it is a space, a sentence in the last column goes to the end of the line."""
     quoting: bool | None = None
-    """Whether a column may stand in double quotes, as in CSV: it may then hold the separator and line ends, and of a
-    double quote in it there are two. null = where the separator is a comma."""
+    """Columns may stand in double quotes, as in CSV, and then hold the separator and line ends; a double quote inside
+    is written twice. null = only if the separator is a comma."""
     header: bool = False
-    """Leave out the first line that is not blank."""
+    """Skip the first line that is not blank."""
 
     @property
     def quoted(self) -> bool:
-        """Whether a column may stand in double quotes."""
         return self.separator == "," if self.quoting is None else self.quoting
 
     @property
     def width(self) -> int:
-        """How many columns a line has at most."""
         return self.columns or max(self.text, self.label) + 1
 
     def inconsistencies(self) -> Iterator[tuple[str, str]]:
-        """Values that do not go together, each as its key and the reason."""
+        """Check the section by itself: each wrong key with the reason."""
         if self.width <= (last := max(self.text, self.label)):
             yield "columns", f"found {self.columns}, but there is a column {last}, counted from 0"
         if self.quoted and (len(self.separator) > 1 or self.separator in '"\r\n'):
@@ -70,39 +69,34 @@ class Table(FormatOptions):
 
 
 class VocabularySection(KindSection):
-    """What the model reads. Every kind of vocabulary has a section of its own, a row of :data:`VOCABULARIES`."""
+    """What the model reads. Each kind of vocabulary is a row of :data:`VOCABULARIES`."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({})
-    """Keys that are younger than the format of prepared folders, with their defaults. A folder's description leaves
-    them out where they have these values, so that an older folder stays up to date."""
+    """Keys that are younger than the format of prepared folders, with their defaults. A folder's description leaves out
+    these values, so that older folders stay up to date."""
 
-    @property
-    def counts_words(self) -> bool:
-        """Whether every entry is a whole word with its training count, as `model.head_bias` wants."""
-        return False
+    counts_words: ClassVar[bool] = False
+    """Whether every entry is a whole word with its training count, as `model.head_bias` needs."""
+    has_extra_words: ClassVar[bool] = False
+    """Whether it can have an entry for each extra word of open information extraction."""
 
     @property
     def omits_words(self) -> bool:
-        """Whether some words have no entry, so that nothing can be predicted of them."""
-        return False
+        """Whether some words have no entry, so that nothing can be predicted for them."""
+        return not getattr(self, "punctuation", True)
 
     @property
     def has_features(self) -> bool:
-        """Whether words have features of their spelling: a kind that can have them has a field ``features``."""
+        """Whether words have features of their spelling."""
         return getattr(self, "features", None) is not None
 
     @property
-    def has_extra_words(self) -> bool:
-        """Whether it can have an entry for each extra word of open information extraction."""
-        return False
-
-    @property
     def read_from(self) -> str | None:
-        """The folder that it is read from; None = it is made of the training file alone."""
-        return None
+        """The folder that it is read from; None = it is made from the training file alone."""
+        return getattr(self, "folder", None)
 
     def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
-        """Values that do not go together, each as the path of its key below this section and the reason."""
+        """Check the section by itself: the path of each wrong key below this section, with the reason."""
         return []
 
 
@@ -111,25 +105,27 @@ VOCABULARIES: Kinds[VocabularySection] = Kinds("vocabulary")
 
 
 class WordFeatures(Section):
-    """Features of a word's spelling, added to its unary scores: `S[w] = row of w + sum of the rows of its features`."""
+    """Features of a word's spelling. They are added to its unary scores: `S[w] = row of w + sum of the rows of its
+    features`."""
 
     prefixes: Annotated[int, Field(ge=0, le=16)] = 4
-    """Prefixes of 1 up to so many characters, lower-cased; 0 = none."""
+    """Use prefixes of 1 up to this many characters, lower-cased; 0 = none."""
     suffixes: Annotated[int, Field(ge=0, le=16)] = 4
-    """Suffixes of 1 up to so many characters, lower-cased; 0 = none."""
+    """Use suffixes of 1 up to this many characters, lower-cased; 0 = none."""
     ngrams: Annotated[int, Field(ge=0, le=16)] = 0
-    """All strings of so many characters within the lower-cased word, its ends marked; 0 = none."""
+    """Use all strings of this many characters in the lower-cased word, with its ends marked; 0 = none."""
     shape: bool = True
-    """The pattern of capitals, digits and punctuation: Ms -> Xx, U.S. -> X.X., mid-1990s -> x-dx."""
+    """Use the pattern of capitals, digits and punctuation: Ms -> Xx, U.S. -> X.X., mid-1990s -> x-dx."""
     rows: PositiveInt = 32768
-    """Rows of the table into which features are hashed."""
+    """Rows of the hash table of features."""
 
 
 @VOCABULARIES.add
 class WordVocabulary(VocabularySection):
-    """Every word of the training file that is frequent enough; all others are `<unk>`."""
+    """Every word of the training file that is frequent enough. All other words are `<unk>`."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None, "punctuation": True})
+    counts_words = has_extra_words = True
 
     kind: Literal["words"] = "words"
     min_count: PositiveInt = 1
@@ -141,31 +137,16 @@ class WordVocabulary(VocabularySection):
     digits: bool = False
     """Replace every number by `N` before look-up (1,234.5 -> N; 3rd -> Nrd)."""
     punctuation: bool = True
-    """false (`kind: mlm` only): tokens without a letter or digit are not read. In trees they hang at the word before
-    them, or, at the beginning, at the first word that is read."""
+    """false (`kind: mlm` only): skip tokens without a letter or digit. In trees their head is the word before them; at
+    the beginning, the first word that is read."""
     features: WordFeatures | None = None
-    """Features of the word as it is written (before `lowercase` and `digits`), so that unknown words are not all alike;
-    a word hidden by `task.kind: mlm` has none; null = no features."""
-
-    @property
-    def counts_words(self) -> bool:
-        """Whether every entry is a whole word with its training count."""
-        return True
-
-    @property
-    def omits_words(self) -> bool:
-        """Whether some words have no entry: punctuation."""
-        return not self.punctuation
-
-    @property
-    def has_extra_words(self) -> bool:
-        """Whether it can have an entry for each extra word."""
-        return True
+    """Features of the spelling (before `lowercase` and `digits`), so that unknown words differ. A word hidden by
+    `task.kind: mlm` has none. null = no features."""
 
 
 @VOCABULARIES.add
 class SubwordVocabulary(VocabularySection):
-    """Sentencepiece units, trained on the training file by `prepare`; the first piece represents the word."""
+    """Sentencepiece units, trained on the training file by `prepare`. The first piece of a word represents it."""
 
     kind: Literal["sentencepiece"]
     size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
@@ -178,35 +159,26 @@ class SubwordVocabulary(VocabularySection):
 
 @VOCABULARIES.add
 class WordPieceVocabulary(VocabularySection):
-    """WordPiece units as BERT's, of a folder, or trained on the training file by `prepare`. `[CLS]` and `[SEP]` stand
-    around every sentence, and a word's first piece represents it. Needs the package `tokenizers` (extra `hf`)."""
+    """WordPiece units as in BERT, from a folder, or trained on the training file by `prepare`. `[CLS]` and `[SEP]`
+    stand around every sentence. The first piece of a word represents it. Needs the package `tokenizers` (extra
+    `hf`)."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"features": None})
+    has_extra_words = True
 
     kind: Literal["wordpiece"]
     folder: File | None = None
-    """Folder of a BERT model's vocabulary (`vocab.txt`, or `tokenizer.json`, with their options), in the current folder
-    or in $PROBTRANS_DATA; null = trained."""
+    """Folder with the vocabulary of a BERT model (`vocab.txt` or `tokenizer.json`, with their options), in the current
+    folder or in $PROBTRANS_DATA; null = train one."""
     size: Annotated[int, Field(ge=16, lt=2**31)] = 8000
-    """Largest number of pieces, of a trained one."""
+    """Largest number of pieces of a trained vocabulary."""
     lowercase: bool = False
-    """Lower-case words and strip their accents, in a trained one."""
+    """Lower-case words and strip accents, in a trained vocabulary."""
     features: WordFeatures | None = None
-    """Features of the word as it is written, added to the scores of each of its pieces: a vocabulary in lower case does
-    not tell capitals, its shape does; null = no features."""
-
-    @property
-    def has_extra_words(self) -> bool:
-        """Whether it can have an entry for each extra word: in a folder, `[unused1]`, `[unused2]`, ..."""
-        return True
-
-    @property
-    def read_from(self) -> str | None:
-        """The folder that it is read from; None = it is trained."""
-        return self.folder
+    """Features of the spelling, added to the scores of each piece of the word. A lower-case vocabulary does not see
+    capitals, the feature `shape` does. null = no features."""
 
     def inconsistencies(self) -> list[tuple[tuple[str, ...], str]]:
-        """Options of training beside a folder, which is not trained."""
         options = ("size", "lowercase") if self.folder is not None else ()
         changed = [name for name in options if getattr(self, name) != type(self).model_fields[name].default]
         return [((name,), "for a trained vocabulary only: leave it out") for name in changed]
@@ -214,14 +186,14 @@ class WordPieceVocabulary(VocabularySection):
 
 @VOCABULARIES.add
 class CharacterVocabulary(VocabularySection):
-    """Every character of the training file that is frequent enough; all others are `<unk>`. The first represents the
-    word: a character at the beginning of a word is another entry than the same one within."""
+    """Every character of the training file that is frequent enough. All others are `<unk>`. A character at the
+    beginning of a word has another entry than inside a word, and represents the word."""
 
     kind: Literal["char"]
     min_count: PositiveInt = 1
     """Characters rarer than this in the training file are unknown."""
     lowercase: bool = False
-    """Lower-case words before they are divided."""
+    """Lower-case words before they are split."""
 
 
 # --- formats ----------------------------------------------------------------------------------------------------------
@@ -229,17 +201,16 @@ class CharacterVocabulary(VocabularySection):
 
 @dataclass(frozen=True, slots=True)
 class Format:
-    """What the files of a format have. How they are read is a row of :data:`probtrans_cli.data.readers.READERS`."""
+    """A data format. Its reader is a row of :data:`probtrans_cli.data.readers.READERS`."""
 
     name: str
-    """What `data.format` calls it."""
     gives: frozenset[str]
-    """What a task may find in its files: `words`, `tags`, `trees`, `entities`, `class`, `graphs`, `documents`,
+    """What a task can find in its files: `words`, `tags`, `trees`, `entities`, `class`, `graphs`, `documents`,
     `extractions`, `coordinations`."""
     columns: tuple[str, ...] = ()
     """Columns of labels that its sentences may have."""
     options: str | None = None
-    """The section of `data` that says what stands where in its files; None = there is nothing to say."""
+    """The section of `data` with the layout of its files; None = there is none."""
     stored_later: tuple[str, ...] = ()
     """Other columns of the store that prepared folders of earlier versions lack: such folders are made again."""
     endings: tuple[str, ...] = ()
@@ -276,7 +247,8 @@ ABSENT = {"upos": "_", "xpos": "_", "tag": "_"}
 
 
 class Columns(FormatOptions):
-    """A file of one word a line; columns count from 0, or from the end below 0. The tags are the column `tag`."""
+    """A file with one word on each line. Columns count from 0, or from the end if negative. The tags are the column
+    `tag`."""
 
     added_later: ClassVar[Mapping[str, Any]] = MappingProxyType({"comments": None, "strict": False})
 
@@ -285,49 +257,50 @@ class Columns(FormatOptions):
     tag: int = -1
     """Column of the tag."""
     separator: Annotated[str, Field(min_length=1)] | None = None
-    """What separates columns; null = tabs where there are any, else spaces."""
+    """Separator of columns; null = tabs if there are any, else spaces."""
     comments: Annotated[str, Field(min_length=1, pattern=r"\S")] | None = None
-    """Lines that begin with this are comments, such as `"# "` (a space stands for a tab, too); null = there are none,
-    and `#` is a word."""
+    """Lines that begin with this are comments, such as `"# "` (a space also matches a tab); null = no comments, and `#`
+    is a word."""
     entities: Literal["iob2", "bioes"] | None = None
-    """The tags mark entities and are learned in this scheme, whichever the file uses; null = tags as they stand."""
+    """The tags mark entities, and are converted to this scheme; null = tags as they stand."""
     scheme: Literal["auto", "iob1", "iob2", "bioes", "bilou", "bmes", "bmewo"] = "auto"
-    """How the file marks entities; auto: in the way whose rules the fewest of its tags break. In any of them, tags may
-    also be spelled `PER-B`, `B_PER` or, without a type, `B`; an entity without a type is an `ENTITY`."""
+    """The scheme of the file; auto: the scheme whose rules the fewest tags break. Tags may also be spelled `PER-B`,
+    `B_PER` or, without a type, `B`. An entity without a type is an `ENTITY`."""
     strict: bool = False
-    """Whether a tag of an entity that breaks the rules of `scheme`, such as `I-PER` after `O` in iob2, is an error;
-    else it is read as the public scorer conlleval reads it (an entity begins there), and a warning tells of it. The
-    same holds for odd spellings whose meaning is clear: `0` for `O`, `b-PER`, `B_PER` among `B-PER`."""
+    """true: a tag that breaks the rules of `scheme`, such as `I-PER` after `O` in iob2, is an error. false: it is read
+    as the public scorer conlleval does (an entity begins there), with a warning. The same holds for odd but clear
+    spellings: `0` for `O`, `b-PER`, `B_PER` among `B-PER`."""
 
 
 class Keys(FormatOptions):
-    """A file of one JSON object a line. The labels are the column `label`."""
+    """A file with one JSON object on each line. The labels are the column `label`."""
 
     text: str = "text"
-    """Key of the sentence: its words separated by white space, or a list of words."""
+    """Key of the sentence: a text with white space between words, or a list of words."""
     label: str = "label"
-    """Key of the label: text, a whole number or a truth value."""
+    """Key of the label: a text, a whole number or a truth value."""
 
 
 class Documents(FormatOptions):
-    """A file of documents for `task.kind: pretrain`: one sentence a line, its tokens separated by white space, blank
-    lines between documents. What the model reads are instances made of them once, when the corpus is prepared."""
+    """A file of documents for `task.kind: pretrain`: one sentence on each line with white space between tokens, and
+    blank lines between documents. `prepare` makes instances of them, which the model reads."""
 
     pairs: Literal["nsp", "sop", "none"] = "nsp"
-    """An instance is two stretches of text: nsp: the second follows the first, or is a random one of another document
+    """The two stretches of text in an instance. nsp: the second follows the first, or comes from another document
     (BERT); sop: the second follows the first, or the two are swapped; none: an instance is one stretch."""
     max_length: Annotated[int, Field(ge=8, lt=2**31)] = 128
-    """Tokens of the longest instance, those in front of and behind its stretches included."""
+    """Most tokens of an instance, with the special tokens around its stretches."""
     short: Fraction = 0.1
-    """Probability that a document is cut into shorter instances, of any length."""
+    """Probability that a document is cut into shorter instances of random length."""
     copies: PositiveInt = 1
-    """How often the training documents are made into instances, each time others."""
+    """How many different sets of instances are made of the training documents."""
     seed: NonNegativeInt = 0
-    """Seed of the instances; that of training is another."""
+    """Seed of the instances, independent of the seed of training."""
     stops: list[Annotated[str, Field(min_length=1)]] | None = None
-    """Tokens that end a sentence within a line; null = a line is a sentence."""
+    """Tokens that end a sentence within a line; null = each line is a sentence."""
     heading: Annotated[str, Field(min_length=1)] | None = None
-    """A line that begins with this token separates documents, as a blank one does, and is not read; null = no such."""
+    """A line that begins with this token separates documents, as a blank line does, and is skipped; null = no such
+    lines."""
 
 
 ROWS = {"extractions": 5, "coordinations": 3}
@@ -336,92 +309,91 @@ NO_BLANK = r"^\S+$"
 
 
 class Grid(FormatOptions):
-    """Rows of labels, of `format: extractions` and `format: coordinations`: a label for every word, in a row for each
-    tuple (arg1; relation; arg2), or for each level of nested coordinations."""
+    """Rows of labels for `format: extractions` and `format: coordinations`. Every word has a label in each row. A row
+    is a tuple (arg1; relation; arg2), or a level of nested coordinations."""
 
     rows: Annotated[int, Field(ge=1, le=20)] | None = None
-    """The most rows of a sentence; what is beyond is left out and counted. null = 5 of extractions, 3 of
-    coordinations."""
+    """Most rows of a sentence; further rows are skipped and counted. null = 5 for extractions, 3 for coordinations."""
     extra_words: Annotated[list[Annotated[str, Field(min_length=1, pattern=NO_BLANK)]], Field(max_length=99)] = Field(
         default=["is", "of", "from"]
     )
-    """What a relation may have that the sentence lacks, of extractions: the first of these words begins a relation,
-    each other one ends one that the first begins ("is president of"). Each is a word behind every sentence."""
+    """Words that a relation may have although the sentence lacks them (extractions). The first begins a relation; each
+    other word ends a relation that the first begins ("is president of"). They stand behind every sentence."""
     fix_lengths: bool = False
-    """A line of tags that is longer or shorter than its sentence is cut, or continued with NONE, which is counted;
-    false = it is an error."""
+    """Cut a line of tags that is longer than its sentence, fill up a shorter one with NONE, and count both; false = an
+    error."""
 
 
 class Select(Section):
-    """Which sentences of the files are read at all, for learning curves and studies."""
+    """Which sentences of the files are used, for learning curves and studies."""
 
     words: PositiveInt | None = None
-    """Largest number of words of a sentence, in every split; null = any."""
+    """Most words of a sentence, in every split; null = any."""
     sentences: PositiveInt | None = None
-    """Train on so many sentences only, drawn at random; null = all."""
+    """Train on this many sentences, drawn at random; null = all."""
     seed: NonNegativeInt = 0
-    """Seed of that draw; that of training is another."""
+    """Seed of this draw, independent of the seed of training."""
 
 
 # --- the section ------------------------------------------------------------------------------------------------------
 
 
 class Data(Section):
-    """Where the sentences come from and what counts as a word."""
+    """The corpora and the vocabulary."""
 
     train: Files
-    """Training file or files; a folder stands for all files below it, and a name with `*`, `?` or `[` for all files
-    that it fits, in alphabetical order. A relative path is looked up in the current folder, then in $PROBTRANS_DATA
-    (default `data/`); `embedded:toy/train.conllu` names a corpus inside the package. Names that end in `.gz`, `.xz`,
-    `.bz2` or `.zst` are compressed files."""
+    """Training file or files. A folder means all files below it. A name with `*`, `?` or `[` means all files that
+    match, in alphabetical order. A relative path is looked up in the current folder, then in $PROBTRANS_DATA (default
+    `data/`). `embedded:toy/train.conllu` is a corpus inside the package. Names that end in `.gz`, `.xz`, `.bz2` or
+    `.zst` are compressed files."""
     dev: Files | None = None
-    """Development file or files: model selection and early stopping."""
+    """Development file or files, for model selection and early stopping."""
     test: Files | None = None
-    """Test file or files: read by `eval --split test` and at the end of `train` only."""
+    """Test file or files, read only by `eval --split test` and at the end of `train`."""
     extra: Files | None = None
-    """One more test set, of which scores are told beside those of `test`, in the same way: another domain, say, or the
-    same sentences with other labels."""
+    """A second test set, scored in the same way beside `test`: for example another domain, or the same sentences with
+    other labels."""
     format: Annotated[str, FORMATS] = "auto"
-    """conllu; text: one sentence a line; columns: one word a line with its tag, blank lines between sentences; table:
-    one sentence a line with its label; jsonl: one JSON object a line; cogs: COGS's own .tsv, or .jsonl of labels;
-    documents: one sentence a line, blank lines between documents; extractions: tuples of open information extraction,
-    in any of several forms; coordinations: rows of tags, JSON lines or CoNLL-U.
-    `auto`: a file whose name ends in `.conllu`, `.conllup` or `.cupt`, also compressed (`.conllu.gz`), or whose first
-    lines look so, is CoNLL-U; all else is text, and what looks like another format is told."""
+    """conllu: CoNLL-U; text: one sentence on each line; columns: one word with its tag on each line, blank lines
+    between sentences; table: one sentence with its label on each line; jsonl: one JSON object on each line; cogs: .tsv
+    of COGS, or .jsonl of labels; documents: one sentence on each line, blank lines between documents; extractions:
+    tuples of open information extraction, in several forms; coordinations: rows of tags, JSON lines or CoNLL-U. auto: a
+    file is CoNLL-U if its name ends in `.conllu`, `.conllup` or `.cupt`, also compressed (`.conllu.gz`), or if its
+    first lines are CoNLL-U. Any other file is text, with a warning if it looks like another format."""
     columns: Columns = Columns()
-    """What stands where in a file of `format: columns`."""
+    """The layout of a file of `format: columns`."""
     table: Table = Table()
-    """What stands where in a file of `format: table`."""
+    """The layout of a file of `format: table`."""
     jsonl: Keys = Keys()
-    """What stands where in a file of `format: jsonl`."""
+    """The layout of a file of `format: jsonl`."""
     documents: Documents = Documents()
-    """How a file of `format: documents` is read, and the instances that are made of it."""
+    """The layout of a file of `format: documents`, and its instances."""
     grid: Grid = Grid()
     """The rows of labels of a file of `format: extractions` or `format: coordinations`."""
     select: Select = Select()
-    """Which sentences of the files are read at all."""
+    """Which sentences of the files are used."""
     vocabulary: Annotated[VocabularySection, VOCABULARIES] = WordVocabulary()
-    """What the model reads: `kind: words`, `kind: sentencepiece`, `kind: wordpiece` or `kind: char`."""
+    """The vocabulary: words | sentencepiece | wordpiece | char."""
     longest: Annotated[int, Field(ge=3)] | None = None
-    """Largest number of tokens of a sentence, those around it (`[CLS]`, `[SEP]`) included; null = any."""
+    """Most tokens of a sentence, with `[CLS]` and `[SEP]`; null = any."""
     too_long: Literal["error", "cut", "window", "skip", "split"] = "error"
-    """What is done about a sentence of more: error; cut: its first words stand for it, which is counted; window: it is
-    read in portions, each a sentence of its own; skip: it is left out, which is counted. A divided sentence has no gold
-    tree. No entity is divided, unless it is longer than that itself. split: of `format: extractions`, in train,
-    it is divided behind punctuation, and the tuples that lie in one part are kept; in dev and test it is an error."""
+    """What to do with a longer sentence. error: stop; cut: use its first words, and count it; window: read it in
+    portions, each as a sentence; skip: leave it out, and count it; split (`format: extractions`): in train, split it
+    behind punctuation and keep the tuples that lie in one part; in dev and test it is an error. A sentence in portions
+    has no gold tree. Entities are not cut unless they are longer than a portion."""
     shard_sentences: PositiveInt = 65536
-    """Largest number of sentences in a file (shard) of the encoded corpus: what `prepare` holds in memory."""
+    """Most sentences in a file (shard) of the encoded corpus. `prepare` holds this many in memory."""
     prepared: File | None = None
     """Folder of the encoded corpus; null = `prepared/NAME-<fingerprint of this section>`."""
 
     @property
     def rows(self) -> int:
-        """How many rows the grid of a sentence has; 0 where the format has none."""
+        """The number of rows of labels; 0 for formats without rows."""
         return self.grid.rows or ROWS[self.format] if self.format in ROWS else 0
 
     @property
     def extra_words(self) -> list[str]:
-        """What the extra words behind every sentence stand for; none where the format has none."""
+        """The extra words behind every sentence; empty for formats without them."""
         return list(self.grid.extra_words) if self.format == "extractions" else []
 
 

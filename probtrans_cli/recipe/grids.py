@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, Any, Literal
+from typing import Annotated, Any, Literal
 
 from pydantic import Field
 
@@ -22,20 +22,21 @@ Rows = Annotated[int, Field(ge=1, le=20)]
 
 class Constraints(Section):
     """Weights of the penalties of OpenIE6 (Kolluru et al. 2020, section 3.2), which are added to the loss; 0 = none.
-    Content words are nouns, names, verbs, adjectives and adverbs; head verbs are verbs but light ones such as "has"."""
+    Content words are nouns, names, verbs, adjectives and adverbs. Head verbs are all verbs but light ones such as
+    "has"."""
 
     posc: NonNegativeFloat = 0.0
-    """Every content word is in some row."""
+    """Penalty if a content word is in no row."""
     hvc: NonNegativeFloat = 0.0
-    """Every head verb is in exactly one relation."""
+    """Penalty if a head verb is not in exactly one relation."""
     hve: NonNegativeFloat = 0.0
-    """A relation has at most one head verb."""
+    """Penalty if a relation has several head verbs."""
     ec: NonNegativeFloat = 0.0
-    """There are at least as many relations with a head verb as head verbs."""
+    """Penalty if there are fewer relations with a head verb than head verbs."""
 
     @property
     def used(self) -> dict[str, float]:
-        """The penalties that are used, with their weights."""
+        """The weights above 0."""
         return {name: value for name, value in self if value > 0.0}
 
 
@@ -47,35 +48,31 @@ class GridSection(TaskSection):
     may_be_cut = False
     may_be_divided = False
 
+    rows: Rows
+    """The number of rows."""
     iterative_steps: PositiveInt = 2
-    """The encoder is read once for each row: its last layers (of a probabilistic transformer, its last iterations), so
-    many of them, go on from what they gave for the row before."""
+    """The encoder runs once for each row: this many of its last layers (iterations of a probabilistic transformer)
+    continue from their output for the row before."""
     label_feedback: Literal["scores", "hidden", "both", "none"] = "scores"
-    """What a row hears of the labels of the row before: scores: their vectors are added to the words' states where
-    they are scored; hidden: to what the encoder reads on with, at words with a label (of a probabilistic transformer,
-    one more unary factor); both; none."""
+    """Where the labels of the row before are fed in. scores: their vectors are added to the words' states before
+    scoring; hidden: to the input of the next run of the encoder, at words with a label (one more unary factor of a
+    probabilistic transformer); both; none."""
     label_source: Literal["predicted", "gold", "scheduled"] = "predicted"
-    """Which labels these are in training: those that are predicted; gold: the right ones; scheduled: for each row the
-    right ones with a probability that falls from 1 to 0 over the training."""
+    """Which labels are fed in during training: predicted: the predicted ones; gold: the gold ones; scheduled: gold
+    labels with a probability that falls from 1 to 0 over the training, for each row."""
     merge_dim: PositiveInt | None = None
-    """Width of the linear layer in front of the labels' scores; null = 300, or the encoder's width if that is less."""
+    """Width of the linear layer before the label scores; null = 300, or the encoder's width if that is smaller."""
     word_repr: Literal["first", "mean"] = "first"
-    """What stands for a word of several pieces: its first, or their mean."""
+    """The representation of a word of several pieces: its first piece, or their mean."""
     early_exit: bool = True
-    """In `parse`, rows are no longer computed once every sentence of a batch has ended."""
+    """`parse` stops computing rows once every sentence of a batch is complete."""
     none_weight: Annotated[float, Field(gt=0.0)] = 1.0
-    """Weight of words without a label in the loss; below 1, more words get one."""
+    """Weight of words without a label in the loss; below 1, more words get a label."""
     decision_bias: float | Literal["dev"] = "dev"
-    """Added to the score of no label when labels are chosen; dev: the one of some that scores best on dev after the
+    """Added to the score of "no label" when labels are chosen. dev: the value that scores best on dev after the
     training, stored with the weights; until then -1."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
-
-    if TYPE_CHECKING:  # fields of each kind
-
-        @property
-        def rows(self) -> int:
-            """The number of rows."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         steps, most = self.iterative_steps, recipe.model.iterations
@@ -97,21 +94,21 @@ class OpenExtraction(GridSection):
 
     kind: Literal["openie"]
     rows: Rows = 5
-    """The most tuples of a sentence."""
+    """Most tuples of a sentence."""
     constraints: Constraints = Constraints()
-    """Penalties of what a good set of tuples does not do."""
+    """Penalties for poor sets of tuples."""
     constraint_start_epoch: NonNegativeInt = 0
-    """The first epoch, from 0, in which these penalties count."""
+    """The first epoch, from 0, in which the penalties count."""
     constraint_only: bool = False
-    """Leave the cross entropy out once they count, as the code of OpenIE6 does."""
+    """Drop the cross entropy once the penalties count, as the code of OpenIE6 does."""
     tagger: File | None = None
-    """A trained tagger of `upos` (a run folder, in the current folder or in $PROBTRANS_DATA) that says which words are
-    content words and head verbs; null = the `upos` of JSON lines."""
+    """Run folder of a trained `upos` tagger, in the current folder or in $PROBTRANS_DATA, which finds content words and
+    head verbs; null = the `upos` of JSON lines."""
     confidence: Literal["mean", "min", "product"] = "mean"
-    """Of a tuple: the geometric mean of the probabilities of its words' labels, the smallest, or their product."""
+    """Confidence of a tuple: mean: the geometric mean of the probabilities of its words' labels; min: the smallest;
+    product: their product."""
     location_time: bool = True
-    """Words that are labelled as a place or a time stand behind the others of the second argument; false = they are
-    left out."""
+    """true: words labelled as a place or a time stand at the end of the second argument; false: they are left out."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
@@ -129,16 +126,16 @@ class Coordinations(GridSection):
 
     kind: Literal["coordination"]
     rows: Rows = 3
-    """The deepest level of nesting."""
+    """Most levels of nesting."""
     unbreakable: list[Annotated[str, Field(min_length=1, pattern=NO_BLANK)]] = Field(
         default=["addition", "aggregate", "amount", "among", "average", "between", "center", "equidistant", "gross",
                  "mean", "median", "middle", "sum", "total", "value"]
     )  # fmt: skip
-    """Words before a coordination that need all of its conjuncts ("between A and B"), so that a sentence is not split
-    there; small and capital letters are the same."""
+    """Words before a coordination that need all of its conjuncts ("between A and B"), so that the sentence is not split
+    there; upper and lower case are the same."""
     unbreakable_window: NonNegativeInt | None = None
-    """So many words before a coordination are looked at for these; null = all behind the coordination before it, or
-    behind the start of the sentence."""
+    """How many words before a coordination are searched for these; null = all words after the previous coordination or
+    the start of the sentence."""
 
     @property
     def splitting(self) -> dict[str, Any]:

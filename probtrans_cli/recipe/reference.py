@@ -1,4 +1,4 @@
-"""The recipe's schema in words: what a key wants, the reference for `docs/`, and the JSON schema for editors.
+"""The schema of recipes: a walk over it, what a key takes in words, the reference of `docs/`, and the JSON schema.
 
 ``python -m probtrans_cli.recipe.reference`` rewrites ``recipes/schema.json``, and the reference in
 ``docs/recipe-reference.md`` between its two marker lines; give file names to rewrite only these. A test keeps both
@@ -26,7 +26,7 @@ END = "<!-- recipe reference: end -->"
 
 Schema = Mapping[str, Any]
 AS = "x-as"
-"""Stands in the schema of a key that holds what another key, which it names, holds as well: told of there."""
+"""Marks a key that holds the same sections as the key that it names; only that one is described."""
 
 _PATTERNS = {NAME: "text of letters, digits, `.`, `_` and `-`, beginning with a letter or digit"}
 # Integers have this bound for the sake of the machine, not of the reader.
@@ -43,30 +43,24 @@ def json_schema() -> dict[str, Any]:
 def _schema() -> dict[str, Any]:
     schema = Recipe.model_json_schema()
     schema["title"] = "probtrans recipe"
-    for section in _objects(schema):
-        _flatten_description(section)
+    sections = [schema, *schema["$defs"].values()]
+    for section in sections:
         for key, field in section["properties"].items():
-            _flatten_description(field)
             if key == "kind" and "const" in field:
                 field.setdefault("description", section.get("description", ""))
-    # A section chosen by its kind must name it, even where the class has a default.
-    for union in [field for section in _objects(schema) for field in section["properties"].values()]:
-        for member in union.get("oneOf", ()):
-            target = schema["$defs"][member["$ref"].rsplit("/", 1)[1]]
-            target["required"] = sorted({*target.get("required", ()), "kind"})
+            if "$ref" in field:
+                field.setdefault("description", schema["$defs"][field["$ref"].rsplit("/", 1)[1]]["description"])
+            # A section chosen by its kind must name it, even where the class has a default.
+            for member in field.get("oneOf", ()):
+                target = schema["$defs"][member["$ref"].rsplit("/", 1)[1]]
+                target["required"] = sorted({*target.get("required", ()), "kind"})
+    for described in [*sections, *(field for section in sections for field in section["properties"].values())]:
+        if "description" in described:
+            described["description"] = " ".join(described["description"].split())
     return {"$schema": "https://json-schema.org/draft/2020-12/schema", **schema}
 
 
 CHANGED.append(_schema.cache_clear)  # the schema has what the tables of kinds have
-
-
-def _objects(schema: dict[str, Any]) -> list[dict[str, Any]]:
-    return [schema, *schema["$defs"].values()]
-
-
-def _flatten_description(schema: dict[str, Any]) -> None:
-    if "description" in schema:
-        schema["description"] = " ".join(schema["description"].split())
 
 
 # --- walking ----------------------------------------------------------------------------------------------------------
@@ -91,30 +85,23 @@ def kinds(schema: Schema) -> dict[str, Schema]:
     if "oneOf" in schema:
         members = [kinds(member)[""] for member in schema["oneOf"]]
         return {member["properties"]["kind"]["const"]: member for member in members}
-    found: dict[str, Schema] = {}
-    for branch in schema.get("anyOf", ()):
-        found |= kinds(branch)
-    return found
+    return {kind: section for branch in schema.get("anyOf", ()) for kind, section in kinds(branch).items()}
 
 
-def every_key() -> Iterator[tuple[tuple[str, ...], Schema]]:
-    """Every key of a recipe with its path and schema, those of each kind included, in the order of the schema."""
-    yield from _keys(_schema(), ())
-
-
-def _keys(schema: Schema, path: tuple[str, ...]) -> Iterator[tuple[tuple[str, ...], Schema]]:
-    for section in kinds(schema).values():
+def every_key(schema: Schema | None = None, path: tuple[str, ...] = ()) -> Iterator[tuple[tuple[str, ...], Schema]]:
+    """Yield every key of a recipe, or below ``schema``, with its path and schema; those of each kind, too."""
+    for section in kinds(_schema() if schema is None else schema).values():
         for key, field in section["properties"].items():
             yield (*path, key), field
             if AS not in field:
-                yield from _keys(field, (*path, key))
+                yield from every_key(field, (*path, key))
 
 
 # --- words ------------------------------------------------------------------------------------------------------------
 
 
 def takes(schema: Schema, *, every_bound: bool = False) -> str:
-    """What a key takes, as a phrase: "a whole number ≥ 1 or null". ``every_bound`` names limits in the billions too."""
+    """Describe what a key takes: "a whole number ≥ 1 or null". ``every_bound`` names limits in the billions, too."""
     or_null = " or `null`" if {"type": "null"} in schema.get("anyOf", ()) else ""
     if has_kinds(schema):
         return "a section with `kind:` " + _either([f"`{kind}`" for kind in kinds(schema)]) + or_null
@@ -131,10 +118,14 @@ def takes(schema: Schema, *, every_bound: bool = False) -> str:
             return f"a list of {len(schema['prefixItems'])}, each {item}"
         return "a list of " + re.sub("^an? (.*)number", r"\1numbers", takes(schema["items"], every_bound=every_bound))
     if kind in ("integer", "number"):
-        name = (
-            "a number" if kind == "number" else "an even number" if schema.get("multipleOf") == 2 else "a whole number"
-        )
-        return name + _bounds(schema, every_bound)
+        even = schema.get("multipleOf") == 2
+        bounds = [
+            f" {sign} {schema[key]:g}" if schema[key] != _UNBOUNDED else f" {sign} {_UNBOUNDED}"
+            for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<"))
+            if key in schema and (every_bound or schema[key] != _UNBOUNDED)
+        ]
+        number = "a number" if kind == "number" else "an even number" if even else "a whole number"
+        return number + " and".join(bounds)
     if kind == "string":
         return _PATTERNS.get(schema.get("pattern", ""), "text")
     return {"boolean": "`true` or `false`", "null": "`null`"}.get(str(kind), str(kind))
@@ -146,18 +137,8 @@ def choices(schema: Schema) -> list[str]:
         return list(kinds(schema))
     if "const" in schema:
         return [str(schema["const"])]
-    found = [str(choice) for choice in schema.get("enum", ())]
-    for branch in schema.get("anyOf", ()):
-        found += choices(branch)
-    return found
-
-
-def _bounds(schema: Schema, every_bound: bool) -> str:
-    bounds = []
-    for key, sign in (("minimum", "≥"), ("exclusiveMinimum", ">"), ("maximum", "≤"), ("exclusiveMaximum", "<")):
-        if key in schema and (every_bound or schema[key] != _UNBOUNDED):
-            bounds.append(f" {sign} {schema[key]:g}" if schema[key] != _UNBOUNDED else f" {sign} {_UNBOUNDED}")
-    return " and".join(bounds)
+    branches = [choice for branch in schema.get("anyOf", ()) for choice in choices(branch)]
+    return [*map(str, schema.get("enum", ())), *branches]
 
 
 def _either(words: Sequence[str]) -> str:
@@ -181,21 +162,19 @@ def _tables(schema: Schema, path: tuple[str, ...], meaning: str) -> Iterator[str
         required = section.get("required", ())
         for key, field in section["properties"].items():
             about_key = "Chooses this table." if key == "kind" and "const" in field else field.get("description", "")
-            cells = (f"`{key}`", takes(field), _default(field, key in required), about_key)
+            default = field.get("default")
+            if key in required:
+                shown = "required"
+            elif isinstance(default, dict):
+                shown = f"`kind: {default['kind']}`" if has_kinds(field) else "see below"
+            else:
+                shown = f"`{write_value(default)}`"
+            cells = (f"`{key}`", takes(field), shown, about_key)
             rows.append("| " + " | ".join(cell.replace("|", "\\|") for cell in cells) + " |")
         yield f"{heading}\n\n{about}\n\n" + "\n".join(rows)
         for key, field in section["properties"].items():
             if AS not in field:
                 yield from _tables(field, (*path, key), field.get("description", ""))
-
-
-def _default(field: Schema, required: bool) -> str:
-    if required:
-        return "required"
-    default = field.get("default")
-    if not isinstance(default, dict):
-        return f"`{write_value(default)}`"
-    return f"`kind: {default['kind']}`" if has_kinds(field) else "see below"
 
 
 # --- files ------------------------------------------------------------------------------------------------------------

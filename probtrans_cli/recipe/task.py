@@ -2,7 +2,7 @@
 
 from __future__ import annotations
 
-from typing import TYPE_CHECKING, Annotated, ClassVar, Literal, Protocol
+from typing import Annotated, ClassVar, Literal, Protocol
 
 from pydantic import Field
 
@@ -21,7 +21,7 @@ from probtrans_cli.recipe.model.base import ModelSection
 
 
 class Surroundings(Protocol):
-    """What of a recipe a task's section is checked against."""
+    """The parts of a recipe that a task section is checked against."""
 
     @property
     def data(self) -> Data: ...
@@ -31,38 +31,37 @@ class Surroundings(Protocol):
 
 
 class TaskSection(KindSection):
-    """The options of a task. A kind has a field ``kind`` with one value; all else in the package asks what stands here,
-    and never which kind a section is."""
+    """The options of a task. A kind has a field ``kind`` with one value. The rest of the package reads what is declared
+    here, and never asks which kind a section is."""
 
     needs: ClassVar[str]
-    """What a data format must have for it, see :class:`probtrans_cli.recipe.data.Format`."""
+    """What it needs from a data format, see :class:`probtrans_cli.recipe.data.Format`."""
     metric: ClassVar[str]
     """The dev score that selects the best checkpoint."""
     larger_is_better: ClassVar[bool]
     """The direction of that score."""
     needs_every_token: ClassVar[bool] = True
-    """Whether it has something to say of every token, so that no vocabulary may leave some unread."""
+    """Whether it labels every token, so that the vocabulary must have them all."""
     may_be_cut: ClassVar[bool] = True
-    """Whether a sentence may be shortened (`data.too_long: cut`)."""
+    """Whether a sentence may be cut (`data.too_long: cut`)."""
     may_be_divided: ClassVar[bool] = True
     """Whether a sentence may be read in portions (`data.too_long: window`)."""
     several_answers: ClassVar[bool] = False
-    """Whether it has several answers of every word, side by side."""
+    """Whether it has several answers for every word, side by side."""
 
     @property
     def learned(self) -> tuple[str, ...]:
-        """The columns of labels that it learns from those of the training file."""
+        """The columns of labels that it learns."""
         return ()
 
     @property
     def chosen_column(self) -> str | None:
-        """The column that a recipe chose for it among those of the data; None where there is no choice."""
+        """The column of the data that the recipe chose; None if there is no choice."""
         return None
 
     @property
     def not_linear(self) -> Inconsistency | None:
-        """The key within the section that makes its output layer more than a linear one, with what to do, if one does:
-        a probe is linear."""
+        """The key that makes its output layer more than linear, with what to write instead: a probe is linear."""
         return None
 
     @property
@@ -72,7 +71,7 @@ class TaskSection(KindSection):
 
     @property
     def without_moments(self) -> str | None:
-        """The option, as a recipe has it, that makes an output layer whose moments have no rule, if there is one."""
+        """The option, as in a recipe, with which moments cannot go through the output layer; None if there is none."""
         return None
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
@@ -86,75 +85,70 @@ TASKS: Kinds[TaskSection] = Kinds("task")
 
 
 class Masking(Section):
-    """Which tokens are hidden, and what is shown in their place; the shares `mask`, `random` and `keep` are 1 together.
+    """Which tokens are hidden, and what is shown in their place. The shares `mask`, `random` and `keep` add up to 1.
     `[CLS]` and `[SEP]` are never hidden."""
 
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.15
-    """Share of an instance's tokens."""
+    """Share of tokens that are hidden."""
     count: Literal["exact", "bernoulli"] = "exact"
-    """exact: as many as `rate` says, but at least one; bernoulli: each with probability `rate`."""
+    """exact: hide exactly this share, at least one token; bernoulli: hide each token with probability `rate`."""
     max_per_seq: PositiveInt | None = 20
-    """Of an exact count, the most in an instance; null = any number."""
+    """With `count: exact`, the most hidden tokens; null = any number."""
     whole_word: bool = False
-    """All pieces of a word together; of an exact count, words that no longer fit into it are left."""
+    """Hide all pieces of a word together; with `count: exact`, words that no longer fit stay visible."""
     never: list[Annotated[str, Field(min_length=1)]] = Field(default=["<unk>"])
-    """Entries of the vocabulary that are never hidden; `<unk>` = unknown words, however the vocabulary calls them."""
+    """Entries of the vocabulary that are never hidden; `<unk>` = unknown words in any vocabulary."""
     mask: Share = 0.8
     """Share of the hidden tokens that are shown as `<mask>`."""
     random: Share = 0.1
-    """Share of those that are shown as any other entry of the vocabulary."""
+    """Share of the hidden tokens that are shown as a random entry of the vocabulary."""
     keep: Share = 0.1
-    """Share of those that are shown as they are."""
+    """Share of the hidden tokens that are shown unchanged."""
     dynamic: bool = True
-    """Fresh masks every epoch; false = every instance keeps its masks."""
+    """true: new masks in every epoch; false: each sentence keeps its masks."""
     loss_positions: Literal["masked", "all"] = "masked"
-    """masked: the loss is that of hidden tokens; all: of every token, seen ones too. Scores are of hidden ones only."""
+    """masked: loss of the hidden tokens; all: loss of every token. Scores are always of hidden tokens."""
     eval_seed: NonNegativeInt | None = None
-    """Draw k of the evaluation's masks takes the numbers of Python's `random.Random(eval_seed + k)`, one a token in the
-    order of the corpus (313: the paper's code); null = others, likewise fixed."""
+    """Mask draw k of an evaluation uses Python's `random.Random(eval_seed + k)`, one number for each token in the order
+    of the corpus (313: the paper's code); null = other fixed draws."""
 
 
 class PlainMasking(Masking):
-    """The same with the defaults of Wu & Tu (2023): every known word with a probability, always behind `<mask>`."""
+    """Masking with the defaults of Wu & Tu (2023): each known word with the same probability, always shown as
+    `<mask>`."""
 
     rate: Annotated[float, Field(gt=0.0, lt=1.0)] = 0.3
-    """Share of a sentence's tokens."""
+    """Share of tokens that are hidden."""
     count: Literal["exact", "bernoulli"] = "bernoulli"
-    """exact: as many as `rate` says, but at least one; bernoulli: each with probability `rate`."""
+    """exact: hide exactly this share, at least one token; bernoulli: hide each token with probability `rate`."""
     max_per_seq: PositiveInt | None = None
-    """Of an exact count, the most in a sentence; null = any number."""
+    """With `count: exact`, the most hidden tokens; null = any number."""
     mask: Share = 1.0
     """Share of the hidden tokens that are shown as `<mask>`."""
     random: Share = 0.0
-    """Share of those that are shown as any other entry of the vocabulary."""
+    """Share of the hidden tokens that are shown as a random entry of the vocabulary."""
     keep: Share = 0.0
-    """Share of those that are shown as they are."""
+    """Share of the hidden tokens that are shown unchanged."""
 
 
 class WordPrediction(TaskSection):
-    """What the tasks that predict hidden words share: `mlm`, the masks, and an output layer over the vocabulary."""
+    """What the tasks that predict hidden words share: masks and an output layer over the vocabulary."""
 
-    if TYPE_CHECKING:  # fields of each kind
-
-        @property
-        def mlm(self) -> Masking:
-            """What is hidden."""
-
-        @property
-        def output(self) -> Literal["linear", "tied", "bert"]:
-            """How states become words."""
-
-        @property
-        def tie_decoder(self) -> bool:
-            """Whether BERT's output reads the word vectors themselves."""
-
-        @property
-        def start_at_frequencies(self) -> bool | None:
-            """Whether scores of words begin at their frequencies; None: those of latent variables do."""
-
-        @property
-        def eval_masks(self) -> int:
-            """Mask draws of a final score."""
+    mlm: Masking = Masking()
+    """What is hidden."""
+    output: Literal["linear", "tied", "bert"] = "linear"
+    """How states become words: linear: a linear layer; tied: the unary scores once more, the hidden word being one more
+    latent variable (in a transformer the word vectors once more), with a bias for every word; bert (transformers only):
+    one more layer and its norm, then the word vectors once more, with a bias for every word."""
+    tie_decoder: bool = True
+    """With `output: bert`: true: use the word vectors themselves; false: use another table."""
+    start_at_frequencies: bool | None = None
+    """true: the bias of every word starts at the logarithm of its frequency in train, which an optimizer needs
+    thousands of steps to learn; false: all start alike (the paper's code, BERT); null = true for the tied output of a
+    probabilistic transformer, else false."""
+    eval_masks: PositiveInt = 10
+    """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at the hidden words of all
+    draws (with the standard error over the draws)."""
 
     @property
     def tied(self) -> bool:
@@ -186,7 +180,7 @@ class WordPrediction(TaskSection):
 
 @TASKS.add
 class MaskedLanguageModel(WordPrediction):
-    """Predict hidden words. A linear or tied output has no probability for `<pad>` and `<mask>`, which no word is."""
+    """Predict hidden words. A linear or tied output gives no probability to `<pad>` and `<mask>`."""
 
     needs = "words"
     metric = "perplexity"
@@ -196,25 +190,12 @@ class MaskedLanguageModel(WordPrediction):
     kind: Literal["mlm"]
     mlm: PlainMasking = PlainMasking()
     """What is hidden."""
-    output: Literal["linear", "tied", "bert"] = "linear"
-    """How states become words: a linear layer of its own; or the unary scores once more, the hidden word being one
-    more latent variable (of a transformer: the word vectors once more), with a bias for every word; or, of a
-    transformer, BERT's: one more layer, its norm, then the word vectors once more, with a bias for every word."""
-    tie_decoder: bool = True
-    """With `output: bert`: the word vectors themselves; false = a table of its own."""
-    start_at_frequencies: bool | None = None
-    """Every word's bias starts with the logarithm of its frequency in train, which an optimizer takes thousands of
-    steps to find; false = they start alike; null = true of the tied output of a probabilistic transformer, else false
-    (as the paper's code and BERT's)."""
-    eval_masks: PositiveInt = 10
-    """Number of fixed mask draws of the test perplexity: the exponential of the mean loss at the hidden words of all of
-    them (with the standard error over the draws)."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
         vocabulary = recipe.data.vocabulary
         if vocabulary.has_features and not vocabulary.counts_words:
-            reason = "a hidden piece would be told by the features of its word's other pieces: leave it out"
+            reason = "the features of its other pieces would give a hidden word away: leave it out"
             faults.append((("data", "vocabulary", "features"), reason))
         elif vocabulary.has_features and self.mlm.random > 0.0:
             reason = "a word in another's place would have its features: set this to 0, and mask or keep to more"
@@ -224,7 +205,7 @@ class MaskedLanguageModel(WordPrediction):
 
 @TASKS.add
 class Tagging(TaskSection):
-    """One tag per word."""
+    """One tag for each word."""
 
     needs = "tags"
     metric = "accuracy"
@@ -232,13 +213,13 @@ class Tagging(TaskSection):
 
     kind: Literal["tagging"]
     column: Annotated[str, Field(min_length=1)] = "upos"
-    """Which column is predicted: `upos`, `xpos` or `feats` (all features of a word are one label) of a CoNLL-U file,
+    """The column that is predicted: `upos`, `xpos` or `feats` (all features of a word are one label) of a CoNLL-U file,
     `tag` of `format: columns`."""
     loss: Literal["words", "sentences"] = "words"
-    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    """words: mean over words; sentences: means of the sentences, averaged over sentences (the paper's code)."""
     word_dropout: NonNegativeFloat = 0.0
-    """alpha: in training a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f), so
-    that the row of the unknown word is learned; 0 = never (as the paper's code)."""
+    """alpha: in training, a word of corpus frequency f is replaced by `<unk>` with probability alpha / (alpha + f), so
+    that unknown words are learned; 0 = never (the paper's code)."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -259,12 +240,12 @@ class EntityRecognition(TaskSection):
 
     kind: Literal["ner"]
     loss: Literal["words", "sentences"] = "words"
-    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    """words: mean over words; sentences: means of the sentences, averaged over sentences (the paper's code)."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
     valid: bool = True
-    """Predict the most probable sequence of tags that the scheme allows; false = the most probable tag of each word.
-    The loss is the same."""
+    """true: predict the most probable sequence of tags that the scheme allows; false: the most probable tag of each
+    word. The loss is the same."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -279,7 +260,7 @@ class EntityRecognition(TaskSection):
 
 @TASKS.add
 class Classification(TaskSection):
-    """One label per sentence, from `data.format: table` or `jsonl`."""
+    """One label for each sentence, from `data.format: table` or `jsonl`."""
 
     needs = "class"
     metric = "accuracy"
@@ -288,8 +269,8 @@ class Classification(TaskSection):
 
     kind: Literal["classification"]
     representation: Literal["auto", "root", "cls", "mean"] = "auto"
-    """What stands for the sentence: root: the root node's label scores; cls: the state of a word `<cls>` in front (of a
-    transformer with a pooler, what that makes of it); mean: the mean of the words' states. auto: the root where
+    """The representation of the sentence: root: the label scores of the root node; cls: the state of a word `<cls>` in
+    front (after the pooler of a transformer that has one); mean: the mean of the words' states; auto: root if
     `model.root` is set, else cls."""
     word_dropout: NonNegativeFloat = 0.0
     """As of `kind: tagging`."""
@@ -307,9 +288,10 @@ class Classification(TaskSection):
 
 @TASKS.add
 class Pretraining(WordPrediction):
-    """Predict hidden words, and what the second of two texts is to the first, from `data.format: documents` (BERT).
-    The loss is the mean over hidden words plus the mean over pairs. A probabilistic transformer, and a transformer with
-    `segments: 0`, tells the two by what stands between them alone."""
+    """Predict hidden words and how the second of two texts relates to the first, from `data.format: documents` (BERT).
+    The loss is the mean over hidden words plus the mean over pairs. The pairs have a linear layer on the representation
+    of the sentence: the root of a probabilistic transformer that has one, the pooler of a transformer, else the state
+    of `[CLS]`. Models without segments see only the separator between the two texts."""
 
     needs = "documents"
     metric = "perplexity"
@@ -317,19 +299,7 @@ class Pretraining(WordPrediction):
 
     kind: Literal["pretrain"]
     pair_weight: NonNegativeFloat = 1.0
-    """Weight of the pairs' loss; what they are is `data.documents.pairs`."""
-    mlm: Masking = Masking()
-    """What is hidden."""
-    output: Literal["linear", "tied", "bert"] = "linear"
-    """How states become words, as of `kind: mlm`. Pairs: a linear layer on what represents the sentence, which is the
-    root of a probabilistic transformer that has one, what the pooler of a transformer makes of it, else the state of
-    `[CLS]`."""
-    tie_decoder: bool = True
-    """As of `kind: mlm`."""
-    start_at_frequencies: bool | None = None
-    """As of `kind: mlm`."""
-    eval_masks: PositiveInt = 10
-    """As of `kind: mlm`."""
+    """Weight of the pairs' loss; `data.documents.pairs` says what the pairs are."""
 
     def inconsistencies_with(self, recipe: Surroundings) -> list[Inconsistency]:
         faults = super().inconsistencies_with(recipe)
@@ -350,8 +320,8 @@ class Pretraining(WordPrediction):
 
 
 def formats_for(task: TaskSection) -> list[str]:
-    """The data formats that have what a task needs."""
-    return [name for name, one in FORMATS.items() if task.needs in one.gives]
+    """The data formats that have what the task needs."""
+    return [name for name, row in FORMATS.items() if task.needs in row.gives]
 
 
 LABELS_OF_COGS = ("role", "category", "noun_type", "verb_name")
@@ -360,7 +330,7 @@ _PARENT = {"relative": ("offset",), "absolute": ("position",), "category": ("by_
 
 @TASKS.add
 class SemanticParsing(TaskSection):
-    """COGS as five labels a word (Ontañón et al. 2022): role, category, noun type, verb, parent."""
+    """COGS as five labels for each word (Ontañón et al. 2022): role, category, noun type, verb, parent."""
 
     needs = "graphs"
     metric = "exact"
@@ -371,23 +341,22 @@ class SemanticParsing(TaskSection):
 
     kind: Literal["cogs"]
     parent: Literal["relative", "absolute", "category", "attention"] = "relative"
-    """How a word's parent is said: its distance, its position, its number among the nouns, verbs or prepositions to the
-    left or right, or by attention over the words."""
+    """How the parent of a word is encoded: relative: its distance; absolute: its position; category: its number among
+    the nouns, verbs or prepositions to the left or right; attention: by attention over the words."""
     loss: Literal["words", "sentences"] = "words"
-    """Mean over words, or (as the paper's code) per-sentence means averaged over sentences."""
+    """words: mean over words; sentences: means of the sentences, averaged over sentences (the paper's code)."""
     category: Literal["context", "word"] = "context"
-    """What tells what a word is (a noun, a name, a verb, a preposition): context: its representation (as the paper's
-    code); word: its unary scores alone. Then no word has the role of a preposition but a preposition, and an infinitive
-    is told from other verbs by its role."""
+    """What the category of a word (noun, name, verb, preposition) is predicted from. context: its representation (the
+    paper's code); word: its unary scores alone. With word, only prepositions have the role of a preposition, and the
+    role says which verbs are infinitives."""
     verb: Literal["context", "word"] = "context"
-    """What tells a verb's name: context: the word's representation (as the paper's code); word: its unary scores alone,
-    as the same form is of the same verb in every sentence."""
+    """What the name of a verb is predicted from. context: the word's representation (the paper's code); word: its unary
+    scores alone, because a form belongs to the same verb in every sentence."""
     decode: Literal["words", "sentence"] = "words"
-    """How labels are chosen: words: of every word, in every column, the best one (as the paper's code); sentence: the
-    most probable ones of a whole sentence where every word has labels that go together somewhere in train, one verb is
-    the main one, each role is filled once, a preposition has one noun and no arcs cross; where no
-    labels are so, or a sentence has more than 256 words, those of its words. It asks for `parent: category` and
-    `category: word`."""
+    """How labels are chosen. words: the best label of each word in each column (the paper's code); sentence: the most
+    probable labels of the whole sentence under these rules: the labels of a word occur together in train, one verb is
+    the main one, each role is filled once, a preposition has one noun, no arcs cross. If no labels satisfy them, or a
+    sentence has more than 256 words, words is used. sentence needs `parent: category` and `category: word`."""
 
     @property
     def learned(self) -> tuple[str, ...]:
@@ -396,9 +365,9 @@ class SemanticParsing(TaskSection):
 
     @property
     def alone(self) -> tuple[str, ...]:
-        """The columns of `learned` that a word's unary scores tell."""
-        told = {"kind": self.category, "verb_name": self.verb}
-        return tuple(name for name, what in told.items() if what == "word")
+        """The columns of `learned` that are predicted from a word's unary scores."""
+        sources = {"kind": self.category, "verb_name": self.verb}
+        return tuple(column for column, source in sources.items() if source == "word")
 
     @property
     def not_linear(self) -> Inconsistency | None:

@@ -21,47 +21,48 @@ PositiveKLWeight = Annotated[float, Field(ge=1e-6, le=1e6)]
 
 
 class WeightPrior(Section):
-    """What the weights are believed to be before anything is learned: independent Gaussians."""
+    """The prior of the weights: independent Gaussians."""
 
     kind: Literal["fan_in", "normal", "start"] = "fan_in"
-    """fan_in: N(0, std² / inputs) of a matrix with so many inputs; normal: N(0, std²); start: N(weight, std² / inputs)
-    around the weights of `model.init_from`. Norms, where they are uncertain, have N(1, 0.1²) and N(0, 0.1²)."""
+    """fan_in: N(0, std² / inputs), where inputs is the number of inputs of a matrix; normal: N(0, std²); start:
+    N(weight, std² / inputs) around the weights of `model.init_from`. Uncertain layer norms have N(1, 0.1²) and N(0,
+    0.1²)."""
     std: PriorDeviation = 1.0
-    """std, as `kind` says."""
+    """std in the formula of `kind`."""
 
 
 class WeightPredict(Section):
-    """How the uncertainty of the weights enters what the trained model says."""
+    """How a trained model uses the uncertainty of its weights."""
 
     kind: Literal["moments", "samples", "mean"] = "moments"
-    """moments: mean and variance go through the network in one pass, which understates the mutual information; samples:
-    the mean over draws of the weights; mean: the mean weights alone."""
+    """moments: mean and variance go through the network in one pass, which underestimates the mutual information;
+    samples: the mean over draws of the weights; mean: the mean weights alone."""
     state: Literal["kronecker", "diagonal"] = "kronecker"
-    """What `moments` keep of the words' covariances: kronecker, one matrix over positions; diagonal, none."""
+    """Covariances between words with `moments`: kronecker: one matrix over positions; diagonal: none."""
     samples: Annotated[int, Field(ge=1, le=MOST_DRAWS)] = 16
-    """Draws of `samples`."""
+    """Number of draws of `samples`."""
 
     def describe(self) -> str:
-        """For people, some words."""
+        """Describe it in a few words."""
         if self.kind == "mean":
             return "mean weights"
         return f"moments, {self.state}" if self.kind == "moments" else f"{self.samples} draws of the weights"
 
 
 def way_of(text: str) -> WeightPredict:
-    """What an option says of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws.
+    """Read an option of the use of uncertain weights: `moments`, `diagonal`, `mean`, or a number of draws.
 
     Raises:
         UsageError: it is none of them.
     """
-    named = {
+    by_name = {
         "moments": WeightPredict(),
         "kronecker": WeightPredict(),
         "diagonal": WeightPredict(state="diagonal"),
         "mean": WeightPredict(kind="mean"),
     }
-    if text in named:
-        return named[text]
+    if text in by_name:
+        return by_name[text]
     if re.fullmatch(r"[0-9]{1,9}", text) and 1 <= int(text) <= MOST_DRAWS:
         return WeightPredict(kind="samples", samples=int(text))
     hint = f"give moments, diagonal, mean, or a number of draws up to {MOST_DRAWS:,}"
@@ -72,34 +73,35 @@ Part = Literal["attention", "feed_forward", "output"]
 
 
 class Bayes(Section):
-    """Variational weights: a Gaussian for each, trained by the evidence lower bound with a tempered divergence."""
+    """Variational weights: a Gaussian for each weight, trained by the evidence lower bound with a tempered
+    divergence."""
 
     family: Literal["row", "full"] = "row"
-    """row: a standard deviation for each row of a matrix; full: for each weight."""
+    """row: one standard deviation for each row of a matrix; full: one for each weight."""
     layers: tuple[Part, ...] = Field(default=("attention", "feed_forward", "output"), strict=False)
     """Which matrices are uncertain: attention, feed_forward, output."""
     norms: bool = False
-    """Uncertain gains and shifts of the layer norms, too."""
+    """The gains and shifts of layer norms are uncertain, too."""
     words: bool = False
-    """Uncertain vectors of words, too; on small data that makes all scores worse."""
+    """Word vectors are uncertain, too. On small data this makes all scores worse."""
     start: Annotated[float, Field(ge=LEAST_START, le=MOST_DEVIATION)] = 0.1
     """Standard deviation of every weight at the start, as a multiple of 1/√inputs (of norms: of 0.1)."""
     sigma_lr: Annotated[float, Field(gt=0.0, le=1000.0)] = 10.0
-    """Learning rate of the standard deviations, as a multiple of `optim.lr`; they never decay."""
+    """Learning rate of the standard deviations, as a multiple of `optim.lr`. They have no weight decay."""
     prior: WeightPrior = WeightPrior()
-    """What the weights are believed to be before anything is learned."""
+    """The prior of the weights."""
     kl_weight: KLWeight = 0.1
     """κ, the weight of the divergence from the prior: 1 is Bayes' rule, less is a cold posterior."""
     kl_warmup: Share = 0.0
     """Share of the updates in which κ grows linearly from 0."""
     objective: Literal["samples", "moments"] = "samples"
-    """samples: one draw of the weights a batch; moments: the expected loss by moments, 6 to 8 times as slow."""
+    """samples: one draw of the weights for each batch; moments: the expected loss by moments, 6 to 8 times as slow."""
     predict: WeightPredict = WeightPredict()
-    """How a trained model answers."""
+    """How a trained model uses the uncertainty of its weights."""
 
     @property
     def asks_for_moments(self) -> tuple[str, ...] | None:
-        """The key, within the section, that asks for moments through the network; None = none does."""
+        """The key of the section that needs moments through the network; None if there is none."""
         if self.objective == "moments":
             return ("objective",)
         return ("predict", "kind") if self.predict.kind == "moments" else None
