@@ -1,4 +1,5 @@
-"""Text from anywhere: made safe to show (on a terminal line, in a picture, in a table), and read as JSON.
+"""Text from anywhere: made safe to show (on a terminal line, in a picture, in a table), and read and
+written as JSON.
 
 Controls, bidirectional and invisible characters are shown as escapes, so that no word can hide, reorder or colour what
 stands around it; long text is cut off.
@@ -7,8 +8,11 @@ stands around it; long text is cut off.
 from __future__ import annotations
 
 import json
+import math
+import re
 import unicodedata
-from collections.abc import Callable, Sequence
+from collections.abc import Callable, Mapping, Sequence
+from numbers import Integral, Real
 from typing import Any
 
 LONGEST_WORD = 40  # columns
@@ -102,3 +106,24 @@ def _hidden(character: str) -> bool:
     code = ord(character)
     nonsense = code & 0xFFFE == 0xFFFE or 0xFDD0 <= code <= 0xFDEF
     return nonsense or (unicodedata.category(character) in ("Cc", "Cs", "Cf", "Zl", "Zp") and character not in JOINERS)
+
+
+# Legal inside a JSON string, but they split lines for some readers, hide text on a terminal, or cannot be encoded.
+_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
+
+
+def json_line(record: Mapping[str, object]) -> str:
+    """Return a record as one line of JSON without the newline; reading it back gives its texts to the character."""
+    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
+    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", line)
+
+
+def rounded(value: Any) -> Any:
+    """Round all fractions of a value for JSON to 6 decimals; None stands for a number that is not finite."""
+    if value is None or isinstance(value, str | int):
+        return value
+    if isinstance(value, Real) and not isinstance(value, Integral):  # numpy's numbers among them
+        return round(float(value), 6) if math.isfinite(value) else None
+    if isinstance(value, Mapping):
+        return {key: rounded(item) for key, item in value.items()}
+    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value

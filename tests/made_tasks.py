@@ -24,7 +24,7 @@ from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
-from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.data.vocabularies.base import enclosing
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import CharacterVocabulary, Data, Documents, WordVocabulary

@@ -11,8 +11,7 @@ from probtrans_cli.commands.eval import EvalRequest, corpus_of
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName, ExportOptions
-from probtrans_cli.export.measure import representations
-from probtrans_cli.export.prune import prune
+from probtrans_cli.export.measure import prune, representations
 from probtrans_cli.trained.model import Model
 
 
@@ -66,9 +65,7 @@ def export(request: ExportRequest) -> dict[str, Any]:
         about = {"weights": "posterior means", "pruned": prune(model, request.prune)}
         about["largest_difference"] = float((representations(model) - before).abs().max())
     dev = None if request.dtype == "float32" else _dev(model, request)
-    return form.writer().write(
-        model, out, ExportOptions(request.dtype, request.expand_shared, request.arcs, dev, about)
-    )
+    return form.write(model, out, ExportOptions(request.dtype, request.expand_shared, request.arcs, dev, about))
 
 
 def _dev(model: Model, request: ExportRequest) -> Split | None:

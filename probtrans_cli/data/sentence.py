@@ -52,7 +52,7 @@ class Sentence:
     list of ``[relation, arg1, arg2, ...]``, or its coordinations, as one of ``[coordinator, [[from, to], ...]]``."""
     looked_up: list[str] | None = None
     """The words as the vocabulary reads them, where some are spelled otherwise; None: as they are. See
-    :mod:`probtrans_cli.data.vocabularies.typography`."""
+    :mod:`probtrans_cli.data.vocabularies.spelling`."""
     text: str | None = None
     """The raw text that was divided into words; None where the words were given."""
     lines: list[str] | None = None

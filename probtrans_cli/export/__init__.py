@@ -1,7 +1,7 @@
-"""Models as folders for others: the formats of `export`, a row each.
+"""Models as folders for other programs: the formats of `export`, a row each.
 
 A new format is a row of :data:`EXPORTS` and a module ``export/NAME.py`` with a function ``write(model, out, options)``,
-which returns what the report says. The table is read for `--help`, so it imports no torch.
+which returns the report, which is also the folder's EXPORT.json. The table is read for `--help`, so it imports no torch.
 """
 
 from __future__ import annotations
@@ -10,7 +10,7 @@ import importlib
 from collections.abc import Mapping
 from dataclasses import dataclass, field
 from pathlib import Path
-from typing import TYPE_CHECKING, Any, Literal, Protocol, cast
+from typing import TYPE_CHECKING, Any, Literal, cast
 
 if TYPE_CHECKING:
     from probtrans_cli.data.corpus.store import Split
@@ -29,13 +29,14 @@ class ExportFormat:
     expands_shared: bool = False
     """It can write tensors that layers share once for each layer."""
     has_arcs: bool = False
-    """It can have the probabilities of arcs or not."""
+    """It can have the probabilities of arcs."""
     has_int8: bool = False
     """Its products can be those of 8-bit integers."""
 
-    def writer(self) -> Writer:
-        """The module that writes it."""
-        return cast(Writer, importlib.import_module(f"{__name__}.{self.name}"))
+    def write(self, model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
+        """Write the model and return the report, which is also the folder's EXPORT.json."""
+        module = importlib.import_module(f"{__name__}.{self.name}")
+        return cast("dict[str, Any]", module.write(model, out, options))
 
 
 @dataclass(frozen=True)
@@ -49,16 +50,9 @@ class ExportOptions:
     arcs: bool = False
     """With the probabilities of arcs, in a format that leaves the choice."""
     dev: Split | None = None
-    """What the scores before and after a change of precision are of; None: it cannot be had."""
+    """Sentences to score before and after a change of precision; None = there are none."""
     about: Mapping[str, Any] = field(default_factory=dict)
-    """What the report says beside what every writer does."""
-
-
-class Writer(Protocol):
-    """What the module of a format has."""
-
-    def write(self, model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
-        """Write the model and return the report, which is also the folder's EXPORT.json."""
+    """Further entries of the report."""
 
 
 _ROWS = (

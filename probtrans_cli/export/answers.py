@@ -1,67 +1,249 @@
 """The answers of an exported graph, without this package: what `parse --input text --trees no -f jsonl` says of texts.
 
-This file is written beside a graph as it stands, with the modules that it imports from this package. It knows nothing
-of a model by itself: `EXPORT.json` has the sections `reading`, how texts are read, and `answers`, what decides the
-answers beside the scores, and `labels.json` the names of what is scored.
+This file is written beside a graph as it stands, with the modules that it imports from this package: those by which
+`parse` divides a text, looks up its words, and decides. It knows nothing of a model by itself. `vocabulary.json` has
+the words, `EXPORT.json` the sections `reading`, how texts are read, and `answers`, what decides the answers beside the
+scores, and `labels.json` the names of what is scored.
 """
 
 from __future__ import annotations
 
 import json
+import re
 import sys
 from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
-from itertools import chain
+from itertools import accumulate, chain
 from pathlib import Path
-from typing import Any
+from types import SimpleNamespace
+from typing import Any, NamedTuple
 
 import numpy as np
 
 from probtrans_cli.data.codecs.records import entity_records, graph_labels, graph_record, located_span
-from probtrans_cli.export.lookup import Lookup, Text, arrays, batches
+from probtrans_cli.data.tokens import token_spans, valid
+from probtrans_cli.data.vocabularies.spelling import HashedFeatures, looked_up
 from probtrans_cli.openie.coordinations import coordination_records, located_coordinations
 from probtrans_cli.openie.extractions import located_tuple, tuple_record, tuples_in
 from probtrans_cli.tasks.whole_sentences import WholeSentences
-from probtrans_cli.trees.drawing.records import json_line, rounded
+from probtrans_cli.text import json_line, rounded
 
 Scores = Mapping[str, np.ndarray]
 Record = dict[str, Any]
+Reading = Mapping[str, Any]
+Ids = Callable[[str], list[int]]
 ABSTAINED = "_"
 BAD_DATA, BAD_USE = 3, 2
 """Exit codes, those of `parse`."""
 AT_ONCE = 4096
-"""Tokens of the texts that are read before they are answered."""
+"""Tokens of the texts that are read before they are answered, and of a batch with its padding."""
 
 
 class RefusedError(Exception):
-    """A text has no answer, or what is asked for cannot be done; ``exit_code`` is that of `parse`."""
+    """A text has no answer, or the command line is wrong; ``exit_code`` is that of `parse`."""
 
     def __init__(self, message: str, exit_code: int = BAD_DATA) -> None:
         super().__init__(message)
         self.exit_code = exit_code
 
 
+# --- from a text to the numbers that a graph takes --------------------------------------------------------------------
+
+
+class Text(NamedTuple):
+    """A text, divided and looked up."""
+
+    text: str
+    spans: list[tuple[int, int]]
+    """The characters ``[begin, end)`` of its words, without the extra words."""
+    words: list[str]
+    """The words, without the extra words."""
+    ids: list[int]
+    """Of its tokens."""
+    first: list[int]
+    """The position of each word's first token, those of the extra words last."""
+    features: list[tuple[int, ...]]
+    """The rows of each token's word."""
+
+
+class Lookup:
+    """What a vocabulary knows of words."""
+
+    def __init__(self, folder: Path, reading: Reading) -> None:
+        """
+        Args:
+            folder: with the vocabulary's files.
+            reading: the section of `EXPORT.json`.
+        """
+        self.reading = reading
+        saved = json.loads((folder / "vocabulary.json").read_text("utf-8"))
+        self._counts: dict[str, int] = dict(zip(saved["words"], saved["counts"], strict=True))
+        self._counts = {**(saved["options"].get("omitted") or {}), **self._counts}
+        self._numbers = None if reading["numbers"] is None else re.compile(reading["numbers"])
+        self._ids: Ids = LOOKUPS[reading["kind"]](folder, saved, reading)
+        features = reading["features"]
+        self.features = None if features is None else HashedFeatures(SimpleNamespace(**features))  # type: ignore[arg-type]
+
+    def normalise(self, word: str) -> str:
+        """Return the word as it is looked up and counted."""
+        word = word.lower() if self.reading["lowercase"] else word
+        return word if self._numbers is None else self._numbers.sub("N", word)
+
+    def frequency(self, word: str) -> int:
+        """Return how often the word occurs in the training file; 0 for an unknown word."""
+        return self._counts.get(self.normalise(word), 0)
+
+    def knows(self, word: str) -> bool:
+        """Return whether a word has ids of its own."""
+        return self.reading["unknown"] not in self.ids(word)
+
+    def ids(self, word: str) -> list[int]:
+        """Return the ids of a word; none for a word that is not read."""
+        if self.reading["omits"] and not any(map(str.isalnum, word)):
+            return []
+        normal = word if self.reading["by_itself"] else self.normalise(word)
+        longest, unknown = self.reading["longest_word"], [self.reading["unknown"]]
+        if normal in self.reading["names"] or (longest is not None and len(normal) > longest):
+            return unknown
+        return self._ids(normal) or unknown
+
+    def read(self, text: str) -> Text:
+        """Divide a text and look up its words."""
+        reading, spans = self.reading, list(token_spans(text))
+        words, masks, extra = [text[start:end] for start, end in spans], reading["masks"], reading["extra_words"]
+        spelled = looked_up([word for word in words if word not in masks], self.knows, self.frequency)
+        shown = words
+        if spelled is not None:
+            spellings = iter(spelled)
+            shown = [word if word in masks else next(spellings) for word in words]
+        ids = [[reading["mask"]] if word in masks else self.ids(word) for word in shown]
+        ids += [[id] for id in extra.values()]
+        begin = [] if reading["first"] is None else [reading["first"]]
+        end = [] if reading["last"] is None else [reading["last"]]
+        rows = [() if self.features is None else self.features.rows(word) for word in (*shown, *extra)]
+        of_tokens = [of_word for of_word, pieces in zip(rows, ids, strict=True) for _ in pieces]
+        # A word that is not read has the position of the token before it, or of the first token.
+        starts = zip(accumulate(map(len, ids), initial=len(begin)), ids, strict=False)
+        return Text(
+            text, spans, words,
+            [*begin, *(id for pieces in ids for id in pieces), *end],
+            [start if pieces else max(start - 1, len(begin)) for start, pieces in starts],
+            [*[()] * len(begin), *of_tokens, *[()] * len(end)],
+        )  # fmt: skip
+
+
+def _words_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
+    del folder
+    table = {word: id for id, word in enumerate(saved["words"], start=len(reading["names"]))}
+    for word in reading["extra_words"]:
+        del table[word]
+    return lambda word: [table[word]] if word in table else []
+
+
+def _characters_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
+    del folder
+    characters, unknown, begin = saved["options"]["characters"], reading["unknown"], len(reading["names"])
+    first = {character: id for id, character in enumerate(characters, start=begin)}
+    within = {character: id for id, character in enumerate(characters, start=begin + len(characters))}
+
+    def ids(word: str) -> list[int]:
+        return [(within if number else first).get(character, unknown) for number, character in enumerate(word)]
+
+    return ids
+
+
+def _sentencepiece_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
+    import sentencepiece  # noqa: PLC0415  (only such a vocabulary needs it)
+
+    del saved
+    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / reading["file"]))
+    return lambda word: [int(id) for id in processor.encode(valid(word))]
+
+
+def _wordpiece_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
+    from tokenizers import Tokenizer  # noqa: PLC0415  (only such a vocabulary needs it)
+
+    del saved
+    tokenizer = Tokenizer.from_file(str(folder / reading["file"]))
+    tokenizer.encode_special_tokens = True  # the name of a special piece is a word like others
+    return lambda word: [int(id) for id in tokenizer.encode(valid(word), add_special_tokens=False).ids]
+
+
+LOOKUPS: Mapping[str, Callable[[Path, Any, Reading], Ids]] = {
+    "words": _words_lookup,
+    "char": _characters_lookup,
+    "sentencepiece": _sentencepiece_lookup,
+    "wordpiece": _wordpiece_lookup,
+}
+"""Kinds of vocabularies."""
+
+
+def batches(texts: Sequence[Text]) -> Iterator[list[Text]]:
+    """Divide texts into batches of about ``AT_ONCE`` tokens with their padding."""
+    batch: list[Text] = []
+    longest = 0
+    for text in texts:
+        longest = max(longest, len(text.ids))
+        if batch and longest * (len(batch) + 1) > AT_ONCE:
+            yield batch
+            batch, longest = [], len(text.ids)
+        batch.append(text)
+    if batch:
+        yield batch
+
+
+def arrays(texts: Sequence[Text], names: Iterable[str], reading: Reading) -> dict[str, np.ndarray]:
+    """Return the inputs of a graph that have these names."""
+    ids = padded([text.ids for text in texts], reading["pad"])
+    shape = ids.shape
+    rows = [row for text in texts for row in [*text.features, *[()] * (shape[1] - len(text.ids))]]
+    makers: dict[str, Callable[[], np.ndarray]] = {
+        "ids": lambda: ids,
+        "mask": lambda: ids != reading["pad"],
+        "first": lambda: padded([text.first for text in texts], shape[1]),
+        "at": lambda: padded([np.flatnonzero(of_text == reading["mask"]) for of_text in ids], 0),
+        "features": lambda: padded(rows, -1).reshape(*shape, -1),
+        "segments": lambda: np.zeros_like(ids),
+    }
+    return {name: makers[name]() for name in names}
+
+
+def padded(rows: Sequence[Sequence[int] | np.ndarray], fill: int) -> np.ndarray:
+    """Return rows of any lengths as one array of at least one column."""
+    array = np.full((len(rows), max(1, *map(len, rows)) if rows else 1), fill, dtype=np.int64)
+    for number, row in enumerate(rows):
+        array[number, : len(row)] = row
+    return array
+
+
+# --- from scores to answers -------------------------------------------------------------------------------------------
+
+
 class Answers:
     """What a graph says of texts."""
 
     def __init__(self, folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], about: Any = None) -> None:
-        """``folder``: of the graph. ``run``: from its inputs to its outputs, by name. ``about``: what `EXPORT.json`
-        has; None: it is read."""
+        """
+        Args:
+            folder: of the graph.
+            run: from its inputs to its outputs, by name.
+            about: the content of `EXPORT.json`; None = it is read.
+        """
         self.about = about or json.loads((folder / "EXPORT.json").read_text("utf-8"))
         self.names: dict[str, list[str]] = json.loads((folder / "labels.json").read_text("utf-8"))
         self.reading, self.rules = self.about["reading"], self.about["answers"]
         self.lookup, self.run = Lookup(folder, self.reading), run
         frames, columns = self.rules.get("frames"), self.rules.get("columns")
-        self.whole = None if frames is None else WholeSentences(frames, columns)
+        self.sentences = None if frames is None else WholeSentences(frames, columns)
 
     def records(
         self, texts: Iterable[tuple[str, str]], *, longest: int | None = None, abstain: float | None = None
     ) -> Iterator[tuple[Record, Text, Scores]]:
-        """Of each text what `parse` says of it, its words, and the graph's outputs, which are none where it has no word
-        or is not read.
+        """Yield for each text what `parse` says of it, its words, and the graph's outputs, which are empty where it has
+        no word or is not read.
 
         Args:
             texts: where each of them is from, for messages, and the text itself.
-            longest: words or tokens that a text may have; None: as many as `parse` allows.
+            longest: words or tokens that a text may have; None = as many as `parse` allows.
             abstain: tags and labels that are less probable are left out.
 
         Raises:
@@ -88,19 +270,17 @@ class Answers:
         yield from self._answered(waiting, abstain)
 
     def _read(self, where: str, text: str, limit: int) -> tuple[Text, str]:
-        """A text, looked up, and why it is too long; empty: it is not."""
+        """Return a text, looked up, and why it is too long, or nothing."""
         try:
             text.encode()
         except UnicodeEncodeError:
             raise RefusedError(f"{where}: not UTF-8") from None
-        skips = self.rules["skips"]
-        if (
-            not skips and len(text) > limit and (number := len(text.split())) > limit
-        ):  # a word is a token or more of them
-            return Text(text, [], [], [], [], []), f"a sentence of {number:,} words, more than {limit:,}"
+        if not self.rules["skips"] and len(text) > limit:  # a word is a token or more
+            if (number := len(text.split())) > limit:
+                return Text(text, [], [], [], [], []), f"a sentence of {number:,} words, more than {limit:,}"
         read, positions = self.lookup.read(text), self.reading["positions"]
-        own = len(read.ids) - len(self.reading["extra_words"])
-        for number, units in ((len(read.words), "words"), (own if self.reading["divides"] else 0, "tokens")):
+        tokens = len(read.ids) - len(self.reading["extra_words"])
+        for number, units in ((len(read.words), "words"), (tokens if self.reading["divides"] else 0, "tokens")):
             if number > limit:
                 return read, f"a sentence of {number:,} {units}, more than {limit:,}"
         if positions is not None and len(read.ids) > positions:
@@ -111,33 +291,29 @@ class Answers:
         self, texts: Sequence[tuple[Text, str]], abstain: float | None
     ) -> Iterator[tuple[Record, Text, Scores]]:
         # Of words none of which is read, as of punctuation where it is left out, there is nothing to say.
-        answered = self._asked([text for text, fault in texts if text.words and text.ids and not fault], abstain)
+        answers = self._answers([text for text, fault in texts if text.words and text.ids and not fault], abstain)
         for text, fault in texts:
-            said: Record = dict(self.rules["nothing"])
+            answer: Record = dict(self.rules["nothing"])
             scores: Scores = {}
             if text.words and not fault:
-                said, scores = next(answered) if text.ids else ({}, {})
-            whole = {"text": text.text} if self.rules["with_text"] else {}
+                answer, scores = next(answers) if text.ids else ({}, {})
+            shown = {"text": text.text} if self.rules["with_text"] else {}
             unread = {"unread": fault} if fault else {}
-            yield {**whole, "words": text.words, **unread, **said}, text, scores
+            yield {**shown, "words": text.words, **unread, **answer}, text, scores
 
-    def _asked(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
-        """What the graph says of texts with words."""
-        answer = KINDS.get(self.rules["kind"], _nothing)
+    def _answers(self, texts: Sequence[Text], abstain: float | None) -> Iterator[tuple[Record, Scores]]:
+        """Yield what the graph says of texts with words."""
+        answer = KINDS.get(self.rules["kind"])
         for batch in batches(texts):
-            found = self.run(arrays(batch, list(self.about["inputs"]), self.reading))
+            outputs = self.run(arrays(batch, self.about["inputs"], self.reading))
             for row, text in enumerate(batch):
-                scores = {name: np.asarray(values[row], np.float64) for name, values in found.items()}
-                unscored = {"arcs", "sentence"}
+                scores = {name: np.asarray(values[row], np.float64) for name, values in outputs.items()}
                 tempered = {
-                    name: of_text if name in unscored else of_text / self.rules["temperature"]
-                    for name, of_text in scores.items()
+                    name: values if name in ("arcs", "sentence") else values / self.rules["temperature"]
+                    for name, values in scores.items()
                 }
-                record = answer(self, text, tempered)
+                record = {} if answer is None else answer(self, text, tempered)
                 yield rounded(record if abstain is None else abstained(record, abstain)), scores
-
-
-# --- from scores to answers, by the kind of what a task says ----------------------------------------------------------
 
 
 def _tags(answers: Answers, text: Text, scores: Scores) -> Record:
@@ -170,8 +346,8 @@ def _words(answers: Answers, text: Text, scores: Scores) -> Record:
 
 
 def _rows(answers: Answers, text: Text, scores: Scores) -> tuple[list[list[int]], list[list[float]]]:
-    """The labels of the rows of a sentence, up to the first that lacks one of the two that every row has, and their
-    logarithms of probabilities; a sentence of one word has none."""
+    """Return the labels of the rows of a sentence, up to the first row that lacks one of the two labels that every row
+    has, and their logarithms of probabilities; a sentence of one word has no rows."""
     extra = len(answers.reading["extra_words"])
     of_rows = scores["scores"][:, : len(text.words) + extra]
     labels = of_rows.argmax(-1)
@@ -202,7 +378,7 @@ def _graphs(answers: Answers, text: Text, scores: Scores) -> Record:
 
 
 def _columns(answers: Answers, text: Text, scores: Scores) -> dict[str, list[int]]:
-    """The label ids of every column; a known preposition, and nothing else, has its role."""
+    """Return the label ids of every column; a known preposition, and nothing else, has its role."""
     columns: Mapping[str, list[str]] = answers.rules["columns"]
     ends = np.cumsum([len(names) for names in columns.values()])[:-1]
     apart = np.split(scores["scores"][: len(text.words)], ends, axis=-1)
@@ -210,21 +386,15 @@ def _columns(answers: Answers, text: Text, scores: Scores) -> dict[str, list[int
     best = {name: of_words.argmax(-1) for name, of_words in of_columns.items()}
     if "PREP" in columns.get("kind", ()):
         kind, role = columns["kind"].index("PREP"), columns["role"].index("PREP")
-        others = of_columns["role"].copy()
-        others[:, role] = -np.inf
-        best["role"] = np.where(best["kind"] == kind, role, others.argmax(-1))
-    found = {name: ids.tolist() for name, ids in best.items()}
-    if answers.whole is None or len(text.words) == 1:
-        return found
-    kinds = [columns["kind"][id] for id in found["kind"]]
+        roles = of_columns["role"].copy()
+        roles[:, role] = -np.inf
+        best["role"] = np.where(best["kind"] == kind, role, roles.argmax(-1))
+    labels = {name: ids.tolist() for name, ids in best.items()}
+    if answers.sentences is None or len(text.words) == 1:
+        return labels
+    kinds = [columns["kind"][id] for id in labels["kind"]]
     logs = {name: log_softmax(of_words) for name, of_words in of_columns.items()}
-    return found | (answers.whole.find(kinds, logs) or {})
-
-
-def _nothing(answers: Answers, text: Text, scores: Scores) -> Record:
-    """Of a task that this file does not know: nothing."""
-    del answers, text, scores
-    return {}
+    return labels | (answers.sentences.find(kinds, logs) or {})
 
 
 KINDS: Mapping[str, Callable[[Answers, Text, Scores], Record]] = {
@@ -235,21 +405,23 @@ KINDS: Mapping[str, Callable[[Answers, Text, Scores], Record]] = {
     "coordinations": _coordinations,
     "graphs": _graphs,
 }
+"""What a task says of texts."""
 
 
 def log_softmax(scores: np.ndarray) -> np.ndarray:
-    """The logarithms of the probabilities of the last axis."""
+    """Return the logarithms of the probabilities of the last axis."""
     exact = scores - scores.max(-1, keepdims=True)
     result: np.ndarray = exact - np.log(np.exp(exact).sum(-1, keepdims=True))
     return result
 
 
 def best_valid(scores: np.ndarray, allowed: Mapping[str, Sequence[Any]]) -> np.ndarray:
-    """The most probable tags of a sentence among the sequences that are allowed (Viterbi), or each word's best one
-    where none is: what :func:`probtrans_cli.tasks.valid_tags.best_valid` finds.
+    """Return the most probable tags of a sentence among the allowed sequences (Viterbi), or each word's best tag where
+    none is allowed: what :func:`probtrans_cli.tasks.valid_tags.best_valid` finds.
 
-    ``scores [w, a]``. ``allowed``: which tags may stand first ``[a]``, which behind another ``then [a, e]``, and which
-    last ``[a]``.
+    Args:
+        scores: ``[w, a]``.
+        allowed: which tags may stand first ``[a]``, which behind another ``then [a, e]``, and which last ``[a]``.
     """
     first, then, last = (np.where(allowed[name], 0.0, -np.inf) for name in ("first", "then", "last"))
     lattice = scores - scores.max(-1, keepdims=True)
@@ -269,13 +441,15 @@ def best_valid(scores: np.ndarray, allowed: Mapping[str, Sequence[Any]]) -> np.n
 
 
 def abstained(record: Record, least: float) -> Record:
-    """A record with `_` for every tag or label that is less probable, and without entities that have such a tag."""
+    """Write `_` for every tag or label that is less probable, and leave out entities that have such a tag."""
     if "label" in record:
         return record | ({"label": ABSTAINED} if record["label_probability"] < least else {})
     out = [chance < least for chance in record["tag_probability"]]
-    kept = [span for span in record.get("entities", ()) if not any(out[slice(*span["words"])])]
     tags = [ABSTAINED if left else tag for tag, left in zip(record["tags"], out, strict=True)]
-    return {**record, "tags": tags} | ({"entities": kept} if "entities" in record else {})
+    if "entities" not in record:
+        return {**record, "tags": tags}
+    entities = [span for span in record["entities"] if not any(out[slice(*span["words"])])]
+    return {**record, "tags": tags, "entities": entities}
 
 
 # --- the command ------------------------------------------------------------------------------------------------------
@@ -284,18 +458,18 @@ OPTIONS = ("--json", "--file", "--abstain", "--longest")
 
 
 def main(folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], arguments: Sequence[str]) -> int:
-    """Print the answers to the texts that are arguments, or to the lines of a file; returns the exit code.
+    """Print the answers to the texts that are arguments, or to the lines of a file; return the exit code.
 
     Options stand before the texts: `--json` prints the records of `parse -f jsonl`, `--file FILE` reads a text a line,
-    `--abstain P` leaves out answers that are less probable, `--longest N` allows so many words.
+    `--abstain P` leaves out answers that are less probable, `--longest N` allows N words in a text.
     """
     for stream in (sys.stdout, sys.stderr):
         stream.reconfigure(encoding="utf-8", errors="backslashreplace")  # type: ignore[union-attr]
     try:
-        texts, options = _asked_for(list(arguments))
+        texts, options = _parsed(list(arguments))
         answers = Answers(folder, run)
-        how = {name: options[name] for name in ("longest", "abstain") if name in options}
-        for record, text, scores in answers.records(texts or [("text 1", answers.rules["shown"])], **how):
+        limits = {name: options[name] for name in ("longest", "abstain") if name in options}
+        for record, text, scores in answers.records(texts or [("text 1", answers.rules["shown"])], **limits):
             lines = [json_line(record)] if "json" in options else [*in_lines(answers, record, text, scores)]
             sys.stdout.writelines(f"{line}\n" for line in lines)
         sys.stdout.flush()
@@ -309,8 +483,8 @@ def main(folder: Path, run: Callable[[dict[str, np.ndarray]], Scores], arguments
     return 0
 
 
-def _asked_for(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[str, Any]]:
-    """The texts, with where they are from, and the options; what does not begin as an option is a text."""
+def _parsed(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[str, Any]]:
+    """Return the texts, with where they are from, and the options; what does not begin as an option is a text."""
     options: dict[str, Any] = {}
     while arguments and arguments[0] in OPTIONS:
         option = arguments.pop(0)
@@ -327,7 +501,7 @@ def _asked_for(arguments: list[str]) -> tuple[Iterable[tuple[str, str]], dict[st
 
 
 def _lines_of(name: str) -> Iterator[tuple[str, str]]:
-    """The lines of a file of texts, with where they stand."""
+    """Yield the lines of a file of texts, with where they stand."""
     try:
         content = (sys.stdin.buffer.read() if name == "-" else Path(name).read_bytes()).decode("utf-8-sig")
     except OSError as error:
@@ -340,8 +514,9 @@ def _lines_of(name: str) -> Iterator[tuple[str, str]]:
 
 
 def in_lines(answers: Answers, record: Record, text: Text, scores: Scores) -> Iterator[str]:
-    """A record for people."""
+    """Yield the lines of a record for people."""
     words, kind = record["words"], answers.rules["kind"]
+    extra = answers.reading["extra_words"]
     if not scores:
         return
     if kind == "tags":
@@ -351,22 +526,18 @@ def in_lines(answers: Answers, record: Record, text: Text, scores: Scores) -> It
     elif kind == "words":
         yield from (" ".join([*words, *mask["words"]]) for mask in record["masks"])
     elif kind in ("tuples", "coordinations"):
-        shown, names = [*words, *answers.reading["extra_words"]], answers.names["scores"]
+        names = answers.names["scores"]
         for labels in _rows(answers, text, scores)[0]:
-            yield " ".join(f"{word}/{names[id]}" for word, id in zip(shown, labels, strict=True))
+            yield " ".join(f"{word}/{names[id]}" for word, id in zip([*words, *extra], labels, strict=True))
     elif kind == "graphs":
         for word, *labels in zip(words, *record["labels"].values(), strict=True):
             yield "\t".join([word, *map(str, labels)])
         yield from filter(None, [record["logical_form"]])
     else:
         yield " ".join([*words, str({name: values.shape for name, values in scores.items()})])
-    if "arcs" in scores and answers.about["arcs"]["by_word"]:
-        yield from _heads(answers, words, scores["arcs"])
-
-
-def _heads(answers: Answers, words: Sequence[str], arcs: np.ndarray) -> Iterator[str]:
-    """The most probable head of each word, by itself."""
-    channel, names = answers.about["arcs"]["channel"], [*words, *answers.reading["extra_words"]]
-    for word, heads in zip(words, arcs.mean(0) if channel == "mean" else arcs[channel], strict=False):
-        if heads.any():  # a word that is alone has no head but the root
-            yield f"{word} <- {[*names, 'ROOT'][min(heads.argmax(), len(names))]} {heads.max():.2f}"
+    if "arcs" in scores and answers.about["arcs"]["by_word"]:  # the most probable head of each word, by itself
+        channel, names = answers.about["arcs"]["channel"], [*words, *extra, "ROOT"]
+        arcs = scores["arcs"].mean(0) if channel == "mean" else scores["arcs"][channel]
+        for word, heads in zip([*words, *extra], arcs, strict=False):
+            if heads.any():  # a word that is alone has no head but the root
+                yield f"{word} <- {names[min(heads.argmax(), len(names) - 1)]} {heads.max():.2f}"

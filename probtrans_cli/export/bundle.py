@@ -1,8 +1,18 @@
-"""The folder of a graph: the graph, vocabulary and labels, an example that runs it, and what was measured."""
+"""The folder of a graph: the graph, vocabulary and labels, an example that runs it, and what was measured.
+
+example.py      a short program, which answers as `parse` does without this package: it opens the graph, and hands
+                texts and graph to the modules beside it
+alone/          these modules: :mod:`probtrans_cli.export.answers` and all of this package that it imports, as it stands
+EXPORT.json     the report; its sections ``reading`` and ``answers`` tell one model from another, as data
+
+So there is no second version of how a text is divided, of a look-up or of a rule, which could become another one.
+"""
 
 from __future__ import annotations
 
+import importlib.util
 import json
+import re
 from collections.abc import Callable
 from dataclasses import dataclass
 from pathlib import Path
@@ -13,47 +23,100 @@ import torch
 from torch.export import ExportedProgram
 
 from probtrans_cli import atomic, console
-from probtrans_cli.data.sentence import Sentence
+from probtrans_cli.data.sentence import Sentence, extra_words
+from probtrans_cli.data.tokens import LONGEST
+from probtrans_cli.data.vocabularies.base import DIGITS, SPECIALS, Enclosed, Vocabulary
+from probtrans_cli.data.vocabularies.pieces import LONGEST_WORD, SUBWORDS_FILE, Characters, Subwords
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.wordpiece_files import TOKENIZER_FILE
+from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError, unwritten
-from probtrans_cli.export import ExportOptions
+from probtrans_cli.export import ExportOptions, answers, measure
 from probtrans_cli.export.answers import Answers
-from probtrans_cli.export.compared import compared
-from probtrans_cli.export.difference import (
-    DRAWS,
-    MOST,
-    SENTENCES,
-    WORDS,
-    Run,
-    largest_difference,
-    largest_rounded,
-    largest_rounding,
-    rounded,
-    words_per_second,
-)
-from probtrans_cli.export.example import EXAMPLE, described, example_files, one_token_a_word
-from probtrans_cli.export.graph import MAIN, SHAPES, Asked, Graph, Plan, axes_of, traced
-from probtrans_cli.export.measure import change_of_score, source_of
+from probtrans_cli.export.graph import MAIN, SHAPES, Graph, GraphPredictor, Plan, axes_of, traced
+from probtrans_cli.export.measure import Run
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.card import as_json
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.predictions import Reader
-from probtrans_cli.trained.predictor import temperature_of
+from probtrans_cli.trained.predictions import Reader, masks_of
+from probtrans_cli.trained.ways import temperature_of
 
 PAIR = "pair"
 INT8 = "int8"
+EXAMPLE, ALONE = "example.py", "alone"
+PACKAGE = __name__.split(".", maxsplit=1)[0]
+_IMPORT = re.compile(rf"^from {PACKAGE}\.([\w.]+) import", re.MULTILINE)
+"""At the beginning of a line: what stands under `if TYPE_CHECKING` is not needed to run."""
+_KINDS: dict[type[Vocabulary], str] = {
+    Words: "words",
+    Characters: "char",
+    Subwords: "sentencepiece",
+    WordPieces: "wordpiece",
+}
+"""The kinds of vocabularies that the example can look words up in; others are of another package."""
+PROGRAMS = {
+    "pt2": '''\
+import sys
+from pathlib import Path
+
+import torch
+from {alone}.{main} import main
+
+here = Path(__file__).parent
+network = torch.export.load(here / "model.pt2").module()
+
+
+def run(inputs):
+    """From arrays to arrays, by the names of inputs and outputs that EXPORT.json has."""
+    outputs = network(**{{name: torch.from_numpy(values) for name, values in inputs.items()}})
+    return {{name: values.numpy() for name, values in outputs.items()}}
+''',
+    "onnx": '''\
+import sys
+from pathlib import Path
+
+import onnxruntime
+from {alone}.{main} import main
+
+here = Path(__file__).parent
+onnxruntime.set_default_logger_severity(3)  # errors alone
+session = onnxruntime.InferenceSession(here / "model.onnx")
+
+
+def run(inputs):
+    """From arrays to arrays, by the names of inputs and outputs that EXPORT.json has."""
+    names = [output.name for output in session.get_outputs()]
+    return dict(zip(names, session.run(names, inputs)))
+''',
+}
+_HEAD = '''\
+"""{name}, without probtrans: python {example} "a text" "another one" ..., or --file FILE with a text a line.
+
+It answers as `probtrans parse --input text --trees no` does; --json prints the answers as -f jsonl does.
+"""
+
+'''
+_TAIL = """
+
+if __name__ == "__main__":
+    sys.exit(main(here, run, sys.argv[1:]))
+"""
 
 
 @dataclass(frozen=True)
 class GraphFormat:
-    """A format of graphs: its ``name`` and ``file``; ``save`` writes a traced graph, ``opened`` gives what runs it;
-    ``runner``: what that is called; ``quantise`` makes the products of a written file those of 8-bit integers."""
+    """A format of graphs."""
 
     name: str
     file: str
     runner: str
+    """The name of what runs a graph."""
     save: Callable[[Graph, ExportedProgram, Path], None]
+    """Writes a traced graph."""
     opened: Callable[[Path], Run]
+    """Returns what runs a written graph."""
     quantise: Callable[[Path], None] | None = None
+    """Makes the products of a written file those of 8-bit integers."""
 
 
 def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
@@ -76,70 +139,40 @@ def write_graph(model: Model, out: Path, options: ExportOptions, form: GraphForm
                 assert form.quantise is not None, "the table of formats says which have it"
                 form.quantise(folder / form.file)
             run = form.opened(folder / form.file)
-            largest = largest_difference(network, graph.plan, run)
-            rounding = None
-            if options.dtype == "float32" and largest.relative > MOST:
-                rounding = largest_rounding(network, graph.plan).relative
-                _tell_of(largest.relative, rounding)
+            largest = measure.largest_difference(network, graph.plan, run)
             report = _described(model, graph, options, form) | {
                 "largest_difference": largest.absolute,
                 "largest_relative_difference": largest.relative,
-                **({} if rounding is None else {"largest_relative_rounding": rounding}),
-                "measured_over": f"random sentences of 1 to {min(WORDS, network.longest or WORDS)} tokens, "
-                f"in batches of 1 to {SENTENCES}: the 4 corners and {DRAWS} more batches",
-                "words_per_second": words_per_second(network, graph.plan, {form.runner: run}),
+            }
+            if options.dtype == "float32" and largest.relative > measure.MOST:
+                rounding = measure.largest_rounding(network, graph.plan).relative
+                log_difference(largest.relative, rounding)
+                report["largest_relative_rounding"] = rounding
+            tokens = min(measure.WORDS, network.longest or measure.WORDS)
+            report |= {
+                "measured_over": f"random sentences of 1 to {tokens} tokens, in batches of 1 to {measure.SENTENCES}: "
+                f"the 4 corners and {measure.DRAWS} more batches",
+                "words_per_second": measure.words_per_second(network, graph.plan, form.runner, run),
                 "threads": torch.get_num_threads(),
             }
-            report |= change_of_score(model, Asked(graph.plan, run), options)
+            report |= measure.change_of_score(model, GraphPredictor(graph.plan, run), options)
             of_pruning = options.about.get("largest_difference", 0.0)
             report |= {**options.about, "largest_difference": max(of_pruning, report["largest_difference"])}
             report["bytes"] = sum(path.stat().st_size for path in folder.iterdir())
             write_beside(model, form.name, folder)
-            report |= _compared(model, folder, run, report, exact=options.dtype == "float32")
+            if (folder / EXAMPLE).exists():
+                report["compared"] = _compared(model, folder, run, report, exact=options.dtype == "float32")
             (folder / "EXPORT.json").write_text(json.dumps(report, indent=1) + "\n", encoding="utf-8")
     except OSError as error:
         raise unwritten(str(out), error, UsageError, hint="choose another OUT folder") from None
     return report
 
 
-def write_beside(model: Model, form: str, folder: Path) -> None:
-    """Write the files beside a graph: vocabulary, labels, the example and what it imports; not `EXPORT.json`."""
-    files = {**model.vocabulary_files, **example_files(model, form), "labels.json": _labels(model)}
-    for name, content in files.items():
-        path = folder / name
-        path.parent.mkdir(exist_ok=True)
-        path.write_bytes(content.encode() if isinstance(content, str) else content)
-
-
-def _compared(model: Model, folder: Path, run: Run, report: dict[str, Any], *, exact: bool) -> dict[str, Any]:
-    """``compared``: of how many texts the example says what the model says; nothing where there is no example."""
-    if not (folder / EXAMPLE).exists():
-        return {}
-
-    def of_arrays(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
-        outputs = run({name: torch.from_numpy(values) for name, values in inputs.items()})
-        return {name: values.numpy() for name, values in outputs.items()}
-
-    number, same = compared(model, Answers(folder, of_arrays, report))
-    if exact and same < number:
-        console.log(f"warning: the example says of {number - same} of {number} texts something else than the model")
-    return {"compared": {"texts": number, "same": same}}
-
-
-def _tell_of(difference: float, rounding: float) -> None:
-    """Tell of a large relative difference; of one that the model's own rounding explains, that it does."""
-    what = f"an output of the graph differs from the model's by {difference:.2g} of its value"
-    if rounded(difference, rounding):
-        console.log(f"{what}; the model itself in float32 differs from itself in float64 by {rounding:.2g}")
-    else:
-        console.log(f"warning: {what}, more than the rounding of float32 ({largest_rounded(rounding):.1g})")
-
-
 def plan_of(model: Model, *, arcs: bool) -> Plan:
-    """What the graph of a model takes and gives.
+    """Return what the graph of a model takes and gives.
 
     Raises:
-        UsageError: arcs are asked for, and the model has none.
+        UsageError: arcs are wanted, and the model has none.
     """
     if arcs and not model.recipe.model.facts.has_arcs:
         raise UsageError(f"--arcs: a model of kind {model.recipe.model.kind} has no arcs", hint="leave it out")
@@ -150,10 +183,87 @@ def plan_of(model: Model, *, arcs: bool) -> Plan:
     return Plan.of(model.network, model.task.wants(batch), divides=model.vocabulary.divides, iteration=iteration)
 
 
+def write_beside(model: Model, form: str, folder: Path) -> None:
+    """Write the files beside a graph: vocabulary, labels, the example and what it imports; not `EXPORT.json`."""
+    names: dict[str, list[str]] = {}  # of what the scores are of, by output
+    for part, rows in model.task.output_rows(model.network).items():
+        if rows.names is not None:
+            names[PAIR if part.endswith(PAIR) else MAIN] = list(rows.names)
+    if MAIN not in names and model.task.answers == "words":
+        names[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
+    files = {**model.vocabulary_files, **example_files(model, form), "labels.json": as_json(names)}
+    for name, content in files.items():
+        path = folder / name
+        path.parent.mkdir(exist_ok=True)
+        path.write_bytes(content.encode() if isinstance(content, str) else content)
+
+
+def _compared(model: Model, folder: Path, run: Run, report: dict[str, Any], *, exact: bool) -> dict[str, int]:
+    def of_arrays(inputs: dict[str, np.ndarray]) -> dict[str, np.ndarray]:
+        outputs = run({name: torch.from_numpy(values) for name, values in inputs.items()})
+        return {name: values.numpy() for name, values in outputs.items()}
+
+    number, same = measure.compared(model, Answers(folder, of_arrays, report))
+    if exact and same < number:
+        console.log(f"warning: for {number - same} of {number} texts the example answers otherwise than the model")
+    return {"texts": number, "same": same}
+
+
+def log_difference(difference: float, rounding: float) -> None:
+    """Report a large relative difference, as a warning where the model's own rounding does not explain it."""
+    fault = f"an output of the graph differs from the model's by {difference:.2g} of its value"
+    largest = measure.largest_rounded(rounding)
+    if difference <= largest:
+        console.log(f"{fault}; the model itself in float32 differs from itself in float64 by {rounding:.2g}")
+    else:
+        console.log(f"warning: {fault}, more than the rounding of float32 ({largest:.1g})")
+
+
+# --- the example ------------------------------------------------------------------------------------------------------
+
+
+def example_files(model: Model, form: str) -> dict[str, str]:
+    """Return the example for a format of graphs, and what it imports, by name; none where the vocabulary is one of
+    another package."""
+    if type(_without_ends(model.vocabulary)) not in _KINDS:
+        return {}
+    program = PROGRAMS[form].format(alone=ALONE, main=_stem(answers.__name__))
+    name = model.recipe.name.replace("\\", "\\\\").replace('"', '\\"')
+    return {EXAMPLE: _HEAD.format(name=name, example=EXAMPLE) + program + _TAIL, **alone()}
+
+
+def alone(module: str = answers.__name__) -> dict[str, str]:
+    """Return a module of this package and all that it imports of it, by the names of files that import each other."""
+    files: dict[str, str] = {f"{ALONE}/__init__.py": ""}
+    waiting = [module]
+    while waiting:
+        name = waiting.pop()
+        path = f"{ALONE}/{_stem(name)}.py"
+        if path not in files:
+            spec = importlib.util.find_spec(name)
+            assert spec is not None and spec.origin is not None, name  # noqa: PT018
+            text = Path(spec.origin).read_text("utf-8")
+            waiting += [f"{PACKAGE}.{imported}" for imported in _IMPORT.findall(text)]
+            files[path] = _IMPORT.sub(lambda match: f"from .{_stem(match[1])} import", text)
+    return files
+
+
+def _stem(module: str) -> str:
+    """Return the name of a module's file: two rooms may have modules of one name."""
+    return module.removeprefix(f"{PACKAGE}.").replace(".", "_")
+
+
+def _without_ends(vocabulary: Vocabulary) -> Vocabulary:
+    return vocabulary.plain if isinstance(vocabulary, Enclosed) else vocabulary
+
+
+# --- the report -------------------------------------------------------------------------------------------------------
+
+
 def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFormat) -> dict[str, Any]:
-    """What is known of a graph before it is measured."""
+    """Return what is known of a graph before it is measured."""
     plan = graph.plan
-    about: dict[str, Any] = source_of(model, form.name, options.dtype) | {
+    about: dict[str, Any] = measure.source_of(model, form.name, options.dtype) | {
         "task": model.recipe.task.kind,
         "inputs": {name: list(SHAPES[name]) for name in plan.inputs},
         "outputs": axes_of(graph),
@@ -166,7 +276,7 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
             "iteration": plan.iteration,
             "channel": model.reading.channel,
             "root": model.has_root_column,
-            "by_word": one_token_a_word(model),
+            "by_word": _one_token_a_word(model),
         }
     if model.recipe.uncertain_weights is not None:
         about["weights"] = "posterior means"
@@ -175,12 +285,66 @@ def _described(model: Model, graph: Graph, options: ExportOptions, form: GraphFo
     return about | described(model)
 
 
-def _labels(model: Model) -> str:
-    """The names of what the scores are of, by the name of the output."""
-    found: dict[str, list[str]] = {}
-    for part, rows in model.task.output_rows(model.network).items():
-        if rows.names is not None:
-            found[PAIR if part.endswith(PAIR) else MAIN] = list(rows.names)
-    if MAIN not in found and model.task.answers == "words":
-        found[MAIN] = [model.vocabulary.decode(id) for id in range(model.vocabulary.size)]
-    return as_json(found)
+def described(model: Model) -> dict[str, Any]:
+    """Return how texts are read, what decides the answers beside the scores, and what of `parse` is left out."""
+    task, vocabulary, plain = model.task, model.vocabulary, _without_ends(model.vocabulary)
+    names = extra_words(task.extra)
+    encoded = vocabulary.encode_words(["a", *names], len(names))
+    pieces = isinstance(plain, WordPieces)
+    reading = {
+        "kind": _KINDS.get(type(plain)),
+        "file": {Subwords: SUBWORDS_FILE, WordPieces: TOKENIZER_FILE}.get(type(plain)),
+        "lowercase": plain.options.lowercase if isinstance(plain, WordPieces) else getattr(plain, "lowercase", False),
+        "numbers": DIGITS.pattern if getattr(plain, "digits", False) else None,
+        "by_itself": pieces,
+        "names": [] if pieces else list(SPECIALS),
+        "longest_word": LONGEST_WORD if isinstance(plain, Subwords | Characters) else None,
+        "features": None if vocabulary.features is None else vocabulary.features.section.model_dump(mode="json"),
+        "divides": vocabulary.divides,
+        "omits": vocabulary.omits,
+        "pad": vocabulary.PAD,
+        "unknown": vocabulary.UNKNOWN,
+        "mask": vocabulary.MASK,
+        "masks": sorted(masks_of(model)),
+        "first": getattr(vocabulary, "FIRST", None),
+        "last": getattr(vocabulary, "LAST", None),
+        "extra_words": {name: encoded.ids[start] for name, start in zip(names, encoded.word_start[1:], strict=True)},
+        "longest": LONGEST,
+        "positions": model.network.longest,
+    }
+    decided = {
+        "kind": task.answers,
+        "temperature": temperature_of(model),
+        "abstains": task.abstains,
+        "skips": task.nothing is not None,
+        "nothing": {key: value for key, value in (task.nothing or {}).items() if key not in task.not_in_json},
+        "with_text": task.with_text,
+        "shown": "Two [MASK] fold a shirt ." if task.answers == "words" else "Two farmers fold a shirt .",
+        **task.rules,
+    }
+    return {"reading": reading, "answers": decided, "left_out": left_out(model)}
+
+
+def left_out(model: Model) -> list[str]:
+    """Return in words what `parse` says of texts and the example does not."""
+    task, recipe = model.task, model.recipe
+    if type(_without_ends(model.vocabulary)) not in _KINDS:
+        kind = recipe.data.vocabulary.kind
+        return [f"answers: no example runs a vocabulary of kind {kind}, which is another package's"]
+    absent = []
+    if task.answers not in answers.KINDS:
+        absent.append(f"answers: the example knows no task that answers {task.answers!r}: it prints the scores' shapes")
+    if recipe.model.facts.has_arcs:
+        by_word = "; the example prints each word's most probable head, with --arcs where a word is a token"
+        absent.append("trees: parse finds the best tree of a sentence" + by_word * _one_token_a_word(model))
+    if task.answers == "tuples":
+        absent.append("tuples of sentences that a model of coordinations splits before (parse --coordination)")
+    if recipe.uncertain_weights is not None:
+        absent.append("draws and variances of uncertain weights: answers are those of parse --weights mean")
+    if recipe.runtime.precision == "bfloat16":
+        absent.append("bfloat16, in which parse computes (runtime.precision): a graph computes in float32")
+    return [*absent, "uncertainty, alternatives (parse --uncertainty, --top) and latent labels"]
+
+
+def _one_token_a_word(model: Model) -> bool:
+    return not (model.vocabulary.begins or model.vocabulary.divides)

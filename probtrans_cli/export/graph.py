@@ -15,9 +15,9 @@ scores      [b, w, o]  of each word, or position of ``at``; ``[b, o]`` of the se
 parents     [b, w, m]  of a word's parents, none first (logical forms by attention)
 pair        [b, p]     of what two texts are to each other
 sentence    [b, s]     what represents the sentence, where something does
-arcs        [b,c,n,m]  on request: probabilities of heads in every channel, after the iteration that is read
+arcs        [b,c,n,m]  on request: probabilities of heads in every channel, after one iteration
 
-Everything that an ordinary pass picks out by a mask is picked out by positions here, and nothing is left out early.
+What an ordinary pass picks out by a mask is picked out by positions here, and nothing is left out early.
 """
 
 from __future__ import annotations
@@ -46,29 +46,36 @@ SHAPES = {
 """The axes of the inputs."""
 _EXAMPLE = {"batch": 3, "tokens": 7, "words": 4, "places": 2, "features": 5}
 """Sizes that a graph is traced with: no two are equal, and none is 0 or 1, of which a tracer makes constants."""
-_OTHER = {"batch": 4, "tokens": 5, "words": 7, "places": 6, "features": 10}
-"""Others: no two differ as much from the first ones."""
+_LARGER = {"batch": 4, "tokens": 5, "words": 7, "places": 6, "features": 10}
+"""Other sizes: the differences to the first ones are all distinct."""
 Arrays = Mapping[str, Tensor]
 
 
 @dataclass(frozen=True)
 class Plan:
-    """What a graph takes and gives.
-
-    ``inputs``: names of the inputs. ``words``, ``sentence``: whether scores of words, and the sentence's
-    representation, are asked for. ``main``: the network's name of what is called ``scores``. ``iteration``: after which
-    heads are given; None = never.
-    """
+    """What a graph takes and gives."""
 
     inputs: tuple[str, ...]
+    """Names of the inputs."""
     words: bool
+    """Whether scores of words are wanted."""
     sentence: bool
+    """Whether the sentence's representation is wanted."""
     main: str
+    """The network's name of the output ``scores``."""
     iteration: int | None = None
+    """The iteration after which heads are given; None = never."""
 
     @classmethod
     def of(cls, network: Network, wants: Wants, *, divides: bool, iteration: int | None = None) -> Plan:
-        """Of what a task asks a network; ``divides``: whether a word may have several tokens, or none."""
+        """Plan the graph of a network.
+
+        Args:
+            network: that is exported.
+            wants: what a task wants of it.
+            divides: whether a word may have several tokens, or none.
+            iteration: after which heads are given.
+        """
         grid = network.output.steps is not None
         words = wants.words is not None
         inputs = ["ids", "mask"]
@@ -84,15 +91,6 @@ class Plan:
         main = "rows" if grid else "words" if words or wants.tokens is not None else "sentence"
         return cls(tuple(inputs), words, has_sentence and not grid, main, iteration)
 
-    def named(self, outputs: Outputs) -> dict[str, Tensor]:
-        """What a network answers, by the names of the graph's outputs."""
-        found = {MAIN if name == self.main else name: value for name, value in outputs.scores.items()}
-        if self.sentence and outputs.sentence is not None:
-            found["sentence"] = outputs.sentence
-        if outputs.arcs is not None:
-            found["arcs"] = outputs.arcs[:, 0]
-        return found
-
     @property
     def arcs(self) -> tuple[int, ...]:
         """The iterations whose heads are given."""
@@ -107,8 +105,15 @@ class Graph(nn.Module):
         super().__init__()
         self.network = copy.deepcopy(network).cpu().float().eval()
         self.plan = plan
-        for module in {id(one): one for one, _ in parametrized(self.network)}.values():
-            _with_means(module)
+        for module in {id(it): it for it, _ in parametrized(self.network)}.values():
+            # parametrize.remove_parametrizations would take the property from the class that the copy shares with
+            # the module that it is a copy of.
+            lists: Any = module.parametrizations
+            means = {name: it.original for name, it in lists.items()}
+            module.__class__ = type(module).__bases__[0]
+            del module.parametrizations
+            for name, mean in means.items():
+                module.register_parameter(name, nn.Parameter(mean.detach()))
         self.requires_grad_(False)
 
     def forward(
@@ -120,7 +125,7 @@ class Graph(nn.Module):
         features: Tensor | None = None,
         segments: Tensor | None = None,
     ) -> dict[str, Tensor]:
-        """See the module."""
+        """Return the outputs by name; see the module."""
         n = ids.shape[1]
         words = mask if first is None else first < n
         if at is None and first is not None:
@@ -131,11 +136,17 @@ class Graph(nn.Module):
             sentence=self.plan.sentence,
             arcs=self.plan.arcs,
         )
-        given = Inputs(ids=ids, mask=mask, first=first, features=features, segments=segments)
-        return self.plan.named(self.network(given, wants))
+        inputs = Inputs(ids=ids, mask=mask, first=first, features=features, segments=segments)
+        outputs = self.network(inputs, wants)
+        named = {MAIN if name == self.plan.main else name: value for name, value in outputs.scores.items()}
+        if self.plan.sentence and outputs.sentence is not None:
+            named["sentence"] = outputs.sentence
+        if outputs.arcs is not None:
+            named["arcs"] = outputs.arcs[:, 0]
+        return named
 
     def weights_as(self, dtype: torch.dtype) -> None:
-        """Keep the weights in another precision; they are computed with in float32."""
+        """Store the weights in another precision; they are computed with in float32."""
         for module in list(self.network.modules()):
             for name, parameter in list(module.named_parameters(recurse=False)):
                 if parameter.is_floating_point():
@@ -143,82 +154,51 @@ class Graph(nn.Module):
                     parametrize.register_parametrization(module, name, _InFloat32(), unsafe=True)
 
 
-def _with_means(module: nn.Module) -> None:
-    """Let a module have the means of its uncertain weights. ``parametrize.remove_parametrizations`` would take the
-    property from the class that it shares with the module it is a copy of."""
-    lists: Any = module.parametrizations
-    means = {name: one.original for name, one in lists.items()}
-    module.__class__ = type(module).__bases__[0]
-    del module.parametrizations
-    for name, mean in means.items():
-        module.register_parameter(name, nn.Parameter(mean.detach()))
-
-
 class _InFloat32(nn.Module):
-    """A weight as it is computed with."""
-
-    def forward(self, kept: Tensor) -> Tensor:
-        return kept.float()
-
-
-def refused(network: Network, form: str) -> UsageError | None:
-    """Why a network has no graph."""
-    if (found := network.encoder.untraceable) is None:
-        return None
-    option, instead = found
-    hint = f"train with model.{instead}, or choose --format safetensors"
-    return UsageError(f"--format {form}: model.{option} has no form in a graph", hint=hint)
+    def forward(self, stored: Tensor) -> Tensor:
+        return stored.float()
 
 
 # --- from what an ordinary pass takes to what a graph takes ---------------------------------------------------------
 
 
 def arrays(plan: Plan, inputs: Inputs, wants: Wants) -> dict[str, Tensor]:
-    """The inputs of a graph, for what a network is asked."""
-    given: dict[str, Tensor | None] = {"ids": inputs.ids, "mask": inputs.mask, "first": inputs.first}
-    given["segments"] = torch.zeros_like(inputs.ids) if inputs.segments is None else inputs.segments
-    if wants.tokens is not None:
-        given["at"] = places_of(wants.tokens)
-    if isinstance(inputs.features, Features):
-        given["features"] = padded_features(inputs.features, inputs.ids)
-    found = {name: given.get(name) for name in plan.inputs}
-    assert not (missing := [name for name, value in found.items() if value is None]), f"nothing for {missing}"
-    return {name: value.cpu().contiguous() for name, value in found.items() if value is not None}
-
-
-def places_of(tokens: Tensor) -> Tensor:
-    """The positions ``[b, k]`` of some tokens of each sentence, in order; 0 behind the last."""
-    number = tokens.sum(1, keepdim=True)
-    order = (~tokens).to(torch.uint8).argsort(dim=1, stable=True)[:, : max(int(number.max()), 1)]
-    return order.masked_fill(torch.arange(order.shape[1], device=order.device) >= number, 0)
-
-
-def padded_features(features: Features, ids: Tensor) -> Tensor:
-    """The features of each token ``[b, n, k]``, -1 behind the last."""
-    ends = torch.cat([features.offsets[1:], features.offsets.new_tensor([len(features.rows)])])
-    number = ends - features.offsets
-    there = torch.arange(max(int(number.max()), 1), device=ids.device) < number[:, None]
-    found = torch.full(there.shape, -1, device=ids.device)
-    found[there] = features.rows
-    return found.view(*ids.shape, -1)
+    """Return the inputs of a graph, from those of a network."""
+    ids, tokens = inputs.ids, wants.tokens
+    by_name: dict[str, Tensor | None] = {"ids": ids, "mask": inputs.mask, "first": inputs.first}
+    by_name["segments"] = torch.zeros_like(ids) if inputs.segments is None else inputs.segments
+    if tokens is not None:  # their positions in order, 0 behind the last
+        number = tokens.sum(1, keepdim=True)
+        order = (~tokens).to(torch.uint8).argsort(dim=1, stable=True)[:, : max(int(number.max()), 1)]
+        by_name["at"] = order.masked_fill(torch.arange(order.shape[1], device=order.device) >= number, 0)
+    if isinstance(inputs.features, Features):  # of each token, -1 behind the last
+        rows, offsets = inputs.features.rows, inputs.features.offsets
+        number = torch.cat([offsets[1:], offsets.new_tensor([len(rows)])]) - offsets
+        there = torch.arange(max(int(number.max()), 1), device=ids.device) < number[:, None]
+        padded = torch.full(there.shape, -1, device=ids.device)
+        padded[there] = rows
+        by_name["features"] = padded.view(*ids.shape, -1)
+    named = {name: by_name.get(name) for name in plan.inputs}
+    assert not (missing := [name for name, value in named.items() if value is None]), f"nothing for {missing}"
+    return {name: value.cpu().contiguous() for name, value in named.items() if value is not None}
 
 
 @dataclass(frozen=True)
-class Asked(Predictor):
-    """What is written, asked as a network is; ``run``: computes a graph."""
+class GraphPredictor(Predictor):
+    """A written graph, called as a network is; ``run`` computes the graph."""
 
     plan: Plan
     run: Any
     several = False
     doubt: bool = False
 
-    def ready(self) -> Asked:
+    def ready(self) -> GraphPredictor:
         return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
-        found: dict[str, Tensor] = dict(self.run(arrays(self.plan, inputs, wants)))
-        arcs, sentence = found.pop("arcs", None), found.pop("sentence", None)
-        scores = {self.plan.main if name == MAIN else name: value for name, value in found.items()}
+        named: dict[str, Tensor] = dict(self.run(arrays(self.plan, inputs, wants)))
+        arcs, sentence = named.pop("arcs", None), named.pop("sentence", None)
+        scores = {self.plan.main if name == MAIN else name: value for name, value in named.items()}
         if wants.tokens is not None:
             there = torch.arange(scores["words"].shape[1]) < wants.tokens.sum(1, keepdim=True).cpu()
             scores["words"] = scores["words"][there]
@@ -237,23 +217,25 @@ class Asked(Predictor):
 
 
 def example_of(graph: Graph, sizes: Mapping[str, int] = _EXAMPLE) -> dict[str, Tensor]:
-    """Inputs of these sizes, by default those that a graph is traced with."""
+    """Return inputs of these sizes, by default those that a graph is traced with."""
     sizes = {**sizes, "tokens": min(sizes["tokens"], graph.network.longest or sizes["tokens"])}
-    found = {name: torch.zeros([sizes[axis] for axis in SHAPES[name]], dtype=torch.int64) for name in graph.plan.inputs}
-    if "first" in found:
-        found["first"] += torch.arange(sizes["words"])
-    found["mask"] = torch.ones(found["mask"].shape, dtype=torch.bool)
-    return found
+    inputs = {
+        name: torch.zeros([sizes[axis] for axis in SHAPES[name]], dtype=torch.int64) for name in graph.plan.inputs
+    }
+    if "first" in inputs:
+        inputs["first"] += torch.arange(sizes["words"])
+    inputs["mask"] = torch.ones(inputs["mask"].shape, dtype=torch.bool)
+    return inputs
 
 
 @torch.no_grad()
 def axes_of(graph: Graph) -> dict[str, list[int | str]]:
-    """The axes of the outputs, by name: sizes, and names of those that follow from the inputs'."""
-    before, after = (graph(**example_of(graph, sizes)) for sizes in (_EXAMPLE, _OTHER))
-    axis_of = {_OTHER[name] - size: name for name, size in _EXAMPLE.items()}
+    """Return the axes of the outputs, by name: sizes, and names of those that follow from the inputs'."""
+    before, after = (graph(**example_of(graph, sizes)) for sizes in (_EXAMPLE, _LARGER))
+    axis_of = {_LARGER[name] - size: name for name, size in _EXAMPLE.items()}
 
-    def named(size: int, other: int) -> int | str:
-        name = axis_of.get(other - size)
+    def named(size: int, larger: int) -> int | str:
+        name = axis_of.get(larger - size)
         return size if name is None else f"{name} + {size - _EXAMPLE[name]}".removesuffix(" + 0")
 
     return {
@@ -263,27 +245,28 @@ def axes_of(graph: Graph) -> dict[str, list[int | str]]:
 
 
 def traced(graph: Graph, form: str) -> ExportedProgram:
-    """The program of a graph, for every number of sentences, tokens, words and features.
+    """Trace a graph, for every number of sentences, tokens, words and features.
 
     Raises:
         UsageError: the network cannot be traced.
     """
-    if error := refused(graph.network, form):
-        raise error
-    longest = graph.network.longest
+    encoder, longest = graph.network.encoder, graph.network.longest
+    if encoder.untraceable is not None:
+        option, instead = encoder.untraceable
+        hint = f"train with model.{instead}, or choose --format safetensors"
+        raise UsageError(f"--format {form}: model.{option} has no form in a graph", hint=hint)
     # An encoder of words has positions for them, too, and there are no more words than tokens.
-    limited = ("tokens", "words") if graph.network.encoder.reads_first else ("tokens",)
+    limited = ("tokens", "words") if encoder.reads_first else ("tokens",)
     axes = {name: Dim(name, max=longest) if name in limited and longest else Dim(name) for name in _EXAMPLE}
     shapes = {name: {i: axes[axis] for i, axis in enumerate(SHAPES[name])} for name in graph.plan.inputs}
     try:
         with torch.no_grad():
             program = torch.export.export(graph, (), example_of(graph), dynamic_shapes=shapes)
     except Exception as error:
-        section: Any = graph.network.encoder.section
-        what = str(error).strip().split("\n", maxsplit=1)[0]
-        raise UsageError(
-            f"--format {form}: model.kind: {section.kind} cannot be traced: {what}", hint="choose --format safetensors"
-        ) from error
+        section: Any = encoder.section
+        reason = str(error).strip().split("\n", maxsplit=1)[0]
+        fault = f"--format {form}: model.kind: {section.kind} cannot be traced: {reason}"
+        raise UsageError(fault, hint="choose --format safetensors") from error
     for node in program.graph.nodes:  # they name files of this machine
         for key in ("stack_trace", "nn_module_stack", "source_fn_stack"):
             node.meta.pop(key, None)

@@ -3,17 +3,29 @@
 from __future__ import annotations
 
 import json
+from collections.abc import Mapping
+from dataclasses import dataclass
 from pathlib import Path
 from typing import Any
 
 import numpy as np
 import torch
+from torch import Tensor, nn
 
 from probtrans_cli import atomic, console
+from probtrans_cli.data.vocabularies.base import SPECIALS, Enclosed, Vocabulary
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces
+from probtrans_cli.data.vocabularies.wordpiece_files import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE
+from probtrans_cli.data.vocabularies.words import Words
+from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.measure import change_of_score, random_sentences, rounded, source_of
-from probtrans_cli.hf.export import difference_there, write_model
-from probtrans_cli.trained.model import Model
+from probtrans_cli.hf.write import Architecture, bert_of, write_bert, write_probabilistic
+from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
+from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
+from probtrans_cli.tasks.base import OUTPUT
+from probtrans_cli.trained.model import Model, weights_of
 
 ANSWERS = (
     "answers: transformers computes scores of the ids that it is given; how parse divides texts, looks typographic "
@@ -48,3 +60,187 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     }
     atomic.replace_text(out / "EXPORT.json", json.dumps(report, indent=1) + "\n")
     return report
+
+
+OWN, AS_BERT = "probabilistic", "transformer"
+WRITERS = (OWN, AS_BERT)
+"""The kinds of models that have a form there: one of our own classes, and BERT's."""
+
+
+@dataclass(frozen=True)
+class Written:
+    """What was written: the class that opens it, and what else there is to tell."""
+
+    architecture: str
+    notes: list[str]
+
+
+def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch.dtype) -> Written:
+    """Write a model to a folder that must not exist, or be empty.
+
+    Raises:
+        UsageError: BERT has no form for an option of the model, which is named, or the folder cannot be written.
+    """
+    _require_plain_words(model)
+    section: Any = model.recipe.model
+    if section.kind not in WRITERS:
+        kinds = " and ".join(WRITERS)
+        raise UsageError(f"not expressible in transformers: model.kind: {section.kind}", hint=f"only {kinds} are")
+    tensors = _named(model)
+    texts, notes = tokenizer_files(model.vocabulary, model.network.longest)
+    if section.kind == OWN:
+        pad = model.vocabulary.PAD
+        write_probabilistic(section, tensors, folder, pad=pad, texts=texts, dtype=dtype)
+        return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
+    architecture = architecture_of(model)
+    if architecture == "BertModel":
+        notes.append(
+            f"the output layer is left out: BERT has none for task.kind {model.recipe.task.kind} as it is here"
+        )
+    if architecture == "BertForMaskedLM" and isinstance(model.network.output, PretrainingOutput):
+        notes.append("an output of pairs is left out: BERT's tells, from its pooler, next texts from random ones")
+    if model.recipe.uncertain_weights is not None:
+        notes.append("the weights are the means of their posterior")
+    base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD, **_labels(model, architecture)}
+    bert = bert_of(section, tensors, base, expand_shared=expand_shared)
+    return Written(architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype))
+
+
+def architecture_of(model: Model) -> Architecture:
+    """The class of `transformers` that computes what a transformer and its output layer do."""
+    answers = model.task.answers
+    if answers == "words" and isinstance(model.network.words, BertWordOutput):
+        return "BertForPreTraining" if _has_next_sentences(model) else "BertForMaskedLM"
+    if answers == "tags":
+        return "BertForTokenClassification"
+    if answers == "class" and model.network.sentence == "cls" and model.recipe.model.facts.has_pooler:
+        return "BertForSequenceClassification"
+    return "BertModel"
+
+
+def _has_next_sentences(model: Model) -> bool:
+    """Whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random one."""
+    paired = isinstance(model.network.output, PretrainingOutput) and model.network.output.pair is not None
+    return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
+
+
+def _require_plain_words(model: Model) -> None:
+    """A word's row must be all that goes into the encoder for it."""
+    hint = "choose --format safetensors"
+    if model.network.features is not None:
+        raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
+    if model.network.common is not None:
+        raise UsageError("not expressible in transformers: model.head_bias", hint=hint)
+    if model.network.start is not None:
+        hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
+        raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)
+
+
+def _named(model: Model) -> dict[str, Tensor]:
+    """The tensors by the names of :mod:`probtrans_cli.hf.bert`."""
+    output: nn.Module = model.network.output
+    parts = {}
+    if isinstance(output, PretrainingOutput):
+        parts = {"output.words.": "words."} if isinstance(output.words, BertWordOutput) else {}
+        parts |= {"output.pair.": "pair."} if parts and _has_next_sentences(model) else {}
+    elif isinstance(output, BertWordOutput):
+        parts = {"output.": "words."}
+    elif model.task.answers in ("tags", "class") and isinstance(output, nn.Linear):
+        parts = {"output.": "classifier."}
+    tensors = {}
+    for key, value in weights_of(model.network).items():
+        if key.startswith((POSTERIOR, PRIOR)):
+            continue  # BERT's weights are certain: these are the means
+        if not key.startswith("output."):
+            tensors[key] = value
+        for ours, theirs in parts.items():
+            if key.startswith(ours):
+                tensors[theirs + key.removeprefix(ours)] = value
+    return tensors
+
+
+def _labels(model: Model, architecture: str) -> dict[str, Any]:
+    rows = model.task.output_rows(model.network).get(OUTPUT)
+    if rows is None or rows.names is None or not architecture.endswith("Classification"):
+        return {}
+    return {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
+
+
+# --- tokenizers -------------------------------------------------------------------------------------------------------
+
+
+def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mapping[str, str], list[str]]:
+    """The files of a tokenizer by name, as far as one divides text as the vocabulary does, and what is missing."""
+    if isinstance(vocabulary, WordPieces):
+        return vocabulary.files(longest), []
+    if isinstance(vocabulary, Enclosed):
+        return {}, ["no tokenizer is written: train with data.vocabulary.kind wordpiece to have one"]
+    if not isinstance(vocabulary, Words):
+        return {}, ["no tokenizer is written: transformers has none that divides words as data.vocabulary does"]
+    pieces = [vocabulary.decode(id) for id in range(vocabulary.size)]
+    files = {PIECES_FILE: "".join(f"{piece}\n" for piece in pieces)}
+    changed = [name for name in ("lowercase", "digits") if getattr(vocabulary, name)]
+    changed += ["punctuation"] if vocabulary.omits else []
+    if changed:
+        options = ", ".join(f"data.vocabulary.{name}" for name in changed)
+        return files, [f"no tokenizer.json is written, only vocab.txt: {options} have no exact form there"]
+    pad, unknown, mask = SPECIALS
+    added = [
+        {"id": id, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
+         "special": True} for id, name in enumerate(SPECIALS)
+    ]  # fmt: skip
+    tokenizer = {
+        "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
+        "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
+        "model": {"type": "WordLevel", "vocab": {piece: id for id, piece in enumerate(pieces)}, "unk_token": unknown},
+    }  # fmt: skip
+    options_of_theirs: dict[str, Any] = {
+        "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "unk_token": unknown, "mask_token": mask,
+        "model_input_names": ["input_ids", "attention_mask"],
+    }  # fmt: skip
+    if longest is not None:
+        options_of_theirs["model_max_length"] = longest
+    files[TOKENIZER_FILE] = json.dumps(tokenizer, ensure_ascii=False) + "\n"
+    files[OPTIONS_FILE] = json.dumps(options_of_theirs, ensure_ascii=False, indent=2) + "\n"
+    return files, ["tokenizer.json splits text at blanks: give it words, as the corpus has them"]
+
+
+# --- measuring --------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor, mask: Tensor) -> float | None:
+    """The largest difference between what `transformers` makes of a batch and what the model does; None without it.
+
+    Compared are the words' states, and the output scores where the class has such.
+    """
+    try:
+        import transformers  # noqa: PLC0415  (optional, and slow to import)
+    except ImportError:
+        return None
+    from probtrans_cli.hf import register  # noqa: PLC0415  (imports transformers, too)
+
+    register()
+    transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
+    transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
+    kind = transformers.AutoModel if architecture == "ProbabilisticModel" else getattr(transformers, architecture)
+    theirs, report = kind.from_pretrained(folder, dtype=torch.float32, output_loading_info=True)
+    assert not any(report.values()), f"{folder}: {report}"
+    network = model.network.cpu()
+    base = getattr(theirs.eval(), "bert", theirs)
+    inputs = Inputs(ids=ids, mask=mask)
+    states = network(inputs, Wants(states=True)).states
+    assert states is not None, "they are wanted"
+    pairs = [(states[mask], base(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask])]
+    if architecture == "BertForPreTraining":
+        found = theirs(input_ids=ids, attention_mask=mask.long())
+        ours = network(inputs, Wants(tokens=mask, sentence=True)).scores
+        pairs += [(ours["words"], found.prediction_logits[mask]), (ours["pair"], found.seq_relationship_logits)]
+    elif architecture == "BertForSequenceClassification":
+        logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
+        pairs.append((network(inputs, Wants(sentence=True)).scores["sentence"], logits))
+    elif "For" in architecture:
+        logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
+        sentence = network.output.reads_sentence
+        pairs.append((network(inputs, Wants(tokens=mask, sentence=sentence)).scores["words"], logits[mask]))
+    return max(float((one.float() - other).abs().max()) for one, other in pairs)

@@ -1,27 +1,79 @@
-"""What every export measures and reports: where the model is from, and how much what is written differs from it."""
+"""What every export does with a model beside writing it: prune its weights, and measure what the written one differs by.
+
+A graph is compared with the network that it was made of, over random sentences; its example with the model, over a few
+texts; and where the precision changes, the score on dev before and after.
+"""
 
 from __future__ import annotations
 
 import copy
 import hashlib
-from typing import Any
+import math
+import time
+from collections.abc import Callable, Iterator, Mapping
+from dataclasses import dataclass
+from typing import Any, NamedTuple
 
 import numpy as np
 import torch
+from torch import Tensor
+from torch.nn.utils import parametrize
 
+from probtrans_cli.data.sentence import divided
+from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.models.base import Features, Inputs, Wants
+from probtrans_cli.export.answers import Answers
+from probtrans_cli.export.graph import Arrays, GraphPredictor, Plan
+from probtrans_cli.models.base import Features, Inputs, Outputs, Wants
+from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.network import Network
 from probtrans_cli.trained.evaluation import evaluate
 from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.parses import Asked, analyses
 from probtrans_cli.trained.predictor import Predictor
+from probtrans_cli.trained.ways import plain
 from probtrans_cli.version import __version__
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
+Run = Callable[[Arrays], Arrays]
+"""What computes a written graph."""
+
+
+@torch.no_grad()
+def prune(model: Model, share: float) -> int:
+    """Set the means with the smallest ``|μ| / σ`` to zero, and let all weights be certain, in place.
+
+    Args:
+        model: with uncertain weights.
+        share: of its uncertain weights that are set to zero, of all tensors together; of equal weights the first.
+
+    Returns:
+        How many weights were set to zero.
+
+    Raises:
+        UsageError: the weights of the model are certain.
+    """
+    uncertain = list(weights.uncertain(model.network))
+    if not uncertain:
+        raise UsageError(
+            f"--prune: the weights of {model.folder} are certain: there is no noise to compare them with",
+            hint="leave it out, or train with model.bayes or optim.kind=ivon",
+        )
+    signal = torch.cat([(it.mean.abs() / it.posterior.deviation()).flatten() for it in uncertain])
+    number = round(share * len(signal))
+    noise = torch.zeros(len(signal), dtype=torch.bool, device=signal.device)
+    noise[signal.argsort(stable=True)[:number]] = True
+    for it, is_noise in zip(uncertain, noise.split([it.mean.numel() for it in uncertain]), strict=True):
+        it.mean[is_noise.view_as(it.mean)] = 0.0
+    for module, name in weights.parametrized(model.network):
+        parametrize.remove_parametrizations(module, name, leave_parametrized=False)
+    model.recipe = model.recipe.certain()
+    model.temperature = None  # it was that of another distribution
+    return number
 
 
 def source_of(model: Model, form: str, dtype: str) -> dict[str, Any]:
-    """What every report begins with: the tool, the model that was read, and how it is written."""
+    """Return what every report begins with: the tool, the model that was read, and how it is written."""
     assert model.folder is not None, "it was loaded"
     return {
         "tool": f"probtrans {__version__}",
@@ -32,33 +84,36 @@ def source_of(model: Model, form: str, dtype: str) -> dict[str, Any]:
     }
 
 
-def rounded(network: Network, dtype: str) -> Network:
-    """A copy whose weights are those of another precision."""
-    found = copy.deepcopy(network)
-    weights = network.state_dict()
-    found.load_state_dict(
-        {
-            key: value.to(getattr(torch, dtype)).to(value.dtype) if value.is_floating_point() else value
-            for key, value in weights.items()
-        }
-    )
-    return found
+def in_precision(network: Network, dtype: str) -> Network:
+    """Return a copy whose weights are rounded to another precision."""
+    rounded = copy.deepcopy(network)
+    state = network.state_dict()
+    for key, value in state.items():
+        if value.is_floating_point():
+            state[key] = value.to(getattr(torch, dtype)).to(value.dtype)
+    rounded.load_state_dict(state)
+    return rounded
 
 
 def change_of_score(model: Model, written: Network | Predictor, options: ExportOptions) -> dict[str, Any]:
-    """``score``, where precision changes: the task's on dev of the model, by one plain pass, and of what is written;
-    None where there is no dev to score."""
+    """Score dev with the model, by one plain pass, and with what is written, where the precision changes.
+
+    Returns:
+        The entry ``score`` of the report; its value is None where there is no dev to score.
+    """
     if options.dtype == "float32":
         return {}
     if options.dev is None:
         return {"score": None}
-    task, how, dev = model.task, model.evaluation(), options.dev
-    before, after = (evaluate(task, one, dev, how, final=False)[task.metric] for one in (model.network, written))
+    task, method = model.task, model.evaluation()
+    before, after = (
+        evaluate(task, it, options.dev, method, final=False)[task.metric] for it in (model.network, written)
+    )
     return {"score": {"metric": task.metric, "dev": before, "dev_exported": after, "change": after - before}}
 
 
-def random_sentences(model: Model, random: np.random.Generator) -> tuple[torch.Tensor, torch.Tensor]:
-    """Ids and mask of random sentences of several lengths."""
+def random_sentences(model: Model, random: np.random.Generator) -> tuple[Tensor, Tensor]:
+    """Return ids and mask of random sentences of several lengths."""
     n = min(PROBE_WORDS, model.network.longest or PROBE_WORDS)
     ids = torch.from_numpy(random.integers(0, model.vocabulary.size, (PROBE_SENTENCES, n)))
     ids = ids.masked_fill(ids == model.vocabulary.PAD, model.vocabulary.UNKNOWN)
@@ -68,16 +123,234 @@ def random_sentences(model: Model, random: np.random.Generator) -> tuple[torch.T
 
 
 @torch.no_grad()
-def representations(model: Model) -> torch.Tensor:
-    """Representations of random sentences."""
-    random = np.random.default_rng(0)
-    ids, mask = (one.to(model.machine.device) for one in random_sentences(model, random))
-    of_words = None
+def representations(model: Model) -> Tensor:
+    """Return the word representations of random sentences."""
+    random, device = np.random.default_rng(0), model.machine.device
+    ids, mask = (it.to(device) for it in random_sentences(model, random))
+    features = None
     if model.network.features is not None:
         table = len(model.network.features.weight)
-        rows = torch.from_numpy(random.integers(0, table, ids.numel() * PROBE_FEATURES)).to(ids.device)
-        of_words = Features(rows, torch.arange(0, len(rows), PROBE_FEATURES, device=ids.device))
-    states = model.network(Inputs(ids=ids, mask=mask, features=of_words), Wants(states=True)).states
+        rows = torch.from_numpy(random.integers(0, table, ids.numel() * PROBE_FEATURES)).to(device)
+        features = Features(rows, torch.arange(0, len(rows), PROBE_FEATURES, device=device))
+    states = model.network(Inputs(ids=ids, mask=mask, features=features), Wants(states=True)).states
     assert states is not None, "they are wanted"
-    found: torch.Tensor = states.float().cpu()
-    return found
+    return states.float().cpu()
+
+
+# --- a graph and its network ------------------------------------------------------------------------------------------
+
+WORDS, SENTENCES, DRAWS = 200, 64, 8
+"""The longest sentences, the largest batch, and how many batches of random sizes are drawn beside the corners."""
+SPEED_SENTENCES, SPEED_WORDS, SPEED_SECONDS = 16, 25, 0.5
+MOST = 1e-4
+"""The largest relative difference that is rounding in float32."""
+_FEATURES = 6
+
+
+class Difference(NamedTuple):
+    """How much two outputs differ."""
+
+    absolute: float
+    relative: float
+    """Relative to the value of the network where that is more than 1 or less than -1: scores of some models are in the
+    hundreds, and so is their rounding."""
+
+
+@dataclass(frozen=True)
+class Drawn:
+    """Random sentences as an ordinary pass takes them, what is wanted of them, and the mask of their words."""
+
+    inputs: Inputs
+    wants: Wants
+    words: Tensor
+
+
+def drawn(network: Network, plan: Plan, size: tuple[int, int], random: torch.Generator) -> Drawn:
+    """Draw sentences: ids, words, features and segments at random.
+
+    Args:
+        network: that reads them.
+        plan: of its graph.
+        size: (b, n): the number of sentences, and of tokens of the first; the others have 1 to n tokens.
+        random: the generator.
+    """
+    b, n = size
+    ids = torch.randint(0, network.unary.num_embeddings, size, generator=random)
+    ids = ids.masked_fill(ids == network.padding, network.hidden)
+    lengths = torch.randint(1, n + 1, (b,), generator=random)
+    lengths[0] = n
+    mask = torch.arange(n) < lengths[:, None]
+    ids = ids.masked_fill(~mask, network.padding)
+    some = (torch.rand(size, generator=random) < 0.4) & mask
+    first, words = None, mask
+    if "first" in plan.inputs:
+        starts = some | (torch.arange(n) == 0)
+        number = starts.sum(1, keepdim=True)
+        order = (~starts).to(torch.uint8).argsort(dim=1, stable=True)[:, : int(number.max())]
+        words = torch.arange(order.shape[1]) < number
+        first = order.masked_fill(~words, n)
+    segments = None
+    if "segments" in plan.inputs:
+        segments = torch.randint(0, 2, size, generator=random).sort(1).values * mask
+    features = None
+    if network.features is not None:
+        number = torch.randint(0, _FEATURES, (b * n,), generator=random) * mask.flatten()
+        rows = torch.randint(0, network.features.weight.shape[0], (int(number.sum()),), generator=random)
+        features = Features(rows, number.cumsum(0) - number)
+    wants = Wants(
+        words=words if plan.words else None,
+        tokens=some if "at" in plan.inputs else None,
+        sentence=plan.sentence or plan.main == "sentence",
+        arcs=plan.arcs,
+    )
+    return Drawn(Inputs(ids=ids, mask=mask, first=first, features=features, segments=segments), wants, words)
+
+
+def sizes(longest: int | None, random: torch.Generator) -> Iterator[tuple[int, int]]:
+    """Yield the corners, and batches in between; no sentence is longer than the network reads."""
+    most = min(WORDS, longest or WORDS)
+    yield from ((1, 1), (1, most), (SENTENCES, 1), (SENTENCES, most))
+    for _ in range(DRAWS):
+        yield tuple(int(torch.randint(1, top + 1, (), generator=random)) for top in (SENTENCES, most))  # type: ignore[misc]
+
+
+def largest_difference(network: Network, plan: Plan, run: Run, seed: int = 0) -> Difference:
+    """Return the largest differences of all outputs between a graph and its network, over random sentences.
+
+    The network reads them as it always does, with masks and rows; the graph by the same words. Padding does not count.
+    """
+    predictor = GraphPredictor(plan, run)
+    return _largest(network, plan, seed, lambda inputs, wants: (network(inputs, wants), predictor(inputs, wants)))
+
+
+def largest_rounding(network: Network, plan: Plan, seed: int = 0) -> Difference:
+    """Return how much a network in float32 differs from itself in float64, over the same sentences.
+
+    Where a network blows up what rounding begins, as many mean-field iterations after one another do, two orders of the
+    same sums differ by as much.
+    """
+
+    def outputs(inputs: Inputs, wants: Wants) -> tuple[Outputs, Outputs]:
+        single = network(inputs, wants)
+        try:
+            return network.double()(inputs, wants), single
+        finally:
+            network.float()  # as it was: no float32 is rounded in float64
+
+    return _largest(network, plan, seed, outputs)
+
+
+@torch.no_grad()
+def _largest(
+    network: Network, plan: Plan, seed: int, outputs: Callable[[Inputs, Wants], tuple[Outputs, Outputs]]
+) -> Difference:
+    random = torch.Generator().manual_seed(seed)
+    absolute, relative = [0.0], [0.0]
+    for size in sizes(network.longest, random):
+        sentences = drawn(network, plan, size, random)
+        for left, right in _compared(*outputs(sentences.inputs, sentences.wants), sentences, plan):
+            assert left.shape == right.shape, "a graph gives what the network gives"
+            # Of numbers that are infinite on one side the difference is infinite, on both sides there is none.
+            apart = torch.where(left == right, 0.0, (left.double() - right.double()).abs())
+            if apart.numel():
+                absolute.append(float(apart.nan_to_num(nan=torch.inf).max()))
+                apart = apart / left.double().abs().clamp(min=1.0)
+                relative.append(float(apart.nan_to_num(nan=torch.inf).max()))
+    return Difference(max(absolute), max(relative))
+
+
+def _compared(expected: Outputs, found: Outputs, sentences: Drawn, plan: Plan) -> Iterator[tuple[Tensor, Tensor]]:
+    """Yield the pairs of what both say, without padding."""
+    assert expected.scores.keys() == found.scores.keys(), "a graph gives the same scores"
+    for name, values in expected.scores.items():
+        if name == "rows":
+            there = sentences.words[:, None].expand(values.shape[:3])
+            yield values[there], found.scores[name][there]
+        else:
+            yield values, found.scores[name]
+    if plan.sentence and expected.sentence is not None:
+        assert found.sentence is not None, "so is its plan"
+        yield expected.sentence, found.sentence
+    if expected.arcs is not None:
+        assert found.arcs is not None, "so is its plan"
+        there = sentences.inputs.mask[:, None, None].expand(expected.arcs.shape[:4])
+        yield expected.arcs[there], found.arcs[there]
+
+
+def largest_rounded(rounding: float) -> float:
+    """Return the largest relative difference that is taken for rounding, where that of the network is ``rounding``:
+    exponentials of another runtime round several times as much as those of torch."""
+    return max(MOST, 10.0 * rounding)
+
+
+@torch.no_grad()
+def words_per_second(network: Network, plan: Plan, name: str, run: Run) -> dict[str, int]:
+    """Return the speed of the network as it is (``eager``) and of its graph: 16 sentences of up to 25 words.
+
+    Args:
+        network: that the graph is of.
+        plan: of the graph.
+        name: of what runs the graph.
+        run: the graph.
+    """
+    size = SPEED_SENTENCES, min(SPEED_WORDS, network.longest or SPEED_WORDS)
+    sentences = drawn(network, plan, size, torch.Generator().manual_seed(0))
+    calls: dict[str, Callable[[Inputs, Wants], Outputs]] = {"eager": network, name: GraphPredictor(plan, run)}
+    speeds = {}
+    for of_call, call in calls.items():
+        call(sentences.inputs, sentences.wants)  # the first call is not counted
+        best, begin = torch.inf, time.perf_counter()
+        while time.perf_counter() - begin < SPEED_SECONDS or best == torch.inf:
+            start = time.perf_counter()
+            call(sentences.inputs, sentences.wants)
+            best = min(best, time.perf_counter() - start)
+        speeds[of_call] = round(int(sentences.words.sum()) / best)
+    return speeds
+
+
+# --- the example beside a graph, and the model ------------------------------------------------------------------------
+
+TEXTS, TEXT_WORDS = 24, 12
+"""Texts of a comparison, and words of the longest."""
+MARKS = ("–", "—", "“", "”", "’", "…", "n’t", "1,234.5", "№", "Zażółć", "[MASK]", "[UNK]", "<unk>", ",", ".", "(")
+"""What stands in the texts beside entries of the vocabulary."""
+SHARE_OF_MARKS = 0.3
+NEAR = 1e-3
+"""What numbers of two records may differ by."""
+
+
+def compared(model: Model, answers: Answers) -> tuple[int, int]:
+    """Compare the answers of an exported folder with those of the model on a few random texts.
+
+    Of uncertain weights, the means count. The model must be on the CPU, as the graph is.
+
+    Returns:
+        The number of texts, and the number of equal answers.
+    """
+    random, vocabulary = np.random.default_rng(0), model.vocabulary
+    most = TEXT_WORDS if model.network.longest is None else max(1, min(TEXT_WORDS, model.network.longest // 16))
+    texts = []
+    for number in range(TEXTS):
+        entries = [vocabulary.decode(int(id)) for id in random.integers(vocabulary.size, size=number % most + 1)]
+        marks = [MARKS[id] for id in random.integers(len(MARKS), size=len(entries))]
+        chosen = random.random(len(entries)) < SHARE_OF_MARKS
+        texts.append(" ".join(np.where(chosen, marks, entries).tolist()))
+    expected = analyses(model, [divided(text) for text in texts], Asked([], predictor=plain(model)))
+    records = answers.records((f"text {number}", text) for number, text in enumerate(texts, start=1))
+    pairs = zip(expected, records, strict=True)
+    return len(texts), sum(alike(analysis.record(), record) for analysis, (record, _, _) in pairs)
+
+
+def alike(left: Any, right: Any) -> bool:
+    """Return whether two records are the same, but for the rounding of numbers."""
+    if isinstance(left, Mapping):
+        return (
+            isinstance(right, Mapping)
+            and left.keys() == right.keys()
+            and all(alike(value, right[key]) for key, value in left.items())
+        )
+    if isinstance(left, list | tuple):
+        return isinstance(right, list | tuple) and len(left) == len(right) and all(map(alike, left, right))
+    if isinstance(left, float) and isinstance(right, float | int):
+        return math.isclose(left, right, abs_tol=NEAR)
+    return bool(left == right)

@@ -15,8 +15,8 @@ from torch.export import ExportedProgram
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.bundle import GraphFormat, write_graph
-from probtrans_cli.export.difference import Run
 from probtrans_cli.export.graph import Graph, example_of
+from probtrans_cli.export.measure import Run
 from probtrans_cli.trained.model import Model
 
 
@@ -26,12 +26,6 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     Raises:
         UsageError: the model has no graph, the packages are not installed, or the folder cannot be written.
     """
-    _require()
-    form = GraphFormat("onnx", "model.onnx", "onnxruntime", save, opened, quantise)
-    return write_graph(model, out, options, form)
-
-
-def _require() -> None:
     try:
         import onnx  # noqa: F401, PLC0415  (an extra)
         import onnxruntime  # noqa: F401, PLC0415
@@ -39,23 +33,25 @@ def _require() -> None:
     except ImportError as error:
         hint = "pip install 'probtrans[onnx]', or choose --format pt2"
         raise UsageError(f"--format onnx needs the package {error.name}", hint=hint) from None
+    form = GraphFormat("onnx", "model.onnx", "onnxruntime", save, opened, quantise)
+    return write_graph(model, out, options, form)
 
 
 def save(graph: Graph, program: ExportedProgram, path: Path) -> None:
     """Write a traced graph as an ONNX file."""
-    given = example_of(graph)
+    inputs = example_of(graph)
     with torch.no_grad(), _quietly():
-        names = list(graph(**given))
+        names = list(graph(**inputs))
         # Not rewritten by the exporter, which takes as long again: runtimes rewrite a graph when they open it.
-        how: dict[str, Any] = {"dynamo": True, "verbose": False, "optimize": False}
-        made = torch.onnx.export(program, kwargs=given, output_names=names, **how)
-        assert made is not None, "so the exporter of programs"
-        made.save(path)
+        options: dict[str, Any] = {"dynamo": True, "verbose": False, "optimize": False}
+        exported = torch.onnx.export(program, kwargs=inputs, output_names=names, **options)
+        assert exported is not None, "the exporter of programs returns one"
+        exported.save(path)
 
 
 def quantise(path: Path) -> None:
-    """Replace a graph by one whose products with constant matrices are of 8-bit integers: those of a matrix scaled by
-    column, those of what it is multiplied with by a scale of each call."""
+    """Let the products with constant matrices of a graph be those of 8-bit integers: a matrix is scaled by column, what
+    it is multiplied with by a scale of each call."""
     import onnx  # noqa: PLC0415  (an extra)
     from onnxruntime.quantization import QuantType, quantize_dynamic  # noqa: PLC0415
 
@@ -70,42 +66,41 @@ def _compute_constants(model: Any) -> None:
     import onnx  # noqa: PLC0415  (an extra)
 
     graph = model.graph
-    known = {one.name for one in graph.initializer} | {""}
+    constants = {it.name for it in graph.initializer} | {""}
     fixed: list[Any] = []
-    others: list[Any] = []
+    variable: list[Any] = []
     for node in graph.node:
-        constant = known.issuperset(node.input)
-        (fixed if constant else others).append(node)
-        known |= set(node.output) if constant else set()
-    made = {name for node in fixed for name in node.output}
-    used = {name for node in others for name in node.input} | {one.name for one in graph.output}
-    wanted = sorted(made & used)
+        constant = constants.issuperset(node.input)
+        (fixed if constant else variable).append(node)
+        constants |= set(node.output) if constant else set()
+    used = {name for node in variable for name in node.input} | {it.name for it in graph.output}
+    wanted = sorted({name for node in fixed for name in node.output} & used)
     alone = onnx.helper.make_graph(
         fixed, "weights", [], [onnx.ValueInfoProto(name=name) for name in wanted], graph.initializer
     )
     alone = onnx.helper.make_model(alone, opset_imports=model.opset_import, ir_version=model.ir_version)
     values = zip(wanted, _session(alone.SerializeToString()).run(wanted, {}) if wanted else [], strict=True)
-    kept = [one for one in graph.initializer if one.name in used]
-    kept += [onnx.numpy_helper.from_array(value, name) for name, value in values]
-    for field, content in ((graph.node, others), (graph.initializer, kept)):
+    initializers = [it for it in graph.initializer if it.name in used]
+    initializers += [onnx.numpy_helper.from_array(value, name) for name, value in values]
+    for field, content in ((graph.node, variable), (graph.initializer, initializers)):
         del field[:]
         field.extend(content)
 
 
 def opened(path: Path) -> Run:
-    """What runs a written graph."""
+    """Return what runs a written graph."""
     session = _session(str(path))
-    names = [one.name for one in session.get_outputs()]
+    names = [it.name for it in session.get_outputs()]
 
-    def run(given: Any) -> Any:
-        found = session.run(names, {name: value.numpy() for name, value in given.items()})
-        return {name: torch.from_numpy(value) for name, value in zip(names, found, strict=True)}
+    def run(inputs: Any) -> Any:
+        outputs = session.run(names, {name: value.numpy() for name, value in inputs.items()})
+        return {name: torch.from_numpy(value) for name, value in zip(names, outputs, strict=True)}
 
     return run
 
 
 def _session(graph: str | bytes) -> Any:
-    """onnxruntime's, of a file or its content, with as many threads as torch has here."""
+    """Open a file, or its content, with as many threads as torch has here."""
     import onnxruntime  # noqa: PLC0415  (an extra)
 
     options = onnxruntime.SessionOptions()
@@ -116,7 +111,7 @@ def _session(graph: str | bytes) -> Any:
 
 @contextmanager
 def _quietly() -> Iterator[None]:
-    """Without what the exporter says of packages that it does not need."""
+    """Hide what the exporter says of packages that it does not need."""
     before = logging.root.manager.disable
     logging.disable(logging.WARNING)
     try:

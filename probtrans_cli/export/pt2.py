@@ -11,8 +11,8 @@ from torch.export import ExportedProgram
 
 from probtrans_cli.export import ExportOptions
 from probtrans_cli.export.bundle import GraphFormat, write_graph
-from probtrans_cli.export.difference import Run
 from probtrans_cli.export.graph import Graph
+from probtrans_cli.export.measure import Run
 from probtrans_cli.trained.model import Model
 
 
@@ -34,11 +34,6 @@ def save(graph: Graph, program: ExportedProgram, path: Path) -> None:
 
 
 def opened(path: Path) -> Run:
-    """What runs a written program."""
+    """Return what runs a written program."""
     module = torch.export.load(path).module()
-
-    def run(given: Any) -> Any:
-        with torch.no_grad():
-            return module(**given)
-
-    return run
+    return torch.no_grad()(lambda inputs: module(**inputs))

@@ -11,10 +11,9 @@ import torch
 from probtrans_cli import checkpoint
 from probtrans_cli.errors import CheckpointError, UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import change_of_score, representations, rounded, source_of
-from probtrans_cli.trained.base import weights_of
+from probtrans_cli.export.measure import change_of_score, in_precision, representations, source_of
 from probtrans_cli.trained.card import texts_of
-from probtrans_cli.trained.model import Model
+from probtrans_cli.trained.model import Model, weights_of
 
 
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
@@ -24,10 +23,10 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         UsageError: the folder cannot be written.
     """
     assert model.folder is not None, "it was loaded"
-    # What is pruned predicts other things than what was scored.
+    # A pruned model predicts other things than the model that was scored.
     scores = {} if "pruned" in options.about else checkpoint.verify(model.folder).json("eval.json", dict[str, Any])
     weights = {key: value.to(getattr(torch, options.dtype)) for key, value in weights_of(model.network).items()}
-    score = change_of_score(model, rounded(model.network, options.dtype), options)
+    score = change_of_score(model, in_precision(model.network, options.dtype), options)
     before = representations(model)
     model.network.load_state_dict({key: value.float() for key, value in weights.items()})
     difference = float((representations(model) - before).abs().max())

@@ -1,4 +1,4 @@
-"""Models in the files of Hugging Face's `transformers`: BERT's both ways, our own with classes of ours.
+"""Models in the files of Hugging Face's `transformers`: BERT is read and written, our own models are written.
 
 `transformers` itself is not needed to read or write a folder. To open one of a probabilistic transformer there:
 
@@ -11,8 +11,7 @@ from __future__ import annotations
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.hf.bert import Bert, read_bert
-from probtrans_cli.hf.own import write_probabilistic
-from probtrans_cli.hf.write import bert_of, write_bert
+from probtrans_cli.hf.write import bert_of, write_bert, write_probabilistic
 
 __all__ = ["Bert", "bert_of", "read_bert", "register", "write_bert", "write_probabilistic"]
 

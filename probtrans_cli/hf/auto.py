@@ -10,7 +10,7 @@ from torch import Tensor, nn
 from transformers import AutoConfig, AutoModel, PretrainedConfig, PreTrainedModel
 from transformers.modeling_outputs import BaseModelOutputWithPooling
 
-from probtrans_cli.hf.own import MODEL_TYPE
+from probtrans_cli.hf.write import MODEL_TYPE
 from probtrans_cli.models import build
 from probtrans_cli.models.probabilistic.potentials import Rotary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -21,13 +21,13 @@ class ProbabilisticConfig(PretrainedConfig):  # type: ignore[no-untyped-call]
 
     model_type = MODEL_TYPE
 
-    def __init__(self, model: dict[str, Any] | None = None, vocab_size: int = 3, **others: Any) -> None:
+    def __init__(self, model: dict[str, Any] | None = None, vocab_size: int = 3, **options: Any) -> None:
         section = ProbabilisticTransformer.model_validate(model or {})
         self.model = section.model_dump(mode="json")
         self.vocab_size = vocab_size
         self.hidden_size, self.num_hidden_layers = section.labels, section.iterations
         self.num_attention_heads = section.channels
-        super().__init__(**others)
+        super().__init__(**options)
 
     @property
     def section(self) -> ProbabilisticTransformer:
@@ -50,18 +50,16 @@ class ProbabilisticModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         self.post_init()  # type: ignore[no-untyped-call]
 
     def _init_weights(self, module: nn.Module) -> None:
-        # Models come from files. What is in none is made anew: the space of a model being read is not filled.
+        # Models come from files. Frequencies are in no file, and transformers leaves a model's buffers unfilled.
         if isinstance(module, Rotary):
-            planes = torch.arange(0, self.config.section.decomposition.rank, 2, dtype=torch.float64)
-            base = self.config.section.decomposition.base
-            module.frequency = base ** (-planes / self.config.section.decomposition.rank)
+            rotary = self.config.section.decomposition
+            planes = torch.arange(0, rotary.rank, 2, dtype=torch.float64)
+            module.frequency = rotary.base ** (-planes / rotary.rank)
 
     def get_input_embeddings(self) -> nn.Module:
-        """The unary scores."""
         return self.unary
 
     def set_input_embeddings(self, value: nn.Module) -> None:
-        """Replace the unary scores."""
         self.unary = value
 
     def forward(
@@ -71,20 +69,20 @@ class ProbabilisticModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         output_attentions: bool | None = None,
         return_dict: bool | None = None,
     ) -> BaseModelOutputWithPooling | tuple[Any, ...]:
-        """Label scores of the words, ``last_hidden_state``, those of the root, ``pooler_output``, and head marginals,
-        ``attentions``, where they are asked for. Without a mask, what is not padding is a word."""
+        """Return the words' label scores as ``last_hidden_state``, the root's as ``pooler_output``, and on request head
+        marginals as ``attentions``. Without a mask, all that is not padding is a word."""
         mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         arcs = self.config.output_attentions if output_attentions is None else output_attentions
         encoded = self.encoder(self.unary(input_ids), mask, arcs=bool(arcs))
-        found = BaseModelOutputWithPooling(
+        outputs = BaseModelOutputWithPooling(
             last_hidden_state=encoded.states,
             pooler_output=encoded.sentence,
             attentions=None if encoded.arcs is None else encoded.arcs.unbind(1),
         )
-        return found.to_tuple() if return_dict is False else found
+        return outputs.to_tuple() if return_dict is False else outputs
 
 
 def register() -> None:
-    """Let AutoConfig and AutoModel know the classes."""
+    """Name the classes to AutoConfig and AutoModel."""
     AutoConfig.register(MODEL_TYPE, ProbabilisticConfig, exist_ok=True)
     AutoModel.register(ProbabilisticConfig, ProbabilisticModel, exist_ok=True)

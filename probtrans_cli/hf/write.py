@@ -1,4 +1,4 @@
-"""From a transformer of ours to a folder that `transformers` opens as BERT.
+"""Models of ours as folders that `transformers` opens: as BERT, or with classes of ours.
 
 What BERT has and a model of ours has not is written as what changes nothing: zeros for biases and segments, and an
 identity for the pooler that nothing reads. What BERT cannot compute is refused by the name of the option.
@@ -14,11 +14,11 @@ from typing import Any, Literal, cast
 import torch
 from torch import Tensor
 
-from probtrans_cli.errors import UsageError
-from probtrans_cli.hf.bert import PREFIX, Bert, to_theirs
-from probtrans_cli.hf.files import WEIGHTS, write_folder
+from probtrans_cli import checkpoint
+from probtrans_cli.errors import CheckpointError, UsageError
+from probtrans_cli.hf.bert import PREFIX, WEIGHTS, Bert, to_theirs
 from probtrans_cli.recipe.bert import ACTIVATIONS, CONFIG
-from probtrans_cli.recipe.model import ModelSection, Transformer
+from probtrans_cli.recipe.model import ModelSection, ProbabilisticTransformer, Transformer
 
 Architecture = Literal[
     "BertModel",
@@ -34,12 +34,18 @@ PARTS: dict[Architecture, tuple[str, ...]] = {  # besides the encoder
     "BertForTokenClassification": ("classifier",),
     "BertForSequenceClassification": ("pooler", "classifier"),
 }
+MODEL_TYPE = "probtrans"
 _LEAST_HALF = 6e-8  # of float16
-_ALL_BIASES = ("projections", "output", "widen", "narrow")
+Files = Mapping[str, str | bytes]
 
 
 def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str]:
-    """The options, by name and value, that BERT has no form for; ``expand_shared``: shared tensors may be repeated."""
+    """Return the options, by name and value, that BERT has no form for.
+
+    Args:
+        section: of a model.
+        expand_shared: shared tensors may be repeated.
+    """
     if not section.facts.has_bert_output:
         return [f"model.kind: {section.kind}"]
     section = cast("Transformer", section)
@@ -50,12 +56,9 @@ def obstacles(section: ModelSection, *, expand_shared: bool = False) -> list[str
         "embedding_norm: false": not section.embedding_norm,
         f"head_size: {size}": size * section.heads != section.width,
     }
-    shared = {name: getattr(section, name) for name in ("share_layers", "tie_kv", "tie_qo")}
-    if not expand_shared:
-        unlike |= {
-            f"{name}: true (--expand-shared writes what is shared several times)": shared[name] for name in shared
-        }
-    return [f"model.{option}" for option, found in unlike.items() if found]
+    for name in () if expand_shared else ("share_layers", "tie_kv", "tie_qo"):
+        unlike[f"{name}: true (--expand-shared writes what is shared several times)"] = getattr(section, name)
+    return [f"model.{option}" for option, is_unlike in unlike.items() if is_unlike]
 
 
 def bert_of(
@@ -65,7 +68,7 @@ def bert_of(
     *,
     expand_shared: bool = False,
 ) -> Bert:
-    """A model of ours as BERT.
+    """Return a model of ours as BERT.
 
     Args:
         section: its ``model`` section.
@@ -80,31 +83,49 @@ def bert_of(
         hint = "choose another --format, or train with `model.preset: bert`"
         raise UsageError(f"not expressible as BERT: {'; '.join(faults)}", hint=hint)
     section = cast("Transformer", section).resolved()
-    given = dict(tensors)
-    notes = list(_filled(section, given))
+    all_tensors = dict(tensors)
+    notes = list(_fill(section, all_tensors))
     for index in range(section.layers):
-        _repeat_shared(section, given, index)
+        _repeat_shared(section, all_tensors, index)
     shared = {"share_layers": False, "tie_kv": False, "tie_qo": False}
     plain = {"bias": "all", "pooler": True, "segments": section.segments or 1}
     section = section.model_copy(update=shared | plain)
-    config = _config(section, len(given["unary.weight"]), base or {})
-    config["tie_word_embeddings"] = "words.decoder" not in given
+    base = base or {}
+    activation = base.get("hidden_act")
+    if ACTIVATIONS.get(str(activation)) != section.activation:
+        activation = next(name for name, ours in ACTIVATIONS.items() if ours == section.activation)
+    config = {
+        **base,
+        "model_type": "bert",
+        "vocab_size": len(all_tensors["unary.weight"]),
+        "hidden_size": section.width,
+        "num_hidden_layers": section.layers,
+        "num_attention_heads": section.heads,
+        "intermediate_size": section.inner,
+        "hidden_act": activation,
+        "hidden_dropout_prob": section.dropout,
+        "attention_probs_dropout_prob": section.attention_dropout,
+        "max_position_embeddings": section.positions.table_rows,
+        "type_vocab_size": section.segments,
+        "initializer_range": section.std,
+        "layer_norm_eps": section.norm_eps,
+        "tie_word_embeddings": "words.decoder" not in all_tensors,
+    }
     if section.embedding_dropout != section.dropout:
         notes.append(
             f"embedding_dropout {section.embedding_dropout}: BERT has one for all, {section.dropout} is written"
         )
-    return Bert(config, section, given, notes=notes)
+    return Bert(config, section, all_tensors, notes=notes)
 
 
-def _filled(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
-    """Add what BERT has and the model has not, as what changes nothing; says so."""
-    table = tensors["unary.weight"]
-    width = section.width
+def _fill(section: Transformer, tensors: dict[str, Tensor]) -> Iterator[str]:
+    """Add the tensors of BERT that the model lacks, with values that change nothing; yield a note for each kind."""
+    table, width = tensors["unary.weight"], section.width
     if section.bias != "all":
         sizes = {"projections": (3 - section.tie_kv) * width, "output": width, "widen": section.inner, "narrow": width}
         for index in range(1 if section.share_layers else section.layers):
-            for name in _ALL_BIASES:
-                tensors.setdefault(f"encoder.layers.{index}.{name}.bias", table.new_zeros(sizes[name]))
+            for name, size in sizes.items():
+                tensors.setdefault(f"encoder.layers.{index}.{name}.bias", table.new_zeros(size))
         yield f"bias: {section.bias}: the others are written as zeros"
     if not section.segments:
         tensors["encoder.segments.weight"] = table.new_zeros(1, width)
@@ -131,90 +152,108 @@ def _repeat_shared(section: Transformer, tensors: dict[str, Tensor], index: int)
             tensors[name] = torch.cat([tensors[name], tensors[name][width:]])
 
 
-def _config(section: Transformer, vocabulary: int, base: Mapping[str, Any]) -> dict[str, Any]:
-    """The content of config.json: what ``base`` has, and the section."""
-    activation = base.get("hidden_act")
-    if ACTIVATIONS.get(str(activation)) != section.activation:
-        activation = next(name for name, ours in ACTIVATIONS.items() if ours == section.activation)
-    own = {
-        "model_type": "bert",
-        "vocab_size": vocabulary,
-        "hidden_size": section.width,
-        "num_hidden_layers": section.layers,
-        "num_attention_heads": section.heads,
-        "intermediate_size": section.inner,
-        "hidden_act": activation,
-        "hidden_dropout_prob": section.dropout,
-        "attention_probs_dropout_prob": section.attention_dropout,
-        "max_position_embeddings": section.positions.table_rows,
-        "type_vocab_size": section.segments,
-        "initializer_range": section.std,
-        "layer_norm_eps": section.norm_eps,
-    }
-    return {**base, **own}
-
-
-def architecture_of(bert: Bert) -> Architecture:
-    """The class of `transformers` that has all parts of a BERT, or as many as one class can."""
-    there = _parts(bert)
-    if "words" in there:
-        return "BertForPreTraining" if "pair" in there else "BertForMaskedLM"
-    return "BertForTokenClassification" if "classifier" in there else "BertModel"
-
-
-def _parts(bert: Bert) -> set[str]:
-    pooler = {"pooler"} if "encoder.pooler.weight" in bert.tensors else set()
-    return pooler | {name.partition(".")[0] for name in bert.tensors}
-
-
 def write_bert(
     bert: Bert,
     folder: Path,
     architecture: Architecture | None = None,
     *,
-    texts: Mapping[str, str | bytes] | None = None,
+    texts: Files | None = None,
     dtype: torch.dtype = torch.float32,
 ) -> list[str]:
-    """Write a folder that `transformers` opens without a missing or an unexpected tensor; returns what to tell of it.
+    """Write a folder that `transformers` opens without a missing or an unexpected tensor; return notes for people.
 
     Args:
         bert: the model.
         folder: must not exist, or be empty.
-        architecture: the class in which it is opened; None = that with all its parts.
+        architecture: the class in which it is opened; None = the class with all its parts.
         texts: further files by name, a vocabulary's.
         dtype: of the weights.
 
     Raises:
         UsageError: the model lacks a part of the architecture, or the folder cannot be written.
     """
-    architecture = architecture or architecture_of(bert)
+    parts = {name.partition(".")[0] for name in bert.tensors}
+    parts |= {"pooler"} if "encoder.pooler.weight" in bert.tensors else set()
+    largest: Architecture = "BertForTokenClassification" if "classifier" in parts else "BertModel"
+    if "words" in parts:
+        largest = "BertForPreTraining" if "pair" in parts else "BertForMaskedLM"
+    architecture = architecture or largest
     notes = list(bert.notes)
-    if lacking := [name for name in PARTS[architecture] if name not in _parts(bert)]:
-        hint = f"write it as {architecture_of(bert)}"
-        raise UsageError(f"a {architecture} has what this model has not: {', '.join(lacking)}", hint=hint)
+    if lacking := [name for name in PARTS[architecture] if name not in parts]:
+        fault = f"a {architecture} has what this model has not: {', '.join(lacking)}"
+        raise UsageError(fault, hint=f"write it as {largest}")
     if dtype == torch.float16 and bert.section.norm_eps < _LEAST_HALF:
         notes.append(f"warning: norm_eps {bert.section.norm_eps} is 0 in float16: a constant vector has no norm")
     kind = "torch_dtype" if "torch_dtype" in bert.config else "dtype"
     config = bert.config | {"architectures": [architecture], kind: str(dtype).removeprefix("torch.")}
     weights = {name: value.detach().to("cpu", dtype, copy=True) for name, value in _chosen(bert, architecture).items()}
-    files: dict[str, str | bytes] = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
-    write_folder(folder, files, {WEIGHTS: weights})
+    files: Files = {CONFIG: json.dumps(config, indent=2, ensure_ascii=False) + "\n", **(texts or {})}
+    _write_folder(folder, files, weights)
     return notes
 
 
 def _chosen(bert: Bert, architecture: Architecture) -> dict[str, Tensor]:
-    """The tensors of an architecture, by the names that they have there."""
+    """Return the tensors of an architecture, by the names that they have there."""
     parts = PARTS[architecture]
-    pooler = "encoder.pooler."
-    kept = {
+    chosen = {
         name: value
         for name, value in bert.tensors.items()
-        if name.partition(".")[0] in ("unary", "encoder", *parts) and ("pooler" in parts or not name.startswith(pooler))
+        if name.partition(".")[0] in ("unary", "encoder", *parts)
+        and ("pooler" in parts or not name.startswith("encoder.pooler."))
     }
-    theirs = to_theirs(kept, bert.section.layers)
-    if "words.decoder" in kept:  # then this one is computed with, and nothing is tied
+    theirs = to_theirs(chosen, bert.section.layers)
+    if "words.decoder" in chosen:  # then this bias is computed with, and nothing is tied
         theirs["cls.predictions.decoder.bias"] = theirs["cls.predictions.bias"]
     if architecture == "BertModel":
         return theirs
     heads = ("cls.", "classifier.")
     return {name if name.startswith(heads) else f"{PREFIX}{name}": value for name, value in theirs.items()}
+
+
+def write_probabilistic(
+    section: ProbabilisticTransformer,
+    tensors: Mapping[str, Tensor],
+    folder: Path,
+    *,
+    pad: int,
+    texts: Files | None = None,
+    dtype: torch.dtype = torch.float32,
+) -> None:
+    """Write a folder that `transformers` opens after :func:`probtrans_cli.hf.register`: config.json and the tensors of
+    unary scores and encoder.
+
+    Args:
+        section: the ``model`` section of its recipe.
+        tensors: of the network; those of an output layer are left out.
+        folder: must not exist, or be empty.
+        pad: the id of padding.
+        texts: further files by name.
+        dtype: of the weights.
+
+    Raises:
+        UsageError: the folder cannot be written.
+    """
+    weights = {
+        key: value.detach().to("cpu", dtype)
+        for key, value in tensors.items()
+        if key.startswith(("unary.", "encoder."))
+    }
+    config = {
+        "model_type": MODEL_TYPE,
+        "architectures": ["ProbabilisticModel"],
+        "vocab_size": len(weights["unary.weight"]),
+        "pad_token_id": pad,
+        "dtype": str(dtype).removeprefix("torch."),
+        "model": section.resolved().model_dump(mode="json", exclude={"init_from"}),
+    }
+    _write_folder(folder, {CONFIG: json.dumps(config, indent=2) + "\n", **(texts or {})}, weights)
+
+
+def _write_folder(folder: Path, files: Files, weights: dict[str, Tensor]) -> None:
+    """Write a folder as a whole or not at all."""
+    if folder.exists() and (not folder.is_dir() or any(folder.iterdir())):
+        raise UsageError(f"{folder} exists already", hint="choose another folder, or remove it")
+    try:
+        checkpoint.write(folder.absolute(), dict(files), {WEIGHTS: weights}, replace=False)
+    except CheckpointError as error:
+        raise UsageError(error.message, hint="choose another folder") from None

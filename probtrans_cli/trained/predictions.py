@@ -47,7 +47,7 @@ class Reader:
             if not shown:
                 return Sentence([], form="")
             # Who divided a corpus into words has chosen their spelling; only of raw text nobody has.
-            plain = None if sentence.text is None else looked_up(shown, vocabulary)
+            plain = None if sentence.text is None else looked_up(shown, vocabulary.knows, vocabulary.frequency)
             plain = None if plain is None else [*plain, *extra]
             return Sentence([*shown, *extra], extra=len(extra), form="", looked_up=plain)
 

@@ -11,7 +11,7 @@ import pytest
 from support import Invoke, assert_near_text, refused
 
 from probtrans_cli import load
-from probtrans_cli.trees.drawing.records import json_line
+from probtrans_cli.text import json_line
 
 pytestmark = pytest.mark.usefixtures("quick")
 TEXT = "the old farmers near the river feed three hungry goats .\n\ngoats sleep\n"

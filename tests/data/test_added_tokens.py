@@ -12,10 +12,8 @@ from hypothesis import assume, given, settings
 from hypothesis import strategies as some
 
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
-from probtrans_cli.data.vocabularies.added_tokens import AddedToken
-from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpieces
-from probtrans_cli.data.vocabularies.wordpiece_building import fingerprint_of
-from probtrans_cli.data.vocabularies.wordpiece_files import Options, division
+from probtrans_cli.data.vocabularies.wordpiece import WordPieces, fingerprint_of, read_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece_files import AddedToken, Options, division
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import WordPieceVocabulary
 

@@ -10,8 +10,7 @@ from support import Invoke, workplace
 
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.data.vocabularies import build_vocabulary
-from probtrans_cli.data.vocabularies.characters import Characters
-from probtrans_cli.data.vocabularies.pieces import Pieces
+from probtrans_cli.data.vocabularies.pieces import Characters, Pieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,

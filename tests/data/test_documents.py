@@ -15,8 +15,7 @@ from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
-from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary
-from probtrans_cli.data.vocabularies.enclosed import ENDS, Enclosed, enclosing
+from probtrans_cli.data.vocabularies.base import ENDS, Enclosed, EnclosingVocabulary, Vocabulary, enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,

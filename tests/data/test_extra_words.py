@@ -11,8 +11,7 @@ from probtrans_cli.data.corpus.filters import Shortened
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
-from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.data.vocabularies.base import Vocabulary, enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import CharacterVocabulary, Data, SubwordVocabulary, WordPieceVocabulary, WordVocabulary
 

@@ -27,8 +27,8 @@ from probtrans_cli.data.corpus.store import Split, encode_table, write_split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
 from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
-from probtrans_cli.data.vocabularies.features import HashedFeatures, shape
-from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.pieces import Subwords
+from probtrans_cli.data.vocabularies.spelling import HashedFeatures, shape
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.base import Encoder, Features

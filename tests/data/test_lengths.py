@@ -10,7 +10,7 @@ from support import Invoke, workplace
 
 from probtrans_cli.data.corpus.filters import Shortened
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.characters import Characters
+from probtrans_cli.data.vocabularies.pieces import Characters
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError

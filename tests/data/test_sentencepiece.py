@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 
 from probtrans_cli.data.vocabularies import build_vocabulary
-from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.pieces import Subwords
 from probtrans_cli.errors import DataError, RecipeError
 from probtrans_cli.recipe.data import SubwordVocabulary
 

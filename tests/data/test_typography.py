@@ -4,8 +4,8 @@ from __future__ import annotations
 
 import pytest
 
-from probtrans_cli.data.vocabularies.characters import build_characters
-from probtrans_cli.data.vocabularies.typography import looked_up
+from probtrans_cli.data.vocabularies.pieces import build_characters
+from probtrans_cli.data.vocabularies.spelling import looked_up
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words, build_words
 from probtrans_cli.recipe.data import CharacterVocabulary, WordVocabulary

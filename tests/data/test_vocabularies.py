@@ -16,10 +16,8 @@ from hypothesis import strategies as some
 
 from probtrans_cli.data.tokens import token_spans, tokenize
 from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, files, load_vocabulary
-from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Vocabulary
-from probtrans_cli.data.vocabularies.characters import Characters
-from probtrans_cli.data.vocabularies.enclosed import Enclosed
-from probtrans_cli.data.vocabularies.sentencepiece import Subwords
+from probtrans_cli.data.vocabularies.base import MASK, PAD, UNKNOWN, Enclosed, Vocabulary
+from probtrans_cli.data.vocabularies.pieces import Characters, Subwords
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import DataError

@@ -17,9 +17,14 @@ from hypothesis import strategies as some
 from support import environment
 
 from probtrans_cli.data.vocabularies import build_vocabulary, load_vocabulary
-from probtrans_cli.data.vocabularies.added_tokens import AddedToken
-from probtrans_cli.data.vocabularies.wordpiece import Options, WordPieces, read_pieces, read_wordpieces
-from probtrans_cli.data.vocabularies.wordpiece_building import train_wordpieces
+from probtrans_cli.data.vocabularies.wordpiece import (
+    Options,
+    WordPieces,
+    read_pieces,
+    read_wordpieces,
+    train_wordpieces,
+)
+from probtrans_cli.data.vocabularies.wordpiece_files import AddedToken
 from probtrans_cli.errors import DataError, RecipeError, UsageError
 from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
 
@@ -350,7 +355,7 @@ def test_the_same_sentences_give_the_same_vocabulary() -> None:
     chance = random.Random(0)
     words = ["".join(chance.choice("abcdefghij") for _ in range(chance.randint(1, 7))) for _ in range(2000)]
     script = (
-        "import json, sys; from probtrans_cli.data.vocabularies.wordpiece_building import train_wordpieces\n"
+        "import json, sys; from probtrans_cli.data.vocabularies.wordpiece import train_wordpieces\n"
         "print(json.dumps(train_wordpieces([json.load(sys.stdin)], 300).pieces))"
     )
     found = subprocess.run(

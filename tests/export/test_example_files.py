@@ -15,7 +15,7 @@ from made_tasks import Made
 from run_of_every_task import OVERRIDES, TUPLES
 from support import Invoke, workplace
 
-from probtrans_cli.export.example import ALONE, EXAMPLE, PROGRAMS, alone, example_files
+from probtrans_cli.export.bundle import ALONE, EXAMPLE, PROGRAMS, alone, example_files
 
 pytestmark = pytest.mark.usefixtures("quick")
 
@@ -67,8 +67,8 @@ def test_an_example_says_nothing_beside_its_results(
     """Not what onnxruntime thinks of the graph; and a word that is alone has no head where there is no root."""
     pytest.importorskip("onnxruntime")
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.export.difference.SENTENCES", 3)
-    monkeypatch.setattr("probtrans_cli.export.difference.SPEED_SECONDS", 0.0)
+    monkeypatch.setattr("probtrans_cli.export.measure.SENTENCES", 3)
+    monkeypatch.setattr("probtrans_cli.export.measure.SPEED_SECONDS", 0.0)
     Path("tuples.jsonl").write_text(TUPLES * 4, "utf-8")
     assert invoke("train", "tiny.yaml", *OVERRIDES["openie"], "--run", "run").code == 0
     assert invoke("export", "run", "out", "--format", "onnx", "--arcs").code == 0

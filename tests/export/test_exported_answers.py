@@ -27,10 +27,9 @@ from probtrans_cli.data.codecs.entities import may_follow
 from probtrans_cli.data.tokens import LONGEST
 from probtrans_cli.export import answers as module
 from probtrans_cli.export.answers import Answers, RefusedError, best_valid
-from probtrans_cli.export.bundle import plan_of, write_beside
-from probtrans_cli.export.compared import alike
-from probtrans_cli.export.example import described
+from probtrans_cli.export.bundle import described, plan_of, write_beside
 from probtrans_cli.export.graph import Graph
+from probtrans_cli.export.measure import alike
 from probtrans_cli.tasks import valid_tags
 from probtrans_cli.tasks.valid_tags import allowed_by
 from probtrans_cli.trained.model import Model
@@ -94,8 +93,8 @@ CASES: dict[str, tuple[str, ...]] = {
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workplace as the current folder, with a file of every format."""
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.export.difference.SENTENCES", 3)
-    monkeypatch.setattr("probtrans_cli.export.difference.SPEED_SECONDS", 0.0)
+    monkeypatch.setattr("probtrans_cli.export.measure.SENTENCES", 3)
+    monkeypatch.setattr("probtrans_cli.export.measure.SPEED_SECONDS", 0.0)
     texts = {
         "texts.tsv": "x\ttwo farmers fold\ny\tcheap farmers\nz\twe sing .\n" * 3,
         "cogs.tsv": "".join("\t".join(row) + "\n" for row in COGS) * 3,

@@ -24,8 +24,8 @@ LAYERS = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, dropout:
 def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     """A workplace as the current folder; graphs are measured over small batches."""
     monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.export.difference.SENTENCES", 9)
-    monkeypatch.setattr("probtrans_cli.export.difference.SPEED_SECONDS", 0.0)
+    monkeypatch.setattr("probtrans_cli.export.measure.SENTENCES", 9)
+    monkeypatch.setattr("probtrans_cli.export.measure.SPEED_SECONDS", 0.0)
     return tmp_path
 
 

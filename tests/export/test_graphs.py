@@ -1,7 +1,7 @@
 """Exported graphs against the ordinary forward pass: every encoder, decomposition and task, as pt2 and as ONNX.
 
 The ordinary pass picks out words and hidden tokens by masks, packs sentences, and writes gradients by hand; it is the
-oracle. Of the graphs nothing is cut: the sizes are those of :mod:`probtrans_cli.export.difference`.
+oracle. Of the graphs nothing is cut: the sizes are those of :mod:`probtrans_cli.export.measure`.
 """
 
 from __future__ import annotations
@@ -20,8 +20,8 @@ from uncertain_networks import network as uncertain_network
 from probtrans_cli import models, tasks
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import bundle, difference, pt2
-from probtrans_cli.export.difference import MOST
 from probtrans_cli.export.graph import Graph, Plan, axes_of, example_of, traced
+from probtrans_cli.export.measure import MOST
 from probtrans_cli.models.base import Wants
 from probtrans_cli.models.bayesian.weights import parametrized
 from probtrans_cli.models.network import Network

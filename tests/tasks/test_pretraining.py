@@ -22,8 +22,7 @@ from probtrans_cli.data.corpus.encode import encode_corpus
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.readers.lines import read_documents
 from probtrans_cli.data.vocabularies import build_vocabulary
-from probtrans_cli.data.vocabularies.base import EnclosingVocabulary
-from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, enclosing
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.data import Data, Documents, WordVocabulary
 from probtrans_cli.recipe.task import Pretraining as Section

@@ -8,7 +8,7 @@ from pathlib import Path
 import pytest
 from test_readme import block, run
 
-from probtrans_cli.export.difference import MOST
+from probtrans_cli.export.measure import MOST
 
 
 @pytest.mark.slow

@@ -18,8 +18,7 @@ import numpy as np
 
 from probtrans_cli.data.corpus.store import Labels, Row, table_of_rows
 from probtrans_cli.data.sentence import Sentence
-from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary
-from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.data.vocabularies.base import EnclosingVocabulary, Vocabulary, enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Data, Documents
 

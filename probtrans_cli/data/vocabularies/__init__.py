@@ -1,7 +1,6 @@
-"""From words to ids: one file a kind of vocabulary, and the table of them, :data:`VOCABULARIES`.
+"""From words to ids: the table of the kinds of vocabularies, :data:`VOCABULARIES`.
 
-A kind is one row: :func:`register` takes the kind that another package defines, and from then on `data.vocabulary.kind`
-may name it.
+A kind is one row: another package adds its kind with :func:`register`, and then `data.vocabulary.kind` may name it.
 """
 
 from __future__ import annotations
@@ -11,18 +10,19 @@ from dataclasses import dataclass
 from pathlib import Path
 from typing import Any, Generic, TypeVar
 
-from probtrans_cli.data.vocabularies.base import WORDS_FILE, Saved, Sentences, Vocabulary, read_saved, reading
-from probtrans_cli.data.vocabularies.characters import build_characters, load_characters
-from probtrans_cli.data.vocabularies.enclosed import Enclosed
-from probtrans_cli.data.vocabularies.sentencepiece import SUBWORDS_FILE, build_subwords, load_subwords
-from probtrans_cli.data.vocabularies.wordpiece import load_wordpieces
-from probtrans_cli.data.vocabularies.wordpiece_building import build_wordpieces, identity_of
+from probtrans_cli.data.vocabularies.base import WORDS_FILE, Enclosed, Saved, Sentences, Vocabulary, read_saved, reading
+from probtrans_cli.data.vocabularies.pieces import (
+    SUBWORDS_FILE,
+    build_characters,
+    build_subwords,
+    load_characters,
+    load_subwords,
+)
+from probtrans_cli.data.vocabularies.wordpiece import build_wordpieces, identity_of, load_wordpieces
 from probtrans_cli.data.vocabularies.wordpiece_files import WORDPIECE_FILES
 from probtrans_cli.data.vocabularies.words import build_words, load_words
 from probtrans_cli.recipe.base import Table
-from probtrans_cli.recipe.data import (
-    VOCABULARIES as SECTIONS,
-)
+from probtrans_cli.recipe.data import VOCABULARIES as SECTIONS
 from probtrans_cli.recipe.data import (
     CharacterVocabulary,
     SubwordVocabulary,
@@ -41,15 +41,14 @@ class VocabularyKind(Generic[S]):
     section: type[S]
     """Its section of a recipe."""
     build: Callable[..., Vocabulary]
-    """Builds the vocabulary of a section from the section and the training sentences, which it reads once. Where these
-    have extra words, which the section must allow (``has_extra_words``), a third argument says how many."""
+    """Builds a vocabulary from the section and the training sentences, which it reads once. Where these have extra
+    words, which the section must allow (``has_extra_words``), a third argument gives their number."""
     load: Callable[[Path, Saved], Vocabulary]
     """Reads a vocabulary from the folder where ``save`` wrote it, with the content of its ``vocabulary.json``."""
     files: tuple[str, ...] = ()
     """The files that ``save`` writes beside ``vocabulary.json``."""
     from_counts: bool = False
-    """Whether ``build`` needs no more of the training sentences than how often each word occurs,
-    which several processes can count."""
+    """Whether ``build`` needs only how often each training word occurs, which several processes can count."""
     identity: Callable[[S], Mapping[str, Any]] = lambda _: {}
     """What stands for keys of a section in the description of a prepared folder, where their own values do not tell
     what the vocabulary is made of: for the name of a folder, its content."""
@@ -60,7 +59,7 @@ VOCABULARIES: Table[VocabularyKind[Any]] = Table("vocabulary")
 
 
 def register(kind: VocabularyKind[S]) -> VocabularyKind[S]:
-    """Add a kind of vocabulary, to what `data.vocabulary` may hold and to the table.
+    """Add a kind of vocabulary to the table, and to what `data.vocabulary` may hold.
 
     Raises:
         ValueError: there is another kind of this name.
@@ -80,18 +79,21 @@ register(VocabularyKind(CharacterVocabulary, build_characters, load_characters, 
 
 
 def files() -> set[str]:
-    """The names of all files in which a vocabulary of any kind is kept."""
+    """Return the names of all files in which a vocabulary of any kind is kept."""
     return {WORDS_FILE}.union(*(kind.files for kind in VOCABULARIES.values()))
 
 
 def build_vocabulary(section: VocabularySection, sentences: Sentences, extra: int = 0) -> Vocabulary:
-    """Build the vocabulary of the training sentences (read once); the same sentences give the same vocabulary, and so
+    """Build the vocabulary of the training sentences (read once). The same sentences give the same vocabulary, and so
     do their counts where the kind needs no more.
 
-    ``extra``: so many of the last words of every sentence are the extra words.
+    Args:
+        section: of a recipe.
+        sentences: of the training file.
+        extra: the number of extra words at the end of every sentence.
 
     Raises:
-        DataError: there is no word to learn from, or the folder of a vocabulary is not one.
+        DataError: there is no word to learn from, or the folder of a vocabulary is not a vocabulary's.
         RecipeError: there cannot be as many, or as few, pieces as ``section.size`` of this corpus.
         UsageError: a package for this kind of vocabulary is not installed.
     """

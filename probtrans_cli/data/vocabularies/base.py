@@ -15,11 +15,11 @@ from contextlib import contextmanager
 from functools import lru_cache
 from itertools import pairwise
 from pathlib import Path
-from typing import Any, NamedTuple, TypeVar
+from typing import Any, NamedTuple, TypeVar, cast
 
 from pydantic import BaseModel, ConfigDict, TypeAdapter, ValidationError
 
-from probtrans_cli.data.vocabularies.features import HashedFeatures
+from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.base import NonNegativeInt
@@ -28,14 +28,16 @@ from probtrans_cli.text import from_json
 PAD, UNKNOWN, MASK = 0, 1, 2
 SPECIALS = ("<pad>", "<unk>", "<mask>")
 """The specials of all vocabularies but WordPiece, by id."""
+ENDS = ("<cls>", "<sep>")
 WORDS_FILE = "vocabulary.json"
 DIGITS = re.compile(r"\d+(?:[.,]\d+)*")
 """A number, which the option `digits` writes as `N`."""
+CACHE_SIZE = 200_000
+"""The number of words whose pieces or features a vocabulary remembers."""
 _AGAIN = "run `probtrans prepare --force`"
 Sentences = Iterable[Sequence[str]] | Counter[str]
 """The words of the training sentences; or, where these have been counted already, how often each of them occurs."""
 T = TypeVar("T")
-Form = TypeVar("Form", bound="SavedOptions")
 
 
 class EncodedWords(NamedTuple):
@@ -43,15 +45,15 @@ class EncodedWords(NamedTuple):
 
     ids: list[int]
     word_start: list[int]
-    """For each word the position of its first id; of a word that is not read, of the id that stands for it."""
+    """The position of each word's first id; of a word that is not read, of the id that stands for it."""
     end: int
     """The position behind the last word's last id: of `[SEP]` where there is one, else the number of ids."""
     read: Sequence[int] | None = None
-    """The words that have an id, from 0, where not all have; each of them has one. None = all."""
+    """The indices of the words that have an id, where not all have; each of them has one id. None = all words."""
 
     @property
     def word_of_piece(self) -> list[int]:
-        """For each id the word that it was made of, from 0; -1 = of none, as `[CLS]` and `[SEP]`."""
+        """The index of each id's word; -1 for `[CLS]` and `[SEP]`."""
         if self.read is not None:
             return list(self.read)
         words = [-1] * len(self.ids)
@@ -61,15 +63,12 @@ class EncodedWords(NamedTuple):
 
     @property
     def sizes(self) -> list[int]:
-        """For each word the number of its ids; 0 of a word that is not read."""
-        sizes = [0] * len(self.word_start)
-        for word in self.word_of_piece:
-            if word >= 0:
-                sizes[word] += 1
-        return sizes
+        """The number of ids of each word; 0 for a word that is not read."""
+        counts = Counter(self.word_of_piece)
+        return [counts[word] for word in range(len(self.word_start))]
 
     def between(self, first: int, last: int) -> EncodedWords:
-        """The same words with one id in front of them and one behind."""
+        """Put one id in front of the sentence and one behind."""
         assert self.read is None, "a recipe that leaves words out has nothing around its sentences"
         start = [position + 1 for position in self.word_start]
         return EncodedWords([first, *self.ids, last], start, self.end + 1)
@@ -80,14 +79,14 @@ class EncodedText(NamedTuple):
 
     ids: list[int]
     offsets: list[tuple[int, int]]
-    """For each id its characters ``[begin, end)`` of the text as it was given. ``(0, 0)``: of `[CLS]` and `[SEP]`; of a
-    mark without a character the two are equal; two ids that one character became have the same."""
+    """The characters ``[begin, end)`` of each id in the text. ``(0, 0)`` for `[CLS]` and `[SEP]`; both are equal for a
+    mark without a character; two ids that one character became have the same offsets."""
     segments: list[int]
     """For each id 0, or 1 in the second of two texts."""
 
 
-def one_after_the_other(pieces: Iterable[list[int]]) -> EncodedWords:
-    """The ids of a sentence from those of each of its words."""
+def joined(pieces: Iterable[list[int]]) -> EncodedWords:
+    """Return the ids of a sentence from those of each of its words."""
     ids: list[int] = []
     first: list[int] = []
     for of_word in pieces:
@@ -105,7 +104,7 @@ class Vocabulary(ABC):
     specials: tuple[int, ...] = (PAD, UNKNOWN, MASK)
     """Ids that are no words: they are never hidden."""
     units: str = "pieces"
-    """What the entries are, in messages: `words` or `pieces`."""
+    """What messages call the entries: `words` or `pieces`."""
     divides: bool = True
     """Whether a word may have several ids, of which the first represents it, or none."""
     begins: bool = False
@@ -120,17 +119,17 @@ class Vocabulary(ABC):
     @property
     @abstractmethod
     def size(self) -> int:
-        """Number of ids, specials included."""
+        """The number of ids, specials included."""
 
     @abstractmethod
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
-        """Return the ids of a sentence, and for each word the position of its first id; every word that is read has at
-        least one, if need be ``UNKNOWN``, and none of them is another special.
+        """Return the ids of a sentence, and the position of each word's first id. Every word that is read has at least
+        one id, if need be ``UNKNOWN``, and none of them is another special.
 
         Args:
             words: of the sentence.
-            extra: so many of the last ones are the extra words, each of which has an entry of its own that no other
-                word has, whatever its spelling; see :attr:`probtrans_cli.data.sentence.Sentence.extra`.
+            extra: the number of extra words at its end. Each has an entry of its own that no other word has, whatever
+                its spelling; see :attr:`probtrans_cli.data.sentence.Sentence.extra`.
 
         Raises:
             DataError: the vocabulary has no entry for an extra word.
@@ -138,7 +137,7 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def encode_text(self, text: str) -> EncodedText:
-        """Return the ids of running text, which the vocabulary divides into words, and the characters of each id."""
+        """Divide running text into words; return the ids, and the characters of each id."""
 
     @abstractmethod
     def decode(self, id: int) -> str:
@@ -150,15 +149,19 @@ class Vocabulary(ABC):
 
     @abstractmethod
     def frequency(self, word: str) -> int:
-        """Return how often the word, after normalisation, occurs in the training file; 0 if it is not known."""
+        """Return how often the word, after normalisation, occurs in the training file; 0 for an unknown word."""
 
     @abstractmethod
     def save(self, folder: Path) -> None:
         """Write the vocabulary's files into an existing folder."""
 
     def reads(self, word: str) -> bool:  # noqa: ARG002
-        """Whether a word has an id, known or not."""
+        """Return whether a word has an id, known or not."""
         return True
+
+    def knows(self, word: str) -> bool:
+        """Return whether a word has ids of its own."""
+        return self.UNKNOWN not in self.encode_words([word]).ids
 
 
 class EnclosingVocabulary(Vocabulary):
@@ -170,11 +173,54 @@ class EnclosingVocabulary(Vocabulary):
 
     @abstractmethod
     def encode_part(self, words: Sequence[str]) -> EncodedWords:
-        """Return the ids of words within a longer text, without those around it."""
+        """Return the ids of words within a longer text, without ``FIRST`` and ``LAST``."""
+
+
+class Enclosed(EnclosingVocabulary):
+    """A plain vocabulary with the entries `<cls>` and `<sep>` added; the other ids stay as they are."""
+
+    def __init__(self, plain: Vocabulary) -> None:
+        self.plain = plain
+        self.units = plain.units
+        self.PAD, self.UNKNOWN, self.MASK = plain.PAD, plain.UNKNOWN, plain.MASK
+        self.FIRST, self.LAST = plain.size, plain.size + 1
+        self.specials: tuple[int, ...] = (*plain.specials, self.FIRST, self.LAST)
+
+    @property
+    def size(self) -> int:
+        return self.plain.size + len(ENDS)
+
+    def encode_part(self, words: Sequence[str]) -> EncodedWords:
+        return self.plain.encode_words(words)
+
+    def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
+        return self.plain.encode_words(words, extra).between(self.FIRST, self.LAST)
+
+    def encode_text(self, text: str) -> EncodedText:
+        ids, offsets, segments = self.plain.encode_text(text)
+        return EncodedText([self.FIRST, *ids, self.LAST], [(0, 0), *offsets, (0, 0)], [0, *segments, 0])
+
+    def decode(self, id: int) -> str:
+        return self.plain.decode(id) if id < self.FIRST else ENDS[id - self.FIRST]
+
+    def normalise(self, word: str) -> str:
+        return self.plain.normalise(word)
+
+    def frequency(self, word: str) -> int:
+        return self.plain.frequency(word)
+
+    def save(self, folder: Path) -> None:
+        self.plain.save(folder)
+        write_saved(folder, read_saved(folder)._replace(enclosed=True))
+
+
+def enclosing(vocabulary: Vocabulary) -> EnclosingVocabulary:
+    """Return the vocabulary itself if its sentences have such entries around them, else with the entries added."""
+    return cast(EnclosingVocabulary, vocabulary) if vocabulary.begins else Enclosed(vocabulary)
 
 
 def no_extra_word(name: str) -> DataError:
-    """What is raised where the vocabulary has no entry for an extra word."""
+    """Return the error that the vocabulary has no entry for an extra word."""
     hint = "data.grid.extra_words=[] does without extra words"
     return DataError(f"the vocabulary has no entry {name} for an extra word", hint=hint)
 
@@ -188,7 +234,7 @@ def normalise(word: str, *, lowercase: bool = False, digits: bool = False) -> st
 
 
 def count_words(sentences: Sentences, *, lowercase: bool = False, digits: bool = False) -> Counter[str]:
-    """How often each word occurs, after the options of a vocabulary; the sentences are read once."""
+    """Count the words after the options of a vocabulary; the sentences are read once."""
     raw: Counter[str] = Counter()
     if isinstance(sentences, Counter):
         raw = sentences
@@ -204,7 +250,7 @@ def count_words(sentences: Sentences, *, lowercase: bool = False, digits: bool =
 
 
 def ordered(counts: Counter[str]) -> list[tuple[str, int]]:
-    """Words with their counts by falling count, equal counts alphabetically, without the specials' names."""
+    """Return words with their counts by falling count, equal counts alphabetically, without the specials' names."""
     return sorted(((w, n) for w, n in counts.items() if w not in SPECIALS), key=lambda item: (-item[1], item[0]))
 
 
@@ -215,6 +261,9 @@ class SavedOptions(BaseModel):
     """What a kind keeps beside the words: a class of its own for each kind, with one field a key."""
 
     model_config = ConfigDict(extra="forbid", strict=True)
+
+
+Form = TypeVar("Form", bound=SavedOptions)
 
 
 class Saved(NamedTuple):
@@ -231,7 +280,7 @@ class Saved(NamedTuple):
     """Whether `<cls>` and `<sep>` stand around every sentence."""
 
     def options_of(self, kind: type[Form]) -> Form:
-        """The options, of the form that their kind has; run it within :func:`reading`."""
+        """Return the options in the form of their kind; run it within :func:`reading`."""
         return _conforming(kind, self.options, "options.")
 
     @property
@@ -261,24 +310,11 @@ def read_saved(folder: Path) -> Saved:
 
 
 def _conforming(form: type[T], value: Any, begins: str = "") -> T:
-    """A value that has a form; ``begins`` is put in front of the key that has not.
-
-    Raises:
-        ValueError: it has another form.
-    """
     try:
         return TypeAdapter(form).validate_python(value, strict=True)
     except ValidationError as error:
         first = error.errors(include_url=False)[0]
         raise ValueError(f"{begins}{'.'.join(map(str, first['loc']))}: {first['msg']}") from None
-
-
-def read_bytes(path: Path) -> bytes:
-    """The content of a file; DataError where it cannot be read."""
-    try:
-        return regular.read_bytes(path, follow=True)  # caches of theirs are made of links
-    except OSError as error:
-        raise DataError(f"{path}: cannot be read: {error.strerror or error}") from None
 
 
 @contextmanager

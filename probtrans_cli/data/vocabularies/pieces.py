@@ -1,33 +1,64 @@
-"""What vocabularies that divide words share: every word is one piece or more, and its first piece represents it."""
+"""Vocabularies that divide every word by itself: characters, and sentencepiece's units (Kudo and Richardson 2018).
+
+Every word is one piece or more, and its first piece represents it. A word that is spelled as a special, is too long, or
+has no piece at all is one unknown piece.
+
+A character has two entries: one at the beginning of a word, written with sentencepiece's `▁` in front, and one within a
+word. So `no one` and `noone` differ, though no piece stands between words. A separate mark in front of every word would
+do the same, but it would say nothing about the word that it represents, and it would make sentences longer. A character
+is a code point as the corpus has it: `é` may be one code point or, decomposed, two.
+
+Sentencepiece trains a unigram model of pieces, or byte-pair merges, within the words of the training file. Its own
+normalisation is off: only the options of the recipe change a word.
+"""
 
 from __future__ import annotations
 
+import io
+import re
 from abc import abstractmethod
-from collections.abc import Iterable, Mapping, Sequence
-from itertools import accumulate, pairwise
+from collections import Counter
+from collections.abc import Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, pairwise, repeat
+from pathlib import Path
 
-from probtrans_cli.data.tokens import token_spans
+from probtrans_cli.data.tokens import token_spans, valid
 from probtrans_cli.data.vocabularies.base import (
+    CACHE_SIZE,
+    MASK,
+    PAD,
     SPECIALS,
     UNKNOWN,
     EncodedText,
     EncodedWords,
+    Saved,
+    SavedOptions,
+    Sentences,
     Vocabulary,
+    count_words,
+    joined,
     no_extra_word,
     normalise,
-    one_after_the_other,
+    ordered,
+    reading,
+    write_saved,
 )
+from probtrans_cli.errors import DataError, RecipeError
+from probtrans_cli.folders import regular
+from probtrans_cli.recipe.data import CharacterVocabulary, SubwordVocabulary
 
 LONGEST_WORD = 1000
 """Characters; a longer word is not divided, but unknown. Whole sentences without spaces fit."""
-_CACHE_SIZE = 200_000  # words whose pieces are remembered
+BEGINNING = "▁"
+SUBWORDS_FILE = "spm.model"
+_LINE_WORDS = 500  # sentencepiece skips lines longer than max_sentence_length bytes; ours are cut before
+_LINE_BYTES = 1_000_000
+_TOO_LARGE = re.compile(r"value <= (\d+)")
+_TOO_SMALL = re.compile(r"required_chars\. \d+ vs (\d+)")
 
 
 class Pieces(Vocabulary):
-    """A vocabulary that divides every word by itself.
-
-    A word that is spelled as a special, is too long, or has no piece at all is one unknown piece.
-    """
+    """A vocabulary that divides every word by itself."""
 
     def __init__(self, counts: Mapping[str, int], *, lowercase: bool) -> None:
         """``counts``: training counts of whole words, normalised."""
@@ -36,13 +67,12 @@ class Pieces(Vocabulary):
         self._pieces: dict[str, list[int]] = {}
 
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
-        """Return the ids of all pieces, and for each word the position of its first; it has no extra words."""
+        """Return the ids of all pieces, and the position of each word's first piece; there are no extra words."""
         if extra:
             raise no_extra_word(words[-extra])
-        return one_after_the_other(map(self._segment, words))
+        return joined(map(self._segment, words))
 
     def encode_text(self, text: str) -> EncodedText:
-        """Return the ids of the tokens of a text, and the characters of each piece."""
         ids: list[int] = []
         offsets: list[tuple[int, int]] = []
         for start, end in token_spans(text):
@@ -51,33 +81,31 @@ class Pieces(Vocabulary):
         return EncodedText(ids, offsets, [0] * len(ids))
 
     def normalise(self, word: str) -> str:
-        """Return the word with the options applied."""
         return normalise(word, lowercase=self.lowercase)
 
     def frequency(self, word: str) -> int:
-        """Return the training count of the whole word after normalisation; 0 if it was not seen."""
         return self.counts.get(self.normalise(word), 0)
 
     @abstractmethod
     def _divide(self, word: str) -> list[int]:
-        """The ids of a normalised word."""
+        """Return the ids of a normalised word."""
 
     @abstractmethod
     def _lengths(self, word: str) -> Iterable[int]:
-        """The number of characters of each piece of a normalised word, without a blank."""
+        """Return the number of characters of each piece of a normalised word, without a blank."""
 
     def _segment(self, word: str) -> list[int]:
         pieces = self._pieces.get(word)
         if pieces is None:
             normal = self.normalise(word)
             pieces = (self._divide(normal) if _divisible(normal) else []) or [UNKNOWN]
-            if len(self._pieces) >= _CACHE_SIZE:
+            if len(self._pieces) >= CACHE_SIZE:
                 self._pieces.clear()
             self._pieces[word] = pieces
         return pieces
 
     def _spans(self, word: str) -> list[tuple[int, int]]:
-        """The characters ``[begin, end)`` of each piece in the word as it is written."""
+        """Return the characters ``[begin, end)`` of each piece in the word as it is written."""
         normal = self.normalise(word)
         lengths = list(self._lengths(normal)) if _divisible(normal) else []
         if not lengths:
@@ -94,3 +122,195 @@ class Pieces(Vocabulary):
 
 def _divisible(word: str) -> bool:
     return word not in SPECIALS and len(word) <= LONGEST_WORD
+
+
+# --- characters -------------------------------------------------------------------------------------------------------
+
+
+class Characters(Pieces):
+    """Characters. Ids are the specials, then all characters at the beginning of a word, then all within a word, each by
+    falling training count, equal counts by code point."""
+
+    def __init__(self, characters: str, counts: Mapping[str, int], *, lowercase: bool) -> None:
+        """``characters``, each once, in the order of their ids; ``counts`` of whole words."""
+        super().__init__(counts, lowercase=lowercase)
+        self.characters = characters
+        self._first = {character: id for id, character in enumerate(characters, start=len(SPECIALS))}
+        behind = len(SPECIALS) + len(characters)
+        self._within = {character: id for id, character in enumerate(characters, start=behind)}
+
+    @property
+    def size(self) -> int:
+        return len(SPECIALS) + 2 * len(self.characters)
+
+    def decode(self, id: int) -> str:
+        """Return the character of an id (0 <= id < size); `▁` in front marks the beginning of a word."""
+        if id < len(SPECIALS):
+            return SPECIALS[id]
+        within, number = divmod(id - len(SPECIALS), len(self.characters))
+        return self.characters[number] if within else BEGINNING + self.characters[number]
+
+    def save(self, folder: Path) -> None:
+        options = {"lowercase": self.lowercase, "characters": self.characters}
+        write_saved(folder, Saved("char", options, list(self.counts), list(self.counts.values())))
+
+    def _divide(self, word: str) -> list[int]:
+        ids = [self._within.get(character, UNKNOWN) for character in word]
+        ids[:1] = [self._first.get(character, UNKNOWN) for character in word[:1]]
+        return ids
+
+    def _lengths(self, word: str) -> Iterable[int]:
+        return repeat(1, len(word))
+
+
+class _CharacterOptions(SavedOptions):
+    lowercase: bool
+    characters: str
+
+
+def build_characters(section: CharacterVocabulary, sentences: Sentences) -> Characters:
+    """Make a vocabulary of the characters of the training sentences (read once) that are frequent enough.
+
+    Raises:
+        DataError: there is none.
+    """
+    of_words = dict(ordered(count_words(sentences, lowercase=section.lowercase)))
+    of_characters: Counter[str] = Counter()
+    for word, count in of_words.items():
+        for character in word:
+            of_characters[character] += count
+    frequent = [character for character, count in ordered(of_characters) if count >= section.min_count]
+    if not frequent:
+        hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
+        raise DataError("the vocabulary is empty: no training character is frequent enough", hint=hint)
+    return Characters("".join(frequent), of_words, lowercase=section.lowercase)
+
+
+def load_characters(folder: Path, saved: Saved) -> Characters:  # noqa: ARG001
+    """Load the characters that ``save`` wrote."""
+    return Characters(counts=saved.count_of, **dict(saved.options_of(_CharacterOptions)))
+
+
+# --- sentencepiece ----------------------------------------------------------------------------------------------------
+
+
+class Subwords(Pieces):
+    """Sentencepiece units."""
+
+    def __init__(self, model: bytes, counts: Mapping[str, int], *, lowercase: bool) -> None:
+        """``model`` is a serialised sentencepiece model with the specials as ids 0, 1, 2; ``counts`` of whole words."""
+        import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
+
+        super().__init__(counts, lowercase=lowercase)
+        self.model = model
+        self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
+
+    @property
+    def size(self) -> int:
+        return int(self._processor.get_piece_size())
+
+    def decode(self, id: int) -> str:
+        """Return the piece of an id (0 <= id < size); `▁` marks the beginning of a word."""
+        return str(self._processor.id_to_piece(id))
+
+    def save(self, folder: Path) -> None:
+        (folder / SUBWORDS_FILE).write_bytes(self.model)
+        options = {"lowercase": self.lowercase}
+        write_saved(folder, Saved("sentencepiece", options, list(self.counts), list(self.counts.values())))
+
+    def _divide(self, word: str) -> list[int]:
+        ids: list[int] = self._processor.encode(valid(word))  # a lone `▁` has none
+        return ids
+
+    def _lengths(self, word: str) -> Iterator[int]:
+        # Versions of the package differ in how they count offsets. But the pieces of a word without a blank spell the
+        # word behind one `▁`; only characters at its end that are `▁` themselves are dropped.
+        for number, piece in enumerate(self._processor.encode(valid(word), out_type=str)):
+            yield len(piece) - (number == 0)
+
+
+class _SubwordOptions(SavedOptions):
+    lowercase: bool
+
+
+def build_subwords(section: SubwordVocabulary, sentences: Iterable[Sequence[str]]) -> Subwords:
+    """Train sentencepiece on the training sentences (read once).
+
+    Raises:
+        DataError: there is no word.
+        RecipeError: there cannot be as many, or as few, pieces as ``section.size`` of this corpus.
+    """
+    import sentencepiece  # noqa: PLC0415  (a word vocabulary does without)
+
+    counts: Counter[str] = Counter()
+    faults: list[BaseException] = []  # of the sentences: sentencepiece makes an error of its own of each
+
+    def lines() -> Iterator[str]:
+        try:
+            for sentence in sentences:
+                words = [normalise(word, lowercase=section.lowercase) for word in sentence]
+                words = [word for word in words if word not in SPECIALS]
+                counts.update(words)
+                for start in range(0, len(words), _LINE_WORDS):
+                    yield " ".join(words[start : start + _LINE_WORDS])
+        except (Exception, KeyboardInterrupt) as error:
+            faults.append(error)
+            raise
+
+    model = io.BytesIO()
+    try:
+        sentencepiece.SentencePieceTrainer.train(
+            sentence_iterator=lines(),
+            model_writer=model,
+            vocab_size=section.size,
+            model_type=section.algorithm,
+            normalization_rule_name="identity",
+            pad_id=PAD,
+            unk_id=UNKNOWN,
+            bos_id=-1,
+            eos_id=-1,
+            pad_piece=SPECIALS[PAD],
+            unk_piece=SPECIALS[UNKNOWN],
+            control_symbols=[SPECIALS[MASK]],  # gets the next free id, 2, and is never found in text
+            max_sentence_length=_LINE_BYTES,
+            shuffle_input_sentence=False,
+            num_threads=1,  # the sums of several threads differ in the last bits, and with them the pieces
+            minloglevel=2,
+        )
+    except Exception as error:
+        if faults:
+            raise faults[0] from None
+        if not isinstance(error, RuntimeError):
+            raise
+        if not counts:
+            raise DataError("no word to train sentencepiece on", hint="give a larger training file") from None
+        raise _size_error(section, str(error)) from None
+    return Subwords(model.getvalue(), dict(ordered(counts)), lowercase=section.lowercase)
+
+
+def _size_error(section: SubwordVocabulary, message: str) -> RecipeError:
+    if largest := _TOO_LARGE.search(message):
+        hint = f"set data.vocabulary.size={largest[1]} or less, or use kind: words"
+        return RecipeError(f"data.vocabulary.size: {section.size} pieces are too many for this corpus", hint=hint)
+    if smallest := _TOO_SMALL.search(message):
+        hint = f"set data.vocabulary.size={smallest[1]} or more"
+        return RecipeError(f"data.vocabulary.size: {section.size} pieces are fewer than the characters", hint=hint)
+    return RecipeError(f"sentencepiece cannot be trained: {message}", hint="try another data.vocabulary.size")
+
+
+def load_subwords(folder: Path, saved: Saved) -> Subwords:
+    """Load the pieces that ``save`` wrote.
+
+    Raises:
+        DataError: ``spm.model`` is missing or damaged.
+    """
+    path = folder / SUBWORDS_FILE
+    with reading(path):
+        content = regular.read_bytes(path)
+        if not content:  # for sentencepiece a model that is given later
+            raise ValueError("no bytes")
+        subwords = Subwords(content, saved.count_of, lowercase=saved.options_of(_SubwordOptions).lowercase)
+        if [subwords.decode(id) for id in range(subwords.size)][: len(SPECIALS)] != list(SPECIALS):  # each is UTF-8
+            raise ValueError(f"the first pieces are not {', '.join(SPECIALS)}")
+        subwords._divide("a")
+        return subwords

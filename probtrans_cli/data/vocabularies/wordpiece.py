@@ -9,13 +9,14 @@ whole. A sentence is `[CLS]`, its pieces, `[SEP]`.
     tokenizer_config.json    options and the names of the special pieces
     tokenizer.json           pieces and options as `tokenizers` writes them; it is enough by itself
 
-Tokens that were added to a tokenizer (:mod:`added_tokens`) are looked for before, in the words of a sentence as in
-running text. The names of the five special pieces are found in running text alone: a word `[MASK]` of a corpus is no
-instruction.
+Text is searched for tokens that were added to a tokenizer (:mod:`wordpiece_files`) before, in the words of a sentence
+as in running text. The names of the five special pieces are found in running text alone: a word `[MASK]` of a corpus is
+no instruction.
 """
 
 from __future__ import annotations
 
+import hashlib
 import json
 from collections import Counter
 from collections.abc import Collection, Iterator, Mapping, Sequence
@@ -23,20 +24,25 @@ from dataclasses import replace
 from pathlib import Path
 from typing import TYPE_CHECKING, Any
 
+from probtrans_cli import console
+from probtrans_cli.data.sentence import extra_words
 from probtrans_cli.data.tokens import valid
-from probtrans_cli.data.vocabularies.added_tokens import FLAGS, AddedToken, declared_tokens, placed
 from probtrans_cli.data.vocabularies.base import (
+    CACHE_SIZE,
     EnclosingVocabulary,
     EncodedText,
     EncodedWords,
     Saved,
     SavedOptions,
+    Sentences,
+    count_words,
+    joined,
     no_extra_word,
-    one_after_the_other,
     write_saved,
 )
-from probtrans_cli.data.vocabularies.features import HashedFeatures
+from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.data.vocabularies.wordpiece_files import (
+    FLAGS,
     KEYS,
     LONGEST_WORD,
     OLD_SPECIALS_FILE,
@@ -44,25 +50,32 @@ from probtrans_cli.data.vocabularies.wordpiece_files import (
     PIECES_FILE,
     READ_FILES,
     TOKENIZER_FILE,
+    AddedToken,
     Options,
+    declared_tokens,
     division,
     of_tokenizer,
     overlaid,
+    placed,
+    read_bytes,
     read_json,
     read_pieces,
 )
-from probtrans_cli.errors import DataError, UsageError
+from probtrans_cli.errors import CheckpointError, DataError, RecipeError, UsageError
+from probtrans_cli.folders.places import find_folder
 from probtrans_cli.recipe.base import PositiveInt
-from probtrans_cli.recipe.data import WordFeatures
+from probtrans_cli.recipe.data import WordFeatures, WordPieceVocabulary
+from probtrans_cli.text import first_of
 
 if TYPE_CHECKING:
     from tokenizers import Tokenizer
 
-_CACHE_SIZE = 200_000  # words whose pieces are remembered
+_MODEL_FILE = "config.json"
+_LINE_WORDS = 10_000  # of one line of what is trained on
 
 
 class WordPieces(EnclosingVocabulary):
-    """A WordPiece vocabulary. Ids are those of its file; the special ones are found by their names."""
+    """A WordPiece vocabulary. Ids are those of its file; the special pieces are found by their names."""
 
     def __init__(
         self,
@@ -73,18 +86,17 @@ class WordPieces(EnclosingVocabulary):
         counts: Mapping[str, int] | None = None,
         features: WordFeatures | None = None,
     ) -> None:
-        """``pieces[id]``; an empty piece has an id, but no text has it.
-
+        """
         Args:
-            pieces: the vocabulary.
+            pieces: the vocabulary, by id; an empty piece has an id, but no text has it.
             options: how text is divided; None = BERT's, in lower case.
             rows: number of ids of a model whose table is longer than the vocabulary; None = as many as pieces.
             counts: of the training file's words.
             features: of the spelling of words.
 
         Raises:
-            DataError: a piece stands there twice, a special one is missing, or `transformers` would give an added token
-                another id.
+            DataError: a piece stands there twice, a special piece is missing, or `transformers` would give an added
+                token another id.
             UsageError: the package `tokenizers` is not installed.
         """
         self.pieces = list(pieces)
@@ -102,51 +114,51 @@ class WordPieces(EnclosingVocabulary):
                 raise DataError(f"the special piece {name} is not in the vocabulary", hint=hint)
         self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK = (self._ids[name] for name in self.options.specials)
         self.specials: tuple[int, ...] = (self.PAD, self.UNKNOWN, self.FIRST, self.LAST, self.MASK)
-        specials = {name: AddedToken(name) for name in self.options.specials}
-        every = {**specials, **{token.content: token for token in self.options.added}}
-        self._text = _tokenizer(self._ids, self.options, every.values())
+        tokens = {name: AddedToken(name) for name in self.options.specials}
+        tokens |= {token.content: token for token in self.options.added}
+        self._text = _tokenizer(self._ids, self.options, tokens.values())
         self._words = _tokenizer(self._ids, self.options, self.options.further)  # a corpus's `[MASK]` is three pieces
         self._cache: dict[str, list[int]] = {}
 
     @property
     def size(self) -> int:
-        """Number of ids."""
         return self._size
 
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
         """Return the ids of `[CLS]` text `[SEP]`, or of `[CLS]` text `[SEP]` second `[SEP]`.
 
-        Where a text has the name of a special piece or an added token, it is that one.
+        The name of a special piece or of an added token within a text is that piece or token.
         """
-        found = self._text.encode(valid(text), None if second is None else valid(second))
-        return EncodedText(found.ids, found.offsets, found.type_ids)
+        encoded = self._text.encode(valid(text), None if second is None else valid(second))
+        return EncodedText(encoded.ids, encoded.offsets, encoded.type_ids)
 
     def encode_part(self, words: Sequence[str]) -> EncodedWords:
         """Return the ids of words within a longer text, without `[CLS]` and `[SEP]`; every word has at least one."""
-        return one_after_the_other(map(self._segment, words))
+        return joined(map(self._segment, words))
 
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
-        """Return the ids of a sentence, `[CLS]` and `[SEP]` around it, and the position of each word's first piece."""
         of_words = [self._segment(word) for word in words[: len(words) - extra]]
-        of_words += [[id] for id in self._extra(words[len(words) - extra :])]
-        return one_after_the_other(of_words).between(self.FIRST, self.LAST)
+        for name in words[len(words) - extra :]:
+            if name not in self._ids:
+                raise no_extra_word(name)
+            of_words.append([self._ids[name]])
+        return joined(of_words).between(self.FIRST, self.LAST)
 
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); empty where the model's table is longer than the vocabulary."""
         return self.pieces[id] if id < len(self.pieces) else ""
 
     def frequency(self, word: str) -> int:
-        """Return how often the whole word occurs in the training file; 0 if it was not seen."""
         return self.counts.get(self.normalise(word), 0)
 
     def normalise(self, word: str) -> str:
-        """The word as it is counted: in lower case where the vocabulary knows no other."""
         return word.lower() if self.options.lowercase else word
 
     def files(self, longest: int | None = None) -> dict[str, str]:
-        """The content of ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``.
+        """Return the content of ``vocab.txt``, ``tokenizer_config.json`` and ``tokenizer.json``.
 
-        ``longest``: the number of ids of the longest sentence that the model reads.
+        Args:
+            longest: the number of ids of the longest sentence that the model reads.
         """
         content: dict[str, Any] = {"tokenizer_class": "BertTokenizer"}
         content |= {key: getattr(self.options, name) for key, name in KEYS.items()}
@@ -167,7 +179,6 @@ class WordPieces(EnclosingVocabulary):
         }
 
     def save(self, folder: Path) -> None:
-        """Write those files and ``vocabulary.json`` (the counts of whole words)."""
         for name, text in self.files().items():
             (folder / name).write_bytes(text.encode())
         options: dict[str, Any] = {"rows": self.size}
@@ -175,32 +186,25 @@ class WordPieces(EnclosingVocabulary):
             options["features"] = self.features.section.model_dump(mode="json")
         write_saved(folder, Saved("wordpiece", options, list(self.counts), list(self.counts.values())))
 
-    def _extra(self, names: Sequence[str]) -> Iterator[int]:
-        """The ids of extra words, each the only piece of its word."""
-        for name in names:
-            if name not in self._ids:
-                raise no_extra_word(name)
-            yield self._ids[name]
-
     def _segment(self, word: str) -> list[int]:
         pieces = self._cache.get(word)
         if pieces is None:
             pieces = self._words.encode(valid(word), add_special_tokens=False).ids or [self.UNKNOWN]
-            if len(self._cache) >= _CACHE_SIZE:
+            if len(self._cache) >= CACHE_SIZE:
                 self._cache.clear()
             self._cache[word] = pieces
         return pieces
 
 
 def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[AddedToken]) -> Tokenizer:
-    """The package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`.
+    """Make the package's tokenizer of a vocabulary, of the same parts as `transformers.BertTokenizer`.
 
     Raises:
         DataError: the package, and so `transformers`, gives an added token another id than ``ids`` has, or takes one of
             two by chance.
     """
     try:
-        from tokenizers import AddedToken as Theirs  # noqa: PLC0415  (an extra)
+        from tokenizers import AddedToken as PackageToken  # noqa: PLC0415  (an extra)
         from tokenizers import Tokenizer, decoders, models  # noqa: PLC0415
         from tokenizers.processors import TemplateProcessing  # noqa: PLC0415
     except ImportError:
@@ -209,32 +213,32 @@ def _tokenizer(ids: Mapping[str, int], options: Options, added: Collection[Added
     unlisted = {token.content for token in options.added if not token.listed}
     listed = {piece: id for piece, id in ids.items() if piece not in unlisted}
     model = models.WordPiece(listed, unk_token=options.unknown, max_input_chars_per_word=LONGEST_WORD)
-    made = Tokenizer(model)
-    made.normalizer, made.pre_tokenizer = division(options)
-    made.decoder = decoders.WordPiece(prefix="##")
+    tokenizer = Tokenizer(model)
+    tokenizer.normalizer, tokenizer.pre_tokenizer = division(options)
+    tokenizer.decoder = decoders.WordPiece(prefix="##")
     cleaned: dict[str, str] = {}
     for content in (token.content for token in added if token.normalized):
-        form = made.normalizer.normalize_str(content)
+        form = tokenizer.normalizer.normalize_str(content)
         if not form:  # it would be found between any two bytes, and the package crashes there
             raise DataError(f"the added token {content!r} is empty once it is cleaned", hint="remove it")
-        if (other := cleaned.setdefault(form, content)) != content:
-            words = f"the added tokens {other!r} and {content!r} are the same once they are cleaned"
+        if (earlier := cleaned.setdefault(form, content)) != content:
+            words = f"the added tokens {earlier!r} and {content!r} are the same once they are cleaned"
             raise DataError(words, hint="remove one: transformers takes one of them by chance")
-    made.add_tokens([Theirs(token.content, **token.flags) for token in added])
+    tokenizer.add_tokens([PackageToken(token.content, **token.flags) for token in added])
     for content in unlisted:
-        if (id := made.token_to_id(content)) != ids[content]:
+        if (id := tokenizer.token_to_id(content)) != ids[content]:
             words = (
                 f"the added token {content!r} has the id {ids[content]:,}, but the package tokenizers gives it {id:,}"
             )
             hint = f"ids of added tokens go on where {PIECES_FILE} ends: fill its blank lines, or add lines [unused1] …"
             raise DataError(words, hint=hint)
     first, last = options.first, options.last
-    made.post_processor = TemplateProcessing(
+    tokenizer.post_processor = TemplateProcessing(
         single=f"{first}:0 $A:0 {last}:0",
         pair=f"{first}:0 $A:0 {last}:0 $B:1 {last}:1",
         special_tokens=[(name, ids[name]) for name in dict.fromkeys((first, last))],
     )
-    return made
+    return tokenizer
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -247,45 +251,46 @@ def read_wordpieces(
     counts: Mapping[str, int] | None = None,
     features: WordFeatures | None = None,
 ) -> WordPieces:
-    """The vocabulary of a folder of Hugging Face's: of `vocab.txt`, or where that is missing of `tokenizer.json`.
+    """Read a folder of Hugging Face's: `vocab.txt`, or where that is missing `tokenizer.json`.
 
     Args:
         folder: where the files are.
-        rows: the model's `vocab_size`, where it is known.
+        rows: the model's `vocab_size`; None = unknown.
         counts: of the training file's words.
         features: of the spelling of words.
 
     Raises:
         DataError: a file is missing, damaged or of another kind, or the vocabulary has more pieces than the model rows.
     """
-    path, other = folder / PIECES_FILE, folder / TOKENIZER_FILE
+    path, tokenizer_path = folder / PIECES_FILE, folder / TOKENIZER_FILE
     options = Options()
     pieces: list[str] | None = None
     names = [name for name in READ_FILES if name != PIECES_FILE and (folder / name).exists()]
     contents = {name: read_json(folder / name) for name in names}
     if TOKENIZER_FILE in contents:
-        pieces, options = of_tokenizer(contents[TOKENIZER_FILE], other)
+        pieces, options = of_tokenizer(contents[TOKENIZER_FILE], tokenizer_path)
     if path.exists():
         listed = read_pieces(path)
-        if pieces is not None and any(a != b for a, b in zip(listed, pieces, strict=False)):
-            id = next(id for id, (a, b) in enumerate(zip(listed, pieces, strict=False)) if a != b)
-            where = f"{path}:{id + 1}: {listed[id]!r}, but {TOKENIZER_FILE} has {pieces[id]!r}"
-            raise DataError(f"{where} with this id", hint="remove the file that is not the model's")
+        for id, (line, piece) in enumerate(zip(listed, pieces or (), strict=False)):
+            if line != piece:
+                where = f"{path}:{id + 1}: {line!r}, but {TOKENIZER_FILE} has {piece!r}"
+                raise DataError(f"{where} with this id", hint="remove the file that is not the model's")
     elif pieces is None:
         hint = f"give the folder of a BERT model, with {PIECES_FILE} or {TOKENIZER_FILE}"
         raise DataError(f"{folder}: there is neither {PIECES_FILE} nor {TOKENIZER_FILE}", hint=hint)
     for name in (OLD_SPECIALS_FILE, OPTIONS_FILE):
         if name in contents:
             options = overlaid(options, contents[name], folder / name)
-    declared = declared_tokens(contents, folder, options.specials, [key for key in KEYS if key.endswith("_token")])
+    declared = declared_tokens(contents, folder, options.specials)
     if path.exists():
         added = {it.token.content for it in declared}
         if pieces is None or not added.issuperset(listed[len(pieces) :]):  # else they are written behind its lines
             pieces = listed if pieces is None or len(listed) > len(pieces) else pieces
     assert pieces is not None, "one of the files is there"
     if rows is not None and len(pieces) > rows:
-        words = f"{path if path.exists() else other}: {len(pieces):,} pieces, but the model's vocab_size is {rows:,}"
-        raise DataError(words, hint="the vocabulary is that of another model")
+        file = path if path.exists() else tokenizer_path
+        message = f"{file}: {len(pieces):,} pieces, but the model's vocab_size is {rows:,}"
+        raise DataError(message, hint="the vocabulary is that of another model")
     pieces, tokens = placed(pieces, declared, options.specials, rows)
     try:
         return WordPieces(pieces, replace(options, added=tokens), rows=rows, counts=counts, features=features)
@@ -294,13 +299,152 @@ def read_wordpieces(
 
 
 class _SavedOptions(SavedOptions):
-    """What ``save`` keeps beside the words."""
-
     rows: PositiveInt
     features: WordFeatures | None = None
 
 
 def load_wordpieces(folder: Path, saved: Saved) -> WordPieces:
-    """The pieces that ``save`` wrote."""
+    """Load the pieces that ``save`` wrote."""
     options = saved.options_of(_SavedOptions)
     return read_wordpieces(folder, counts=saved.count_of, rows=options.rows, features=options.features)
+
+
+# --- the vocabulary of a recipe: read from a folder, or trained -------------------------------------------------------
+
+
+def build_wordpieces(section: WordPieceVocabulary, sentences: Sentences, extra: int = 0) -> WordPieces:
+    """Read the vocabulary of the section's folder, with the counts of these sentences, or train one on them.
+
+    Args:
+        section: of a recipe.
+        sentences: of the training file, read once.
+        extra: the number of extra words at the end of every sentence, see :class:`Vocabulary`.
+
+    Raises:
+        CheckpointError: the folder's config.json cannot be read.
+        DataError: the folder's vocabulary has no piece for an extra word.
+        DataError, RecipeError, UsageError: as :func:`read_wordpieces` and :func:`train_wordpieces`.
+    """
+    if section.folder is None:
+        options = Options(lowercase=section.lowercase)
+        return train_wordpieces(sentences, section.size, options, section.features, extra=extra)
+    folder = find_folder(section.folder)
+    model, rows = _model_of(folder)
+    try:
+        vocabulary = read_wordpieces(folder, rows=rows, features=section.features)
+    except DataError as error:
+        kind = model.get("model_type")
+        if kind in (None, "bert"):
+            raise
+        message = f"{error.message}; {folder / _MODEL_FILE} is that of a model of type {kind!r}"
+        raise DataError(message, hint="only 'bert' is read") from None
+    pieces, options = vocabulary.pieces, vocabulary.options
+    if len(pieces) < vocabulary.size:
+        message = f"{len(pieces):,} pieces, but the model's vocab_size is {vocabulary.size:,}"
+        console.log(f"warning: {folder}: {message}: the ids above belong to no piece")
+    tokens, names = [token.content for token in options.further], extra_words(extra)
+    if blank := [content for content in tokens if len(content.split()) > 1]:
+        message = f"added tokens with a blank in them are found within one word alone: {first_of(blank)}"
+        console.log(f"warning: {folder}: {message}")
+    if not set(tokens).isdisjoint(names):  # no word of a corpus may be an extra word
+        options = replace(options, added=tuple(token for token in options.added if token.content not in names))
+        vocabulary = WordPieces(pieces, options, rows=vocabulary.size, features=section.features)
+    if missing := [name for name in names if name not in pieces]:
+        hint = f"data.grid.extra_words=[] does without extra words; or add {missing[0]} to the vocabulary"
+        raise DataError(f"{folder}: the vocabulary has no piece {missing[0]} for an extra word", hint=hint)
+    vocabulary.counts = _normalised_counts(count_words(sentences), vocabulary)
+    return vocabulary
+
+
+def identity_of(section: WordPieceVocabulary) -> dict[str, str]:
+    """Return what identifies a vocabulary in place of values of its section: for the name of a folder one sha256 of the
+    files from which its vocabulary follows.
+
+    Raises:
+        DataError, CheckpointError: a file cannot be read.
+    """
+    if section.folder is None:
+        return {}
+    folder, digest = find_folder(section.folder), hashlib.sha256()
+    for name in READ_FILES:
+        content = read_bytes(folder / name) if (folder / name).exists() else b""
+        digest.update(f"{name} {len(content)} ".encode() + content)
+    digest.update(str(_model_of(folder)[1]).encode())
+    return {"folder": digest.hexdigest()}
+
+
+def _model_of(folder: Path) -> tuple[dict[str, Any], int | None]:
+    """Return the configuration of the model in the same folder, and its `vocab_size`; empty and None without."""
+    try:
+        content = read_json(folder / _MODEL_FILE) if (folder / _MODEL_FILE).exists() else {}
+    except DataError as error:  # the file is the model's, not the vocabulary's
+        raise CheckpointError(error.message, hint=error.hint) from None
+    content = content if isinstance(content, dict) else {}
+    rows = content.get("vocab_size")
+    return content, rows if isinstance(rows, int) else None
+
+
+def _normalised_counts(raw: Mapping[str, int], vocabulary: WordPieces) -> dict[str, int]:
+    counts: Counter[str] = Counter()
+    for word, count in raw.items():
+        counts[vocabulary.normalise(word)] += count
+    return dict(sorted(counts.items(), key=lambda item: (-item[1], item[0])))
+
+
+def train_wordpieces(
+    sentences: Sentences,
+    size: int,
+    options: Options | None = None,
+    features: WordFeatures | None = None,
+    *,
+    extra: int = 0,
+) -> WordPieces:
+    """Make a vocabulary of at most ``size`` pieces from sentences (read once): the specials, one piece for each of the
+    ``extra`` last words of every sentence, all characters, then what merging the most frequent pair of pieces gives,
+    again and again. The same sentences give the same vocabulary.
+
+    Raises:
+        DataError: there is no word.
+        RecipeError: there are more characters than pieces.
+        UsageError: the package `tokenizers` is not installed.
+    """
+    options = options or Options()
+    bare = WordPieces(options.specials, options)
+    counts = count_words(sentences)
+    names = extra_words(extra)
+    normalizer, cutter = division(options)
+    parts: Counter[str] = Counter()  # of words, which are cleaned, and cut at punctuation
+    for word, count in counts.items():
+        if word not in names:
+            for part, _ in cutter.pre_tokenize_str(normalizer.normalize_str(valid(word))):
+                if len(part) <= LONGEST_WORD:
+                    parts[part] += count
+    if not parts:
+        raise DataError("no word to learn pieces from", hint="give a larger training file")
+    characters = sorted({character for part in parts for character in part})
+    # All characters are given at the start, in order: left to itself, the package numbers them by chance, and equal
+    # counts are then merged in an order of chance.
+    start = [*options.specials, *names, *characters, *(f"##{character}" for character in characters)]
+    if len(start) > size:
+        hint = f"set data.vocabulary.size={len(start)} or more"
+        raise RecipeError(f"data.vocabulary.size: {size} pieces are fewer than the characters", hint=hint)
+    pieces = _merged(parts, size, start)
+    return WordPieces(pieces, options, counts=_normalised_counts(counts, bare), features=features)
+
+
+def _merged(parts: Mapping[str, int], size: int, start: Sequence[str]) -> list[str]:
+    from tokenizers import Tokenizer, models, pre_tokenizers, trainers  # noqa: PLC0415  (an extra)
+
+    def lines() -> Iterator[str]:
+        for part in sorted(parts):
+            for begin in range(0, parts[part], _LINE_WORDS):
+                yield " ".join([part] * min(_LINE_WORDS, parts[part] - begin))
+
+    trainer = trainers.WordPieceTrainer(
+        vocab_size=size, min_frequency=2, special_tokens=list(start), limit_alphabet=len(start), show_progress=False
+    )
+    learner = Tokenizer(models.WordPiece(unk_token=start[1]))
+    learner.pre_tokenizer = pre_tokenizers.WhitespaceSplit()
+    learner.train_from_iterator(lines(), trainer)
+    ids = learner.get_vocab()
+    return sorted(ids, key=ids.__getitem__)

@@ -25,7 +25,7 @@ from probtrans_cli.data.vocabularies.base import (
     ordered,
     write_saved,
 )
-from probtrans_cli.data.vocabularies.features import HashedFeatures
+from probtrans_cli.data.vocabularies.spelling import HashedFeatures
 from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.base import NonNegativeInt
 from probtrans_cli.recipe.data import WordFeatures, WordVocabulary
@@ -47,16 +47,15 @@ class Words(Vocabulary):
         omitted: Mapping[str, int] | None = None,
         extra: int = 0,
     ) -> None:
-        """``words`` are normalised, without the specials; ``counts`` are their training counts.
-
+        """
         Args:
-            words: by id.
+            words: by id, normalised, without the specials.
             counts: of the training sentences.
             lowercase: an option.
             digits: an option.
             features: of the spelling of words.
             omitted: punctuation is not read, and these are its training counts.
-            extra: so many of ``words``, the last ones, are the extra words.
+            extra: the number of extra words at the end of ``words``.
         """
         self.words = list(words)
         self.counts = self.entry_counts = list(counts)
@@ -70,12 +69,11 @@ class Words(Vocabulary):
 
     @property
     def size(self) -> int:
-        """Number of ids, specials included."""
         return len(SPECIALS) + len(self.words)
 
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
-        """Return one id for each word that is read, and for each word the position of its own, or of what it hangs at:
-        the word before it that is read, or else the first one."""
+        """Return one id for each word that is read. A word that is not read has the position of the word before it that
+        is read, or else of the first word."""
         look_up = self._ids.get
         ids = [look_up(self.normalise(word), UNKNOWN) for word in words[: len(words) - extra]]
         for name in words[len(words) - extra :]:
@@ -90,27 +88,22 @@ class Words(Vocabulary):
         return EncodedWords(ids, start, len(ids), list(compress(range(len(words)), read)))
 
     def encode_text(self, text: str) -> EncodedText:
-        """Return one id for each token of a text that is read, and its characters."""
         spans = list(token_spans(text))
         encoded = self.encode_words([text[start:end] for start, end in spans])
         return EncodedText(encoded.ids, [spans[word] for word in encoded.word_of_piece], [0] * len(encoded.ids))
 
     def reads(self, word: str) -> bool:
-        """Whether a word has an id, known or not."""
         return not self.omits or is_word(word)
 
     def decode(self, id: int) -> str:
-        """Return the word of an id (0 <= id < size)."""
         return SPECIALS[id] if id < len(SPECIALS) else self.words[id - len(SPECIALS)]
 
     def frequency(self, word: str) -> int:
-        """Return the training count of the word after normalisation; 0 for a word that is not in the vocabulary."""
         normal = self.normalise(word)
         id = self._ids.get(normal, self._extra.get(word))
         return (self.omitted or {}).get(normal, 0) if id is None else self.counts[id - len(SPECIALS)]
 
     def save(self, folder: Path) -> None:
-        """Write ``vocabulary.json``."""
         options: dict[str, Any] = {"lowercase": self.lowercase, "digits": self.digits}
         if self.features is not None:
             options["features"] = self.features.section.model_dump(mode="json")
@@ -121,13 +114,10 @@ class Words(Vocabulary):
         write_saved(folder, Saved("words", options, self.words, self.counts))
 
     def normalise(self, word: str) -> str:
-        """Return the word with the options applied."""
         return normalise(word, lowercase=self.lowercase, digits=self.digits)
 
 
 class _Options(SavedOptions):
-    """What ``save`` keeps beside the words."""
-
     lowercase: bool
     digits: bool
     features: WordFeatures | None = None
@@ -136,43 +126,46 @@ class _Options(SavedOptions):
 
 
 def is_word(token: str) -> bool:
-    """Whether a token has a letter or a digit, so that it is more than punctuation."""
+    """Return whether a token has a letter or a digit, so that it is more than punctuation."""
     return any(character.isalnum() for character in token)
 
 
 def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -> Words:
-    """The words of the training sentences (read once) that are frequent enough, then the ``extra`` last words of every
-    sentence, however many there are.
+    """Make a vocabulary of the words of the training sentences (read once) that are frequent enough.
+
+    Args:
+        section: of a recipe.
+        sentences: of the training file.
+        extra: the number of extra words at the end of every sentence; they are entries, however rare.
 
     Raises:
-        DataError: there is none that is frequent enough.
+        DataError: no word is frequent enough.
     """
     number = 0
 
-    def texts(given: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
+    def without_extra(sentences: Iterable[Sequence[str]]) -> Iterator[Sequence[str]]:
         nonlocal number
-        for words in given:
+        for words in sentences:
             number += 1
             yield words[: len(words) - extra]
 
-    assert not (extra and isinstance(sentences, Counter)), "of words alone, nobody knows which are the extra ones"
-    given = sentences if isinstance(sentences, Counter) else texts(sentences)
-    counts = count_words(given, lowercase=section.lowercase, digits=section.digits)
+    assert not (extra and isinstance(sentences, Counter)), "counts do not tell which words are the extra ones"
+    texts = sentences if isinstance(sentences, Counter) else without_extra(sentences)
+    counts = count_words(texts, lowercase=section.lowercase, digits=section.digits)
     names = extra_words(extra)
-    for name in names:  # what is spelled so and is none of them is unknown
+    for name in names:  # a word of a text that is spelled so is unknown
         counts.pop(name, None)
     omitted: dict[str, int] | None = None
     if not section.punctuation:
         omitted = {word: count for word, count in ordered(counts) if not is_word(word)}
         counts -= Counter(omitted)
-    kept = [(word, count) for word, count in ordered(counts) if count >= section.min_count][: section.max_size]
-    if not kept:
+    frequent = [(word, count) for word, count in ordered(counts) if count >= section.min_count][: section.max_size]
+    if not frequent:
         hint = f"lower data.vocabulary.min_count (it is {section.min_count}) or give a larger training file"
         raise DataError("the vocabulary is empty: no training word is frequent enough", hint=hint)
-    kept_words, kept_counts = zip(*kept, strict=True)
     return Words(
-        [*kept_words, *names],
-        [*kept_counts, *[number] * extra],
+        [*(word for word, _ in frequent), *names],
+        [*(count for _, count in frequent), *[number] * extra],
         lowercase=section.lowercase,
         digits=section.digits,
         features=section.features,
@@ -182,5 +175,5 @@ def build_words(section: WordVocabulary, sentences: Sentences, extra: int = 0) -
 
 
 def load_words(folder: Path, saved: Saved) -> Words:  # noqa: ARG001
-    """The words that ``save`` wrote."""
+    """Load the words that ``save`` wrote."""
     return Words(saved.words, saved.counts, **dict(saved.options_of(_Options)))

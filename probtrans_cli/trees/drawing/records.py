@@ -17,11 +17,8 @@ from typing import Any
 
 import numpy as np
 
-from probtrans_cli.text import LONGEST_WORD, visible
+from probtrans_cli.text import LONGEST_WORD, rounded, visible
 from probtrans_cli.trees.drawing.drawing import LONGEST_TITLE, Arc, Drawing, named_channels
-
-# Legal inside a JSON string, but they split lines for some readers, hide text on a terminal, or cannot be encoded.
-_UNSAFE = re.compile("[\x7f-\x9f\u061c\u200e\u200f\u2028-\u202e\u2066-\u2069\ufeff\ud800-\udfff]")
 
 
 def tree_record(
@@ -50,21 +47,6 @@ def tree_record(
         "iteration": iteration,
         "decode": decode,
     }
-
-
-def rounded(value: Any) -> Any:
-    """A value for JSON: every number that is no whole one with 6 decimals, None where it is not finite."""
-    if isinstance(value, float | np.floating):
-        return round(float(value), 6) if math.isfinite(value) else None
-    if isinstance(value, Mapping):
-        return {key: rounded(item) for key, item in value.items()}
-    return [rounded(item) for item in value] if isinstance(value, list | tuple) else value
-
-
-def json_line(record: Mapping[str, object]) -> str:
-    """A record as one line of JSON without the newline; reading it back gives its texts to the character."""
-    line = json.dumps(record, ensure_ascii=False, allow_nan=False)
-    return _UNSAFE.sub(lambda match: f"\\u{ord(match.group()):04x}", line)
 
 
 def displacy_line(drawing: Drawing, *, show_probability: bool = True) -> str:
