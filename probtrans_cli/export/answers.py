@@ -141,9 +141,9 @@ def _words_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
 
 def _characters_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
     del folder
-    characters, unknown, begin = saved["options"]["characters"], reading["unknown"], len(reading["names"])
-    first = {character: id for id, character in enumerate(characters, start=begin)}
-    within = {character: id for id, character in enumerate(characters, start=begin + len(characters))}
+    characters, unknown, begin = saved["options"]["characters"], int(reading["unknown"]), len(reading["names"])
+    first: dict[str, int] = {it: id for id, it in enumerate(characters, start=begin)}
+    within: dict[str, int] = {it: id for id, it in enumerate(characters, start=begin + len(characters))}
 
     def ids(word: str) -> list[int]:
         return [(within if number else first).get(character, unknown) for number, character in enumerate(word)]
@@ -275,9 +275,9 @@ class Answers:
             text.encode()
         except UnicodeEncodeError:
             raise RefusedError(f"{where}: not UTF-8") from None
-        if not self.rules["skips"] and len(text) > limit:  # a word is a token or more
-            if (number := len(text.split())) > limit:
-                return Text(text, [], [], [], [], []), f"a sentence of {number:,} words, more than {limit:,}"
+        number = 0 if self.rules["skips"] or len(text) <= limit else len(text.split())  # a word is a token or more
+        if number > limit:
+            return Text(text, [], [], [], [], []), f"a sentence of {number:,} words, more than {limit:,}"
         read, positions = self.lookup.read(text), self.reading["positions"]
         tokens = len(read.ids) - len(self.reading["extra_words"])
         for number, units in ((len(read.words), "words"), (tokens if self.reading["divides"] else 0, "tokens")):

@@ -1,4 +1,4 @@
-"""A model as a folder for Hugging Face's `transformers`."""
+"""A model as a folder for Hugging Face's `transformers`: weights, config.json, and a tokenizer where that is exact."""
 
 from __future__ import annotations
 
@@ -15,18 +15,22 @@ from torch import Tensor, nn
 from probtrans_cli import atomic, console
 from probtrans_cli.data.vocabularies.base import SPECIALS, Enclosed, Vocabulary
 from probtrans_cli.data.vocabularies.wordpiece import WordPieces
-from probtrans_cli.data.vocabularies.wordpiece_files import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE
+from probtrans_cli.data.vocabularies.wordpiece_files import OPTIONS_FILE, PIECES_FILE, TOKENIZER_FILE, AddedToken
 from probtrans_cli.data.vocabularies.words import Words
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import ExportOptions
-from probtrans_cli.export.measure import change_of_score, random_sentences, rounded, source_of
-from probtrans_cli.hf.write import Architecture, bert_of, write_bert, write_probabilistic
+from probtrans_cli.export.measure import change_of_score, in_precision, random_sentences, source_of
+from probtrans_cli.hf import bert_of, register, write_bert, write_probabilistic
+from probtrans_cli.hf.write import Architecture
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.tasks.base import OUTPUT
 from probtrans_cli.trained.model import Model, weights_of
 
+OWN, AS_BERT = "probabilistic", "transformer"
+WRITERS = (OWN, AS_BERT)
+"""The kinds of models that have a form there: a class of ours, and BERT's."""
 ANSWERS = (
     "answers: transformers computes scores of the ids that it is given; how parse divides texts, looks typographic "
     "marks up and decides answers is not part of the folder"
@@ -36,7 +40,7 @@ ANSWERS = (
 def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     """Write the folder; ``largest_difference`` is that of representations and scores to what `transformers` computes.
 
-    `transformers` may not be installed: then the difference is null, and a line on stderr says so.
+    Where `transformers` is not installed, the difference is null, and a line on stderr says so.
 
     Raises:
         UsageError: the model has no form there, or the folder cannot be written.
@@ -53,7 +57,7 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
         "notes": written.notes,
         "largest_difference": difference,
         "bytes": (out / "model.safetensors").stat().st_size,
-        **change_of_score(model, rounded(model.network, options.dtype), options),
+        **change_of_score(model, in_precision(model.network, options.dtype), options),
         **({} if model.recipe.uncertain_weights is None else {"weights": "posterior means"}),
         "left_out": [ANSWERS],
         **options.about,
@@ -62,14 +66,9 @@ def write(model: Model, out: Path, options: ExportOptions) -> dict[str, Any]:
     return report
 
 
-OWN, AS_BERT = "probabilistic", "transformer"
-WRITERS = (OWN, AS_BERT)
-"""The kinds of models that have a form there: one of our own classes, and BERT's."""
-
-
 @dataclass(frozen=True)
 class Written:
-    """What was written: the class that opens it, and what else there is to tell."""
+    """The class that opens a written folder, and notes for people."""
 
     architecture: str
     notes: list[str]
@@ -81,33 +80,42 @@ def write_model(model: Model, folder: Path, *, expand_shared: bool, dtype: torch
     Raises:
         UsageError: BERT has no form for an option of the model, which is named, or the folder cannot be written.
     """
-    _require_plain_words(model)
     section: Any = model.recipe.model
+    network, hint = model.network, "choose --format safetensors"
+    # A word's row must be all that goes into the encoder for it.
+    if network.features is not None:
+        raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
+    if network.common is not None:
+        raise UsageError("not expressible in transformers: model.head_bias", hint=hint)
+    if network.start is not None:
+        hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
+        raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)
     if section.kind not in WRITERS:
         kinds = " and ".join(WRITERS)
         raise UsageError(f"not expressible in transformers: model.kind: {section.kind}", hint=f"only {kinds} are")
     tensors = _named(model)
-    texts, notes = tokenizer_files(model.vocabulary, model.network.longest)
+    texts, notes = tokenizer_files(model.vocabulary, network.longest)
     if section.kind == OWN:
-        pad = model.vocabulary.PAD
-        write_probabilistic(section, tensors, folder, pad=pad, texts=texts, dtype=dtype)
+        write_probabilistic(section, tensors, folder, pad=model.vocabulary.PAD, texts=texts, dtype=dtype)
         return Written("ProbabilisticModel", [*notes, "the output layer is left out"])
     architecture = architecture_of(model)
     if architecture == "BertModel":
-        notes.append(
-            f"the output layer is left out: BERT has none for task.kind {model.recipe.task.kind} as it is here"
-        )
-    if architecture == "BertForMaskedLM" and isinstance(model.network.output, PretrainingOutput):
+        kind = model.recipe.task.kind
+        notes.append(f"the output layer is left out: BERT has none for task.kind {kind} as it is here")
+    if architecture == "BertForMaskedLM" and isinstance(network.output, PretrainingOutput):
         notes.append("an output of pairs is left out: BERT's tells, from its pooler, next texts from random ones")
     if model.recipe.uncertain_weights is not None:
         notes.append("the weights are the means of their posterior")
-    base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD, **_labels(model, architecture)}
+    base = {**(model.origin or {}), "pad_token_id": model.vocabulary.PAD}
+    rows = model.task.output_rows(network).get(OUTPUT)
+    if rows is not None and rows.names is not None and architecture.endswith("Classification"):
+        base |= {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
     bert = bert_of(section, tensors, base, expand_shared=expand_shared)
     return Written(architecture, notes + write_bert(bert, folder, architecture, texts=texts, dtype=dtype))
 
 
 def architecture_of(model: Model) -> Architecture:
-    """The class of `transformers` that computes what a transformer and its output layer do."""
+    """Return the class of `transformers` that computes what a transformer and its output layer do."""
     answers = model.task.answers
     if answers == "words" and isinstance(model.network.words, BertWordOutput):
         return "BertForPreTraining" if _has_next_sentences(model) else "BertForMaskedLM"
@@ -119,25 +127,13 @@ def architecture_of(model: Model) -> Architecture:
 
 
 def _has_next_sentences(model: Model) -> bool:
-    """Whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random one."""
+    """Return whether pairs are scored as BERT's are, 0 = the second follows, 1 = it is a random text."""
     paired = isinstance(model.network.output, PretrainingOutput) and model.network.output.pair is not None
     return paired and model.recipe.data.documents.pairs == "nsp" and model.recipe.model.facts.has_pooler
 
 
-def _require_plain_words(model: Model) -> None:
-    """A word's row must be all that goes into the encoder for it."""
-    hint = "choose --format safetensors"
-    if model.network.features is not None:
-        raise UsageError("not expressible in transformers: data.vocabulary.features", hint=hint)
-    if model.network.common is not None:
-        raise UsageError("not expressible in transformers: model.head_bias", hint=hint)
-    if model.network.start is not None:
-        hint += ", or train with data.vocabulary.kind wordpiece, which has a [CLS]"
-        raise UsageError("not expressible in transformers: task.representation: cls of a word of its own", hint=hint)
-
-
 def _named(model: Model) -> dict[str, Tensor]:
-    """The tensors by the names of :mod:`probtrans_cli.hf.bert`."""
+    """Return the tensors by the names of :mod:`probtrans_cli.hf.bert`."""
     output: nn.Module = model.network.output
     parts = {}
     if isinstance(output, PretrainingOutput):
@@ -159,18 +155,9 @@ def _named(model: Model) -> dict[str, Tensor]:
     return tensors
 
 
-def _labels(model: Model, architecture: str) -> dict[str, Any]:
-    rows = model.task.output_rows(model.network).get(OUTPUT)
-    if rows is None or rows.names is None or not architecture.endswith("Classification"):
-        return {}
-    return {"id2label": dict(enumerate(rows.names)), "label2id": {name: id for id, name in enumerate(rows.names)}}
-
-
-# --- tokenizers -------------------------------------------------------------------------------------------------------
-
-
 def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mapping[str, str], list[str]]:
-    """The files of a tokenizer by name, as far as one divides text as the vocabulary does, and what is missing."""
+    """Return the files of a tokenizer by name, as far as one divides text as the vocabulary does, and what is
+    missing."""
     if isinstance(vocabulary, WordPieces):
         return vocabulary.files(longest), []
     if isinstance(vocabulary, Enclosed):
@@ -185,41 +172,31 @@ def tokenizer_files(vocabulary: Vocabulary, longest: int | None) -> tuple[Mappin
         options = ", ".join(f"data.vocabulary.{name}" for name in changed)
         return files, [f"no tokenizer.json is written, only vocab.txt: {options} have no exact form there"]
     pad, unknown, mask = SPECIALS
-    added = [
-        {"id": id, "content": name, "single_word": False, "lstrip": False, "rstrip": False, "normalized": False,
-         "special": True} for id, name in enumerate(SPECIALS)
-    ]  # fmt: skip
+    added = [{"id": id, "content": name, **AddedToken(name).flags} for id, name in enumerate(SPECIALS)]
     tokenizer = {
         "version": "1.0", "truncation": None, "padding": None, "added_tokens": added, "normalizer": None,
         "pre_tokenizer": {"type": "WhitespaceSplit"}, "post_processor": None, "decoder": None,
         "model": {"type": "WordLevel", "vocab": {piece: id for id, piece in enumerate(pieces)}, "unk_token": unknown},
     }  # fmt: skip
-    options_of_theirs: dict[str, Any] = {
+    content: dict[str, Any] = {
         "tokenizer_class": "PreTrainedTokenizerFast", "pad_token": pad, "unk_token": unknown, "mask_token": mask,
         "model_input_names": ["input_ids", "attention_mask"],
     }  # fmt: skip
     if longest is not None:
-        options_of_theirs["model_max_length"] = longest
+        content["model_max_length"] = longest
     files[TOKENIZER_FILE] = json.dumps(tokenizer, ensure_ascii=False) + "\n"
-    files[OPTIONS_FILE] = json.dumps(options_of_theirs, ensure_ascii=False, indent=2) + "\n"
+    files[OPTIONS_FILE] = json.dumps(content, ensure_ascii=False, indent=2) + "\n"
     return files, ["tokenizer.json splits text at blanks: give it words, as the corpus has them"]
-
-
-# --- measuring --------------------------------------------------------------------------------------------------------
 
 
 @torch.no_grad()
 def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor, mask: Tensor) -> float | None:
-    """The largest difference between what `transformers` makes of a batch and what the model does; None without it.
-
-    Compared are the words' states, and the output scores where the class has such.
-    """
+    """Return the largest difference between what `transformers` makes of a batch and what the model does, of the words'
+    states, and of the output scores where the class has such; None without `transformers`."""
     try:
         import transformers  # noqa: PLC0415  (optional, and slow to import)
     except ImportError:
         return None
-    from probtrans_cli.hf import register  # noqa: PLC0415  (imports transformers, too)
-
     register()
     transformers.utils.logging.disable_progress_bar()  # type: ignore[no-untyped-call]
     transformers.utils.logging.set_verbosity_error()  # type: ignore[no-untyped-call]
@@ -228,19 +205,18 @@ def difference_there(model: Model, folder: Path, architecture: str, ids: Tensor,
     assert not any(report.values()), f"{folder}: {report}"
     network = model.network.cpu()
     base = getattr(theirs.eval(), "bert", theirs)
-    inputs = Inputs(ids=ids, mask=mask)
+    inputs, batch = Inputs(ids=ids, mask=mask), {"input_ids": ids, "attention_mask": mask.long()}
     states = network(inputs, Wants(states=True)).states
     assert states is not None, "they are wanted"
-    pairs = [(states[mask], base(input_ids=ids, attention_mask=mask.long()).last_hidden_state[mask])]
+    pairs = [(states[mask], base(**batch).last_hidden_state[mask])]
     if architecture == "BertForPreTraining":
-        found = theirs(input_ids=ids, attention_mask=mask.long())
+        outputs = theirs(**batch)
         ours = network(inputs, Wants(tokens=mask, sentence=True)).scores
-        pairs += [(ours["words"], found.prediction_logits[mask]), (ours["pair"], found.seq_relationship_logits)]
+        pairs += [(ours["words"], outputs.prediction_logits[mask]), (ours["pair"], outputs.seq_relationship_logits)]
     elif architecture == "BertForSequenceClassification":
-        logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
-        pairs.append((network(inputs, Wants(sentence=True)).scores["sentence"], logits))
+        pairs.append((network(inputs, Wants(sentence=True)).scores["sentence"], theirs(**batch).logits))
     elif "For" in architecture:
-        logits = theirs(input_ids=ids, attention_mask=mask.long()).logits
         sentence = network.output.reads_sentence
-        pairs.append((network(inputs, Wants(tokens=mask, sentence=sentence)).scores["words"], logits[mask]))
-    return max(float((one.float() - other).abs().max()) for one, other in pairs)
+        ours = network(inputs, Wants(tokens=mask, sentence=sentence)).scores
+        pairs.append((ours["words"], theirs(**batch).logits[mask]))
+    return max(float((left.float() - right).abs().max()) for left, right in pairs)

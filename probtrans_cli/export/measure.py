@@ -1,4 +1,4 @@
-"""What every export does with a model beside writing it: prune its weights, and measure what the written one differs by.
+"""What every export does with a model beside writing it: prune its weights, and measure how far the folder differs.
 
 A graph is compared with the network that it was made of, over random sentences; its example with the model, over a few
 texts; and where the precision changes, the score on dev before and after.
@@ -63,8 +63,11 @@ def prune(model: Model, share: float) -> int:
     number = round(share * len(signal))
     noise = torch.zeros(len(signal), dtype=torch.bool, device=signal.device)
     noise[signal.argsort(stable=True)[:number]] = True
-    for it, is_noise in zip(uncertain, noise.split([it.mean.numel() for it in uncertain]), strict=True):
-        it.mean[is_noise.view_as(it.mean)] = 0.0
+    start = 0
+    for it in uncertain:
+        end = start + it.mean.numel()
+        it.mean[noise[start:end].view_as(it.mean)] = 0.0
+        start = end
     for module, name in weights.parametrized(model.network):
         parametrize.remove_parametrizations(module, name, leave_parametrized=False)
     model.recipe = model.recipe.certain()
@@ -134,7 +137,8 @@ def representations(model: Model) -> Tensor:
         features = Features(rows, torch.arange(0, len(rows), PROBE_FEATURES, device=device))
     states = model.network(Inputs(ids=ids, mask=mask, features=features), Wants(states=True)).states
     assert states is not None, "they are wanted"
-    return states.float().cpu()
+    representation: Tensor = states.float().cpu()
+    return representation
 
 
 # --- a graph and its network ------------------------------------------------------------------------------------------

@@ -213,7 +213,7 @@ def _by_plain_names(
 
 
 def _untie(tensors: dict[str, Tensor], config: Config, notes: list[str]) -> bool:
-    """Forget the decoder of the word output where it is a copy of the table of word vectors; return whether it stays."""
+    """Forget a decoder of the word output that is a copy of the table of word vectors; return whether it stays."""
     bias = tensors.pop("cls.predictions.decoder.bias", None)
     if bias is not None:
         # transformers computes with this bias; where all is tied, both are the same.

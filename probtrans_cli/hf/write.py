@@ -234,9 +234,7 @@ def write_probabilistic(
         UsageError: the folder cannot be written.
     """
     weights = {
-        key: value.detach().to("cpu", dtype)
-        for key, value in tensors.items()
-        if key.startswith(("unary.", "encoder."))
+        key: value.detach().to("cpu", dtype) for key, value in tensors.items() if key.startswith(("unary.", "encoder."))
     }
     config = {
         "model_type": MODEL_TYPE,

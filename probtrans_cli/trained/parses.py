@@ -20,8 +20,8 @@ from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import Predictor, predictor_of
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
-from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.text import rounded
+from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.records import tree_record
 
 MISC = {"LatentLabelEntropy": "latent_label_entropy", "HeadEntropy": "head_entropy"}

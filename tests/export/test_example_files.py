@@ -56,7 +56,7 @@ def test_the_modules_beside_it_can_be_imported_alone(tmp_path: Path) -> None:
         path = tmp_path / name
         path.parent.mkdir(exist_ok=True)
         path.write_text(text, "utf-8")
-    script = f"import sys; sys.modules['probtrans_cli'] = None; sys.path.insert(0, '.'); import {ALONE}.answers"
+    script = f"import sys; sys.modules['probtrans_cli'] = None; sys.path.insert(0, '.'); import {ALONE}.export_answers"
     ran = subprocess.run([sys.executable, "-c", script], cwd=tmp_path, capture_output=True, text=True, timeout=60)
     assert (ran.returncode, ran.stderr) == (0, "")
 

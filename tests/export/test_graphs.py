@@ -19,7 +19,7 @@ from uncertain_networks import network as uncertain_network
 
 from probtrans_cli import models, tasks
 from probtrans_cli.errors import UsageError
-from probtrans_cli.export import bundle, difference, pt2
+from probtrans_cli.export import bundle, measure, pt2
 from probtrans_cli.export.graph import Graph, Plan, axes_of, example_of, traced
 from probtrans_cli.export.measure import MOST
 from probtrans_cli.models.base import Wants
@@ -104,17 +104,17 @@ def same(graph: Graph, folder: Path) -> bool:
     for form, name in ((pt2, "model.pt2"), (onnx, "model.onnx")):
         form.save(graph, program, folder / name)
         run = form.opened(folder / name)
-        found.append(difference.largest_difference(graph.network, graph.plan, run).relative)
-    rounding = difference.largest_rounding(graph.network, graph.plan).relative if max(found) > MOST else 0.0
+        found.append(measure.largest_difference(graph.network, graph.plan, run).relative)
+    rounding = measure.largest_rounding(graph.network, graph.plan).relative if max(found) > MOST else 0.0
     print(found, rounding)  # with -s
-    return difference.rounded(max(found), rounding)
+    return max(found) <= measure.largest_rounded(rounding)
 
 
 @pytest.fixture
 def few(monkeypatch: pytest.MonkeyPatch) -> None:
     """Small batches, as what is tested has been traced nowhere."""
-    monkeypatch.setattr(difference, "SENTENCES", 7)
-    monkeypatch.setattr(difference, "WORDS", 30)
+    monkeypatch.setattr(measure, "SENTENCES", 7)
+    monkeypatch.setattr(measure, "WORDS", 30)
 
 
 # --- without tracing --------------------------------------------------------------------------------------------------
@@ -124,7 +124,7 @@ def few(monkeypatch: pytest.MonkeyPatch) -> None:
 def test_positions_pick_out_what_masks_do(kind: str, number: int, few: None) -> None:
     made = Made(kind, number)
     graph = graph_of(made)
-    assert difference.largest_difference(made.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+    assert measure.largest_difference(made.network, graph.plan, lambda given: graph(**given)).relative <= MOST
 
 
 @pytest.mark.parametrize("name", ENCODERS)
@@ -132,7 +132,7 @@ def test_every_encoder_has_a_module(name: str, few: None) -> None:
     """Words of several tokens, and features of their spelling."""
     graph = encoder_graph(ENCODERS[name], divides=True, features=12)
     assert set(graph.plan.inputs) == {"ids", "mask", "features", "first"}
-    assert difference.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
+    assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
 
 
 def test_a_head_bias_can_be_traced(few: None) -> None:
@@ -147,7 +147,7 @@ def test_uncertain_weights_are_their_means(tmp_path: Path, few: None) -> None:
     assert not parametrized(graph.network)
     pt2.save(graph, traced(graph, "pt2"), tmp_path / "model.pt2")
     run = pt2.opened(tmp_path / "model.pt2")
-    assert difference.largest_difference(network.float(), graph.plan, run).relative <= MOST
+    assert measure.largest_difference(network.float(), graph.plan, run).relative <= MOST
 
 
 def test_axes_have_the_names_of_the_inputs() -> None:
@@ -176,11 +176,11 @@ def test_a_graph_that_is_wrong_is_noticed(few: None) -> None:
 
     for name in ("scores", "parents"):
         wrong = spoiled(name, lambda last: (-1, last[-1], 0))
-        found = difference.largest_difference(made.network, graph.plan, wrong)
+        found = measure.largest_difference(made.network, graph.plan, wrong)
         assert found.absolute == pytest.approx(0.5, abs=1e-3)
         assert MOST < found.relative <= found.absolute
         padding = spoiled(name, lambda last: (torch.arange(len(last))[last < last[0]], last[last < last[0]] + 1))
-        assert difference.largest_difference(made.network, graph.plan, padding).relative <= MOST
+        assert measure.largest_difference(made.network, graph.plan, padding).relative <= MOST
     assert isinstance(made.network.output, SemanticOutput)
 
 
@@ -192,14 +192,14 @@ def test_rounding_that_a_network_blows_up_is_not_the_graphs(few: None, capsys: p
         with torch.no_grad():
             made.network.unary.weight.mul_(scale)
         before = {name: value.clone() for name, value in made.network.state_dict().items()}
-        found.append(difference.largest_rounding(made.network, plan).relative)
+        found.append(measure.largest_rounding(made.network, plan).relative)
         after = made.network.state_dict()
         assert all(after[name].dtype == value.dtype and after[name].equal(value) for name, value in before.items())
     quiet, loud = found
     assert quiet > MOST > loud > 0.0
-    bundle._tell_of(10 * MOST, MOST)
+    bundle.log_difference(10 * MOST, MOST)
     assert "warning" not in capsys.readouterr().err
-    bundle._tell_of(10.1 * MOST, MOST)
+    bundle.log_difference(10.1 * MOST, MOST)
     assert "warning: an output of the graph differs from the model's by 0.001 of its" in capsys.readouterr().err
 
 
@@ -234,7 +234,7 @@ def test_a_field(tmp_path: Path, few: None) -> None:
     onnx.quantise(path)
     assert b"MatMulInteger" in path.read_bytes()
     assert path.stat().st_size < before
-    assert MOST < difference.largest_difference(graph.network, graph.plan, onnx.opened(path)).relative < 0.5
+    assert MOST < measure.largest_difference(graph.network, graph.plan, onnx.opened(path)).relative < 0.5
 
 
 def test_words_of_several_tokens(tmp_path: Path) -> None:
@@ -262,7 +262,7 @@ def test_nothing_stays_behind_when_a_program_moves(tmp_path: Path) -> None:
 def test_every_encoder_on_a_gpu(name: str, tmp_path: Path) -> None:
     graph = encoder_graph(ENCODERS[name], divides=name in STACKS, features=12 * (name in STACKS))
     run = moved(graph, tmp_path, "cuda")
-    found = difference.largest_difference(
+    found = measure.largest_difference(
         graph.network, graph.plan, lambda given: {name: value.cpu() for name, value in run(given).items()}
     )
     assert found.relative <= MOST

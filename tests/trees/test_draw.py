@@ -15,9 +15,8 @@ from hostile import HOSTILE
 from hypothesis import given, settings
 from hypothesis import strategies as st
 
-from probtrans_cli.text import columns, visible
+from probtrans_cli.text import columns, json_line, rounded, visible
 from probtrans_cli.trees.drawing.drawing import Arc, Drawing, ends, levels
-from probtrans_cli.text import json_line, rounded
 from probtrans_cli.trees.drawing.records import tree_record
 from probtrans_cli.trees.drawing.svg import svg
 from probtrans_cli.trees.drawing.terminal import terminal

@@ -97,9 +97,7 @@ _TABLES = [str.maketrans({**_SAME, **quotes, **dashes}) for quotes, dashes in pr
 _MARK = re.compile(f"[{''.join({**_SAME, **_QUOTES[0], **_DASHES[0]})}]")
 
 
-def looked_up(
-    words: Sequence[str], knows: Callable[[str], bool], frequency: Callable[[str], int]
-) -> list[str] | None:
+def looked_up(words: Sequence[str], knows: Callable[[str], bool], frequency: Callable[[str], int]) -> list[str] | None:
     """Respell unknown words with typographic marks in the known plain spelling that is most frequent in the training
     file; of equally frequent spellings the first counts.
 

@@ -313,7 +313,9 @@ def _named(options: Mapping[str, Any], path: Path) -> list[Declared]:
 
 def _nameless(options: Mapping[str, Any], key: str, path: Path) -> list[Declared]:
     value = options.get(key)
-    return [] if isinstance(value, dict) else [Declared(_token(it, path), None, path) for it in _listed(value, path, key)]
+    return (
+        [] if isinstance(value, dict) else [Declared(_token(it, path), None, path) for it in _listed(value, path, key)]
+    )
 
 
 def _listed(value: Any, path: Path, key: str) -> Iterator[Any]:

@@ -8,8 +8,6 @@ tag.
 from __future__ import annotations
 
 import json
-import math
-import re
 from collections.abc import Mapping, Sequence
 from html import escape
 from itertools import accumulate
