@@ -39,7 +39,7 @@ from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.card import as_json
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import Reader, masks_of
-from probtrans_cli.trained.ways import temperature_of
+from probtrans_cli.trained.predictor import temperature_of
 
 PAIR = "pair"
 INT8 = "int8"

@@ -26,7 +26,8 @@ from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.bayesian.weights import POSTERIOR, PRIOR
 from probtrans_cli.models.outputs import BertWordOutput, PretrainingOutput
 from probtrans_cli.tasks.base import OUTPUT
-from probtrans_cli.trained.model import Model, weights_of
+from probtrans_cli.trained.base import weights_of
+from probtrans_cli.trained.model import Model
 
 OWN, AS_BERT = "probabilistic", "transformer"
 WRITERS = (OWN, AS_BERT)

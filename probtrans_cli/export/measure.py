@@ -29,9 +29,8 @@ from probtrans_cli.models.bayesian import weights
 from probtrans_cli.models.network import Network
 from probtrans_cli.trained.evaluation import evaluate
 from probtrans_cli.trained.model import Model
-from probtrans_cli.trained.parses import Asked, analyses
-from probtrans_cli.trained.predictor import Predictor
-from probtrans_cli.trained.ways import plain
+from probtrans_cli.trained.parses import ParseOptions, Parser
+from probtrans_cli.trained.predictor import Predictor, plain
 from probtrans_cli.version import __version__
 
 PROBE_SENTENCES, PROBE_WORDS, PROBE_FEATURES = 8, 12, 5
@@ -339,7 +338,8 @@ def compared(model: Model, answers: Answers) -> tuple[int, int]:
         marks = [MARKS[id] for id in random.integers(len(MARKS), size=len(entries))]
         chosen = random.random(len(entries)) < SHARE_OF_MARKS
         texts.append(" ".join(np.where(chosen, marks, entries).tolist()))
-    expected = analyses(model, [divided(text) for text in texts], Asked([], predictor=plain(model)))
+    parser = Parser(model, ParseOptions(trees=False), predictor=plain(model))
+    expected = parser.analyses([divided(text) for text in texts])
     records = answers.records((f"text {number}", text) for number, text in enumerate(texts, start=1))
     pairs = zip(expected, records, strict=True)
     return len(texts), sum(alike(analysis.record(), record) for analysis, (record, _, _) in pairs)

@@ -13,6 +13,7 @@ from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks.base import Places, Prediction, Splitter, Task
+from probtrans_cli.text import rounded
 from probtrans_cli.trained.arcs import chain_of, read_arcs
 from probtrans_cli.trained.base import Channel, ModelBase, Reading
 from probtrans_cli.trained.latent_labels import as_records, most_probable, require_labels
@@ -20,7 +21,6 @@ from probtrans_cli.trained.predictions import Reader, require_alternatives
 from probtrans_cli.trained.predictor import Predictor, predictor_of
 from probtrans_cli.trees import decode
 from probtrans_cli.trees.drawing.drawing import EveryTree, arc_probabilities, reads_right_to_left
-from probtrans_cli.text import rounded
 from probtrans_cli.trees.drawing.html import LONGEST_WITH_MARGINALS
 from probtrans_cli.trees.drawing.records import tree_record
 

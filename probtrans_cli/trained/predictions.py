@@ -13,7 +13,7 @@ import torch
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence, character_spans, extra_words
 from probtrans_cli.data.tokens import MASK
-from probtrans_cli.data.vocabularies.typography import looked_up
+from probtrans_cli.data.vocabularies.spelling import looked_up
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks.base import Prediction
 from probtrans_cli.tasks.batch import Batch

@@ -17,8 +17,8 @@ from probtrans_cli import load
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.errors import UsageError
 from probtrans_cli.tasks import TASKS
+from probtrans_cli.text import json_line
 from probtrans_cli.trained.formats import FORMATS
-from probtrans_cli.trees.drawing.records import json_line
 
 pytestmark = pytest.mark.usefixtures("quick")
 

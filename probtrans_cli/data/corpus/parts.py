@@ -30,8 +30,7 @@ from probtrans_cli.data.processes import Begin, Pool
 from probtrans_cli.data.readers import READERS, format_of
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import VOCABULARIES, build_vocabulary, load_vocabulary
-from probtrans_cli.data.vocabularies.base import Vocabulary
-from probtrans_cli.data.vocabularies.enclosed import enclosing
+from probtrans_cli.data.vocabularies.base import Vocabulary, enclosing
 from probtrans_cli.errors import DataError
 from probtrans_cli.folders import regular
 from probtrans_cli.recipe.data import ABSENT, FORMATS, Data

@@ -16,7 +16,7 @@ from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.recipe.data import ABSENT, Data
 from probtrans_cli.tasks.base import Places, Prediction
-from probtrans_cli.text import harmless
+from probtrans_cli.text import harmless, json_line
 from probtrans_cli.trained.base import ModelBase
 from probtrans_cli.trained.formats import DisplayOptions
 from probtrans_cli.trained.formats.pictures import gold_heads
@@ -24,7 +24,6 @@ from probtrans_cli.trained.latent_labels import as_misc
 from probtrans_cli.trained.parses import Analysis
 from probtrans_cli.trained.predictions import predictions
 from probtrans_cli.trained.predictor import Predictor
-from probtrans_cli.trees.drawing.records import json_line
 
 
 def jsonl(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
