@@ -33,16 +33,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic import crf
-from probtrans_cli.models.probabilistic.projections import (
-    Grouped,
-    GroupMatrices,
-    Matrix,
-    MatrixOf,
-    Projection,
-    Rotated,
-    SharedSides,
-    SideMatrix,
-)
+from probtrans_cli.models.probabilistic.projections import Group, Grouped, Projection, Rotated, SharedSides
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.model.probabilistic import (
     DECOMPOSITIONS,
@@ -95,9 +86,8 @@ class Ternary(Scores, crf.Ternary):
         return u.reshape(b, n, *u.shape[1:]), v.expand(u.shape).reshape(b, n, *u.shape[1:])
 
     @abstractmethod
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        """The projection for groups of neighbouring buckets; ``sizes`` sum to K; ``matrix``: how factors are multiplied
-        with."""
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        """Return the projection for groups of neighbouring buckets, whose ``sizes`` sum to K."""
 
     @abstractmethod
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -116,9 +106,9 @@ class Full(Ternary):
         self.symmetric = symmetric
         self.T = nn.Parameter(torch.randn(buckets, channels, labels, labels))
 
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
+    def projection(self, sizes: Sequence[int]) -> Projection:
         scores = self.dense().transpose(2, 3).contiguous()
-        return Grouped([GroupMatrices(group, None) for group in SideMatrix.of(scores, matrix).split(sizes)])
+        return Grouped([Group(part, None) for part in scores.split(list(sizes))])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         T = (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
@@ -157,9 +147,9 @@ class UV(Factored):
         U, V = super().factors()
         return U, V if self.D is None else U * self.D[..., None]
 
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (SideMatrix.of(factor, matrix).split(sizes) for factor in self.factors())
-        return Grouped([GroupMatrices(u, v) for u, v in zip(U, V, strict=True)])
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        U, V = (factor.split(list(sizes)) for factor in self.factors())
+        return Grouped([Group(*pair) for pair in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kcra,kcre->kcae", *self.factors())
@@ -179,9 +169,9 @@ class UVW(Factored):
         self.V = None if symmetric else nn.Parameter(torch.randn(buckets, rank, labels) * rank**-0.5)
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (SideMatrix.of(factor[:, None], matrix).split(sizes) for factor in self.factors())
-        return Grouped([GroupMatrices(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        U, V = (factor[:, None].split(list(sizes)) for factor in self.factors())
+        return Grouped([Group(*group) for group in zip(U, V, self.W.split(list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kra,kre,kcr->kcae", *self.factors(), self.W)
@@ -204,9 +194,8 @@ class Shared(Factored):
         self.V = None if symmetric else nn.Parameter(torch.randn(channels, rank, labels) * rank**-0.5)
         self.D = nn.Parameter(torch.randn(buckets, channels, rank))
 
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
-        U, V = (SideMatrix.of(factor[None], matrix) for factor in self.factors())
-        return SharedSides(U, V, torch.split(self.D, list(sizes)))
+    def projection(self, sizes: Sequence[int]) -> Projection:
+        return SharedSides(*self.factors(), self.D.split(list(sizes)))
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         U, V = self.factors()
@@ -233,10 +222,9 @@ class Rotary(Factored):
         frequency = base ** (-torch.arange(0, rank, 2, dtype=torch.float64) / rank)
         self.register_buffer("frequency", frequency, persistent=False)
 
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
+    def projection(self, sizes: Sequence[int]) -> Projection:
         del sizes
-        U, V = (SideMatrix.of(factor[None], matrix) for factor in self.factors())
-        return Rotated(U, V, self.frequency)
+        return Rotated(*self.factors(), self.frequency)
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         """``T`` at the distances -1 and 1: head to the right, head to the left."""

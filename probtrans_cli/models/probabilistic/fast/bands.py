@@ -1,15 +1,15 @@
 """Products of each word with the word ``x`` rows before it, for the few shifts ``x`` of the near buckets.
 
-Left to autograd every shifted slice has a zero-filled gradient of the whole; here results are written where they
-belong, and the sides' gradients by their scores are added to those by their messages in place. The loops over the 2γ
-buckets of a band are over large operations: the numbers of one bucket fit a processor's cache, where one operation on
-all buckets would go through memory again and again.
+Left to autograd every shifted slice has a zero-filled gradient of the whole, and every product is kept: a step with
+`shared` takes half as long again. Here results are written where they belong. The loops over the 2γ buckets of a band are
+over large operations: the numbers of one bucket fit a processor's cache, where one operation on all buckets would go
+through memory again and again.
 
 :class:`TraceableBand` is the same in plain operations: the text to read, the oracle of the others, and what compiled
 and exported graphs are made of, where shapes are symbols and a compiler fuses the passes.
 
 symbol   variable   shape            meaning
-u        u          [w, k, c, r]     child side of every word (``potentials.py``)
+u        u          [w, k|1, c, r]   child side of every word (``potentials.py``)
 v        v          [w, k|1, c|1, r] head side; an axis of size 1 is the same for all buckets or channels
 D W      weight     [k, c, r]        weight of the child side, where all buckets or all channels share both sides
 Q_ic(j)  p          [w, k, c]        probability of the head of bucket k, the k-th of ``shifts``
@@ -18,7 +18,8 @@ Q_ic(j)  p          [w, k, c]        probability of the head of bucket k, the k-
 from __future__ import annotations
 
 from abc import ABC, abstractmethod
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Iterator, Sequence
+from functools import wraps
 from typing import Any
 
 import torch
@@ -26,8 +27,10 @@ from jaxtyping import Float
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.fast.derivatives import first_derivatives_only
 from probtrans_cli.models.probabilistic.projections import Sides
+from probtrans_cli.models.shapes import may_depend_on
+
+CHUNK = 2**18  # numbers of one side that are worked on at a time: a megabyte, which a processor's cache holds
 
 
 class Band(ABC):
@@ -43,14 +46,13 @@ class Band(ABC):
         summed over the buckets and channels that share one."""
 
 
-def band(sides: Sides, shifts: Sequence[int], *, by_hand: bool) -> Band:
-    """The band of some sides; ``shifts``: the distances of its buckets; ``by_hand``: whether gradients may be."""
+def band(sides: Sides, shifts: Sequence[int]) -> Band:
+    """Return the band of some sides; ``shifts``: the distances of its buckets."""
     if sides.weight is not None and sides.child.shape[1] > 1:
         return ChannelBand(sides, shifts)
     channels_share = sides.weight is not None and sides.child.shape[2] < sides.weight.shape[1]
-    if not by_hand or channels_share:
-        return TraceableBand(sides, shifts)
-    return _OwnBand(sides, shifts) if sides.weight is None else _SharedBand(sides, shifts)
+    eager = may_depend_on(sides.child) and type(sides.child) is Tensor and not torch.is_autocast_enabled("cpu")
+    return ByHandBand(sides, shifts) if eager and not channels_share else TraceableBand(sides, shifts)
 
 
 class TraceableBand(Band):
@@ -60,14 +62,14 @@ class TraceableBand(Band):
         self.sides, self.shifts, self.u = sides, shifts, sides.u
 
     def scores(self) -> Float[Tensor, "w k c"]:
-        heads = _by_bucket(self.sides.head, self.shifts)
+        heads = _buckets(self.sides.head, self.shifts)
         buckets = zip(self.u.unbind(1), heads, self.shifts, strict=True)
         return torch.stack([(child * _shifted(head, x)).sum(-1) for child, head, x in buckets], dim=1)
 
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
         u, v = self.u, self.sides.head
         p = p.to(u.dtype)
-        buckets = list(zip(p.unbind(1), u.unbind(1), _by_bucket(v, self.shifts), self.shifts, strict=True))
+        buckets = list(zip(p.unbind(1), u.unbind(1), _buckets(v, self.shifts), self.shifts, strict=True))
         to_child = torch.stack([one[..., None] * _shifted(head, x) for one, _, head, x in buckets], dim=1)
         to_head = torch.stack([_shifted(one[..., None] * child, -x) for one, child, _, x in buckets], dim=1)
         for axis in (1, 2):
@@ -98,10 +100,6 @@ class ChannelBand(Band):
         return Sides(to_child[:, :, None], torch.stack(to_heads, dim=1)[:, :, None])
 
 
-def _by_bucket(v: Tensor, shifts: Sequence[int]) -> Sequence[Tensor]:
-    return v.unbind(1) if v.shape[1] > 1 else [v[:, 0]] * len(shifts)
-
-
 def _shifted(rows: Float[Tensor, "w ..."], x: int) -> Float[Tensor, "w ..."]:
     """Row ``i`` is what was row ``i - x``; zero where there was none."""
     ends = (x, 0) if x > 0 else (0, -x)
@@ -109,249 +107,141 @@ def _shifted(rows: Float[Tensor, "w ..."], x: int) -> Float[Tensor, "w ..."]:
     return padded[: rows.shape[0]] if x > 0 else padded[-x:]
 
 
-class _Bands:
-    """The three derivatives of ``Σ p[i,k,c] u_i[k,c] · v_{i-x}[k,c]``; ``v`` may be shared by buckets or channels."""
+class ByHandBand(Band):
+    """With gradients written by hand.
 
-    def __init__(self, u: Tensor, v: Tensor, shifts: Sequence[int]) -> None:
-        rows, buckets, channels, _ = u.shape
-        self.shape = (rows, buckets, channels)
-        self.one_bucket, self.one_channel = v.shape[1] < buckets, v.shape[2] < channels
-        self.head_shape = v.shape[:3]
-        # Bucket, children, heads; none where the shift is longer than the sentences.
-        self.pairs = [
-            (k, slice(max(x, 0), rows + min(x, 0)), slice(max(-x, 0), rows + min(-x, 0)))
-            for k, x in enumerate(shifts)
-            if abs(x) < rows
-        ]
-
-    def _heads(self, v: Tensor) -> Sequence[Tensor]:
-        return [v[:, 0]] * self.shape[1] if self.one_bucket else v.unbind(1)
-
-    def scores(self, *terms: tuple[Tensor, Tensor]) -> Float[Tensor, "w k c"]:
-        """By ``p``: ``u_i · v_{i-x}``, summed over pairs ``(u, v)``."""
-        result = terms[0][0].new_zeros(self.shape)
-        sides = [(u.unbind(1), self._heads(v)) for u, v in terms]
-        by_bucket = result.unbind(1)
-        for k, i, j in self.pairs:
-            pairs = [(u[k][i], v[k][j]) for u, v in sides]
-            torch.sum(_products(pairs), dim=-1, out=by_bucket[k][i])
-        return result
-
-    def by_child(self, p: Tensor, v: Tensor, into: Tensor | None = None) -> Float[Tensor, "w k c r"]:
-        """By ``u``: ``p v`` at every child; added to ``into``, if there is one."""
-        if into is not None:
-            parts, heads, weights = into.unbind(1), self._heads(v), p[..., None].unbind(1)
-            for k, i, j in self.pairs:
-                parts[k][i].addcmul_(weights[k][i], heads[k][j])
-            return into
-        result = self._empty_but(p, v.shape[-1], {k: i for k, i, _ in self.pairs})
-        parts, heads, weights = result.unbind(1), self._heads(v), p[..., None].unbind(1)
-        for k, i, j in self.pairs:
-            torch.mul(weights[k][i], heads[k][j], out=parts[k][i])
-        return result
-
-    def by_head(self, p: Tensor, u: Tensor, into: Tensor | None = None) -> Float[Tensor, "w k2 c2 r"]:
-        """By ``v``: ``p u`` at every head, summed over what shares a ``v``; added to ``into``, if there is one."""
-        if self.one_channel:
-            p = p.contiguous()  # or else each word's product is taken by itself
-        children, weights = u.unbind(1), p[..., None].unbind(1)
-        if into is None and not self.one_bucket and not self.one_channel:
-            result = self._empty_but(p, u.shape[-1], {k: j for k, _, j in self.pairs})
-            parts = result.unbind(1)
-            for k, i, j in self.pairs:
-                torch.mul(weights[k][i], children[k][i], out=parts[k][j])
-            return result
-        result = u.new_zeros(*self.head_shape, u.shape[-1]) if into is None else into
-        sums = self._heads(result)
-        for k, i, j in self.pairs:
-            if self.one_channel:
-                sums[k][j].add_(weights[k][i].mT @ children[k][i])
-            else:
-                sums[k][j].addcmul_(weights[k][i], children[k][i])
-        return result
-
-    def _empty_but(self, like: Tensor, rank: int, written: Mapping[int, slice[int, int, None]]) -> Tensor:
-        """A tensor to be written at some rows of some buckets; zero everywhere else."""
-        result = like.new_empty(*self.shape, rank)
-        for k, part in enumerate(result.unbind(1)):
-            if k not in written:
-                part.zero_()
-                continue
-            part[: written[k].start].zero_()
-            part[written[k].stop :].zero_()
-        return result
-
-
-def _products(pairs: Sequence[tuple[Tensor, Tensor]]) -> Tensor:
-    """``Σ u v``, elementwise, over one or two pairs."""
-    (u, v), *others = pairs
-    product = u * v
-    for u, v in others:
-        product.addcmul_(u, v)
-    return product
-
-
-class _OwnBand(Band):
-    """By hand; every bucket has sides of its own. Scores hand the sides on to the messages, see ``products.py``."""
+    The expected score ``Σ p[i,k,c] u_i[k,c] · D[k,c] v_{i-x}[k,c]`` is linear in each of p, u, v and D: its derivatives,
+    which are scores and messages, have derivatives of the same kind.
+    """
 
     def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
-        self.u, self.v = sides.child, sides.head
-        self.bands = _Bands(self.u, self.v, shifts)
+        self.sides, self.shifts = sides, shifts
 
     def scores(self) -> Float[Tensor, "w k c"]:
-        scores: Tensor
-        scores, self.u, self.v = _BandScores.apply(self.bands, self.u, self.v)  # type: ignore[no-untyped-call]
+        scores: Tensor = _Scores.apply(self.shifts, *self.sides)  # type: ignore[no-untyped-call]
         return scores
 
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
-        return Sides(*_BandMessages.apply(self.bands, p, self.u, self.v))  # type: ignore[no-untyped-call]
+        return Sides(*_Messages.apply(self.shifts, p, *self.sides))  # type: ignore[no-untyped-call]
 
 
-class _BandScores(torch.autograd.Function):
+def first_derivatives_only(backward: Callable[..., Any]) -> Callable[..., Any]:
+    """Let a ``backward`` of a :class:`torch.autograd.Function` refuse to be part of a graph.
+
+    (That of torch, ``once_differentiable``, lets :func:`torch.autograd.grad` go on without this part, to a wrong result.)
+
+    Raises:
+        RuntimeError: with ``create_graph=True``.
+    """
+
+    @wraps(backward)
+    def checked(ctx: Any, *gradients: Any) -> Any:
+        if torch.is_grad_enabled():
+            raise RuntimeError("gradients are written by hand here, and have no derivatives: without create_graph=True")
+        return backward(ctx, *gradients)
+
+    return checked
+
+
+class _Scores(torch.autograd.Function):
     @staticmethod
-    def forward(ctx: Any, bands: _Bands, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(u, v)
-        ctx.bands = bands
-        ctx.set_materialize_grads(False)
-        return bands.scores((u, v)), u.view_as(u), v.view_as(v)
-
-    @staticmethod
-    @first_derivatives_only
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
-        u, v = ctx.saved_tensors
-        p, by_child, by_head = gradients
-        if p is None:
-            return None, by_child, by_head
-        return None, ctx.bands.by_child(p, v, by_child), ctx.bands.by_head(p, u, by_head)
-
-
-class _BandMessages(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, bands: _Bands, p: Tensor, u: Tensor, v: Tensor) -> tuple[Tensor, Tensor]:
-        ctx.save_for_backward(p, u, v)
-        ctx.bands = bands
-        return bands.by_child(p, v), bands.by_head(p, u)
+    def forward(ctx: Any, shifts: Sequence[int], u: Tensor, v: Tensor, weight: Tensor | None) -> Tensor:
+        ctx.save_for_backward(u, v, weight)
+        ctx.shifts = shifts
+        return _by_p(shifts, weight, (u, v))[0]
 
     @staticmethod
     @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
-        # The expected score is linear in each of p, u and v: the derivatives of its derivatives are of the same kind.
-        p, u, v = ctx.saved_tensors
-        of_child, of_head = gradients
-        by_p = ctx.bands.scores((of_child, v), (u, of_head))
-        return None, by_p, ctx.bands.by_child(p, of_head), ctx.bands.by_head(p, of_child)
-
-
-# --- bands of sides that all buckets share ----------------------------------------------------------------------------
-
-CHUNK = 2**18  # numbers of one side that are worked on at a time: a megabyte, which a processor's cache holds
-
-
-class _SharedBands:
-    """Derivatives of ``Σ p[i,k,c] u_i[c] · D[k,c] v_{i-x}[c]``, chunk by chunk of children."""
-
-    def __init__(self, u: Tensor, shifts: Sequence[int]) -> None:
-        self.shape = (len(u), len(shifts), u.shape[1])
-        size = max(1, CHUNK // max(1, u[0].numel())) if len(u) else 1
-        self.pairs = []
-        for start in range(0, len(u), size):
-            for k, x in enumerate(shifts):
-                first, last = max(start, x), min(start + size, len(u), len(u) + x)
-                if first < last:
-                    self.pairs.append((k, slice(first, last), slice(first - x, last - x)))
-
-    def scores(self, weight: Tensor, u: Tensor, v: Tensor) -> Float[Tensor, "w k c"]:
-        """By ``p``: ``u_i · D v_{i-x}``."""
-        result = u.new_zeros(self.shape)
-        for k, i, j in self.pairs:
-            torch.sum((u[i] * v[j]).mul_(weight[k]), dim=-1, out=result[i, k])
-        return result
-
-    def by_weight(self, p: Tensor, u: Tensor, v: Tensor) -> Float[Tensor, "k c r"]:
-        """By ``D``: ``Σ_i p u_i v_{i-x}``."""
-        result = p.new_zeros(*self.shape[1:], u.shape[-1])
-        for k, i, j in self.pairs:
-            result[k] += (u[i] * v[j]).mul_(p[i, k, :, None]).sum(0)
-        return result
-
-    def scores_by_weight(
-        self, p: Tensor, weight: Tensor, *terms: tuple[Tensor, Tensor]
-    ) -> tuple[Float[Tensor, "w k c"], Float[Tensor, "k c r"]]:
-        """:meth:`scores` and :meth:`by_weight`, both summed over pairs ``(u, v)``."""
-        scores, by_weight = p.new_zeros(self.shape), torch.zeros_like(weight)
-        for k, i, j in self.pairs:
-            products = _products([(u[i], v[j]) for u, v in terms])
-            torch.sum(products * weight[k], dim=-1, out=scores[i, k])
-            by_weight[k] += products.mul_(p[i, k, :, None]).sum(0)
-        return scores, by_weight
-
-    def by_sides(
-        self, p: Tensor, u: Tensor, v: Tensor, weight: Tensor, into: Sequence[Tensor | None] = (None, None)
-    ) -> tuple[Tensor, Tensor]:
-        """By ``u`` and by ``v``: ``p D v`` at every child, ``p D u`` at every head; added to ``into``, if given."""
-        to_child, to_head = (
-            torch.zeros_like(one) if sum is None else sum for one, sum in zip((u, v), into, strict=True)
-        )
-        for k, i, j in self.pairs:
-            scaled = p[i, k, :, None] * weight[k]
-            to_child[i].addcmul_(scaled, v[j])
-            to_head[j].addcmul_(scaled, u[i])
-        return to_child, to_head
-
-
-class _SharedBand(Band):
-    """By hand; all buckets share the sides. Scores hand the sides on to the messages, see ``products.py``."""
-
-    def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
-        assert sides.weight is not None, "a weight tells the buckets apart"
-        self.u, self.v, self.weight = sides.child[:, 0], sides.head[:, 0], sides.weight
-        self.bands = _SharedBands(self.u, shifts)
-
-    def scores(self) -> Float[Tensor, "w k c"]:
-        scores: Tensor
-        sides = (self.u, self.v, self.weight)
-        scores, self.u, self.v = _SharedScores.apply(self.bands, *sides)  # type: ignore[no-untyped-call]
-        return scores
-
-    def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
-        sides = (self.u, self.v, self.weight)
-        to_child, to_head = _SharedMessages.apply(self.bands, p, *sides)  # type: ignore[no-untyped-call]
-        return Sides(to_child[:, None], to_head[:, None])
-
-
-class _SharedScores(torch.autograd.Function):
-    @staticmethod
-    def forward(ctx: Any, bands: _SharedBands, u: Tensor, v: Tensor, weight: Tensor) -> tuple[Tensor, Tensor, Tensor]:
-        ctx.save_for_backward(u, v, weight)
-        ctx.bands = bands
-        ctx.set_materialize_grads(False)
-        return bands.scores(weight, u, v), u.view_as(u), v.view_as(v)
-
-    @staticmethod
-    @first_derivatives_only
-    def backward(ctx: Any, *gradients: Tensor | None) -> tuple[Tensor | None, ...]:
         u, v, weight = ctx.saved_tensors
-        p, by_child, by_head = gradients
-        if p is None:
-            return None, by_child, by_head, None
-        by_sides = ctx.bands.by_sides(p, u, v, weight, (by_child, by_head))
-        return None, *by_sides, ctx.bands.by_weight(p, u, v)
+        (p,) = gradients
+        by_weight = None if weight is None else _by_p(ctx.shifts, weight, (u, v), p=p)[1]
+        return None, *_by_sides(ctx.shifts, p, u, v, weight), by_weight
 
 
-class _SharedMessages(torch.autograd.Function):
+class _Messages(torch.autograd.Function):
     @staticmethod
     def forward(
-        ctx: Any, bands: _SharedBands, p: Tensor, u: Tensor, v: Tensor, weight: Tensor
+        ctx: Any, shifts: Sequence[int], p: Tensor, u: Tensor, v: Tensor, weight: Tensor | None
     ) -> tuple[Tensor, Tensor]:
         ctx.save_for_backward(p, u, v, weight)
-        ctx.bands = bands
-        to_child, to_head = bands.by_sides(p, u, v, weight)
-        return to_child, to_head
+        ctx.shifts = shifts
+        return _by_sides(shifts, p, u, v, weight)
 
     @staticmethod
     @first_derivatives_only
     def backward(ctx: Any, *gradients: Tensor) -> tuple[Tensor | None, ...]:
         p, u, v, weight = ctx.saved_tensors
-        of_child, of_head = gradients
-        by_p, by_weight = ctx.bands.scores_by_weight(p, weight, (of_child, v), (u, of_head))
-        return None, by_p, *ctx.bands.by_sides(p, of_child, of_head, weight), by_weight
+        by_child, by_head = gradients
+        by_p, by_weight = _by_p(ctx.shifts, weight, (by_child, v), (u, by_head), p=p)
+        by_u, by_v = _by_sides(ctx.shifts, p, by_child, by_head, weight)
+        return None, by_p, by_u, by_v, by_weight
+
+
+def _buckets(side: Tensor, shifts: Sequence[int]) -> Sequence[Tensor]:
+    return side.unbind(1) if side.shape[1] > 1 else [side[:, 0]] * len(shifts)
+
+
+def _unwritten(like: Tensor, shifts: Sequence[int]) -> Tensor:
+    """Return a tensor that is zero where there is no row ``i - x``; all of it, where the buckets share a side."""
+    if like.shape[1] == 1:
+        return torch.zeros_like(like)
+    result = torch.empty_like(like)
+    for part, x in zip(result.unbind(1), shifts, strict=True):
+        part[: max(x, 0)].zero_()
+        part[max(len(part) + min(x, 0), 0) :].zero_()
+    return result
+
+
+def _parts(u: Tensor, shifts: Sequence[int]) -> Iterator[tuple[int, slice, slice]]:
+    """Yield a bucket, some children, and their heads; chunk by chunk of children, where the buckets share sides."""
+    rows = u.shape[0]
+    size = max(1, CHUNK // u[0].numel() if rows and u.shape[1] == 1 else rows)
+    for start in range(0, rows, size):
+        for k, x in enumerate(shifts):
+            first, last = max(start, x), min(start + size, rows, rows + x)
+            if first < last:
+                yield k, slice(first, last), slice(first - x, last - x)
+
+
+def _by_p(
+    shifts: Sequence[int], weight: Tensor | None, *terms: tuple[Tensor, Tensor], p: Tensor | None = None
+) -> tuple[Float[Tensor, "w k c"], Float[Tensor, "k c r"] | None]:
+    """Return the derivatives by ``p``, ``u_i · D v_{i-x}``, and by ``D``, ``Σ_i p u_i v_{i-x}``: sums over some (u, v).
+
+    The latter for a ``p`` alone.
+    """
+    u = terms[0][0]
+    scores = u.new_zeros(u.shape[0], len(shifts), u.shape[2])
+    by_weight = None if weight is None or p is None else torch.zeros_like(weight)
+    sides = [(_buckets(u, shifts), _buckets(v, shifts)) for u, v in terms]
+    for k, i, j in _parts(u, shifts):
+        product = sides[0][0][k][i] * sides[0][1][k][j]
+        for children, heads in sides[1:]:
+            product.addcmul_(children[k][i], heads[k][j])
+        torch.sum(product if weight is None else product * weight[k], dim=-1, out=scores[i, k])
+        if p is not None and by_weight is not None:
+            by_weight[k] += product.mul_(p[i, k, :, None]).sum(0)
+    return scores, by_weight
+
+
+def _by_sides(
+    shifts: Sequence[int], p: Tensor, u: Tensor, v: Tensor, weight: Tensor | None
+) -> tuple[Float[Tensor, "w k2 c r"], Float[Tensor, "w k3 c3 r"]]:
+    """Return the derivatives by ``u``, ``p D v`` at every child, and by ``v``, ``p D u`` at every head."""
+    by_u, by_v = _unwritten(u, shifts), _unwritten(v, [-x for x in shifts])
+    to_child, to_head, children, heads = (_buckets(side, shifts) for side in (by_u, by_v, u, v))
+    p = p.contiguous()
+    for k, i, j in _parts(u, shifts):
+        scaled = p[i, k, :, None] if weight is None else p[i, k, :, None] * weight[k]
+        if u.shape[1] > 1:
+            torch.mul(scaled, heads[k][j], out=to_child[k][i])
+        else:
+            to_child[k][i].addcmul_(scaled, heads[k][j])
+        if v.shape[1] > 1:
+            torch.mul(scaled, children[k][i], out=to_head[k][j])
+        elif v.shape[2] < u.shape[2]:  # all channels share a head side
+            to_head[k][j].add_(scaled.mT @ children[k][i])
+        else:
+            to_head[k][j].addcmul_(scaled, children[k][i])
+    return by_u, by_v

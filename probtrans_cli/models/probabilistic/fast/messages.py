@@ -8,67 +8,105 @@ With the sides ``u_i[k,c]`` and ``v_j[k,c]`` of the ternary scores (``potentials
 
 ``ū`` and ``v̄`` are the derivatives of ``Σ Q_ic(j) F_ic(j)``; the bucket of the second is the child's, as it must be.
 
-``banded.py`` computes them; the plain text, which these are equal to, is ``crf.py``.
-
-symbol      variable    shape            meaning
-Q_H, F      heads       [l, h, n, m]     on lines (``layout.py``), over words, then root and all-dep global features
-G           –           [w, d]           messages to the labels, one row a word (``layout.py``)
+Of a *near* bucket (|i-j| ≤ γ) only one diagonal of the n × n matrix is ever used: it is scored by a shift of the rows
+and an elementwise product, O(n), instead of a product O(n²) (``bands.py``). The one or two *far* buckets are
+attention-sized products (``heads.py``). The scores of near buckets and of the candidates that are no words are the
+*short* columns of a word. No n × n × K tensor arises, and with rows of real words (``layout.py``) no work on padding.
 """
 
 from __future__ import annotations
 
-from abc import ABC, abstractmethod
-from typing import Generic, TypeVar
+from collections.abc import Sequence
+from typing import NamedTuple
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor
 
-from probtrans_cli.models.probabilistic.fast.layout import Layout
+from probtrans_cli.models.probabilistic.fast.bands import Band, band
+from probtrans_cli.models.probabilistic.fast.layout import Layout, offsets
+from probtrans_cli.models.probabilistic.potentials import Ternary
+from probtrans_cli.models.probabilistic.projections import Sides
 
-S = TypeVar("S")
+
+class Far(NamedTuple):
+    """The sides of a far bucket on the lines."""
+
+    child: Float[Tensor, "l c n r"]
+    head: Float[Tensor, "l c2 n r"]
 
 
-class Messages(ABC, Generic[S]):
-    """The messages of the ternary factors of one batch.
+class TernarySides(NamedTuple):
+    """Sides of the one or two far buckets, on rows and on lines, and the band of the near ones (None without any)."""
 
-    ``to_heads`` gives scores over *columns*: some order of the candidates that suits the computation, which
-    :meth:`between_words` and :meth:`columns` translate. ``candidates [l, 1, n, m]``: which of them there are. The
-    sides of the ternary scores are kept in a form ``S`` of its own.
-    """
+    rows: list[Sides]
+    far: list[Far]
+    near: Band | None
 
-    layout: Layout
 
-    @property
-    @abstractmethod
-    def candidates(self) -> Bool[Tensor, "l 1 n m"]:
-        """Which of the columns there are."""
+class TernaryMessages:
+    """The messages of the ternary factors of one batch."""
 
-    @abstractmethod
-    def sides(self, labels: Float[Tensor, "w d"]) -> S:
-        """The sides of the ternary scores for label distributions, as the other methods take them."""
+    def __init__(self, ternary: Ternary, layout: Layout, distance: int | None) -> None:
+        self.layout, self.distance = layout, distance
+        self.projection = ternary.projection([1] if distance is None else [1, 2 * distance, 1] if distance else [1, 1])
+        self.position = layout.position
+        self.offsets = offsets(distance or 0)
 
-    @abstractmethod
-    def to_heads(self, sides: S) -> Float[Tensor, "l c n m"]:
-        """``F``; entries that are no candidates have no meaning."""
+    def sides(self, labels: Float[Tensor, "w d"]) -> TernarySides:
+        """Return the sides of the ternary scores for label distributions."""
+        groups = self.projection.sides(labels, self.position)
+        rows = [groups[0], groups[-1]] if self.distance is not None else [groups[0]]
+        child, head = (self._on_lines([getattr(group, side) for group in rows]) for side in ("child", "head"))
+        weighted = [c if one.weight is None else c * one.weight[0, :, None] for c, one in zip(child, rows, strict=True)]
+        near = band(groups[1], self.offsets) if self.offsets else None
+        return TernarySides(rows, [Far(*pair) for pair in zip(weighted, head, strict=True)], near)
 
-    @abstractmethod
+    def _on_lines(self, sides: Sequence[Float[Tensor, "w 1 c r"]]) -> list[Float[Tensor, "l c n r"]]:
+        """Put sides on the lines; a side that both far buckets share, once."""
+        first = self.layout.to_channels(sides[0][:, 0])
+        return [first, *(first if side is sides[0] else self.layout.to_channels(side[:, 0]) for side in sides[1:])]
+
+    def short(self, sides: TernarySides, extra: Float[Tensor, "w c e"]) -> Float[Tensor, "l c n s"]:
+        """Return the scores of the near buckets and, after them, of the ``extra`` candidates."""
+        if sides.near is not None:
+            extra = torch.cat([sides.near.scores().transpose(1, 2), extra], dim=-1)
+        return self.layout.to_channels(extra)
+
     def to_labels(
-        self, sides: S, heads: Float[Tensor, "l c n m"], only: Int[Tensor, " w2"] | None = None
-    ) -> Float[Tensor, "w2 d"]:
-        """``G`` for head distributions that are zero wherever there is no candidate; of the rows ``only``."""
+        self,
+        sides: TernarySides,
+        to_child: Sequence[Float[Tensor, "l c n r"]],
+        to_head: Sequence[Float[Tensor, "l c2 n r"]],
+        short: Float[Tensor, "l c n s"],
+        rows: Int[Tensor, " w2"] | None,
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        """Return the message to the labels (of some ``rows`` only), and the distributions of the extra candidates.
 
-    @abstractmethod
-    def between_words(self, columns: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n n"]:
-        """From columns to one entry a pair of words."""
+        ``to_child``, ``to_head``: ``ū`` and ``v̄`` of every far bucket; ``short``: distributions over short columns.
+        """
+        near, extra = self.layout.from_channels(short).tensor_split([len(self.offsets)], dim=-1)
+        to_child = [_to_child(*pair) for pair in zip(sides.rows, to_child, strict=True)]
+        first, last = sides.rows[0], sides.rows[-1]
+        if first.child is last.child and first.head is last.head:
+            to_child, to_head = [sum(to_child[1:], to_child[0])], [sum(to_head[1:], to_head[0])]
+        messages = [
+            Sides(*(self.layout.from_channels(part)[:, None] for part in pair))
+            for pair in zip(to_child, to_head, strict=True)
+        ]
+        if sides.near is not None:
+            messages.insert(1, sides.near.messages(near.transpose(1, 2)))
+        position = self.position
+        if rows is not None:
+            messages = [Sides(*(part.index_select(0, rows) for part in message[:2])) for message in messages]
+            position = position.index_select(0, rows)
+        return self.projection.collect(messages, position), extra
 
-    @abstractmethod
-    def columns(self, pairs: Float[Tensor, "l c n n"]) -> Float[Tensor, "l c n m"]:
-        """From one entry a pair of words to columns."""
 
-
-def pairs(sentence: Int[Tensor, "l m"]) -> Bool[Tensor, "l 1 m m"]:
-    """Which word may be whose head, ``[l, 1, i, j]``: every word of the same ``sentence`` (-1: no word) but itself."""
-    same = (sentence[:, :, None] == sentence[:, None, :]) & (sentence >= 0)[:, None, :]
-    itself = torch.eye(sentence.shape[1], dtype=torch.bool, device=sentence.device)
-    return (same & ~itself)[:, None]
+def _to_child(sides: Sides, message: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c2 n r"]:
+    """Return the message to a far bucket's child side as the projection takes it: :meth:`Sides.back`, on the lines."""
+    if sides.weight is not None:
+        message = message * sides.weight[0, :, None]
+        if sides.child.shape[2] == 1:
+            message = message.sum(1, keepdim=True)
+    return message

@@ -1,0 +1,401 @@
+"""The head variables of all words through the iterations: from messages to distributions to messages.
+
+    M_H^(t) = (1 - β_H) F^(t) / λ_H + β_H M_H^(t-1)          damped messages, M_H^(0) = 0       (12, B.2)
+    Q_H^(t) = α_H softmax(M_H^(t)) + (1 - α_H) Q_H^(t-1)     over the candidates                (6, B.1)
+
+:class:`StoredHeads` keeps them in one piece. :class:`BlockedHeads` goes through blocks of children: a block fits a
+processor's cache, and where the distributions of all pairs of words would be too many, each block is computed again for
+its gradient instead of being kept. Both order the candidates of a word as *columns*: far words, the 2γ near buckets,
+then the *extra* candidates: the root and all-dep global features.
+"""
+
+from __future__ import annotations
+
+from abc import ABC, abstractmethod
+from collections.abc import Sequence
+from typing import Any
+
+import torch
+from jaxtyping import Bool, Float
+from torch import Tensor
+from torch.nn import functional
+
+from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
+from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
+from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
+from probtrans_cli.models.probabilistic.inference import Inference
+from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
+from probtrans_cli.models.shapes import may_depend_on
+
+BLOCK = 2**19  # head scores in a block
+SMALLEST = 16  # children of a block, at least
+
+
+def drop(values: Float[Tensor, "*s"], p: float) -> Float[Tensor, "*s"]:
+    """Set each value to zero with probability ``p``, and divide the others by ``1 - p``.
+
+    On a CPU four decisions come out of one 64-bit random number, which is three times faster than one draw each; ``p``
+    is then a multiple of 2^-16.
+    """
+    if p == 0.0:
+        return values
+    if not may_depend_on(values):
+        return functional.dropout(values, p)
+    bits = torch.empty(values.numel() // 4 + 1, dtype=torch.int64).random_(-(2**63), None)
+    drawn = bits.view(torch.int16)[: values.numel()].view(values.shape)
+    # All of 2^16 values may be kept: the largest kept one is compared with, as the number after it is no int16.
+    largest = max(1, round((1.0 - p) * 2**16)) - 2**15 - 1
+    # Numbers, as operations on truth values are slow on a CPU.
+    kept = torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
+    return values * kept.div_(1.0 - p)
+
+
+def times(rows: Float[Tensor, "l c m k"], side: Float[Tensor, "l c2 k r"]) -> Float[Tensor, "l c m r"]:
+    """Return ``rows @ side``; a side that all channels share is multiplied with the rows of all of them at once.
+
+    (Not in an exported graph, to which merging channels and words would add a condition on the length.)
+    """
+    if side.shape[1] == rows.shape[1] or torch.compiler.is_exporting():
+        return rows @ side
+    return (rows.flatten(1, 2) @ side[:, 0]).reshape(*rows.shape[:3], side.shape[-1])
+
+
+def gathered(
+    heads: Float[Tensor, "l c m k"], child: Float[Tensor, "l c m r"], channels: int
+) -> Float[Tensor, "l c2 k r"]:
+    """Return ``headsᵀ @ child``, summed over channels where ``channels``, those of the result, is 1."""
+    if channels == heads.shape[1] or torch.compiler.is_exporting():
+        message = heads.mT @ child
+        return message if channels == heads.shape[1] else message.sum(1, keepdim=True)
+    return (heads.flatten(1, 2).mT @ child.flatten(1, 2))[:, None]
+
+
+class HeadVariables(ABC):
+    """The head variables of a batch.
+
+    ``messages`` may be replaced by those of other scores before a later iteration.
+    """
+
+    def __init__(
+        self, messages: TernaryMessages, extra: int, inference: Inference, dropout: float, dtype: torch.dtype
+    ) -> None:
+        """``extra``: the number of candidates that are no words; ``dtype``: of the heads."""
+        self.messages, self.inference, self.dropout, self.dtype = messages, inference, dropout, dtype
+        self.layout, self.distance, self.extra = messages.layout, messages.distance, extra
+        real = (self.layout.sentence >= 0)[:, None, :, None]
+        near = self.layout.near(self.distance or 0)[:, None]
+        self.short_allowed = torch.cat([near, real.expand(*real.shape[:3], extra)], dim=-1)
+
+    @abstractmethod
+    def exchange(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        """Run one iteration, from label distributions and the scores of the extra candidates.
+
+        Returns:
+            The messages to the labels (of some ``rows`` only, where given), and the distributions of the extra
+            candidates that made them.
+        """
+
+
+class StoredHeads(HeadVariables):
+    """Distributions over all pairs are kept."""
+
+    def __init__(self, *arguments: Any) -> None:
+        super().__init__(*arguments)
+        sentence = self.layout.sentence
+        word = torch.arange(sentence.shape[1], device=sentence.device)
+        x = word[:, None] - word
+        same = (sentence[:, :, None] == sentence[:, None, :]) & (sentence >= 0)[:, None, :]
+        self.pairs: Bool[Tensor, "l 1 n n"] = (same & (x != 0))[:, None]
+        self.far_right, self.far_left = x < -(self.distance or 0), x > (self.distance or 0)
+        far = self.pairs if self.distance is None else self.pairs & (self.far_left | self.far_right)
+        self.allowed: Bool[Tensor, "l 1 n m"] = torch.cat([far, self.short_allowed], dim=-1)
+        self.bias: Tensor | None = None
+        self.message: Tensor | None = None
+        self._probabilities: Tensor | None = None
+
+    @property
+    def probabilities(self) -> Float[Tensor, "l c n m"]:
+        """The distributions; uniform over the candidates (or trees) before the first iteration."""
+        if self._probabilities is None:
+            batch, _, n, m = self.allowed.shape
+            zeros = torch.zeros(batch, self.inference.channels, n, m, device=self.allowed.device, dtype=self.dtype)
+            self._probabilities = self._distribution(zeros)
+        return self._probabilities
+
+    def lean(self, words: Float[Tensor, "l c n n"], root: Float[Tensor, "l c n"]) -> None:
+        """Add scores of pairs of words, and of the root, to those of every iteration; one channel's are those of all."""
+        extra = root.new_zeros(*words.shape[:3], self.extra)
+        if self.inference.root:
+            extra[..., 0] = root
+        self.bias = torch.cat([self._columns(words), extra], dim=-1)
+
+    def exchange(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        sides, used = self.update(labels, extra)
+        far, short = drop(used, self.dropout).tensor_split([self.pairs.shape[-1]], dim=-1)
+        far = far.to(sides.far[0].child.dtype)
+        parts = [far] if self.distance is None else [far.triu(self.distance + 1), far.tril(-self.distance - 1)]
+        to_child = [times(heads, side.head) for heads, side in zip(parts, sides.far, strict=True)]
+        to_head = [
+            gathered(heads, side.child, side.head.shape[1]) for heads, side in zip(parts, sides.far, strict=True)
+        ]
+        return self.messages.to_labels(sides, to_child, to_head, short, rows)
+
+    def update(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"]
+    ) -> tuple[TernarySides, Float[Tensor, "l c n m"]]:
+        """Run the first half of an iteration.
+
+        Returns:
+            The sides of the messages, and the distributions that messages to the labels are computed with.
+        """
+        sides = self.messages.sides(labels)
+        far = [times(side.child, side.head.mT) for side in sides.far]
+        scores = far[0] if len(far) == 1 else torch.where(self.far_left, far[1], far[0])
+        short = self.messages.short(sides, extra)
+        if short.shape[-1]:
+            scores = torch.cat([scores, short.to(scores.dtype)], dim=-1)
+        if self.bias is not None:
+            scores = scores + self.bias
+        heads = self.inference.heads
+        self.message = heads.message(scores, self.message)
+        new = self._distribution(self.message)
+        if self.inference.asynchronous and heads.step == 1.0:  # then the distributions before are not needed
+            self._probabilities = new
+            return sides, new
+        before = self.probabilities
+        self._probabilities = heads.distribution(new, before)
+        return sides, self._probabilities if self.inference.asynchronous else before
+
+    def _distribution(self, scores: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n m"]:
+        if not self.inference.tree:
+            return over(scores, self.allowed)
+        words, root = self._between_words(scores)
+        root = root if self.inference.root else torch.zeros_like(words[..., :1])
+        mask = self.layout.mask[:, None].expand(words.shape[:3])
+        marginals = tree_marginals(torch.cat([words, root], dim=-1), mask)
+        words = self._columns(marginals[..., :-1])
+        return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
+
+    def arcs(self) -> Float[Tensor, "l c n m"]:
+        """Return the distributions with the words in their order, then the extra candidates."""
+        return torch.cat(self._between_words(self.probabilities), dim=-1)
+
+    def _between_words(
+        self, columns: Float[Tensor, "l c n m"]
+    ) -> tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]:
+        """Return one entry a pair of words, and the extra columns."""
+        n, near = self.pairs.shape[-1], 2 * (self.distance or 0)
+        far, band, extra = columns.tensor_split([n, n + near], dim=-1)
+        if not near:
+            return far, extra
+        word = torch.arange(n, device=far.device)
+        x, gamma = word[:, None] - word, near // 2
+        bucket = torch.where(x < 0, x + gamma, x + gamma - 1).clamp(0, near - 1)
+        spread = band.gather(-1, bucket.expand(*band.shape[:2], *bucket.shape))
+        return torch.where(self.far_right | self.far_left, far, spread) * self.pairs, extra
+
+    def _columns(self, pairs: Float[Tensor, "l c n n"]) -> Float[Tensor, "l c n m"]:
+        """Return the columns, but for the extra ones, from one entry a pair of words."""
+        if not self.distance:
+            return pairs
+        n = pairs.shape[-1]
+        head = torch.arange(n, device=pairs.device)[:, None] - offset_tensor(self.distance, pairs.device)
+        head = head.clamp(0, n - 1)
+        band = pairs.gather(-1, head.expand(*pairs.shape[:2], *head.shape))
+        return torch.cat([pairs, band], dim=-1) * self.allowed[..., : n + 2 * self.distance]
+
+
+def over(scores: Float[Tensor, "*b m"], allowed: Bool[Tensor, "*a m"]) -> Float[Tensor, "*b m"]:
+    """Return the softmax over the allowed entries of each row; a row with none is all zero, never NaN."""
+    lowest = torch.finfo(scores.dtype).min
+    return scores.masked_fill(~allowed, lowest).softmax(-1) * allowed
+
+
+class BlockedHeads(HeadVariables):
+    """Distributions by blocks of children, with gradients written by hand: half the time of autograd for long sentences.
+
+    The usual case: an iteration depends on the ones before through the labels alone (no damping, steps of 1), and rows
+    are softmaxes. With the sides ``u``, ``v`` of the scores and ``u'``, ``v'`` of the messages (the same ones if
+    asynchronous) and the factors ``D`` of dropout, for each block and far bucket:
+
+        F = u vᵀ / λ         P = softmax(F)       Q = D ∘ P       ū = Q v'        v̄ = Qᵀ u'
+        dQ = dū v'ᵀ + u' dv̄ᵀ                      dF = Q ∘ dQ - P (Q·dQ)
+        du = dF v / λ        dv = dFᵀ u / λ       du' = Q dv̄      dv' = Qᵀ dū
+
+    In an autocast, products have its precision; softmaxes, and sums over blocks, have not.
+    """
+
+    def __init__(self, *arguments: Any, keep: bool) -> None:
+        """``keep``: whether ``P`` and ``Q`` are kept for the gradient, or computed again."""
+        super().__init__(*arguments)
+        lines, n = self.layout.sentence.shape
+        step = max(SMALLEST, BLOCK // max(1, lines * self.inference.channels * n))
+        step = -(-n // max(1, -(-n // step)))  # as many blocks, of one size
+        self.keep, self.bounds = keep, [(start, min(start + step, n)) for start in range(0, n, max(1, step))]
+        self.candidates = [self._candidates(*bounds) for bounds in self.bounds] if keep else []
+        self.before: tuple[Tensor, list[Tensor]] | None = None
+
+    def exchange(
+        self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
+    ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
+        sides = self.messages.sides(labels)
+        now = [_in_precision_of_products(side) for kind in zip(*sides.far, strict=True) for side in kind]
+        short = self.messages.short(sides, extra)
+        before, self.before = self.before, (short, now)
+        if self.inference.asynchronous:
+            scored, tensors = short, now
+        elif before is not None:
+            scored, tensors = before[0], [*now, *before[1]]
+        else:  # uniform
+            scored, tensors = torch.zeros_like(short), [*now, *(torch.zeros_like(side) for side in now)]
+        used, *parts = _Blocks.apply(self, scored, *tensors)  # type: ignore[no-untyped-call]
+        far = len(sides.far)
+        return self.messages.to_labels(sides, parts[:far], parts[far:], used, rows)
+
+    def columns(self, start: int, stop: int) -> list[slice]:
+        """Return the words that may be far heads of a block's children, by far bucket."""
+        n = self.layout.sentence.shape[1]
+        if self.distance is None:
+            return [slice(0, n)]
+        return [slice(min(start + self.distance + 1, n), n), slice(0, max(stop - self.distance - 1, 0))]
+
+    def _candidates(self, start: int, stop: int) -> tuple[Float[Tensor, "l 1 m k"], Float[Tensor, "l 1 m 1"] | None]:
+        """Return very low numbers where a column is no candidate, else 0; and 1 for children that have some, else 0.
+
+        None instead where all have some. Numbers, as operations on truth values are slow on a CPU.
+        """
+        sentence, gamma = self.layout.sentence, self.distance
+        word = torch.arange(sentence.shape[1], device=sentence.device)
+        x, children = word[start:stop, None] - word, sentence[:, start:stop, None]
+        far = [x != 0] if gamma is None else [x < -gamma, x > gamma]
+        parts = [
+            (near[:, part] & (sentence[:, None, part] == children) & (children >= 0))[:, None]
+            for near, part in zip(far, self.columns(start, stop), strict=True)
+        ]
+        allowed = torch.cat([*parts, self.short_allowed[:, :, start:stop]], dim=-1)
+        lowest = torch.finfo(self.dtype).min / 2
+        bias = torch.zeros(allowed.shape, dtype=self.dtype, device=allowed.device).masked_fill_(~allowed, lowest)
+        present = allowed.any(-1, keepdim=True)
+        return bias, None if may_depend_on(present) and bool(present.all()) else present.to(self.dtype)
+
+    def distribution(
+        self, number: int, children: Sequence[Tensor], heads_t: Sequence[Tensor], short: Float[Tensor, "l c n s"]
+    ) -> tuple[Float[Tensor, "l c m k"], Float[Tensor, "l c m k"]]:
+        """Return ``P`` and ``Q`` of a block; ``heads_t``: transposed head sides."""
+        start, stop = self.bounds[number]
+        columns = self.columns(start, stop)
+        scores = [times(u[:, :, start:stop], v[..., part]) for u, v, part in zip(children, heads_t, columns, strict=True)]
+        F = _joined([*scores, short[:, :, start:stop]]).to(self.dtype)
+        bias, present = self.candidates[number] if self.keep else self._candidates(start, stop)
+        P = torch.add(bias, F, alpha=1.0 / self.inference.heads.weight, out=F).softmax(-1)
+        P = P if present is None else P.mul_(present)
+        kind = children[0].dtype
+        return P.to(kind), drop(P, self.dropout).to(kind)
+
+
+class _Blocks(torch.autograd.Function):
+    """Short scores and sides: child sides ``u'`` and head sides ``v'`` of the far buckets; then ``u`` and ``v``, if others.
+
+    Returns the distributions over the short columns, then ``ū``, then ``v̄``, of the far buckets.
+    """
+
+    @staticmethod
+    def forward(ctx: Any, heads: BlockedHeads, short: Tensor, *sides: Tensor) -> tuple[Tensor, ...]:
+        far = 1 if heads.distance is None else 2
+        children, words = sides[:far], sides[far : 2 * far]
+        turned = [_turned(side) for side in sides[-far:]]
+        used, kept = torch.empty_like(short), []
+        to_child, to_head = [torch.empty_like(u) for u in children], [torch.zeros_like(v, dtype=heads.dtype) for v in words]
+        ctx.heads, ctx.random = heads, []
+        for number, (start, stop) in enumerate(heads.bounds):
+            if not heads.keep:
+                ctx.random.append(random_state(short))
+            P, Q = heads.distribution(number, sides[-2 * far : -far], turned, short)
+            kept += [P, Q] if heads.keep else []
+            columns = heads.columns(start, stop)
+            *parts, used[:, :, start:stop] = _split(Q, columns, short)
+            for k, (q, part) in enumerate(zip(parts, columns, strict=True)):
+                to_child[k][:, :, start:stop] = times(q, words[k][:, :, part])
+                to_head[k][:, :, part] += gathered(q, children[k][:, :, start:stop], words[k].shape[1])
+        ctx.save_for_backward(short, *sides, *kept)
+        return (used, *to_child, *(total.to(side.dtype) for total, side in zip(to_head, words, strict=True)))
+
+    @staticmethod
+    @first_derivatives_only
+    def backward(ctx: Any, by_used: Tensor, *gradients: Tensor) -> tuple[Tensor | None, ...]:
+        heads, short = ctx.heads, ctx.saved_tensors[0]
+        far = 1 if heads.distance is None else 2
+        kept = 2 * len(heads.bounds) if heads.keep else 0
+        sides, kept = ctx.saved_tensors[1 : len(ctx.saved_tensors) - kept], ctx.saved_tensors[len(ctx.saved_tensors) - kept :]
+        children, words = sides[:far], sides[far : 2 * far]
+        scored_children, scored_words = sides[-2 * far : -far], sides[-far:]
+        by_child, by_head = gradients[:far], gradients[far:]
+        words_t, by_head_t = [_turned(side) for side in words], [_turned(side) for side in by_head]
+        scored_t = words_t if scored_words[0] is words[0] else [_turned(side) for side in scored_words]
+        of_short, of_sides = torch.empty_like(short), [torch.zeros_like(side, dtype=heads.dtype) for side in sides]
+        of_children, of_words = of_sides[:far], of_sides[far : 2 * far]
+        of_scored_children, of_scored_words = of_sides[-2 * far : -far], of_sides[-far:]
+        now = random_state(short)
+        for number, (start, stop) in enumerate(heads.bounds):
+            if heads.keep:
+                P, Q = kept[2 * number : 2 * number + 2]
+            else:
+                set_random_state(ctx.random[number])
+                P, Q = heads.distribution(number, scored_children, scored_t, short)
+            columns = heads.columns(start, stop)
+            by_Q = [
+                times(by_child[k][:, :, start:stop], words_t[k][..., part]).add_(
+                    times(children[k][:, :, start:stop], by_head_t[k][..., part])
+                )
+                for k, part in enumerate(columns)
+            ]
+            by_F = _joined([*by_Q, by_used[:, :, start:stop]]).to(heads.dtype).mul_(Q)
+            by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0).mul_(1.0 / heads.inference.heads.weight)
+            *of_F, of_short[:, :, start:stop] = _split(by_F.to(P.dtype), columns, short)
+            for k, (f, q, part) in enumerate(zip(of_F, _split(Q, columns, short), columns, strict=False)):
+                rows, channels = slice(start, stop), words[k].shape[1]
+                of_children[k][:, :, rows] += times(q, by_head[k][:, :, part])
+                of_words[k][:, :, part] += gathered(q, by_child[k][:, :, rows], channels)
+                of_scored_children[k][:, :, rows] += times(f, scored_words[k][:, :, part])
+                of_scored_words[k][:, :, part] += gathered(f, scored_children[k][:, :, rows], channels)
+        if not heads.keep:
+            set_random_state(now)
+        return None, of_short, *(total.to(side.dtype) for total, side in zip(of_sides, sides, strict=True))
+
+
+def _in_precision_of_products(side: Tensor) -> Tensor:
+    kind = side.device.type
+    cast = torch.is_autocast_enabled(kind) and side.dtype == torch.float32
+    return side.to(torch.get_autocast_dtype(kind)) if cast else side
+
+
+def _turned(side: Float[Tensor, "l c n r"]) -> Float[Tensor, "l c r n"]:
+    """Return a transposed side. Small products in float32 with a transposed second factor run three times slower on a
+    CPU than a copy and a plain product; those in half precision do not."""
+    return side.mT if side.element_size() == 2 else side.mT.contiguous()
+
+
+def _joined(parts: Sequence[Tensor]) -> Float[Tensor, "l c m k"]:
+    """Return the columns of a block: those of the far buckets, then the short ones."""
+    return parts[0] if len(parts) == 2 and parts[1].shape[-1] == 0 else torch.cat(list(parts), dim=-1)
+
+
+def _split(values: Float[Tensor, "l c m k"], columns: Sequence[slice], short: Tensor) -> tuple[Tensor, ...]:
+    """Return the values of a block by far bucket, and those of the short columns."""
+    return values.split([*(part.stop - part.start for part in columns), short.shape[-1]], dim=-1)
+
+
+def random_state(like: Tensor) -> tuple[Tensor, Tensor | None]:
+    """Return the state of the random numbers of a device, to draw the same ones again."""
+    return torch.get_rng_state(), torch.cuda.get_rng_state(like.device) if like.is_cuda else None
+
+
+def set_random_state(state: tuple[Tensor, Tensor | None]) -> None:
+    """Go back to a state."""
+    torch.set_rng_state(state[0])
+    if state[1] is not None:
+        torch.cuda.set_rng_state(state[1])
