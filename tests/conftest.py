@@ -116,8 +116,7 @@ def quick(monkeypatch: pytest.MonkeyPatch) -> None:
 @pytest.fixture
 def small_pieces(monkeypatch: pytest.MonkeyPatch) -> None:
     """Blocks of 16 words, and chunks of shared bands of a few: smaller than the sentences."""
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.recomputed.BLOCK", 1)
-    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.fused.BLOCK", 1)
+    monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.heads.BLOCK", 1)
     monkeypatch.setattr("probtrans_cli.models.probabilistic.fast.bands.CHUNK", 60)
 
 

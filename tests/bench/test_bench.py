@@ -14,7 +14,7 @@ import pytest
 import torch
 from support import ROOT, environment, sentences
 
-from bench import baseline, corpus, encoder, head_bias, parse, parts
+from bench import baseline, corpus, encoder, head_bias, parse
 from bench.measure import Batch, steps
 from bench.report import GOALS, Cell, Report, markdown
 from bench.settings import batches, flops, iteration_flops, sentence_lengths, settings
@@ -211,24 +211,6 @@ def test_a_stream_is_measured(
     monkeypatch.setenv("PROBTRANS_DATA", str(tmp_path))
     assert parse.main([str(trained / "runs/tiny"), "--stream", "30", "--threads", "1"]) == 0
     assert "30 sentences parsed" in capfd.readouterr().out
-
-
-@pytest.mark.parametrize("part", parts.PARTS)
-def test_the_parts_are_measured_both_ways(
-    part: str, monkeypatch: pytest.MonkeyPatch, capsys: pytest.CaptureFixture[str]
-) -> None:
-    monkeypatch.setattr(parts, "SIZES", {"labels": 6, "channels": 2, "iterations": 2, "dropout": 0.1, "distance": 2})
-    short = [(what, section, [9, 4, 2], plainer) for what, section, _, plainer in parts.PARTS[part]]
-    monkeypatch.setitem(parts.PARTS, part, short)
-    threads = torch.get_num_threads()
-    try:
-        assert parts.main([part, "--rounds", "1"]) == 0
-    finally:
-        torch.set_num_threads(threads)
-    lines = capsys.readouterr().out.splitlines()
-    assert len(lines) == len(short)
-    for line in lines:  # both compute the same
-        assert line.endswith("the same bits") or float(line.rsplit("apart by ", 1)[1]) < 1e-5, line
 
 
 def test_bulk_parsing_is_measured(

@@ -7,7 +7,7 @@ from collections.abc import Iterator
 import pytest
 import torch
 
-from probtrans_cli.models.probabilistic.fast import lines
+from probtrans_cli.models.probabilistic.fast import layout
 
 
 @pytest.fixture
@@ -21,5 +21,5 @@ def double() -> Iterator[None]:
 @pytest.fixture(params=["packed", "padded"])
 def rows(request: pytest.FixtureRequest, monkeypatch: pytest.MonkeyPatch) -> Iterator[str]:
     """Rows of real words only, or of all positions."""
-    monkeypatch.setattr(lines, "WORTH_PACKING", -1.0 if request.param == "packed" else 2.0)
+    monkeypatch.setattr(layout, "WORTH_PACKING", -1.0 if request.param == "packed" else 2.0)
     return request.param

@@ -10,7 +10,7 @@ from exact import exact, pair_scores
 from oracle import Sentence
 from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences, with_distances
 
-from probtrans_cli.models.probabilistic.state import State
+from probtrans_cli.models.probabilistic.inference import State
 
 ROOT = {"labels": 3}
 MODELS: list[dict[str, Any]] = [

@@ -11,7 +11,7 @@ import torch
 from oracle import Drop, keep_all, mean_field_loops
 from small_models import encoder, sentences
 
-from probtrans_cli.models.probabilistic import latent
+from probtrans_cli.models.probabilistic import inference
 from probtrans_cli.models.probabilistic.crf import MeanField
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
@@ -21,7 +21,7 @@ DRAWS = range(320)
 @pytest.fixture(autouse=True)
 def _exact_means(monkeypatch: pytest.MonkeyPatch) -> None:
     """Means of spherical variables to the last digits, for sizes as small as these."""
-    monkeypatch.setattr(latent, "_STEPS", 60)
+    monkeypatch.setattr(inference, "_STEPS", 60)
 
 
 def draw(seed: int) -> tuple[dict[str, Any], list[int]]:

@@ -14,7 +14,7 @@ from torch import Tensor
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.probabilistic.crf import MeanField, Ternary
-from probtrans_cli.models.probabilistic.state import Sentences, State
+from probtrans_cli.models.probabilistic.inference import Sentences, State
 
 pytestmark = pytest.mark.usefixtures("quick")
 FACTORS = [{"kind": "neighbours"}, {"kind": "grandparents", "rank": 2}]

@@ -1,8 +1,8 @@
-"""The fast forms of the messages (`banded`, `linear`) against the plain one: values, gradients, lines, memory."""
+"""The fast forms (`banded`, `linear`) against the plain equations: values, gradients, lines, memory, precision."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator
+from pathlib import Path
 from typing import Any
 
 import pytest
@@ -23,9 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
-from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
-from probtrans_cli.models.probabilistic.fast import forms as choice
-from probtrans_cli.models.probabilistic.fast import fused, lines, recomputed
+from probtrans_cli.models.probabilistic.fast import bands, heads, layout, meanfield
 
 OPTIONS: list[dict[str, Any]] = [
     {},
@@ -50,153 +48,140 @@ OPTIONS: list[dict[str, Any]] = [
     {"heads": "tree", "root": {"labels": 3}, "globals": GLOBALS[2], "damping": {"heads": 0.2}},
 ]
 LENGTHS = [18, 1, 5, 2]  # longer than a block of the linear form and than the band
-
-pytestmark = pytest.mark.usefixtures("quick")
-
-
-def forms(model: ProbabilisticEncoder, *which: str) -> Iterator[str]:
-    """The model in one form of the messages after the other."""
-    for messages in which:
-        model.messages = messages  # type: ignore[assignment]
-        yield messages
+SCORES = with_distances(DECOMPOSITIONS, [None, 0, 3])
 
 
-# --- values and gradients ---------------------------------------------------------------------------------------------
+def pack(monkeypatch: pytest.MonkeyPatch, packed: bool) -> None:
+    """Let rows be the real words alone, or all positions."""
+    monkeypatch.setattr(layout, "WORTH_PACKING", -1.0 if packed else 2.0)
+
+
+def scores_for(number: int) -> list[dict[str, Any]]:
+    """Every decomposition with one distance, which is another for the next number."""
+    distances = [None, 0, 3]
+    return [
+        {"decomposition": decomposition, "distance": None if decomposition["kind"] == "rotary" else distances[k % 3]}
+        for k, decomposition in enumerate(DECOMPOSITIONS, start=number)
+    ]
+
+
+def compare_forms(
+    options: dict[str, Any], lengths: list[int], monkeypatch: pytest.MonkeyPatch, packed: bool, arcs: bool = False
+) -> None:
+    """Values and gradients of the fast forms in float64, to 1e-10 of the largest entry; and, without arcs, in float32.
+
+    ``packed``: rows of `banded`; those of `linear` are the other ones.
+    """
+    model = encoder(**options, messages="plain")
+    unary, mask = sentences(lengths)
+    unary.requires_grad_()
+    plain = model(unary, mask, arcs=arcs)
+    expected = gradients(model, unary, plain)
+    fast = FAST[:1] if options.get("heads") == "tree" else FAST
+    for dtype, tolerance in [(torch.float64, 1e-10), (torch.float32, 1e-5)][: 1 if arcs else 2]:
+        given = unary.detach().to(dtype).requires_grad_()
+        for messages in fast:
+            model.to(dtype).messages = messages
+            pack(monkeypatch, packed == (messages == "banded"))
+            encoded = model(given, mask, arcs=arcs)
+            assert_near(values(encoded), values(plain), tolerance)
+            assert_near(gradients(model, given, encoded), expected, tolerance)
+        packed = not packed
 
 
 @pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("number", range(len(OPTIONS)), ids=[name(options) for options in OPTIONS])
+def test_the_fast_forms_equal_the_plain_one(number: int, monkeypatch: pytest.MonkeyPatch) -> None:
+    """Every option with every decomposition; distances take turns."""
+    for k, scores in enumerate(scores_for(number)):
+        compare_forms({**scores, **OPTIONS[number]}, LENGTHS, monkeypatch, bool((number + k) % 2))
+
+
+@pytest.mark.exhaustive
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("options", OPTIONS, ids=name)
-@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 3]), ids=name)
-def test_the_fast_forms_equal_the_plain_one(
-    scores: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """1e-10 in float64, 1e-5 in float32, of the largest entry; every option with every decomposition and distance."""
-    model = encoder(**scores, **options, messages="plain")
-    unary, mask = sentences(LENGTHS)
-    unary.requires_grad_()
-    plain = model(unary, mask)
-    expected = gradients(model, unary, plain)
-    packings = [-1.0, 2.0] if OPTIONS.index(options) % 2 else [2.0, -1.0]  # and the other way round in float32
-    fast = FAST[:1] if options.get("heads") == "tree" else FAST
-
-    def compare(unary: torch.Tensor, tolerance: float) -> None:
-        for _, packing in zip(forms(model, *fast), packings, strict=False):
-            monkeypatch.setattr(lines, "WORTH_PACKING", packing)
-            found = model(unary, mask)
-            assert_near(values(found), values(plain), tolerance)
-            assert_near(gradients(model, unary, found), expected, tolerance)
-
-    compare(unary, 1e-10)
-    model.float()
-    packings.reverse()
-    compare(unary.detach().float().requires_grad_(), 1e-5)
+def test_every_option_with_every_distance(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    for scores in SCORES:
+        for packed in (False, True):
+            compare_forms({**scores, **options}, LENGTHS, monkeypatch, packed)
 
 
-@pytest.mark.usefixtures("small_pieces", "rows")
-@pytest.mark.parametrize("options", [OPTIONS[0], OPTIONS[1], OPTIONS[-3]], ids=name)
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
-def test_what_compilers_and_other_devices_see(
-    decomposition: dict[str, Any], options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
-) -> None:
-    """The fast forms in plain operations, without gradients by hand."""
-    model = encoder(
-        decomposition=decomposition,
-        distance=None if decomposition["kind"] == "rotary" else 2,
-        **options,
-        messages="plain",
-    )
-    unary, mask = sentences(LENGTHS)
-    unary.requires_grad_()
-    plain = model(unary, mask)
-    expected = gradients(model, unary, plain)
-    monkeypatch.setattr(choice, "by_hand", lambda _: False)
-    for _ in forms(model, *FAST):
-        found = model(unary, mask)
-        assert_near(values(found), values(plain), 1e-10)
-        assert_near(gradients(model, unary, found), expected, 1e-10)
+def test_what_compilers_and_other_devices_see(decomposition: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Stored heads and bands in plain operations."""
+    monkeypatch.setattr(bands, "may_depend_on", lambda _: False)
+    monkeypatch.setattr(meanfield, "may_depend_on", lambda _: False)
+    near = None if decomposition["kind"] == "rotary" else 2
+    for number, options in enumerate((OPTIONS[0], OPTIONS[1], OPTIONS[-3])):
+        scores = {"decomposition": decomposition, "distance": near}
+        compare_forms({**scores, **options}, LENGTHS, monkeypatch, bool(number % 2))
 
 
-@pytest.mark.usefixtures("rows")
-@pytest.mark.parametrize("options", [OPTIONS[-3]], ids=name)
-@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 3]), ids=name)
-def test_arcs_and_their_gradients_are_equal_too(scores: dict[str, Any], options: dict[str, Any]) -> None:
-    model = encoder(**scores, **options, messages="plain")
-    unary, mask = sentences([6, 1, 3])
-    unary.requires_grad_()
-    plain = model(unary, mask, arcs=True)
-    expected = gradients(model, unary, plain)
-    for _ in forms(model, *FAST):
-        found = model(unary, mask, arcs=True)
-        assert_near(values(found), values(plain), 1e-10)
-        assert_near(gradients(model, unary, found), expected, 1e-10)
+def test_arcs_and_their_gradients_are_equal_too(monkeypatch: pytest.MonkeyPatch) -> None:
+    for number, scores in enumerate(SCORES):
+        compare_forms({**scores, **OPTIONS[-3]}, [6, 1, 3], monkeypatch, bool(number % 2), arcs=True)
 
 
 @pytest.mark.parametrize("lengths", [[1, 1], [2], [20]], ids=name)
-@pytest.mark.parametrize("scores", with_distances(DECOMPOSITIONS, [None, 0, 3]), ids=name)
-def test_batches_without_padding(scores: dict[str, Any], lengths: list[int]) -> None:
+def test_batches_without_padding(lengths: list[int], monkeypatch: pytest.MonkeyPatch) -> None:
     """One word, two words, sentences shorter than the band of near words."""
-    model = encoder(**scores, root={"labels": 3}, messages="plain")
-    unary, mask = sentences(lengths)
-    unary.requires_grad_()
-    plain = model(unary, mask)
-    expected = gradients(model, unary, plain)
-    for _ in forms(model, *FAST):
-        found = model(unary, mask)
-        assert_near(values(found), values(plain), 1e-10)
-        assert_near(gradients(model, unary, found), expected, 1e-10)
+    for scores in SCORES:
+        compare_forms({**scores, "root": {"labels": 3}}, lengths, monkeypatch, packed=False)
 
 
-@pytest.mark.usefixtures("small_pieces", "rows")
+@pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("options", [OPTIONS[1], OPTIONS[6], OPTIONS[-3], OPTIONS[-1]], ids=name)
-@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
-def test_states_of_wanted_positions(decomposition: dict[str, Any], options: dict[str, Any]) -> None:
+def test_states_of_wanted_positions(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """``at`` changes neither the states of these positions nor gradients, root and arcs."""
-    model = encoder(decomposition=decomposition, distance=None if decomposition["kind"] == "rotary" else 2, **options)
     unary, mask = sentences(LENGTHS)
     unary.requires_grad_()
     at = torch.rand(mask.shape, generator=torch.Generator().manual_seed(0)) < 0.3
     at[0] = False  # a sentence of which nothing is wanted; ``at`` may be True on padding
-    for messages in forms(model, "plain", *(() if options.get("heads") == "tree" else ("linear",)), "banded"):
-        arcs = messages == "banded"
-        whole, some = model(unary, mask, arcs=arcs), model(unary, mask, arcs=arcs, at=at)
-        there = (at & mask)[:, :, None]
-        some, whole = (Encoded(one.states * there, one.sentence, one.arcs) for one in (some, whole))
-        assert_near(values(some), values(whole), 1e-12)
-        assert_near(gradients(model, unary, some), gradients(model, unary, whole), 1e-12)
+    for number, scores in enumerate(scores_for(2)):
+        pack(monkeypatch, bool(number % 2))
+        model = encoder(**scores, **options)
+        for messages in ("plain", *(() if options.get("heads") == "tree" else ("linear",)), "banded"):
+            model.messages = messages
+            arcs = messages == "banded"
+            whole, some = model(unary, mask, arcs=arcs), model(unary, mask, arcs=arcs, at=at)
+            there = (at & mask)[:, :, None]
+            some, whole = (Encoded(part.states * there, part.sentence, part.arcs) for part in (some, whole))
+            assert_near(values(some), values(whole), 1e-12)
+            assert_near(gradients(model, unary, some), gradients(model, unary, whole), 1e-12)
 
 
 @pytest.mark.usefixtures("small_pieces")
 @pytest.mark.parametrize("options", OPTIONS, ids=name)
-@pytest.mark.parametrize("wanted", [[1], [2], [1, 2]])
-def test_where_words_look(wanted: list[int], options: dict[str, Any]) -> None:
-    """The arcs of some iterations alone are those that come with the states."""
+def test_arcs_of_some_iterations_alone(options: dict[str, Any]) -> None:
+    """They are those that come with the states."""
     model = encoder(**options)
     unary, mask = sentences(LENGTHS)
     arcs = model(unary, mask, arcs=True).arcs
     assert arcs is not None
-    rows = [iteration - 1 for iteration in wanted if iteration <= arcs.shape[1]]
-    assert_near([model.arcs_alone(unary, mask, wanted[: len(rows)])], [arcs[:, rows]], 1e-12)
-    (some,) = (model(unary, mask, arcs=[1]).arcs,)
-    assert some is not None
-    assert_near([some], [arcs[:, :1]], 1e-12)
+    for wanted in ([1], [2], [1, 2]):
+        rows = [iteration - 1 for iteration in wanted]
+        assert_near([model.arcs_alone(unary, mask, wanted)], [arcs[:, rows]], 1e-12)
+    assert_near([model(unary, mask, arcs=[1]).arcs], [arcs[:, :1]], 1e-12)
 
 
-@pytest.mark.parametrize("packed", [True, False])
+# --- padding and empty batches ----------------------------------------------------------------------------------------
+
+
 @pytest.mark.parametrize("messages", ["plain", *FAST])
-@pytest.mark.parametrize("garbage", [torch.nan, torch.inf, -torch.inf])
-def test_what_stands_at_padding_is_nobodys(
-    garbage: float, messages: str, packed: bool, monkeypatch: pytest.MonkeyPatch
-) -> None:
-    monkeypatch.setattr(lines, "WORTH_PACKING", -1.0 if packed else 2.0)
+def test_what_stands_at_padding_changes_nothing(messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = encoder(messages=messages, root={"labels": 3})
     unary, mask = sentences([5, 1, 3])
     expected = model(unary, mask, arcs=messages == "plain")
-    dirty = unary.masked_fill(~mask[:, :, None], garbage).requires_grad_()
-    found = model(dirty, mask, arcs=messages == "plain")
-    assert_near(values(found), values(expected), 1e-12)
-    (gradient,) = torch.autograd.grad(found.states.sum(), dirty)
-    assert gradient.isfinite().all()
-    assert not gradient[~mask].any()
+    for packed in (True, False):
+        pack(monkeypatch, packed)
+        for garbage in (torch.nan, torch.inf, -torch.inf):
+            dirty = unary.masked_fill(~mask[:, :, None], garbage).requires_grad_()
+            encoded = model(dirty, mask, arcs=messages == "plain")
+            assert_near(values(encoded), values(expected), 1e-12)
+            (gradient,) = torch.autograd.grad(encoded.states.sum(), dirty)
+            assert gradient.isfinite().all()
+            assert not gradient[~mask].any()
 
 
 @pytest.mark.parametrize("messages", FAST)
@@ -210,23 +195,15 @@ def test_padding_between_words(messages: str) -> None:
     assert_near(values(model(unary, mask)), values(expected), 1e-12)
 
 
-@pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}], ids=name)
+@pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}, {"schedule": "synchronous"}], ids=name)
 @pytest.mark.parametrize("messages", ["plain", *FAST])
 def test_batches_of_no_words_and_of_no_sentences(messages: str, options: dict[str, Any]) -> None:
     model = encoder(messages=messages, **options)
-    for shape in ((2, 0), (0, 3)):
-        found = model(torch.zeros(*shape, model.width, dtype=torch.float64), torch.zeros(shape, dtype=torch.bool))
-        assert found.states.shape == (*shape, model.width)
-
-
-@pytest.mark.parametrize("schedule", ["asynchronous", "synchronous"])
-@pytest.mark.parametrize("messages", ["plain", *FAST])
-def test_gradients_of_no_words_are_none_or_zero(messages: str, schedule: str) -> None:
-    model = encoder(messages=messages, schedule=schedule)
     for shape in ((2, 0), (0, 3), (2, 3)):
         unary = torch.zeros(*shape, model.width, dtype=torch.float64, requires_grad=True)
-        found = model(unary, torch.zeros(shape, dtype=torch.bool))
-        assert all(not one.any() for one in gradients(model, unary, found))
+        encoded = model(unary, torch.zeros(shape, dtype=torch.bool))
+        assert encoded.states.shape == (*shape, model.width)
+        assert all(not gradient.any() for gradient in gradients(model, unary, encoded))
 
 
 @pytest.mark.usefixtures("small_pieces")
@@ -234,28 +211,15 @@ def test_gradients_of_no_words_are_none_or_zero(messages: str, schedule: str) ->
 @pytest.mark.parametrize("messages", ["plain", *FAST])
 def test_switching_to_evaluation_before_the_backward_pass(messages: str, options: dict[str, Any]) -> None:
     """What is computed again must be what was computed."""
-    found = []
+    results = []
     for switch in (False, True):
         model = encoder(dropout=0.5, messages=messages, **options).train()
         unary, mask = sentences([20, 3])
         torch.manual_seed(0)
         states = model(unary.requires_grad_(), mask).states
         model.train(not switch)
-        found.append(torch.autograd.grad(states.square().sum(), [unary, *model.parameters()]))
-    assert_near(found[1], found[0], 1e-12)
-
-
-def test_messages_that_there_are_not() -> None:
-    with pytest.raises(ValueError, match="fast, plain, banded, linear, not 'auto'"):
-        encoder(messages="auto")
-
-
-def test_the_norm_of_no_scores_has_a_gradient() -> None:
-    model = encoder()
-    for weight in model.parameters():
-        torch.nn.init.zeros_(weight)
-    gradients = torch.autograd.grad(model.penalty(), list(model.ternary.parameters()))
-    assert all(not gradient.any() for gradient in gradients)
+        results.append(torch.autograd.grad(states.square().sum(), [unary, *model.parameters()]))
+    assert_near(results[1], results[0], 1e-12)
 
 
 @pytest.mark.parametrize("messages", FAST)
@@ -267,12 +231,15 @@ def test_no_wanted_position(messages: str) -> None:
     torch.testing.assert_close(nothing.sentence, model(unary, mask).sentence)
 
 
-@pytest.mark.parametrize("lengths", [[5], [3, 3], [7, 1, 2, 4, 7, 3, 3, 1, 1], [0, 4, 0, 2], [0, 0]], ids=name)
+# --- lines and memory -------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize("lengths", [[3, 3], [7, 1, 2, 4, 7, 3, 3, 1, 1], [0, 4, 0, 2], [0, 0]], ids=name)
 def test_short_sentences_share_lines(lengths: list[int]) -> None:
     """Every word has one place, each sentence stands in one line in its order, and no line is longer than needed."""
     mask = torch.arange(max(*lengths, 8)) < torch.tensor(lengths)[:, None]
     mask = mask.roll(1, 1) if max(lengths) < 8 else mask  # padding may stand before a sentence, too
-    packed = lines.shared_lines(mask)
+    packed = layout.shared_lines(mask)
     assert packed.index is not None
     assert packed.place is not None
     b, n = mask.shape
@@ -282,7 +249,7 @@ def test_short_sentences_share_lines(lengths: list[int]) -> None:
     assert torch.equal(packed.sentence.flatten()[packed.place], packed.index // n)
     assert int((packed.sentence >= 0).sum()) == sum(lengths)
     for line in packed.sentence.tolist():
-        words = [one for one in line if one >= 0]
+        words = [word for word in line if word >= 0]
         assert words == sorted(words, key=words.index)  # no sentence is interrupted
     numbers = torch.arange(b * n).view(b, n)
     assert torch.equal(packed.grid(packed.rows(numbers)), numbers * mask)
@@ -294,8 +261,8 @@ def test_short_sentences_share_lines(lengths: list[int]) -> None:
 
 def test_lines_are_as_few_as_first_fit_makes_them() -> None:
     mask = torch.arange(10) < torch.tensor([10, 5, 5, 3, 3, 3, 1])[:, None]
-    assert len(lines.shared_lines(mask).sentence) == 3
-    assert len(lines.packed(mask).sentence) == 7
+    assert len(layout.shared_lines(mask).sentence) == 3
+    assert len(layout.packed(mask).sentence) == 7
 
 
 class Memory(TorchDispatchMode):
@@ -308,9 +275,9 @@ class Memory(TorchDispatchMode):
 
     def __torch_dispatch__(self, func: Any, types: Any, args: Any = (), kwargs: Any = None) -> Any:
         result = func(*args, **(kwargs or {}))
-        for one in tree_leaves(result):
-            if isinstance(one, torch.Tensor):
-                self.largest = max(self.largest, one.untyped_storage().nbytes())
+        for leaf in tree_leaves(result):
+            if isinstance(leaf, torch.Tensor):
+                self.largest = max(self.largest, leaf.untyped_storage().nbytes())
         return result
 
     def keep(self, tensor: torch.Tensor) -> torch.Tensor:
@@ -320,23 +287,138 @@ class Memory(TorchDispatchMode):
 
 def growth(messages: str, options: dict[str, Any]) -> list[float]:
     """By what factors the largest tensor and all that is kept grow with twice the words, forward and backward."""
-    found = []
+    sizes = []
     for words in (128, 256):
         model = encoder(decomposition={"kind": "uv", "rank": 4}, dropout=0.1, messages=messages, **options).train()
         unary, mask = sentences([words])
         with Memory() as memory:
-            with torch.autograd.graph.saved_tensors_hooks(memory.keep, lambda one: one):
+            with torch.autograd.graph.saved_tensors_hooks(memory.keep, lambda tensor: tensor):
                 states = model(unary.requires_grad_(), mask).states
             states.sum().backward()
-        found.append((memory.largest, sum(memory.kept.values())))
-    return [float(more / less) for less, more in zip(*found, strict=True)]
+        sizes.append((memory.largest, sum(memory.kept.values())))
+    return [float(more / less) for less, more in zip(*sizes, strict=True)]
 
 
-@pytest.mark.parametrize("options", [{}, {"schedule": "synchronous"}, {"damping": {"heads": 0.3}}], ids=name)
+@pytest.mark.parametrize("options", [{}, {"schedule": "synchronous"}], ids=name)
 def test_memory_of_the_linear_form_grows_with_the_length_alone(
     options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    monkeypatch.setattr(recomputed, "BLOCK", 2**10)
-    monkeypatch.setattr(fused, "BLOCK", 2**10)
+    monkeypatch.setattr(heads, "BLOCK", 2**10)
     assert max(growth("linear", options)) < 2.1
     assert max(growth("banded", options)) > 3.0
+
+
+# --- the choice of a form ---------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(
+    ("form", "options", "messages", "situations"),
+    [
+        ("pairs", {}, "fast banded fast-long linear", ["all pairs", "all pairs, device"]),
+        ("pairs", {"heads": "tree"}, "fast banded fast-long linear", ["", "device"]),
+        ("blocked", {}, "fast banded", [""]),
+        ("blocked", {"schedule": "synchronous", "damping": {"labels": 0.5}}, "fast banded", [""]),
+        ("again", {}, "fast-long linear", ["", "device"]),
+        ("stored", {}, "fast banded", ["device"]),
+        ("stored", {"damping": {"heads": 0.5}}, "fast banded fast-long linear", ["", "device"]),
+        ("stored", {"step_size": {"heads": 0.5}}, "fast banded", [""]),
+        ("stored", {}, "fast banded fast-long linear", ["compiling, device"]),
+    ],
+    ids=name,
+)
+def test_the_choice_of_a_form(
+    form: str, options: dict[str, Any], messages: str, situations: list[str], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    _, mask = sentences([20, 3])
+    inference = encoder(**options).inference
+    for option in messages.split():
+        for situation in situations:
+            with monkeypatch.context() as patch:
+                patch.setattr(meanfield, "LONG", 100 if option == "fast-long" else 10_000)
+                if "device" in situation:
+                    patch.setattr(meanfield, "may_depend_on", lambda _: False)
+                if "compiling" in situation:
+                    patch.setattr(torch.compiler, "is_compiling", lambda: True)
+                key: Any = option.removesuffix("-long")
+                chosen = meanfield.form_of(key, mask, inference, all_pairs="all pairs" in situation)
+            assert chosen == form, (option, situation)
+
+
+def test_messages_that_there_are_not() -> None:
+    with pytest.raises(ValueError, match="fast, plain, banded, linear, not 'auto'"):
+        encoder(messages="auto")
+
+
+def test_only_the_encoder_looks_into_the_fast_room() -> None:
+    """The text to read does without it, and what is in there does not know who uses it."""
+    room = Path(meanfield.__file__).parent
+    for path in room.parent.glob("*.py"):
+        assert path.name == "encoder.py" or "probabilistic.fast" not in path.read_text("utf-8"), path
+    for path in room.glob("*.py"):
+        assert "probabilistic.encoder" not in path.read_text("utf-8"), path
+
+
+# --- half precision, second derivatives -------------------------------------------------------------------------------
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize(
+    "options", [OPTIONS[0], {**OPTIONS[3]}, {"latent": "spherical", "root": {"labels": 4}}], ids=name
+)
+def test_by_hand_an_autocast_rounds_no_more_than_by_autograd(
+    options: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """Distances to float32 of the states and all gradients, taken together."""
+    for number, scores in enumerate([*scores_for(0), *scores_for(2)]):
+        pack(monkeypatch, bool(number % 2))
+        model = encoder(**scores, **options).float()
+        unary, mask = sentences(LENGTHS)
+        unary = unary.float().requires_grad_()
+
+        def everything(model: Any = model, unary: torch.Tensor = unary, mask: torch.Tensor = mask) -> torch.Tensor:
+            encoded = model(unary, mask)
+            parts = [encoded.states.detach(), *gradients(model, unary, encoded)]  # from within the autocast
+            return torch.cat([(part.float() / part.float().norm().clamp_min(1e-6)).flatten() for part in parts])
+
+        exact = everything()
+        with torch.autocast("cpu", dtype=torch.bfloat16):
+            hand = everything()
+            with monkeypatch.context() as patch:
+                patch.setattr(meanfield, "form_of", lambda *_, **__: "stored")
+                autograd = everything()
+        assert 0.0 < float((hand - exact).norm()) <= 3.0 * float((autograd - exact).norm()) + 1e-3
+
+
+@pytest.mark.usefixtures("small_pieces")
+@pytest.mark.parametrize("scores", scores_for(1), ids=name)
+def test_what_is_computed_again_in_an_autocast_is_the_same(
+    scores: dict[str, Any], monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """With dropout and several blocks, bit by bit; the backward pass is outside of the autocast, as in training."""
+    model = encoder(**scores, dropout=0.3).float().train()
+    unary, mask = sentences(LENGTHS)
+    unary = unary.float().requires_grad_()
+    for packed in (True, False):
+        pack(monkeypatch, packed)
+        results = []
+        for messages in FAST:
+            model.messages = messages  # type: ignore[assignment]
+            torch.manual_seed(0)
+            with torch.autocast("cpu", dtype=torch.bfloat16):
+                encoded = model(unary, mask)
+            results.append([encoded.states, *gradients(model, unary, encoded)])
+        for kept, again in zip(*results, strict=True):
+            assert kept.dtype == torch.float32
+            assert torch.equal(kept, again)
+
+
+@pytest.mark.parametrize("messages", FAST)
+@pytest.mark.parametrize("autocast", [False, True])
+def test_second_derivatives_are_refused(messages: str, autocast: bool) -> None:
+    model = encoder(messages=messages).float()
+    unary, mask = sentences([4, 2])
+    unary = unary.float().requires_grad_()
+    with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
+        states = model(unary, mask).states
+    with pytest.raises(RuntimeError, match="have no derivatives"):
+        torch.autograd.grad(states.square().sum(), unary, create_graph=True)

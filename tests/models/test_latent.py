@@ -17,9 +17,8 @@ from torch.nn import functional
 from probtrans_cli.models import InconsistentError, build
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean
-from probtrans_cli.models.probabilistic import latent
-from probtrans_cli.models.probabilistic.latent import LATENT, spherical_entropy, spherical_mean
-from probtrans_cli.models.probabilistic.state import State
+from probtrans_cli.models.probabilistic import inference
+from probtrans_cli.models.probabilistic.inference import LATENT, State, spherical_entropy, spherical_mean
 
 SPHERICAL = {"latent": "spherical"}
 
@@ -88,7 +87,7 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
 @pytest.mark.parametrize("d", [2, 3, 6])
 def test_the_entropy_is_that_of_an_integral(d: int, monkeypatch: pytest.MonkeyPatch) -> None:
     """Relative to the uniform distribution, whose entropy is 0; that of a direction nearly certain is far below."""
-    monkeypatch.setattr(latent, "_STEPS", 60)
+    monkeypatch.setattr(inference, "_STEPS", 60)
     node, weight = np.polynomial.legendre.leggauss(400)
     angle = (node + 1.0) * math.pi / 2.0
     uniform = weight * np.sin(angle) ** (d - 2)
@@ -118,7 +117,7 @@ def test_the_entropy_of_a_certain_direction_is_finite() -> None:
 )
 def test_sequential_updates_never_raise_the_energy(options: dict[str, Any], monkeypatch: pytest.MonkeyPatch) -> None:
     """One word or root at a time goes to the mean of minus the gradient of the energy's first part."""
-    monkeypatch.setattr(latent, "_STEPS", 60)
+    monkeypatch.setattr(inference, "_STEPS", 60)
     model = encoder(**SPHERICAL, **options, labels=3).requires_grad_(False)
     unary, mask = sentences([4, 2], labels=3)
     state = model.infer(unary, mask)[-1]

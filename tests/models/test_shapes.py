@@ -27,7 +27,7 @@ def test_annotations_hold_in_the_tests_of_contracts() -> None:
 def test_a_wrong_shape_is_found() -> None:
     script = """
 import conftest, torch
-from probtrans_cli.models.probabilistic.state import candidates
+from probtrans_cli.models.probabilistic.inference import candidates
 candidates(torch.ones(2, 3, 4, dtype=torch.bool))
 """
     path = {"PROBTRANS_SHAPES": "1", "PYTHONPATH": f"{ROOT}:{ROOT / 'tests'}"}

@@ -12,7 +12,7 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic import potentials
-from probtrans_cli.models.probabilistic.projections import Matrix, MatrixOf, Projection, Sides
+from probtrans_cli.models.probabilistic.projections import Projection, Sides
 from probtrans_cli.recipe.model.probabilistic import Decomposition, ProbabilisticTransformer
 
 
@@ -43,7 +43,7 @@ class Diagonal(potentials.Ternary):
         buckets = potentials.bucket_count(section.distance)
         self.D = nn.Parameter(torch.randn(buckets, section.channels, section.labels))
 
-    def projection(self, sizes: Sequence[int], matrix: MatrixOf = Matrix) -> Projection:
+    def projection(self, sizes: Sequence[int]) -> Projection:
         return DiagonalProjection(torch.split(self.D, list(sizes)))
 
     def dense(self) -> Tensor:

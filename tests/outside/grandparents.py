@@ -12,7 +12,7 @@ from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic import factors
 from probtrans_cli.models.probabilistic.crf import Factor
-from probtrans_cli.models.probabilistic.state import Sentences, State
+from probtrans_cli.models.probabilistic.inference import Sentences, State
 from probtrans_cli.recipe.base import Size
 from probtrans_cli.recipe.model.probabilistic import FactorSection, ProbabilisticTransformer
 

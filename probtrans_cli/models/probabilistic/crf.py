@@ -21,7 +21,7 @@ At the start ``Q_Z ∝ exp(S)`` and everything else is uniform (7, 8, 45). Async
 from the *new* heads. Synchronous: both from the old distributions. The root's label is updated with the labels, second
 heads with the heads. The representation of a word is ``M_Z`` after the last iteration, that of the sentence ``M_root``.
 Dropout falls on the head distributions (the same ones in every message) and on ``S + G``, as in the paper's code.
-Spherical labels and rectified features have other means than the softmax (``latent.py``); trees other marginals.
+Spherical labels and rectified features have other means than the softmax (``inference.py``); trees other marginals.
 
 To change an equation, edit a ``score`` below and train with ``runtime.messages: plain``; to add a factor, write a class
 like :class:`Ternary` and register it (docs/extending.md). ``fast/`` computes the same without work on padding.
@@ -45,10 +45,8 @@ from torch import Tensor, nn
 from torch.func import grad
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.inference import Inference
-from probtrans_cli.models.probabilistic.latent import LATENT
+from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, Sentences, State, candidates
 from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
-from probtrans_cli.models.probabilistic.state import Result, Sentences, State, candidates
 
 # --- factors --------------------------------------------------------------------------------------------------------
 

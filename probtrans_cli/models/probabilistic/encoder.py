@@ -15,13 +15,10 @@ from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Readin
 from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
 from probtrans_cli.models.probabilistic.factors import further_factors
-from probtrans_cli.models.probabilistic.fast.forms import choose
-from probtrans_cli.models.probabilistic.fast.meanfield import MeanField as FastMeanField
+from probtrans_cli.models.probabilistic.fast import meanfield as fast
 from probtrans_cli.models.probabilistic.head_bias import HeadBiasFactor, head_bias
-from probtrans_cli.models.probabilistic.inference import Inference, Update
-from probtrans_cli.models.probabilistic.latent import LATENT
+from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Sentences, State, Update
 from probtrans_cli.models.probabilistic.potentials import DrawnPotentials, Potentials, Rotary
-from probtrans_cli.models.probabilistic.state import Sentences, State
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 from probtrans_cli.recipe.training import Forms, Optim
 
@@ -202,7 +199,7 @@ class ProbabilisticEncoder(Encoder):
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         """See :meth:`Encoder.again`: more iterations of the same field, in which every word's label has one more unary
         factor ``exp(bias)``; where iterations have potentials of their own, those of the last ones are used again."""
-        inference: MeanField | FastMeanField = reading.carried
+        inference: MeanField | fast.MeanField = reading.carried
         kept = inference.advance(reading.steps, bias, reading.wanted, self.inference.iterations - reading.steps)
         states = inference.states()
         if self.section.output == "probabilities":
@@ -256,7 +253,7 @@ class ProbabilisticEncoder(Encoder):
 
     def _mean_field(
         self, unary: Tensor, mask: Tensor, *, all_pairs: bool, cues: Tensor | None
-    ) -> MeanField | FastMeanField:
+    ) -> MeanField | fast.MeanField:
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"
@@ -264,10 +261,10 @@ class ProbabilisticEncoder(Encoder):
         if self.plain:
             return self.field(unary, mask, cues)
         all_pairs = all_pairs or self.section.head_bias is not None
-        form = choose(self.messages, unary, mask, self.inference, all_pairs=all_pairs)
+        form = fast.form_of(self.messages, mask, self.inference, all_pairs=all_pairs)
         dropout = self.section.dropout if self.training else 0.0
         bias = self._bias(unary, mask, cues)
-        return FastMeanField(unary, mask, self.potentials, self.inference, dropout, form, bias)
+        return fast.MeanField(unary, mask, self.potentials, self.inference, dropout, form, bias)
 
     def field(self, unary: Tensor, mask: Tensor, cues: Tensor | None = None) -> MeanField:
         """Return the inference of a batch as its equations stand; arguments as those of :meth:`forward`."""

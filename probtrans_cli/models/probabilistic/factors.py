@@ -10,7 +10,7 @@ from jaxtyping import Float
 from torch import Tensor, nn
 
 from probtrans_cli.models.probabilistic.crf import Factor
-from probtrans_cli.models.probabilistic.state import Sentences, State
+from probtrans_cli.models.probabilistic.inference import Sentences, State
 from probtrans_cli.recipe.base import Table
 from probtrans_cli.recipe.model.probabilistic import FACTORS, FactorSection, Neighbours, ProbabilisticTransformer
 

@@ -39,7 +39,7 @@ from torch import Tensor
 
 from probtrans_cli.models.base import CUES
 from probtrans_cli.models.probabilistic.crf import Factor
-from probtrans_cli.models.probabilistic.state import Sentences, State
+from probtrans_cli.models.probabilistic.inference import Sentences, State
 from probtrans_cli.recipe.model.probabilistic import HeadBias
 
 

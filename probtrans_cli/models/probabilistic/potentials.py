@@ -1,6 +1,6 @@
 """Factors of the conditional random field (Wu & Tu 2023, section 2 and B.3) and their parameters.
 
-Every ternary factor is a bilinear form in the label distributions (or means, ``latent.py``) of a word and its head,
+Every ternary factor is a bilinear form in the label distributions (or means, ``inference.py``) of a word and its head,
 
     F_ic(j) = Σ_ab Q_i(a) Q_j(b) T[k,c,a,b] = Σ_l u_i[k,c,l] v_j[k,c,l],     k = f(i-j)         (Eq. 3, 9)
 

@@ -1,9 +1,9 @@
 """Products of each word with the word ``x`` rows before it, for the few shifts ``x`` of the near buckets.
 
 Left to autograd every shifted slice has a zero-filled gradient of the whole, and every product is kept: a step with
-`shared` takes half as long again. Here results are written where they belong. The loops over the 2γ buckets of a band are
-over large operations: the numbers of one bucket fit a processor's cache, where one operation on all buckets would go
-through memory again and again.
+`shared` takes half as long again. Here results are written where they belong. The loops over the 2γ buckets of a band
+are over large operations: the numbers of one bucket fit a processor's cache, where one operation on all buckets would
+go through memory again and again.
 
 :class:`TraceableBand` is the same in plain operations: the text to read, the oracle of the others, and what compiled
 and exported graphs are made of, where shapes are symbols and a compiler fuses the passes.
@@ -38,12 +38,14 @@ class Band(ABC):
 
     @abstractmethod
     def scores(self) -> Float[Tensor, "w k c"]:
-        """``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]`` with ``x`` the k-th shift; 0 where there is no row ``i - x``."""
+        """Return ``s[i,k,c] = u_i[k,c] · v_{i-x}[k,c]``, ``x`` the k-th shift; 0 where there is no row ``i - x``."""
 
     @abstractmethod
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
-        """``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``, as messages to the sides:
-        summed over the buckets and channels that share one."""
+        """Return ``ū_i[k,c] = p[i,k,c] v_{i-x}[k,c]`` and ``v̄_j[k,c] = p[j+x,k,c] u_{j+x}[k,c]``.
+
+        They are messages to the sides: summed over the buckets and channels that share one.
+        """
 
 
 def band(sides: Sides, shifts: Sequence[int]) -> Band:
@@ -69,9 +71,9 @@ class TraceableBand(Band):
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
         u, v = self.u, self.sides.head
         p = p.to(u.dtype)
-        buckets = list(zip(p.unbind(1), u.unbind(1), _buckets(v, self.shifts), self.shifts, strict=True))
-        to_child = torch.stack([one[..., None] * _shifted(head, x) for one, _, head, x in buckets], dim=1)
-        to_head = torch.stack([_shifted(one[..., None] * child, -x) for one, child, _, x in buckets], dim=1)
+        buckets = list(zip(p[..., None].unbind(1), u.unbind(1), _buckets(v, self.shifts), self.shifts, strict=True))
+        to_child = torch.stack([weight * _shifted(head, x) for weight, _, head, x in buckets], dim=1)
+        to_head = torch.stack([_shifted(weight * child, -x) for weight, child, _, x in buckets], dim=1)
         for axis in (1, 2):
             if v.shape[axis] == 1:
                 to_head = to_head.sum(axis, keepdim=True)
@@ -79,9 +81,11 @@ class TraceableBand(Band):
 
 
 class ChannelBand(Band):
-    """The band of sides that all channels share, ``s[i,k,c] = Σ_l W[k,c,l] u_i[k,l] v_{i-x}[k,l]``: multiplied row
-    by row, then a product with ``W``, without a tensor of all channels' sides. Messages are those to the shared
-    sides, ``(Σ_c p[i,k,c] W[k,c]) v_{i-x}`` and ``(Σ_c p[j+x,k,c] W[k,c]) u_{j+x}``."""
+    """The band of sides that all channels share, ``s[i,k,c] = Σ_l W[k,c,l] u_i[k,l] v_{i-x}[k,l]``.
+
+    No tensor of all channels' sides arises: messages are those to the shared sides, ``(Σ_c p[i,k,c] W[k,c]) v_{i-x}``
+    and ``(Σ_c p[j+x,k,c] W[k,c]) u_{j+x}``.
+    """
 
     def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
         assert sides.weight is not None, "a weight tells the channels apart"
@@ -95,7 +99,7 @@ class ChannelBand(Band):
 
     def messages(self, p: Float[Tensor, "w k c"]) -> Sides:
         mixed = p.to(self.children.dtype).transpose(0, 1) @ self.weight
-        to_heads = [_shifted(one, -x) for one, x in zip((mixed * self.children).unbind(0), self.shifts, strict=True)]
+        to_heads = [_shifted(part, -x) for part, x in zip((mixed * self.children).unbind(0), self.shifts, strict=True)]
         to_child = (mixed * self.heads).transpose(0, 1)
         return Sides(to_child[:, :, None], torch.stack(to_heads, dim=1)[:, :, None])
 
@@ -110,8 +114,8 @@ def _shifted(rows: Float[Tensor, "w ..."], x: int) -> Float[Tensor, "w ..."]:
 class ByHandBand(Band):
     """With gradients written by hand.
 
-    The expected score ``Σ p[i,k,c] u_i[k,c] · D[k,c] v_{i-x}[k,c]`` is linear in each of p, u, v and D: its derivatives,
-    which are scores and messages, have derivatives of the same kind.
+    The expected score ``Σ p[i,k,c] u_i[k,c] · D[k,c] v_{i-x}[k,c]`` is linear in each of p, u, v and D: its
+    derivatives, which are scores and messages, have derivatives of the same kind.
     """
 
     def __init__(self, sides: Sides, shifts: Sequence[int]) -> None:
@@ -128,7 +132,7 @@ class ByHandBand(Band):
 def first_derivatives_only(backward: Callable[..., Any]) -> Callable[..., Any]:
     """Let a ``backward`` of a :class:`torch.autograd.Function` refuse to be part of a graph.
 
-    (That of torch, ``once_differentiable``, lets :func:`torch.autograd.grad` go on without this part, to a wrong result.)
+    (That of torch, ``once_differentiable``, lets :func:`torch.autograd.grad` go on without this part: a wrong result.)
 
     Raises:
         RuntimeError: with ``create_graph=True``.
@@ -193,7 +197,7 @@ def _unwritten(like: Tensor, shifts: Sequence[int]) -> Tensor:
     return result
 
 
-def _parts(u: Tensor, shifts: Sequence[int]) -> Iterator[tuple[int, slice, slice]]:
+def _parts(u: Tensor, shifts: Sequence[int]) -> Iterator[tuple[int, slice[int, int, None], slice[int, int, None]]]:
     """Yield a bucket, some children, and their heads; chunk by chunk of children, where the buckets share sides."""
     rows = u.shape[0]
     size = max(1, CHUNK // u[0].numel() if rows and u.shape[1] == 1 else rows)
@@ -207,9 +211,9 @@ def _parts(u: Tensor, shifts: Sequence[int]) -> Iterator[tuple[int, slice, slice
 def _by_p(
     shifts: Sequence[int], weight: Tensor | None, *terms: tuple[Tensor, Tensor], p: Tensor | None = None
 ) -> tuple[Float[Tensor, "w k c"], Float[Tensor, "k c r"] | None]:
-    """Return the derivatives by ``p``, ``u_i · D v_{i-x}``, and by ``D``, ``Σ_i p u_i v_{i-x}``: sums over some (u, v).
+    """Return the derivatives by ``p``, ``u_i · D v_{i-x}``, and, for a ``p``, by ``D``, ``Σ_i p u_i v_{i-x}``.
 
-    The latter for a ``p`` alone.
+    Both are sums over the ``terms`` (u, v).
     """
     u = terms[0][0]
     scores = u.new_zeros(u.shape[0], len(shifts), u.shape[2])

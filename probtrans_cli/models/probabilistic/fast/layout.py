@@ -17,7 +17,6 @@ from torch import Tensor
 
 from probtrans_cli.models.shapes import may_depend_on
 
-
 WORTH_PACKING = 0.05  # share of padding above which picking the real words out pays
 
 

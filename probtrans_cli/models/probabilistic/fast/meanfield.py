@@ -1,8 +1,8 @@
 """Mean-field inference on packed words: the iteration of ``crf.py``, whose equations and symbols these are.
 
-A variable is a row: labels ``[w, d]``, one row a word (``layout.py``); second heads ``[w, c|1, k]``; the root's label
-``[b, e]``. Scores of heads are ``[l, c, n, m]`` on lines (``heads.py``), and the message to a word's label is the sum in
-:meth:`MeanField._iterate`. Which form the head variables have changes no value but rounding, see :func:`form_of`:
+Labels are ``[w, d]``, one row a word (``layout.py``); second heads ``[w, c|1, k]``; the root's label ``[b, e]``.
+Scores of heads are ``[l, c, n, m]`` on lines (``heads.py``). :meth:`MeanField._iterate` adds up the message to a word's
+label. Which form the head variables have changes no value but rounding, see :func:`form_of`:
 
 form       head variables                                  lines                       serves
 pairs      stored                                          one a sentence              who wants all pairs, or trees

@@ -58,7 +58,8 @@ class TernaryMessages:
         groups = self.projection.sides(labels, self.position)
         rows = [groups[0], groups[-1]] if self.distance is not None else [groups[0]]
         child, head = (self._on_lines([getattr(group, side) for group in rows]) for side in ("child", "head"))
-        weighted = [c if one.weight is None else c * one.weight[0, :, None] for c, one in zip(child, rows, strict=True)]
+        weights = [group.weight for group in rows]
+        weighted = [u if weight is None else u * weight[0, :, None] for u, weight in zip(child, weights, strict=True)]
         near = band(groups[1], self.offsets) if self.offsets else None
         return TernarySides(rows, [Far(*pair) for pair in zip(weighted, head, strict=True)], near)
 
