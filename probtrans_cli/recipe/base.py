@@ -87,9 +87,9 @@ GROUP = "probtrans.kinds"
 class Table(Mapping[str, R], Generic[R]):
     """Rows by name, in the order in which they were added."""
 
-    def __init__(self, what: str) -> None:
-        """``what``: what the rows are, for messages."""
-        self.what = what
+    def __init__(self, noun: str) -> None:
+        """``noun``: what the rows are called in messages."""
+        self.noun = noun
         self._rows: dict[str, R] = {}
 
     def __getitem__(self, name: str) -> R:
@@ -108,15 +108,15 @@ class Table(Mapping[str, R], Generic[R]):
             ValueError: another row has this name.
         """
         if self._rows.get(name, row) is not row:
-            raise ValueError(f"there is a {self.what} {name!r} already")
+            raise ValueError(f"there is a {self.noun} {name!r} already")
         self._rows[name] = row
 
 
 class _InSchemas(Table[R]):
     """A table that schemas are built from."""
 
-    def __init__(self, what: str) -> None:
-        super().__init__(what)
+    def __init__(self, noun: str) -> None:
+        super().__init__(noun)
         self._built: list[type[BaseModel]] = []
 
     def used_in(self, *sections: type[BaseModel]) -> None:
@@ -148,7 +148,7 @@ class Kinds(_InSchemas[type[S]]):
         """The name of a section, which is added where it is not there yet."""
         if section not in self.values():
             self.add(section)
-        return next(name for name, one in self.items() if one is section)
+        return next(name for name, row in self.items() if row is section)
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
         members: Any = Union[tuple(self.values())]  # noqa: UP007 - known at run time only
@@ -163,8 +163,8 @@ class AllBut(Generic[S]):
         self.table, self.name = table, name
 
     def __get_pydantic_core_schema__(self, source: Any, handler: GetCoreSchemaHandler) -> CoreSchema:
-        others = tuple(section for name, section in self.table.items() if name != self.name)
-        members: Any = Union[others]  # noqa: UP007 - known at run time only
+        sections = tuple(section for name, section in self.table.items() if name != self.name)
+        members: Any = Union[sections]  # noqa: UP007 - known at run time only
         return handler.generate_schema(Annotated[members, Field(discriminator="kind")])
 
 

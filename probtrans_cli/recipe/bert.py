@@ -87,19 +87,6 @@ class Config(BaseModel):
     add_cross_attention: bool = False
     position_embedding_type: str | None = "absolute"
 
-    def unsupported(self) -> Iterator[str]:
-        """Key and value of what no encoder of ours computes."""
-        if self.hidden_act not in ACTIVATIONS:
-            yield f"hidden_act: {self.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
-        if self.position_embedding_type not in ("absolute", None):
-            yield f"position_embedding_type: {self.position_embedding_type!r} is unsupported; only 'absolute' is read"
-        for key in ("is_decoder", "add_cross_attention"):
-            if getattr(self, key):
-                yield f"{key}: true is unsupported"
-        if self.hidden_size % self.num_attention_heads:
-            heads = f"num_attention_heads {self.num_attention_heads}"
-            yield f"hidden_size: {self.hidden_size} is not a multiple of {heads}"
-
     def section(self, *, pooler: bool) -> Transformer:
         """The ``model`` section of a recipe with this encoder."""
         return Transformer(
@@ -121,14 +108,11 @@ class Config(BaseModel):
         )
 
 
-# --- reading ----------------------------------------------------------------------------------------------------------
-
-
 def read_config(folder: Path) -> dict[str, Any]:
-    """The content of `config.json`.
+    """Return the content of `config.json`.
 
     Raises:
-        CheckpointError: it is missing or no JSON object.
+        CheckpointError: it is missing or not a JSON object.
     """
     path = folder / CONFIG
     if not folder.is_dir() or not path.is_file():
@@ -140,58 +124,70 @@ def read_config(folder: Path) -> dict[str, Any]:
     return content
 
 
-def read_shape(given: Mapping[str, Any], path: Path) -> Config:
-    """The keys of a config.json that matter.
+def read_shape(content: Mapping[str, Any], path: Path) -> Config:
+    """Check the content of a config.json, and return the keys that matter.
 
     Raises:
-        CheckpointError: it is that of another kind of model; or some keys have no meaning, or one that no encoder of
-            ours has, and then all are told of.
+        CheckpointError: it is that of another kind of model, or some keys have values that no encoder here supports;
+            the message names all of them.
     """
-    faults = list(_other_kind(given))
+    kind, classes = content.get("model_type"), content.get("architectures")
+    faults: list[str] = []
+    if kind not in (None, "bert"):
+        run = "; give the run that it was exported from" if kind == "probtrans" else ""
+        faults.append(f"model_type: {kind!r} is unsupported; only 'bert' is read{run}")
+    for name in classes if kind is None and isinstance(classes, list) else ():
+        if not str(name).startswith("Bert") or str(name).startswith("BertGeneration"):
+            faults.append(f"architectures: {name!r} is unsupported; only BERT is read")
     try:
-        config = Config.model_validate(dict(given))
-    except ValidationError as error:  # in another kind of model, these keys have another meaning
-        faults = faults or [_wrong(str(detail["loc"][0]), detail["input"]) for detail in error.errors()]
+        config = Config.model_validate(dict(content))
+    except ValidationError as error:
+        schema = Config.model_json_schema()["properties"]
+        for detail in () if faults else error.errors():  # in another kind of model, these keys have another meaning
+            key, value = str(detail["loc"][0]), detail["input"]
+            huge = isinstance(value, int) and abs(value) >= 2**31
+            finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
+            faults.append(f"{key}: found {_shown(value)}, wanted {takes(schema[key], every_bound=huge)}{finite}")
     else:
-        faults += [*config.unsupported(), *_of_kin(given, config)]
+        faults += _unsupported(config, content)
         if not faults:
             return config
     raise CheckpointError("\n".join(f"{path}: {fault}" for fault in faults), hint="only plain BERT encoders are read")
 
 
-def unread_keys(given: Mapping[str, Any]) -> list[str]:
-    """The keys of a config.json that are none of BERT's, and of which nobody here knows what they do."""
-    known = {*Config.model_fields, *_NEUTRAL, *_sizes(Config())}
-    return [key for key, value in given.items() if key not in known and value is not None and not _IDLE.fullmatch(key)]
-
-
-def _other_kind(given: Mapping[str, Any]) -> Iterator[str]:
-    """That a config.json is that of another kind of model, by its name."""
-    kind, classes = given.get("model_type"), given.get("architectures")
-    if kind not in (None, "bert"):
-        own = "; give the run that it was exported from" if kind == "probtrans" else ""
-        yield f"model_type: {kind!r} is unsupported; only 'bert' is read{own}"
-    elif kind is None and isinstance(classes, list):
-        for name in classes:
-            if not str(name).startswith("Bert") or str(name).startswith("BertGeneration"):
-                yield f"architectures: {name!r} is unsupported; only BERT is read"
-
-
-def _of_kin(given: Mapping[str, Any], config: Config) -> Iterator[str]:
-    """Key and value of options that BERT has not, and that make another model of it."""
+def _unsupported(config: Config, content: Mapping[str, Any]) -> Iterator[str]:
+    """Yield each option that no encoder here supports, and each that makes another model of BERT."""
+    if config.hidden_act not in ACTIVATIONS:
+        yield f"hidden_act: {config.hidden_act!r} is unsupported; it is one of {', '.join(ACTIVATIONS)}"
+    if config.position_embedding_type not in ("absolute", None):
+        yield f"position_embedding_type: {config.position_embedding_type!r} is unsupported; only 'absolute' is read"
+    for key in ("is_decoder", "add_cross_attention"):
+        if getattr(config, key):
+            yield f"{key}: true is unsupported"
+    if config.hidden_size % config.num_attention_heads:
+        yield f"hidden_size: {config.hidden_size} is not a multiple of num_attention_heads {config.num_attention_heads}"
     for key, neutral in _NEUTRAL.items():
-        value = given.get(key)
+        value = content.get(key)
         if value is not None and not any(value == it and type(value) is type(it) for it in neutral):
-            why = _WHY.get(key, "BERT has no such option")
-            yield f"{key}: {printable(json.dumps(value, ensure_ascii=False), 60)} is unsupported: {why}"
-    for key, wanted in _sizes(config).items():
-        value = given.get(key)
-        if value is not None and value != wanted:
-            yield f"{key}: {printable(repr(value), 60)} is unsupported; BERT's is {wanted}"
+            yield f"{key}: {_shown(value)} is unsupported: {_WHY.get(key, 'BERT has no such option')}"
+    for key, size in _sizes(config).items():
+        value = content.get(key)
+        if value is not None and value != size:
+            yield f"{key}: {printable(repr(value), 60)} is unsupported; BERT's is {size}"
+
+
+def _shown(value: Any) -> str:
+    return printable(json.dumps(value, ensure_ascii=False), 60)
+
+
+def unread_keys(content: Mapping[str, Any]) -> list[str]:
+    """The keys of a config.json that are unknown here."""
+    keys = {*Config.model_fields, *_NEUTRAL, *_sizes(Config())}
+    return [key for key, value in content.items() if key not in keys and value is not None and not _IDLE.fullmatch(key)]
 
 
 def _sizes(config: Config) -> dict[str, int]:
-    """Sizes that BERT's kin may choose, and BERT has by its others."""
+    """Sizes that models like BERT may choose, and that follow from other sizes in BERT."""
     heads = config.num_attention_heads
     return {
         "embedding_size": config.hidden_size,
@@ -201,65 +197,37 @@ def _sizes(config: Config) -> dict[str, int]:
     }
 
 
-def _wrong(key: str, value: Any) -> str:
-    """What a key was found to be, as it stands there, and what is wanted."""
-    huge = isinstance(value, int) and abs(value) >= 2**31
-    schema = Config.model_json_schema()["properties"][key]
-    found = printable(json.dumps(value, ensure_ascii=False), 60)
-    finite = "; it must be finite" if isinstance(value, float) and not math.isfinite(value) else ""
-    return f"{key}: found {found}, wanted {takes(schema, every_bound=huge)}{finite}"
-
-
 def read_json(path: Path) -> Any:
-    """The content of a JSON file of a folder of Hugging Face's.
+    """Return the content of a JSON file of a Hugging Face folder.
 
     Raises:
-        CheckpointError: it is none, or cannot be read.
+        CheckpointError: it is not JSON, or cannot be read.
     """
     try:
-        return from_json(regular.read_bytes(path, follow=True))  # caches of theirs are made of links
+        return from_json(regular.read_bytes(path, follow=True))  # their caches are made of links
     except (OSError, ValueError) as error:
         raise CheckpointError(f"{path}: not JSON ({error})", hint=AGAIN) from None
 
 
-# What may differ: it changes neither the tensors nor what they compute.
+# --- `model.from` -----------------------------------------------------------------------------------------------------
+
+# Options that may differ: they change neither the tensors nor what these compute.
 FREE = {
-    "from_",
-    "init_from",
-    "init_strict",
-    "preset",
-    "dropout",
-    "attention_dropout",
-    "embedding_dropout",
-    "initialization",
-    "std",
-    "word_std",
-    "ternary_std",
-    "pooler",
-    "bayes",
-}
+    "from_", "init_from", "init_strict", "preset", "dropout", "attention_dropout", "embedding_dropout",
+    "initialization", "std", "word_std", "ternary_std", "pooler", "bayes",
+}  # fmt: skip
 _IN_CONFIG = {
-    "width",
-    "inner",
-    "heads",
-    "layers",
-    "positions",
-    "norm_eps",
-    "activation",
-    "segments",
-    "dropout",
-    "attention_dropout",
-    "embedding_dropout",
-    "std",
-}
+    "width", "inner", "heads", "layers", "positions", "norm_eps", "activation", "segments", "dropout",
+    "attention_dropout", "embedding_dropout", "std",
+}  # fmt: skip
 """What a config.json says, as fields of a section."""
 
 
 def computed(section: ModelSection) -> dict[str, Any]:
-    """The options by which an encoder is that one, and no other."""
+    """The options that determine what an encoder computes from its tensors."""
     options = section.resolved().model_dump(mode="json", exclude=FREE)
     positions = options.get("positions", {})
-    if positions.get("kind") == "learned_sinusoidal":  # only its start is another
+    if positions.get("kind") == "learned_sinusoidal":  # differs from `absolute` at the start only
         positions["kind"] = "absolute"
     for name, part in section.facts.encoders.items():
         del options[name]
@@ -295,7 +263,7 @@ def expand(tree: Node) -> list[Fault]:
     entry = encoder.value.get("from")
     name, place = (None, encoder.place) if entry is None else (entry.value, entry.place)
     if not isinstance(name, str) or not name or "\0" in name:
-        return []  # null, or what no path is: the schema tells
+        return []  # null, or not a path: the schema says so
     del encoder.value["from"]
     encoder.value["preset"] = node_of("bert", place)
     if lower is not None:
@@ -311,7 +279,7 @@ def expand(tree: Node) -> list[Fault]:
     try:
         ours = computed(Transformer.model_validate(encoder.plain()))
     except ValidationError:
-        return []  # the schema tells
+        return []  # the schema says so
     theirs, where = computed(folder), f"{CONFIG} of `{'.'.join(path)}.from: {name}`"
     return [
         Fault(
@@ -325,11 +293,6 @@ def expand(tree: Node) -> list[Fault]:
 
 
 def _read(name: str) -> Transformer:
-    """The section of a folder's encoder.
-
-    Raises:
-        CheckpointError: it is not there, or not that of a BERT of ours.
-    """
     folder = find_folder(name)
     if not folder.is_dir():
         tried = ", ".join(map(str, places(name)))

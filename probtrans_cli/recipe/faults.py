@@ -223,15 +223,15 @@ def _unknown(section: Node, schema: Schema, path: tuple[str, ...]) -> str:
     key, members, kind = path[-1], kinds(schema), kind_of(section) if has_kinds(schema) else ""
     if with_it := [f"`kind: {name}`" for name, member in members.items() if key in member["properties"]]:
         return f"unknown key with `kind: {printable(kind, 40)}`; it belongs to {' and '.join(with_it)}"
-    known = list(members.get(kind, {}).get("properties", ()))
-    keys = [other for other, _ in every_key()]
-    hints = [f"did you mean `{close}`?" for close in difflib.get_close_matches(key[:80], known, n=1)]
-    if places := sorted({other[:-1] for other in keys if other[-1] == key and key != "kind"}):
-        names = (f"`{'.'.join(place)}`" if place else "the top level" for place in places)
-        hints.append(f"`{key}` belongs to {' and '.join(names)}")
+    names = list(members.get(kind, {}).get("properties", ()))
+    keys = [key_path for key_path, _ in every_key()]
+    hints = [f"did you mean `{close}`?" for close in difflib.get_close_matches(key[:80], names, n=1)]
+    if places := sorted({key_path[:-1] for key_path in keys if key_path[-1] == key and key != "kind"}):
+        sections = (f"`{'.'.join(place)}`" if place else "the top level" for place in places)
+        hints.append(f"`{key}` belongs to {' and '.join(sections)}")
     if not hints:
-        farther = {other[-1]: ".".join(other) for other in keys}
+        farther = {key_path[-1]: ".".join(key_path) for key_path in keys}
         close = difflib.get_close_matches(key[:80], farther, n=1, cutoff=0.8)
         hints = [f"did you mean `{farther[name]}`?" for name in close]
     where = f"`{'.'.join(path[:-1])}`" if path[:-1] else "the top level"
-    return "unknown key; " + ("; ".join(hints) or f"{where} has {', '.join(known)}")
+    return "unknown key; " + ("; ".join(hints) or f"{where} has {', '.join(names)}")

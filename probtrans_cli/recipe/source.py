@@ -63,15 +63,10 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
     path = _find(source)
     # What the user has named may be a pipe, as `<(...)` is; what lies in the folder of a run may not.
     stored = path.name == IN_FOLDER and path != Path(source)
-    try:
-        with regular.open_file(path) if stored else path.open("rb") as file:
-            content = file.read(LARGEST + 1)
-    except OSError as error:
-        raise UsageError(f"cannot read the recipe {printable(str(path), 200)}: {error.strerror}") from error
-    return read_recipe(content, str(path), overrides)
+    return load_stored(path, overrides, regular_only=stored)
 
 
-def load_stored(path: Path) -> Recipe:
+def load_stored(path: Path, overrides: Sequence[str] = (), *, regular_only: bool = True) -> Recipe:
     """The recipe that a run or a checkpoint has in its folder.
 
     Raises:
@@ -79,11 +74,11 @@ def load_stored(path: Path) -> Recipe:
         IrregularFileError: a link or a named pipe is in its place, for example.
     """
     try:
-        with regular.open_file(path) as file:
+        with regular.open_file(path) if regular_only else path.open("rb") as file:
             content = file.read(LARGEST + 1)
     except OSError as error:
         raise UsageError(f"cannot read the recipe {printable(str(path), 200)}: {error.strerror}") from error
-    return read_recipe(content, str(path))
+    return read_recipe(content, str(path), overrides)
 
 
 def _find(source: str) -> Path:
@@ -117,9 +112,8 @@ def shipped_recipes() -> dict[str, Path]:
     """The recipes that come with probtrans, by name; in a source checkout those of its ``recipes/`` folder."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "recipes", package.parent / "recipes"):
-        found = {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: path.stem)}
-        if found:
-            return found
+        if recipes := {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: path.stem)}:
+            return recipes
     return {}
 
 

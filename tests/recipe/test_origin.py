@@ -93,9 +93,8 @@ def test_another_kind_of_model_forgets_it() -> None:
 
 
 @pytest.mark.usefixtures("config")
-@pytest.mark.parametrize(
-    ("key", "value", "there"),
-    [
+def test_what_contradicts_the_folder_is_refused_and_both_are_named() -> None:
+    for key, value, there in (
         ("heads", "12", "3"),
         ("width", "48", "24"),
         ("norm", "pre", "post"),
@@ -103,13 +102,10 @@ def test_another_kind_of_model_forgets_it() -> None:
         ("head_size", "16", "8"),
         ("activation", "gelu", "gelu_tanh"),
         ("positions", "{kind: absolute, rows: 65}", '{"kind": "absolute", "rows": 64}'),
-    ],
-)
-def test_what_contradicts_the_folder_is_refused_and_both_are_named(key: str, value: str, there: str) -> None:
-    text = SMALL + f"model:\n  kind: transformer\n  from: models/small\n  {key}: {value}\n"
-    (message,) = refused(text)
-    assert message.startswith(f"r.yaml:11:{len(key) + 5}: model.{key}: found ")
-    assert message.endswith(f"but config.json of `model.from: models/small` says {there}: leave one of them out")
+    ):
+        (message,) = refused(SMALL + f"model:\n  kind: transformer\n  from: models/small\n  {key}: {value}\n")
+        assert message.startswith(f"r.yaml:11:{len(key) + 5}: model.{key}: found ")
+        assert message.endswith(f"but config.json of `model.from: models/small` says {there}: leave one of them out")
 
 
 def test_folders_that_are_none_are_refused_in_one_line(config: Path) -> None:
@@ -138,10 +134,10 @@ def test_other_faults_are_told_of_at_the_same_time() -> None:
     assert len(lines) == 3
 
 
-@pytest.mark.parametrize("value", ["3", "[a]", "{a: b}", '""'])
-def test_what_is_no_path_is_refused_by_the_schema(value: str) -> None:
-    (line,) = refused(SMALL, f"model={{kind: transformer, from: {value}}}")
-    assert ": model.from: found" in line
+def test_what_is_no_path_is_refused_by_the_schema() -> None:
+    for value in ("3", "[a]", "{a: b}", '""'):
+        (line,) = refused(SMALL, f"model={{kind: transformer, from: {value}}}")
+        assert ": model.from: found" in line
 
 
 def test_a_probabilistic_model_has_no_such_key() -> None:

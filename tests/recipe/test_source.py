@@ -8,7 +8,6 @@ from pathlib import Path
 
 import pytest
 from small_recipes import FULL, SMALL
-from support import require_origin
 
 from probtrans_cli.errors import RecipeError, UsageError
 from probtrans_cli.recipe import source as recipe_source
@@ -71,10 +70,3 @@ def test_describe_without_header(tmp_path: Path) -> None:
     path = tmp_path / "x.yaml"
     path.write_text("name: x\n# late\n")
     assert describe(path) == ""
-
-
-@pytest.mark.parametrize("path", shipped_recipes().values(), ids=lambda path: path.stem)
-def test_recipes_of_this_repository_are_valid(path: Path) -> None:
-    assert describe(path)
-    require_origin(path)
-    assert load_recipe(str(path)).name

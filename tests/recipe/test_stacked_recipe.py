@@ -90,9 +90,8 @@ def test_what_contradicts_the_folder_is_named_with_its_path() -> None:
     assert "model.lower.from: there is no folder 'models/other'" in line
 
 
-@pytest.mark.parametrize(
-    ("change", "message"),
-    [
+def test_what_has_no_meaning_is_refused_by_name() -> None:
+    table = [
         ("model.lower.init_from=runs/x", "model.lower.init_from: the weights of both start with model.init_from"),
         ("model.upper.init_from=runs/x", "model.upper.init_from: the weights of both start with model.init_from"),
         ("model.lower.bayes={}", "model.lower.bayes: the weights of a stacked model have no rule for this"),
@@ -113,12 +112,10 @@ def test_what_contradicts_the_folder_is_named_with_its_path() -> None:
         ("train.freeze=2", "train.freeze: what is frozen must be trained"),
         ("optim={kind: ivon, ivon: {predict: {kind: moments}}}", "no rule for the moments of `model.kind: stacked`"),
         ("data.vocabulary={kind: char}|model.upper.head_bias={}", "model.upper.head_bias: it counts words"),
-    ],
-)
-def test_what_has_no_meaning_is_refused_by_name(change: str, message: str) -> None:
-    lines = refused(SMALL, STACK, *change.split("|"))
-    assert len(lines) == 1
-    assert message in lines[0]
+    ]
+    for change, message in table:
+        (line,) = refused(SMALL, STACK, *change.split("|"))
+        assert message in line
 
 
 def test_more_layers_than_the_lower_encoder_has_are_not_frozen() -> None:

@@ -97,7 +97,7 @@ def valid(content: Any) -> Recipe:
         raise
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(RECIPES, st.lists(TEXTS, max_size=2))
 def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str]) -> None:
     recipe = valid(content)
@@ -108,7 +108,7 @@ def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str
     assert read(dump_recipe(resolved)) == resolved
 
 
-@settings(max_examples=80, deadline=None)
+@settings(max_examples=30, deadline=None)
 @given(RECIPES)
 def test_readers_of_yaml_1_1_agree_with_what_is_written(content: Any) -> None:
     recipe = valid(content)
@@ -125,7 +125,7 @@ def changes(draw: st.DrawFn) -> tuple[tuple[str, ...], Any]:
     return path, draw(values(dict(schema)))
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(st.lists(changes(), max_size=4))
 def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ...], Any]]) -> None:
     content = yaml.safe_load(SMALL)
@@ -150,7 +150,7 @@ def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ..
         assert read(dump_recipe(expected)) == expected
 
 
-@settings(max_examples=200, deadline=None)
+@settings(max_examples=80, deadline=None)
 @given(TEXTS)
 @example("\x00")
 def test_texts_survive(text: str) -> None:

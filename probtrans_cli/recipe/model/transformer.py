@@ -31,7 +31,7 @@ class Positions(KindSection):
 
     @property
     def table_rows(self) -> int | None:
-        """The number of learned vectors, one for each position; None where there is no such table."""
+        """The number of learned vectors, one for each position; None if there is no table."""
         return None
 
 
