@@ -112,7 +112,7 @@ def parse_in_bulk(request: BulkRequest) -> None:
 
 
 def share_of(shard: str | None) -> tuple[int, int]:
-    """I and N of ``I/N``; 1 and 1 of None.
+    """Return I and N of ``I/N``; 1 and 1 of None.
 
     Raises:
         UsageError: it is something else.
@@ -124,7 +124,7 @@ def share_of(shard: str | None) -> tuple[int, int]:
 
 
 def identity(request: BulkRequest, versions: Sequence[Version]) -> dict[str, Any]:
-    """All that the results of a job depend on, as JSON values; ``versions``: of its inputs.
+    """Return all that the results of a job depend on, as JSON values; ``versions``: of its inputs.
 
     Times of inputs are not among it: on another file system a file has another one.
     """
@@ -143,7 +143,7 @@ def identity(request: BulkRequest, versions: Sequence[Version]) -> dict[str, Any
 
 
 def model_sum(folder: Path) -> str:
-    """One sha256 of the checksums of what a checkpoint's model is made of.
+    """Return a sha256 of the checksums of the files that make a checkpoint's model.
 
     Raises:
         CheckpointError: there are none.
@@ -214,14 +214,14 @@ def _do(request: BulkRequest, job: Job, blocks: Sequence[Block], share: Sequence
                 unread.update({name: about.get(name, 0) for name in COUNTS})
             else:
                 failed.append(number)
-                console.log(f"block {number} failed: {_told(job, number, blocks[number - 1])}")
+                console.log(f"block {number} failed: {_block_and_error(job, number, blocks[number - 1])}")
         work.end()
         for line in unread_in_words(unread):
             console.log(line)
     if failed:
-        what = f"{len(failed):,} of {_blocks(len(share))} failed: {first_of([str(number) for number in failed])}"
+        message = f"{len(failed):,} of {_blocks(len(share))} failed: {first_of([str(number) for number in failed])}"
         again = "the same command tries them again, and only them, while the files keep their sizes"
-        raise DataError(what, hint=f"{job.folder / FAILED} says why; {again}")
+        raise DataError(message, hint=f"{job.folder / FAILED} says why; {again}")
     finished = len(job.done() & set(range(1, len(blocks) + 1)))
     rest = "put them together with --merge" if finished == len(blocks) else "the others are of other shares"
     console.log(f"{job.folder}: {finished:,} of {_blocks(len(blocks))} {'is' if finished == 1 else 'are'} done; {rest}")
@@ -282,12 +282,12 @@ def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
 
 
 def part_of(block: Block) -> dict[str, Any]:
-    """What the marker of a block says of the part of an input that it is."""
+    """Return the part of an input that a block is, for its marker."""
     return {"input": block.path, "begin": block.begin, "end": block.end}
 
 
 def is_current(job: Job, number: int, block: Block) -> bool:
-    """Whether a block that is done was made of what its input holds now.
+    """Return whether a block that is done was made of what its input holds now.
 
     The time of the input is believed. Where it is another one, as of a copy, the bytes are compared.
 
@@ -342,14 +342,16 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
     done = job.done()
     missing = [number for number in range(1, len(blocks) + 1) if number not in done]
     if missing:
-        listed = [f"{number} ({_told(job, number, blocks[number - 1])})" for number in missing]
+        listed = [f"{number} ({_block_and_error(job, number, blocks[number - 1])})" for number in missing]
         are = "is" if len(missing) == 1 else "are"
-        what = f"{job.folder}: {len(missing):,} of {_blocks(len(blocks))} {are} missing: {'; '.join(listed)}"
-        raise DataError(what, hint="run the same command without --merge: it does them, and only them")
+        message = f"{job.folder}: {len(missing):,} of {_blocks(len(blocks))} {are} missing: {'; '.join(listed)}"
+        raise DataError(message, hint="run the same command without --merge: it does them, and only them")
     if changed := _changed(job, blocks, range(1, len(blocks) + 1)):
         listed = [f"{number} ({blocks[number - 1]})" for number in changed]
-        what = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(listed)}"
-        raise DataError(what, hint="put the inputs back, or run the same command without --merge: it does them again")
+        message = f"{job.folder}: inputs have changed since these blocks were done: {'; '.join(listed)}"
+        raise DataError(
+            message, hint="put the inputs back, or run the same command without --merge: it does them again"
+        )
     pieces = (piece for number in range(1, len(blocks) + 1) for piece in job.content(number))
     output = request.parse.output
     if output is None and sys.stdout.isatty():
@@ -361,7 +363,7 @@ def _merge(request: BulkRequest, job: Job, blocks: Sequence[Block]) -> None:
             file.buffer.write(piece)
 
 
-def _told(job: Job, number: int, block: Block) -> str:
+def _block_and_error(job: Job, number: int, block: Block) -> str:
     why = job.why(number)
     if why is None:
         return str(block)

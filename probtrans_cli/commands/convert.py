@@ -38,7 +38,7 @@ UNITS: dict[GridFormat, str] = {"extractions": "tuples", "coordinations": "coord
 
 @dataclass(frozen=True)
 class ConvertRequest:
-    """What `convert` is asked for."""
+    """The arguments of `convert`."""
 
     form: WrittenName
     """A row of :data:`probtrans_cli.openie.written_forms.WRITTEN`."""
@@ -72,25 +72,25 @@ def convert(request: ConvertRequest) -> None:
         console.log("reading a file of tuples or coordinations from the keyboard; end with Ctrl-D")
     form, inputs = WRITTEN[request.form], [_opened(name, request.format) for name in request.files or ["-"]]
     _require_one_content(inputs)
-    for one in inputs:
-        _require_a_place(one, form)
-    told = []
+    for source in inputs:
+        _require_a_place(source, form)
+    reports = []
     with (
         faults_of(request.output, "-o"),
         nullcontext(sys.stdout) if request.output is None else atomic.replacing(request.output, direct=True) as file,
     ):
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes
-        for one in inputs:
+        for source in inputs:
             counts = OfFile()
             grid = Grid(rows=request.rows or MOST_ROWS, fix_lengths=request.fix_lengths)
-            data = Data(train=one.name, format=one.format, grid=grid)
-            lines = (_tuples if one.format == "extractions" else _coordinations)(one, data, request, counts)
+            data = Data(train=source.name, format=source.format, grid=grid)
+            lines = (_tuples if source.format == "extractions" else _coordinations)(source, data, request, counts)
             file.writelines(harmless(line, keep="\t") + "\n" if shown else line + "\n" for line in lines)
             if not counts.sentences:
-                raise DataError(f"{one.name}: there is no sentence in it", hint="check the file")
+                raise DataError(f"{source.name}: there is no sentence in it", hint="check the file")
             left_out = "" if form.every_sentence else " are left out"
-            told.append(counts.told(one.name, UNITS[one.format], grid.rows, left_out))
-    for line in told:
+            reports.append(counts.told(source.name, UNITS[source.format], grid.rows, left_out))
+    for line in reports:
         console.log(line)
 
 
@@ -98,76 +98,73 @@ def convert(request: ConvertRequest) -> None:
 
 
 def _opened(name: str, format: GridFormat | None) -> _Input:
-    """A file and what it has.
-
-    Raises:
-        DataError: it cannot be read, or has nothing.
-    """
-    found, lines = grid_format(open_lines(find(name, once=True)))
-    if found is None:
+    detected, lines = grid_format(open_lines(find(name, once=True)))
+    if detected is None:
         raise DataError(f"{display_name(name)}: there is no sentence in it", hint="check the file")
-    return _Input(display_name(name), format or found, lines)
+    return _Input(display_name(name), format or detected, lines)
 
 
-def _require_a_place(one: _Input, form: WrittenForm) -> None:
-    there = {"extractions": form.tuples, "coordinations": form.coordinations}
-    if there[one.format] is None:
-        field = "tuples" if one.format == "extractions" else "coordinations"
+def _require_a_place(file: _Input, form: WrittenForm) -> None:
+    writers = {"extractions": form.tuples, "coordinations": form.coordinations}
+    if writers[file.format] is None:
+        field = "tuples" if file.format == "extractions" else "coordinations"
         possible = [f"--to {row.name}" for row in WRITTEN.values() if getattr(row, field) is not None]
-        other = next(of for of in UNITS if of != one.format)
-        hint = f"{', '.join(possible)} are possible; if the file has {UNITS[other]}, say --from {other}"
-        raise UsageError(f"{one.name}: has {UNITS[one.format]}, which --to {form.name} has no place for", hint=hint)
+        second = next(name for name in UNITS if name != file.format)
+        hint = f"{', '.join(possible)} are possible; if the file has {UNITS[second]}, say --from {second}"
+        raise UsageError(f"{file.name}: has {UNITS[file.format]}, which --to {form.name} has no place for", hint=hint)
 
 
 def _require_one_content(inputs: Sequence[_Input]) -> None:
     first = inputs[0]
-    for other in inputs:
-        if other.format != first.format:
-            message = f"{first.name} has {UNITS[first.format]}, {other.name} has {UNITS[other.format]}"
+    for file in inputs:
+        if file.format != first.format:
+            message = f"{first.name} has {UNITS[first.format]}, {file.name} has {UNITS[file.format]}"
             raise UsageError(message, hint="convert them one by one; --from says what a file has")
 
 
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _tuples(one: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
+def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
     form = WRITTEN[request.form]
     assert form.tuples is not None, "others are refused"
-    for given in read_given(one.lines, one.name, data):
-        sentence = _with_tuples(given, form, data.extra_words, request.rows)
-        counts.add(given.counts, has_rows=bool(sentence.tuples))
-        if sentence.tuples or form.every_sentence:
-            yield from form.tuples(sentence)
+    for sentence in read_given(file.lines, file.name, data):
+        written = _with_tuples(sentence, form, data.extra_words, request.rows)
+        counts.add(sentence.counts, has_rows=bool(written.tuples))
+        if written.tuples or form.every_sentence:
+            yield from form.tuples(written)
 
 
-def _with_tuples(given: GivenSentence, form: WrittenForm, names: Sequence[str], rows: int | None) -> SentenceWithTuples:
-    """The tuples of a sentence that are written; what was kept and why not all is added to ``given.counts``."""
-    upos = given.tags.get("upos")
+def _with_tuples(
+    sentence: GivenSentence, form: WrittenForm, names: Sequence[str], rows: int | None
+) -> SentenceWithTuples:
+    upos = sentence.tags.get("upos")
     if form.by_words:
-        places = places_of(given, names, rows)
-        found = [
-            WrittenTuple(one.texts, place, one.confidence) for one, place in zip(given.tuples, places, strict=True)
+        places = places_of(sentence, names, rows)
+        written = [
+            WrittenTuple(tuple_.texts, place, tuple_.confidence)
+            for tuple_, place in zip(sentence.tuples, places, strict=True)
         ]
-        return without_what_is_refused(SentenceWithTuples(given.words, found, names, upos), form, given.counts)
-    found = []
-    for tuple_ in given.tuples:
+        return without_what_is_refused(SentenceWithTuples(sentence.words, written, names, upos), form, sentence.counts)
+    written = []
+    for tuple_ in sentence.tuples:
         reason = "kept" if all(tuple_.texts[:2]) and len(tuple_.texts) > 1 else "incomplete"
-        reason = "too many" if reason == "kept" and len(found) == rows else reason
-        given.counts[reason] += 1
+        reason = "too many" if reason == "kept" and len(written) == rows else reason
+        sentence.counts[reason] += 1
         if reason == "kept":
             stated = tuple_.found if isinstance(tuple_.found, Extraction) else None
-            found.append(WrittenTuple(tuple_.texts, stated, tuple_.confidence))
-    return SentenceWithTuples(given.words, found, names, upos)
+            written.append(WrittenTuple(tuple_.texts, stated, tuple_.confidence))
+    return SentenceWithTuples(sentence.words, written, names, upos)
 
 
-def _coordinations(one: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
+def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
     form = WRITTEN[request.form]
     assert form.coordinations is not None, "others are refused"
-    for sentence in read_coordinated(one.lines, one.name, data):
+    for sentence in read_coordinated(file.lines, file.name, data):
         rows = sentence.grid or []
         lines = form.coordinations(sentence.words, rows if request.rows is not None else levels_of(rows))
-        there = Counter(sentence.counts)
-        if not lines and "kept" in there:
-            there["in a sentence whose words are tags"] = there.pop("kept")
-        counts.add(there, has_rows=any(map(any, rows)))
+        counted = Counter(sentence.counts)
+        if not lines and "kept" in counted:
+            counted["in a sentence whose words are tags"] = counted.pop("kept")
+        counts.add(counted, has_rows=any(map(any, rows)))
         yield from lines

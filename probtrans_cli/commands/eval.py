@@ -175,8 +175,8 @@ def _evaluate(request: EvalRequest, ranks: Ranks) -> tuple[dict[str, Any], Requi
             predictor=predictor,
         )  # fmt: skip
     if not scores and not request.latent_labels:
-        what = f"{title}: has neither {model.task.metric} nor trees to score"
-        raise DataError(what, hint="give CoNLL-U with gold columns")
+        message = f"{title}: has neither {model.task.metric} nor trees to score"
+        raise DataError(message, hint="give CoNLL-U with gold columns")
     result: dict[str, Any] = {"checkpoint": str(model.folder), "step": model.step, "scores": {title: scores}}
     result |= {} if method is None else {"way": method}
     result |= {"members": [request.checkpoint, *runs]} if runs else {}
@@ -203,8 +203,8 @@ def runs_and_files(arguments: Sequence[str]) -> tuple[list[str], list[str]]:
         base, at, _ = name.rpartition("@")
         is_checkpoint = bool(at) and Path(base).is_dir()
         if is_checkpoint and Path(name).is_file():
-            what = f"{name}: a file, and a checkpoint of the run {base}"
-            raise UsageError(what, hint="name the file as ./FOLDER/FILE")
+            message = f"{name}: a file, and a checkpoint of the run {base}"
+            raise UsageError(message, hint="name the file as ./FOLDER/FILE")
         if not (Path(name).is_dir() or is_checkpoint):
             files.append(name)
         elif files:
@@ -259,8 +259,8 @@ def _predictor_of(model: Model, request: EvalRequest, runs: Sequence[str]) -> tu
     for name in (request.checkpoint, *runs):  # twice in an ensemble, a checkpoint would count as two opinions
         folder = locate(name).resolve()
         if folder in folders:
-            what = f"{name}: the same checkpoint as {folders[folder]}, twice in one ensemble"
-            raise UsageError(what, hint="give different runs, for example those of train --seeds 0,1,2")
+            message = f"{name}: the same checkpoint as {folders[folder]}, twice in one ensemble"
+            raise UsageError(message, hint="give different runs, for example those of train --seeds 0,1,2")
         folders[folder] = name
     members = [model, *(Model.load(name, threads=request.threads) for name in runs)]
     return ensemble_of(members, doubt=doubt), f"ensemble of {len(members)}"

@@ -17,7 +17,7 @@ from probtrans_cli.trained.model import Model
 
 @dataclass(frozen=True)
 class ExportRequest:
-    """What `export` is asked for."""
+    """The arguments of `export`."""
 
     checkpoint: str
     """A CKPT argument: a run folder, ``RUN@last``, ..."""
@@ -52,8 +52,8 @@ def export(request: ExportRequest) -> dict[str, Any]:
         "--arcs": (request.arcs, "has_arcs"),
         "--dtype int8": (request.dtype == "int8", "has_int8"),
     }
-    for option, (asked, ability) in options.items():
-        if asked and not getattr(form, ability):
+    for option, (used, ability) in options.items():
+        if used and not getattr(form, ability):
             names = " or ".join(name for name, row in EXPORTS.items() if getattr(row, ability))
             raise UsageError(f"{option} is for --format {names}", hint="leave it out, or choose that format")
     if out.exists() and (not out.is_dir() or any(out.iterdir())):
@@ -69,7 +69,6 @@ def export(request: ExportRequest) -> dict[str, Any]:
 
 
 def _dev(model: Model, request: ExportRequest) -> Split | None:
-    """The recipe's dev corpus, to score what is written; None, said on stderr, where it cannot be read."""
     try:
         return corpus_of(model, EvalRequest(request.checkpoint, split="dev"))[1]
     except (UsageError, DataError) as error:
@@ -78,7 +77,7 @@ def _dev(model: Model, request: ExportRequest) -> Split | None:
 
 
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:
-    """The report for people."""
+    """Return the report for people."""
     largest = report["largest_difference"]
     measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
     if relative := report.get("largest_relative_difference"):

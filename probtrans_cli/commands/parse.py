@@ -77,8 +77,8 @@ class Parsing:
         if form.shows:
             if not set(form.shows) & set(model.task.gives):
                 kinds = " and ".join(kind for kind, row in TASKS.items() if set(form.shows) & set(row.load().gives))
-                what = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
-                raise UsageError(what, hint=f"use -f jsonl, or a model of kind {kinds}")
+                message = f"-f {form.name}: a task of kind {model.recipe.task.kind} gives no {' or '.join(form.shows)}"
+                raise UsageError(message, hint=f"use -f jsonl, or a model of kind {kinds}")
             options = replace(options, trees=False)
         if form.every_channel and request.channel == "all":
             options = replace(options, channel=None)

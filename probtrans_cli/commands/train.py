@@ -35,7 +35,7 @@ __all__ = ["TrainRequest", "resolved", "seeds_of", "train", "training_report"]
 
 @dataclass(frozen=True)
 class TrainRequest:
-    """What `train` is asked for."""
+    """The arguments of `train`."""
 
     recipe: str
     """A file, a shipped recipe's name, a run folder, or ``-``."""
@@ -61,7 +61,7 @@ class TrainRequest:
 
 
 def arguments_of(request: TrainRequest) -> list[str]:
-    """The command line of one process."""
+    """Return the command line of each process."""
     levels = {console.QUIET: ["-q"], console.VERBOSE: ["-v"]}
     arguments = [*levels.get(console.STATE.level, []), "train", request.recipe, *request.overrides, "--json"]
     for name, value in (("--run", request.run), ("--init-from", request.init_from)):
@@ -73,12 +73,12 @@ def arguments_of(request: TrainRequest) -> list[str]:
 
 
 def resolved(request: TrainRequest) -> str:
-    """The recipe that would be trained, as YAML."""
+    """Return the recipe that would be trained, as YAML."""
     return dump_recipe(request.load(), [f"Resolved from {request.recipe} by probtrans {__version__}"])
 
 
 def seeds_of(text: str | None) -> list[int] | None:
-    """The seeds of a text such as ``0,1,2``.
+    """Return the seeds of a text such as ``0,1,2``.
 
     Raises:
         UsageError: it is not a list of seeds.
@@ -116,9 +116,11 @@ def _recipe_and_folders(request: TrainRequest, world: int) -> tuple[Recipe, list
     if request.resume and request.overwrite:
         raise UsageError("--resume and --overwrite exclude each other", hint="give one of them")
     if request.resume and run_folder.has_not_begun(Path(request.recipe)):
-        what = f"{printable(request.recipe, 200)}: the training ended before its recipe was written: nothing to resume"
+        message = (
+            f"{printable(request.recipe, 200)}: the training ended before its recipe was written: nothing to resume"
+        )
         hint = f"start it again with its recipe: probtrans train RECIPE [KEY=VALUE]... --run {request.recipe} --resume"
-        raise UsageError(what, hint=printable(hint, 400))
+        raise UsageError(message, hint=printable(hint, 400))
     if request.recipe == "-" and world > 1:
         raise UsageError("several processes cannot read one recipe from stdin", hint="give a file")
     recipe = request.load()

@@ -83,8 +83,8 @@ def word_batches(
     predictor = (predictor or predictor_of(model)).ready()
     predictor = predictor.with_member_arcs() if member_arcs else predictor
     wanted = Wants(arcs=arcs, states=latent_labels)
-    inner = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
-    wanted = with_inner_wants(model, predictor, wanted) if inner else wanted
+    inside = predict and predictor.doubt  # the uncertainty inside the network is part of a prediction
+    wanted = with_inner_wants(model, predictor, wanted) if inside else wanted
     of_pair = len(wanted.arcs) * model.recipe.model.channels * predictor.kept_arcs
     batches = ranks.share(model.evaluation().batches(split))
     for indices in chain.from_iterable(divided(split, batch, of_pair) for batch in batches):
@@ -104,7 +104,7 @@ def word_batches(
             batch.predictions = model.task.predict(outputs, inputs, top)
             if predictor.doubt and not predictor.several:
                 batch.predictions = without_members(batch.predictions)
-            if inner:
+            if inside:
                 entropies, tokens = inner_doubt(model, predictor, outputs), inputs.tokens_of(own_words)
                 batch.predictions = [
                     {**prediction, **{name: values[row][of_words].tolist() for name, values in entropies.items()}}

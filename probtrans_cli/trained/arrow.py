@@ -88,29 +88,28 @@ MORE = "more"
 
 
 def record_batches(analyses: Iterable[Analysis], rows: int) -> Iterator[pa.RecordBatch]:
-    """The analyses, so many in a batch."""
-    given = iter(analyses)
-    while portion := list(islice(given, rows)):
+    """Yield the analyses, ``rows`` in a batch."""
+    remaining = iter(analyses)
+    while portion := list(islice(remaining, rows)):
         yield record_batch(portion)
 
 
 def record_batch(analyses: Iterable[Analysis]) -> pa.RecordBatch:
-    """The analyses in one batch, with the columns of :data:`SCHEMA`."""
-    return pa.RecordBatch.from_pylist([_row(one.record()) for one in analyses], schema=SCHEMA)
+    """Return the analyses as a batch with the columns of :data:`SCHEMA`."""
+    return pa.RecordBatch.from_pylist([_row(analysis.record()) for analysis in analyses], schema=SCHEMA)
 
 
 def records(batch: pa.RecordBatch) -> Iterator[dict[str, Any]]:
-    """What lines of JSON have, from the rows of :func:`record_batch`; probabilities that are not known stay None."""
+    """Yield the records of lines of JSON from rows of :func:`record_batch`; unknown probabilities stay None."""
     for row in batch.to_pylist():
         more = from_json(row.pop(MORE) or "{}")
-        found = {name: _without_nulls(value) for name, value in row.items() if value is not None}
-        if (found.get("channel") or "").isdigit():
-            found["channel"] = int(found["channel"])
-        yield found | more
+        record = {name: _without_nulls(value) for name, value in row.items() if value is not None}
+        if (record.get("channel") or "").isdigit():
+            record["channel"] = int(record["channel"])
+        yield record | more
 
 
 def _row(record: Mapping[str, Any]) -> dict[str, Any]:
-    """A record as a row: keys without a column of their own in ``more``, and so is a value that does not fit one."""
     row = {name: value for name, value in record.items() if name in SCHEMA.names and not _is_other(name, value)}
     rest = {name: value for name, value in record.items() if name not in row}
     if "channel" in row:
@@ -119,16 +118,15 @@ def _row(record: Mapping[str, Any]) -> dict[str, Any]:
 
 
 def _is_other(name: str, value: Any) -> bool:
-    """Whether spans have keys that the column has no place for: members of the doubt, alternatives."""
+    # Spans have keys that the column has no place for: members of the uncertainty, alternatives.
     column = SCHEMA.field(name).type
     if not pa.types.is_list(column) or not pa.types.is_struct(column.value_type) or value is None:
         return False
-    known = {field.name for field in column.value_type}
-    return any(not known >= one.keys() for one in value)
+    names = {field.name for field in column.value_type}
+    return any(not names >= span.keys() for span in value)
 
 
 def _without_nulls(value: Any) -> Any:
-    """A value without the keys of its mappings that are null."""
     if isinstance(value, dict):
-        return {key: _without_nulls(one) for key, one in value.items() if one is not None}
-    return [_without_nulls(one) for one in value] if isinstance(value, list) else value
+        return {key: _without_nulls(item) for key, item in value.items() if item is not None}
+    return [_without_nulls(item) for item in value] if isinstance(value, list) else value

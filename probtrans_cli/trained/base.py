@@ -85,7 +85,7 @@ class Config(BaseModel):
 
 @dataclass
 class ModelBase:
-    """Everything that predicts. ``folder`` is the checkpoint it came from, None while it is being trained."""
+    """All that predicts. ``folder`` is the checkpoint that it came from, None while it is being trained."""
 
     recipe: Recipe
     vocabulary: Vocabulary
@@ -105,7 +105,7 @@ class ModelBase:
 
     @classmethod
     def new(cls, recipe: Recipe, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]], machine: Machine) -> Self:
-        """A model with fresh weights, drawn from torch's default generator."""
+        """Return a model with fresh weights, drawn from torch's default generator."""
         task = tasks.build(recipe.task, vocabulary, labels)
         network = Network(
             vocabulary.size,
@@ -134,7 +134,7 @@ class ModelBase:
 
     @classmethod
     def load(cls, name: str, *, threads: int | None = None, local: int | None = None) -> Self:
-        """The model of a CKPT argument, on the GPU if there is one, with float32 weights.
+        """Load the model of a CKPT argument, on the GPU if there is one, with float32 weights.
 
         ``local``: of several processes on this machine the number of this one, which is that of its GPU.
 
@@ -143,11 +143,11 @@ class ModelBase:
         """
         folder = checkpoint.locate(name)
         verified = checkpoint.verify(folder)
-        found = verified.json("config.json", dict[str, Any])
-        if found.get("format") != checkpoint.FORMAT:
+        raw = verified.json("config.json", dict[str, Any])
+        if raw.get("format") != checkpoint.FORMAT:
             raise CheckpointError(
-                f"{folder}: format {found.get('format')!r}, this probtrans reads {checkpoint.FORMAT}",
-                hint=f"it was written by {found.get('tool')}",
+                f"{folder}: format {raw.get('format')!r}, this probtrans reads {checkpoint.FORMAT}",
+                hint=f"it was written by {raw.get('tool')}",
             )
         config = verified.json("config.json", Config)
         try:
@@ -183,7 +183,7 @@ class ModelBase:
         return self.network.has_root_column
 
     def collate(self, split: Split, indices: np.ndarray, device: torch.device | None = None) -> Batch:
-        """The batch of some sentences of a split; ``device``: where, if not where the model is."""
+        """Return the batch of some sentences of a split; ``device``: the model's by default."""
         device = device or self.machine.device
         return collate(split, indices, self.task.columns, padding=self.vocabulary.PAD, device=device)
 
@@ -196,7 +196,7 @@ class ModelBase:
             return {path.name: path.read_bytes() for path in sorted(folder.iterdir())}
 
     def read(self, channel: str | None, iteration: int | None, decoder: decode.Method | None) -> Reading:
-        """The checkpoint's own reading of trees with some of it replaced.
+        """Return the checkpoint's own reading of trees, with some of it replaced.
 
         Raises:
             UsageError: the model does not have the channel or the iteration.
@@ -229,11 +229,11 @@ class ModelBase:
         limit = self.network.longest
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
-                others = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
+                special = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
                 rows = ".".join(("model", *self.recipe.model.facts.shortest, "positions.rows"))
                 raise DataError(
                     f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",
-                    hint=f"train with {rows}={most + others}, or data.longest={limit} data.too_long=cut",
+                    hint=f"train with {rows}={most + special}, or data.longest={limit} data.too_long=cut",
                 )
 
     def require_something(self, splits: Mapping[str, Split]) -> None:
@@ -249,21 +249,21 @@ class ModelBase:
                 raise NothingToScoreError(f"{name}: {error.message}", hint=error.hint) from None
 
     def learn_word_order(self, train: Split) -> None:
-        """Read off the training corpus what the order of words tells of each of them, where the encoder asks."""
+        """Compute the statistics of word order from the training corpus, where the encoder uses them."""
         if self.network.order is not None:
             self.network.order.copy_(word_order_of(self.vocabulary, train)[:, : self.network.order.shape[1]])
 
     def too_long(self, sentences: Sequence[Sentence], split: Split) -> tuple[int, DataError] | None:
-        """Which of these sentences is the first that the encoder cannot read, and what to say of it; None: none is."""
+        """Return the first of these sentences that the encoder cannot read, and its error; None: there is none."""
         limit = self.network.longest
         if limit is None or not (over := split.lengths > limit).any():
             return None
         first = int(over.argmax())
-        what = f"{sentences[first].where}: {beyond_positions(int(split.lengths[first]), limit)}"
-        return first, DataError(what, hint="split it; parse --too-long skip gives it an empty analysis")
+        message = f"{sentences[first].where}: {beyond_positions(int(split.lengths[first]), limit)}"
+        return first, DataError(message, hint="split it; parse --too-long skip gives it an empty analysis")
 
     def evaluation(self) -> Evaluation:
-        """How this model's evaluations run."""
+        """Return how this model's evaluations run."""
         words = self.recipe.eval.batch_words
         return Evaluation(
             batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False, bounds=split.bounds),

@@ -57,7 +57,6 @@ def as_json(value: Any) -> str:
 
 
 def _readme(model: ModelBase, counts: dict[str, int], eval_scores: dict[str, Any]) -> str:
-    """Model card of a checkpoint."""
     scores = "\n".join(
         f"- {split}: " + ", ".join(f"{name} {value:.4g}" for name, value in values.items() if isinstance(value, float))
         for split, values in eval_scores.items()

@@ -28,8 +28,8 @@ class Machine:
         self.device = torch.device("cuda" if cuda else "cpu")
         if cuda and local is not None:
             if local >= (number := torch.cuda.device_count()):
-                what = f"process {local + 1} of this machine has no GPU of its own: there are {number}"
-                raise UsageError(what, hint=f"start {number} processes a machine, or use runtime.device=cpu")
+                message = f"process {local + 1} of this machine has no GPU of its own: there are {number}"
+                raise UsageError(message, hint=f"start {number} processes a machine, or use runtime.device=cpu")
             torch.cuda.set_device(local)
             self.device = torch.device("cuda", local)
         wanted = section.precision

@@ -147,8 +147,8 @@ class Parser:
         if options.top is not None and options.latent_labels is None:
             require_alternatives(model)
         if options.trees and not model.recipe.model.facts.has_arcs:
-            what = f"a model of kind {model.recipe.model.kind} tells no heads of words: it has no trees"
-            raise UsageError(what, hint="add --trees no")
+            message = f"a model of kind {model.recipe.model.kind} tells no heads of words: it has no trees"
+            raise UsageError(message, hint="add --trees no")
         if options.latent_labels is not None:
             require_labels(model)
         if options.abstain is not None and not model.task.abstains:
@@ -164,7 +164,9 @@ class Parser:
             readings = [model.read(name, options.iteration, options.decoder) for name in names] if options.trees else []
         last = model.recipe.model.iterations
         self.readings = readings
-        self._numbered = [replace(one, iteration=last) if one.iteration == -1 else one for one in readings]
+        self._numbered = [
+            replace(reading, iteration=last) if reading.iteration == -1 else reading for reading in readings
+        ]
 
     def analyses(self, sentences: Sequence[Sentence]) -> Iterator[Analysis]:
         """Yield what the model says of some sentences, in order; of each once for every reading, or once if there is

@@ -241,10 +241,10 @@ class Ensemble(_Members):
         answers: list[Outputs] = [replace(cast(Any, member), doubt=True)(inputs, scores) for member in self.predictors]
         outputs = _answered(rest, by_name(_apart(answer.scores, self.sizes) for answer in answers), doubt=True)
         doubt = {}
-        for name, whole in outputs.doubt.items():
+        for name, mean_answer in outputs.doubt.items():
             expected = torch.stack([answer.doubt[name].expected_entropy for answer in answers]).mean(0)
-            of_model = (whole.entropy - expected).clamp_min(0)
-            doubt[name] = replace(whole, expected_entropy=expected, mutual_information=of_model)
+            of_model = (mean_answer.entropy - expected).clamp_min(0)
+            doubt[name] = replace(mean_answer, expected_entropy=expected, mutual_information=of_model)
         return replace(outputs, doubt=doubt)
 
 
@@ -419,8 +419,8 @@ def predictor_of(
     if trained_as is not None:
         without = model.recipe.without_moments
         if weights is not None and weights.kind == "moments" and without:
-            what = f"--weights moments: there is no rule for the moments of {without[0]}"
-            raise UsageError(what, hint="give a number of draws, --weights 16")
+            message = f"--weights moments: there is no rule for the moments of {without[0]}"
+            raise UsageError(message, hint="give a number of draws, --weights 16")
         method = weights or trained_as
         if method.kind == "samples":
             return Draws(model.network, method.samples, temperature, doubt, sizes=model.task.sizes)
@@ -440,15 +440,15 @@ def ensemble_of(members: Sequence[ModelBase], *, doubt: bool = False) -> Ensembl
     _require_questions(first, "several runs")
     for member in members[1:]:
         if difference := _difference(first, member):
-            what = f"{first.folder} and {member.folder} are no ensemble: {difference}"
-            raise UsageError(what, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
+            message = f"{first.folder} and {member.folder} are no ensemble: {difference}"
+            raise UsageError(message, hint="give runs of one recipe, for example those of train --seeds 0,1,2")
     return Ensemble([predictor_of(member) for member in members], doubt)
 
 
 def _require_questions(model: ModelBase, option: str) -> None:
     if not model.task.has_questions:
-        what = f"a task of kind {model.recipe.task.kind} does not choose among classes"
-        raise UsageError(f"{option}: {what}", hint="leave it out")
+        message = f"a task of kind {model.recipe.task.kind} does not choose among classes"
+        raise UsageError(f"{option}: {message}", hint="leave it out")
 
 
 def _difference(left: ModelBase, right: ModelBase) -> str | None:

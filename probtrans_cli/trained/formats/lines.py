@@ -105,11 +105,11 @@ def side_by_side(model: ModelBase, sentences: Sequence[Sentence], predictor: Pre
     data, task = model.recipe.data, model.recipe.task
     form = "conllu" if data.format == "auto" else data.format
     if model.task.scored_apart:
-        what = f"--predictions: data.format: {form} has no place for predictions beside its gold"
-        raise UsageError(what, hint=f"write them without it: {model.task.scored_apart}")
+        message = f"--predictions: data.format: {form} has no place for predictions beside its gold"
+        raise UsageError(message, hint=f"write them without it: {model.task.scored_apart}")
     if not task.learned or form not in SIDE_BY_SIDE:
-        what = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
-        raise UsageError(f"--predictions: {what} has no gold to put beside predictions", hint="use parse -f jsonl")
+        message = f"a task of kind {task.kind}" if not task.learned else f"data.format: {form}"
+        raise UsageError(f"--predictions: {message} has no gold to put beside predictions", hint="use parse -f jsonl")
     if form == "columns":
         between = _between_columns(sentences, model.labels["tag"])
         data = data.model_copy(update={"columns": data.columns.model_copy(update={"separator": between})})
@@ -145,8 +145,8 @@ def _between_columns(sentences: Sequence[Sentence], names: Iterable[str]) -> str
     for sentence in sentences:
         for text in chain(sentence.words, sentence.tags["tag"]):
             if "\t" in text or text.startswith(DOCUMENT):
-                what = f"--predictions: {sentence.where}: a column file cannot have {text!r}"
-                raise DataError(what, hint="leave out --predictions, or write the word otherwise")
+                message = f"--predictions: {sentence.where}: a column file cannot have {text!r}"
+                raise DataError(message, hint="leave out --predictions, or write the word otherwise")
     texts = chain(names, (text for sentence in sentences for text in chain(sentence.words, sentence.tags["tag"])))
     return "\t" if any(" " in text for text in texts) else " "
 
