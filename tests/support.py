@@ -7,11 +7,13 @@ import json
 import os
 import random
 import re
+import resource
 import shutil
 import signal
 import subprocess
 import sys
 from collections.abc import Callable, Mapping, Sequence
+from contextlib import suppress
 from dataclasses import dataclass
 from pathlib import Path
 from types import FrameType
@@ -195,14 +197,19 @@ class Forks:
         die_at: int | None = None,
         die_on: str = "",
         counted: Literal["files", "calls"] = "files",
+        streams: Mapping[str, str | None] | None = None,
+        file_bytes: int | None = None,
     ) -> int:
         """Start a command; returns its process id.
 
         ``die_at``: it kills itself by SIGKILL before that operation on its files; with ``die_on``, only renames of
         files that are called so are counted. ``counted="calls"`` counts the calls of Python functions instead: a moment
         anywhere in the program that does not depend on how fast the machine is.
+
+        ``streams``: as the process itself has them, files in the place of ``stdin``, ``stdout`` and ``stderr``; None: a
+        closed one. ``file_bytes``: the most that a file may have.
         """
-        message = {"arguments": list(arguments), "folder": str(folder)}
+        message = {"arguments": list(arguments), "folder": str(folder), "streams": streams, "file_bytes": file_bytes}
         self._send({**message, "die_at": die_at, "die_on": die_on, "counted": counted})
         return int(self._receive()["pid"])
 
@@ -269,12 +276,19 @@ def serve() -> None:
 
 
 def _child(message: dict[str, Any]) -> None:
-    from probtrans_cli.__main__ import run
+    from probtrans_cli.__main__ import main, run
 
     os.chdir(message["folder"])
-    for number, name in ((1, "stdout"), (2, "stderr")):
-        os.dup2(os.open(name, os.O_WRONLY | os.O_CREAT | os.O_TRUNC), number)
-    os.dup2(os.open(os.devnull, os.O_RDONLY), 0)
+    streams = {"stdin": os.devnull, "stdout": "stdout", "stderr": "stderr"} | (message["streams"] or {})
+    for name in ("stdout", "stderr"):
+        Path(name).write_text("")
+    for number, name in enumerate(streams.values()):
+        os.dup2(os.open(name or os.devnull, os.O_WRONLY | os.O_CREAT if number else os.O_RDONLY), number)
+    for number, name in enumerate(streams.values()):
+        if name is None:
+            os.close(number)
+    if message["file_bytes"] is not None:
+        resource.setrlimit(resource.RLIMIT_FSIZE, (message["file_bytes"], message["file_bytes"]))
     sys.argv = ["probtrans", *message["arguments"]]
     os.fsync = lambda handle: None  # guards against a loss of power, not against a kill, and costs most of the time
     count = 0
@@ -298,6 +312,13 @@ def _child(message: dict[str, Any]) -> None:
         sys.settrace(trace)
     else:
         sys.addaudithook(audit)
+    if message["streams"] is not None:  # the whole program, to its end
+        try:
+            main(message["arguments"])
+        except SystemExit as error:
+            with suppress(Exception):
+                sys.stderr.flush()
+            os._exit(int(error.code or 0))
     code = run(message["arguments"])
     sys.settrace(None)
     sys.stdout.flush()

@@ -3,12 +3,12 @@
 from __future__ import annotations
 
 import shutil
-from collections.abc import Callable
+from collections.abc import Callable, Iterator
 from pathlib import Path
 
 import pytest
 from run_of_every_task import COORDINATED, DOCUMENTS, OVERRIDES, ROWS, SENTENCE, TUPLES
-from support import COGS, Invoke, workplace
+from support import COGS, Forks, Invoke, workplace
 
 
 @pytest.fixture
@@ -34,6 +34,14 @@ def copied(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Pa
 
 
 @pytest.fixture(scope="session")
+def forks() -> Iterator[Forks]:
+    """A server that forks a process for each command."""
+    server = Forks()
+    yield server
+    server.close()
+
+
+@pytest.fixture(scope="session")
 def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     """A folder with a run of every kind of task, called after it; do not change it."""
     from probtrans_cli.commands.train import TrainRequest, train
@@ -42,7 +50,6 @@ def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
         Path("ner.txt").write_text(ROWS * 4, "utf-8")
         Path("cogs.tsv").write_text("\n".join("\t".join(row) for row in COGS) + "\n", "utf-8")
         Path("texts.tsv").write_text("two cheap farmers\tgood\nfarmers fold\tbad\n" * 4, "utf-8")

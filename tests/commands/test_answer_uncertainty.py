@@ -11,8 +11,6 @@ import pytest
 from run_of_every_task import OVERRIDES, rows
 from support import Invoke
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 @pytest.mark.parametrize("task", sorted(OVERRIDES.keys() - {"cogs", "openie", "coordination"}))
 def test_every_answer_says_how_uncertain_it_is(task: str, say: Callable[..., str]) -> None:

@@ -20,8 +20,6 @@ from probtrans_cli.tasks import TASKS
 from probtrans_cli.text import json_line
 from probtrans_cli.trained.formats import FORMATS
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 def test_every_task_is_here() -> None:
     assert OVERRIDES.keys() == TASKS.keys()

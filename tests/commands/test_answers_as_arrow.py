@@ -18,7 +18,6 @@ TEXTS = ["two cheap farmers and goats fold", "", "Ann flew to Oslo ."]
 
 
 @pytest.mark.parametrize("task", OVERRIDES)
-@pytest.mark.usefixtures("quick")
 def test_records_come_back(task: str, runs: Path, tmp_path: Path) -> None:
     model = probtrans_cli.load(str(runs / "runs" / task), threads=1)
     texts = [SENTENCE.get(task, TEXTS[0]), *TEXTS]

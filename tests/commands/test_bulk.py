@@ -6,15 +6,19 @@ import gzip
 import json
 import os
 import random
+import shutil
 import signal
 import subprocess
 import sys
 import time
-from collections.abc import Iterator, Sequence
+from collections.abc import Callable, Sequence
 from pathlib import Path
+from typing import Any
 
 import pytest
 from support import COMMAND, Forks, Invoke, assert_near_text, environment, refused, sentences
+
+from probtrans_cli.commands import bulk
 
 PLAIN = "two cheap farmers fold\n\nthe bakers sell pies\nfarmers fold a dark shirt\n"
 OPTIONS = ["--output-dir", "out", "--block-size", "300"]
@@ -39,8 +43,7 @@ def blocks(folder: str = "out") -> dict[str, tuple[int, int, bytes]]:
     return {file.name: (file.stat().st_mtime_ns, file.stat().st_ino, file.read_bytes()) for file in files}
 
 
-@pytest.mark.parametrize("form", ["conllu", "jsonl", "tree", "displacy"])
-@pytest.mark.usefixtures("quick")
+@pytest.mark.parametrize("form", ["conllu", "tree"])
 def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invoke: Invoke) -> None:
     """In shares of any number, done in any order, some of them twice."""
     whole = invoke(*place, "-f", form, "--prob", "--threads", "1")
@@ -60,13 +63,6 @@ def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invok
     assert blocks() == after
 
 
-@pytest.mark.usefixtures("quick")
-def test_a_file_that_is_named_twice_is_told_of(place: list[str], invoke: Invoke) -> None:
-    ran = invoke(*place[:3], "./a.txt", *OPTIONS)
-    assert ran.code == 0
-    assert f"named more than once, so parsed as often: {Path('a.txt').absolute()}" in ran.err
-
-
 def test_two_workers_write_the_same(place: list[str], invoke: Invoke) -> None:
     whole = invoke(*place, "--threads", "1")
     content = Path("a.txt").read_bytes()
@@ -81,7 +77,6 @@ def test_two_workers_write_the_same(place: list[str], invoke: Invoke) -> None:
     assert invoke(*place, *OPTIONS, "--merge").out == whole.out
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_block_that_fails_is_named_and_the_others_go_on(place: list[str], invoke: Invoke) -> None:
     content = Path("a.txt").read_bytes()
     Path("a.txt").write_bytes(content[:700] + b"\xff" + content[701:])
@@ -102,15 +97,14 @@ def test_a_block_that_fails_is_named_and_the_others_go_on(place: list[str], invo
     assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out
 
 
-@pytest.mark.usefixtures("quick")
-def test_one_block_that_fails_is_named_once(place: list[str], invoke: Invoke) -> None:
+def test_a_block_that_fails_is_named_once(place: list[str], invoke: Invoke) -> None:
     Path("bad.zst").write_bytes(b"no archive")
-    ran = invoke(*place[:2], "bad.zst", *OPTIONS)
-    refused(ran, 3, "out: 1 block to do, 0 of this share are done", "1 of 1 block failed: 1")
-    assert "block 1 failed: bad.zst:1: cannot be unpacked" in ran.err
+    ran = invoke(*place[:2], "bad.zst", "./bad.zst", *OPTIONS)
+    refused(ran, 3, "out: 2 blocks to do, 0 of this share are done", "2 of 2 blocks failed: 1")
+    assert f"named more than once, so parsed as often: {Path('bad.zst').absolute()}" in ran.err
+    assert ran.err.count("block 1 failed: bad.zst:1: cannot be unpacked") == 1
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_fault_of_the_program_is_one_of_its_block(
     place: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
@@ -122,7 +116,6 @@ def test_a_fault_of_the_program_is_one_of_its_block(
     assert "ZeroDivisionError" in notes[0].read_text("utf-8")
 
 
-@pytest.mark.usefixtures("quick")
 def test_another_job_is_refused_in_the_folder(place: list[str], trained: Path, invoke: Invoke) -> None:
     assert invoke(*place, *OPTIONS).code == 0
     before = blocks()
@@ -183,7 +176,6 @@ def test_nothing_of_others_is_touched(place: list[str], invoke: Invoke) -> None:
         assert Path("out", name).read_text("utf-8") == "mine"
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_result_that_was_altered_is_not_merged(place: list[str], invoke: Invoke) -> None:
     assert invoke(*place, *OPTIONS).code == 0
     path = Path("out/blocks/000002.conllu")
@@ -194,13 +186,6 @@ def test_a_result_that_was_altered_is_not_merged(place: list[str], invoke: Invok
     Path("out/blocks/000002.done").unlink()
     assert invoke(*place, *OPTIONS).code == 0
     assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out
-
-
-@pytest.fixture(scope="module")
-def forks() -> Iterator[Forks]:
-    server = Forks()
-    yield server
-    server.close()
 
 
 def test_three_kills_change_nothing(place: list[str], invoke: Invoke, forks: Forks, tmp_path: Path) -> None:
@@ -292,17 +277,15 @@ def state(folder: str) -> dict[str, bytes]:
     return {str(path): path.read_bytes() for path in sorted(Path(folder).rglob("*")) if path.is_file()}
 
 
-@pytest.mark.parametrize("name", ["blocks/000001.conllu", "failed/000002.txt", "blocks/thesis.tex"])
-@pytest.mark.usefixtures("quick")
-def test_blocks_without_a_job_are_not_overwritten(name: str, place: list[str], invoke: Invoke) -> None:
-    Path("out", name).parent.mkdir(parents=True)
-    Path("out", name).write_text("a thesis")
-    refused(invoke(*place, *OPTIONS), 2, f"out: holds {name}, and no job.json", "put job.json back")
-    assert state("out") == {f"out/{name}": b"a thesis"}
-    assert not Path("out/job.json").exists()
+def test_blocks_without_a_job_are_not_overwritten(place: list[str], invoke: Invoke) -> None:
+    for name in ("blocks/000001.conllu", "failed/000002.txt", "blocks/thesis.tex"):
+        Path("out", name).parent.mkdir(parents=True, exist_ok=True)
+        Path("out", name).write_text("a thesis")
+        refused(invoke(*place, *OPTIONS), 2, f"out: holds {name}, and no job.json", "put job.json back")
+        assert state("out") == {f"out/{name}": b"a thesis"}
+        Path("out", name).unlink()
 
 
-@pytest.mark.usefixtures("quick")
 def test_empty_folders_of_a_begin_that_was_killed_are_taken(place: list[str], invoke: Invoke) -> None:
     Path("out/blocks").mkdir(parents=True)
     Path("out/failed").mkdir()
@@ -310,12 +293,9 @@ def test_empty_folders_of_a_begin_that_was_killed_are_taken(place: list[str], in
     assert invoke(*place, *OPTIONS).code == 0
 
 
-@pytest.mark.parametrize("change", [("--block-size", "700"), ("--channel", "1")])
-@pytest.mark.usefixtures("quick")
-def test_blocks_of_another_job_are_not_put_together(
-    change: tuple[str, str], place: list[str], trained: Path, invoke: Invoke
-) -> None:
+def test_blocks_of_another_job_are_not_put_together(place: list[str], trained: Path, invoke: Invoke) -> None:
     """A job.json was removed, or another one copied over it: the blocks say themselves of which job they are."""
+    change = ("--channel", "1")
     assert invoke(*place, *OPTIONS).code == 0
     assert invoke(*place, *OPTIONS[:1], "other", *OPTIONS[2:], *change).code == 0
     Path("out/job.json").unlink()
@@ -333,7 +313,6 @@ def test_blocks_of_another_job_are_not_put_together(
     assert state("out") == before
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_block_in_the_place_of_another(place: list[str], invoke: Invoke) -> None:
     assert invoke(*place, *OPTIONS).code == 0
     for ending in ("conllu", "done"):
@@ -348,3 +327,112 @@ def test_a_block_in_the_place_of_another(place: list[str], invoke: Invoke) -> No
     Path("out/blocks/000003.done").unlink()  # what the message says
     assert invoke(*place, *OPTIONS).code == 0
     assert invoke(*place, *OPTIONS, "--merge").out == invoke(*place, "--threads", "1").out
+
+
+# --- inputs that somebody writes in between ---------------------------------------------------------------------------
+
+
+@pytest.fixture
+def two_inputs(trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> list[str]:
+    """Two inputs of 5 blocks each in a new folder; returns how the command begins."""
+    monkeypatch.chdir(tmp_path)
+    for name in ("a.txt", "b.txt"):
+        Path(name).write_text(PLAIN * 20, "utf-8")
+    return ["parse", str(trained / "runs/tiny"), "a.txt", "b.txt"]
+
+
+def after_block(number: int, change: Callable[[], Any], monkeypatch: pytest.MonkeyPatch) -> None:
+    """Let somebody change an input just after a block was done."""
+    attempt = bulk.attempt
+
+    def attempted(parsing: Any, job: Any, at: int, block: Any) -> None:
+        attempt(parsing, job, at, block)
+        if at == number:
+            change()
+
+    monkeypatch.setattr(bulk, "attempt", attempted)
+
+
+def parsed(two_inputs: list[str], invoke: Invoke) -> str:
+    """What one process writes of the inputs as they are."""
+    return invoke(*two_inputs, "--threads", "1").out
+
+
+@pytest.mark.parametrize(
+    ("text", "why"),
+    [
+        ("short\n", "b.txt: changed since the command began: its size was 1,420, and is 6 now"),
+        (
+            PLAIN.replace("cheap", "young") * 20,
+            "b.txt: changed since the command began: it has been written or replaced",
+        ),
+    ],
+)
+def test_an_input_that_is_written_in_between(
+    text: str, why: str, two_inputs: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    assert len(text) in (6, 1420)
+    with monkeypatch.context() as patch:
+        after_block(7, lambda: Path("b.txt").write_text(text, "utf-8"), patch)
+        refused(invoke(*two_inputs, *OPTIONS), 3, "3 of 10 blocks failed: 8, 9, 10", why)
+    Path("b.txt").write_text(PLAIN * 20, "utf-8")
+    assert invoke(*two_inputs, *OPTIONS).code == 0
+    assert invoke(*two_inputs, *OPTIONS, "--merge").out == parsed(two_inputs, invoke)
+
+
+@pytest.mark.parametrize("name", ["b.txt", "c.txt"])
+def test_an_input_that_is_written_while_a_block_is_read(
+    name: str, two_inputs: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    """As a range of bytes, and as a whole."""
+    Path("c.txt").write_text(PLAIN, "utf-8")
+    lines_of = bulk.lines_of
+
+    def changed(block: Any, ends: Any) -> Any:
+        if block.path == name:
+            with Path(name).open("a") as file:
+                file.write("one more\n")
+        yield from lines_of(block, ends)
+
+    with monkeypatch.context() as patch:
+        patch.setattr(bulk, "lines_of", changed)
+        ran = invoke(*two_inputs, "c.txt", *OPTIONS)
+    refused(ran, 3, f"{name}: changed since the command began: its size was")
+    assert not list(Path("out/blocks").glob("000011.*" if name == "c.txt" else "000006.*"))
+
+
+def test_an_input_that_has_other_bytes_now_is_done_again(two_inputs: list[str], invoke: Invoke) -> None:
+    """Of the same size, so that it is the same job; `--merge` says so before."""
+    assert invoke(*two_inputs, *OPTIONS).code == 0
+    before = {path.name: path.stat().st_mtime_ns for path in Path("out/blocks").glob("*.done")}
+    text = Path("b.txt").read_text("utf-8")
+    Path("b.txt").write_text(text.replace("cheap", "young", 1), "utf-8")
+    refused(invoke(*two_inputs, *OPTIONS, "--merge"), 3, "inputs have changed", "6 (b.txt, bytes 0 to 300)")
+    ran = invoke(*two_inputs, *OPTIONS)
+    assert ran.code == 0
+    assert "block 6 is done again: b.txt, bytes 0 to 300 has changed since" in ran.err
+    after = {path.name: path.stat().st_mtime_ns for path in Path("out/blocks").glob("*.done")}
+    assert [name for name in after if after[name] != before[name]] == ["000006.done"]
+    assert invoke(*two_inputs, *OPTIONS, "--merge").out == parsed(two_inputs, invoke)
+
+
+def test_a_copy_of_an_input_is_the_same_input(two_inputs: list[str], invoke: Invoke) -> None:
+    """With another time, as on another file system: its bytes are compared."""
+    assert invoke(*two_inputs, *OPTIONS).code == 0
+    expected = invoke(*two_inputs, *OPTIONS, "--merge").out
+    shutil.copyfile("b.txt", "copy")
+    Path("copy").replace("b.txt")
+    os.utime("a.txt", ns=(1, 1))
+    ran = invoke(*two_inputs, *OPTIONS)
+    assert "to do" not in ran.err
+    assert invoke(*two_inputs, *OPTIONS, "--merge").out == expected == parsed(two_inputs, invoke)
+    marker = json.loads(Path("out/blocks/000006.done").read_text("utf-8"))
+    assert marker["input_bytes"] == 1420
+    assert len(marker["content"]) == 64
+
+
+def test_an_input_that_is_gone_fails_and_no_more(
+    two_inputs: list[str], invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    after_block(2, Path("a.txt").unlink, monkeypatch)
+    refused(invoke(*two_inputs, *OPTIONS), 3, "3 of 10 blocks failed: 3, 4, 5", "a.txt: cannot be read")

@@ -52,7 +52,7 @@ LEVELED = [name for name, row in WRITTEN.items() if row.coordinations is not Non
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("dog.txt").write_text(DOG)
     Path("levels.txt").write_text(LEVELS)

@@ -4,14 +4,15 @@ from __future__ import annotations
 
 import gzip
 import json
+import os
 import sys
+import threading
 from pathlib import Path
 from typing import Any
 
 import pytest
 from support import Invoke, Ran, Stdin, refused, shell
 
-pytestmark = pytest.mark.usefixtures("quick")
 SENTENCE = "the old farmers near the river feed three hungry goats ."
 
 
@@ -38,10 +39,12 @@ def test_conllu_is_known_by_its_content_where_no_name_tells(here: Path, invoke: 
     assert scores(invoke("eval", "runs/tagger", "-", "--baselines", "--json")) == stored
     (here / "gold.txt").write_bytes(content)
     assert scores(invoke("eval", "runs/tagger", "gold.txt", "--baselines", "--json")) == stored
-    ran = shell("probtrans eval runs/tagger <(cat test.conllu) --baselines --json", here)
-    assert ran.returncode == 0, ran.stderr
-    (found,) = json.loads(ran.stdout)["scores"].values()
-    assert found == stored
+    os.mkfifo("pipe")
+    writer = threading.Thread(target=lambda: (here / "pipe").write_bytes(content), daemon=True)
+    writer.start()
+    assert scores(invoke("eval", "runs/tagger", "pipe", "--baselines", "--json")) == stored
+    writer.join()
+    Path("pipe").unlink()
     refused(invoke("eval", "runs/tagger", "/dev/null"), 3, "/dev/null: there is no sentence in it")
 
 
@@ -85,14 +88,10 @@ def test_eval_options(here: Path, invoke: Invoke) -> None:
     assert "floors" not in scores(invoke(*base))["trees"]
 
 
-def test_eval_of_a_tagger(here: Path, invoke: Invoke) -> None:
-    found = scores(invoke("eval", "runs/tagger", "--json"))
-    assert 0.05 < found["accuracy"] <= 1
-    text = invoke("eval", "runs/tagger").out
-    assert f"{100 * found['accuracy']:.2f} %" in text
-
-
-def test_eval_of_plain_text(here: Path, invoke: Invoke) -> None:
+def test_eval_of_a_tagger_and_of_plain_text(here: Path, invoke: Invoke) -> None:
+    accuracy = scores(invoke("eval", "runs/tagger", "--json"))["accuracy"]
+    assert 0.05 < accuracy <= 1
+    assert f"{100 * accuracy:.2f} %" in invoke("eval", "runs/tagger").out
     (here / "plain.txt").write_text("the farmer feeds the goat\nthe goat sees the farmer\n", encoding="utf-8")
     assert scores(invoke("eval", "runs/tiny", "plain.txt", "--json"))["perplexity"] > 1
     refused(invoke("eval", "runs/tagger", "plain.txt"), 3, "plain.txt")
@@ -145,11 +144,6 @@ def test_pipeline_of_seeds(fresh: Path) -> None:
     assert float(done.stdout) > 1
 
 
-def test_pipeline_of_a_requirement(here: Path) -> None:
-    done = shell("probtrans eval runs/tiny --require 'perplexity<=1.01' > /dev/null || exit 9", here)
-    assert done.returncode == 9
-
-
 def test_a_printed_recipe_is_a_recipe(fresh: Path, invoke: Invoke) -> None:
     printed = invoke("train", "tiny.yaml", "--print", "optim.lr=3e-4")
     assert printed.code == 0, printed.err
@@ -180,7 +174,7 @@ def test_trees_are_scored_where_nothing_can_be_hidden(copied: Path, invoke: Invo
     assert "strange.conllu: no perplexity: there is no word to hide" in ran.err
     (copied / "strange.txt").write_text("qwx zzx\n", encoding="utf-8")
     refused(invoke("eval", "runs/tiny", "strange.txt"), 3, "strange.txt: there is no word to hide")
-    for split in ("dev", "test", "extra"):
+    for split in ("dev", "extra"):
         ran = invoke("train", "tiny.yaml", "--run", "runs/new", f"data.{split}=strange.conllu")
         refused(ran, 3, f"data.{split}: there is no word to hide")
         assert "epoch" not in ran.err
@@ -213,11 +207,6 @@ def test_choosing_how_trees_are_read(copied: Path, invoke: Invoke) -> None:
     assert stored == given.json["scores"]["dev"]["trees"]["reading"]
     assert (stored["channel"], stored["decoder"], stored["chosen_on"]) == (1, "mst", "dev")
     assert invoke("parse", "runs/tiny", "words.txt").code == 0  # the checksums are right
-
-
-def test_scoring_an_empty_file_is_a_data_error(copied: Path, invoke: Invoke) -> None:
-    (copied / "empty.conllu").write_text("", encoding="utf-8")
-    refused(invoke("eval", "runs/tiny", "empty.conllu"), 3, "no sentence")
 
 
 def test_resuming_on_other_data_is_refused(copied: Path, invoke: Invoke) -> None:

@@ -17,7 +17,6 @@ import probtrans_cli
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.statistics import uncertainty
 
-pytestmark = pytest.mark.usefixtures("quick")
 OOD = "zxq vbn .\nqqq www eee rrr\nuuu\n"
 
 
@@ -46,7 +45,6 @@ def taggers(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
         for name, overrides in runs.items():
             train(TrainRequest("tiny.yaml", [f"name={name}", *overrides]))
     return folder

@@ -26,7 +26,6 @@ from probtrans_cli.trained.machine import mixed_seed
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictor import Draws, OnePass, by_name, ensemble_of, predictor_of
 
-pytestmark = pytest.mark.usefixtures("quick")
 TAGGER = ("task={kind: tagging}", "train.epochs=8")
 SMALL = "kind: transformer, width: 8, heads: 2, inner: 8, layers: 1, initialization: xavier"
 SAMPLES = 5
@@ -46,7 +45,6 @@ def trained(tmp_path_factory: pytest.TempPathFactory) -> Path:
     with pytest.MonkeyPatch.context() as patch:
         patch.chdir(folder)
         patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
-        patch.setattr("jaxtyping.config.jaxtyping_disable", True)
         for name, overrides in RUNS.items():
             train(TrainRequest("tiny.yaml", [f"name={name}", *TAGGER, *overrides]))
     return folder

@@ -5,14 +5,11 @@ from __future__ import annotations
 import json
 import re
 from pathlib import Path
-from typing import Any
 
 import pytest
 from support import ROOT, Invoke
 
 from probtrans_cli.text import from_json
-
-pytestmark = pytest.mark.usefixtures("quick")
 
 DEEP = "[" * 100_000 + "]" * 100_000
 
@@ -38,11 +35,11 @@ def untraced(invoke: Invoke, *arguments: str, codes: tuple[int, ...] = (0, 3, 4)
     return ran.err
 
 
-@pytest.mark.parametrize("line", [DEEP, "7", "[]", '{"step": "x", "split": "train"}', '{"step": 1}', "\x00", "\udcff"])
-def test_lines_of_metrics_that_are_not_ours_are_dropped(line: str, copied: Path, invoke: Invoke) -> None:
+def test_lines_of_metrics_that_are_not_ours_are_dropped(copied: Path, invoke: Invoke) -> None:
     metrics = copied / "runs/tiny/metrics.jsonl"
     before = metrics.read_bytes()
-    metrics.write_bytes(line.encode("utf-8", "surrogateescape") + b"\n" + before)
+    lines = (DEEP, "7", "[]", '{"step": "x", "split": "train"}', '{"step": 1}', "\x00", "\udcff")
+    metrics.write_bytes("\n".join([*lines, ""]).encode("utf-8", "surrogateescape") + before)
     untraced(invoke, "table", "runs/tiny", codes=(0,))
     untraced(invoke, "train", "runs/tiny", "--resume", codes=(0,))
     assert metrics.read_bytes() == before
@@ -70,19 +67,19 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("path", FOREIGN.values(), ids=FOREIGN)
-def test_a_manifest_that_is_not_ours_is_made_again(path: tuple[Any, ...], copied: Path, invoke: Invoke) -> None:
+def test_a_manifest_that_is_not_ours_is_made_again(copied: Path, invoke: Invoke) -> None:
     invoke("prepare", "tiny.yaml", "data.prepared=here")
     manifest = copied / "here/manifest.json"
     before = manifest.read_text("utf-8")
-    content = json.loads(before)
-    inner = content
-    for key in path[:-2]:
-        inner = inner[key]
-    inner[path[-2]] = path[-1]
-    manifest.write_text(json.dumps(content), "utf-8")
-    untraced(invoke, "prepare", "tiny.yaml", "data.prepared=here", codes=(0,))
-    assert manifest.read_text("utf-8") == before
+    for *keys, last, value in FOREIGN.values():
+        content = json.loads(before)
+        part = content
+        for key in keys:
+            part = part[key]
+        part[last] = value
+        manifest.write_text(json.dumps(content), "utf-8")
+        untraced(invoke, "prepare", "tiny.yaml", "data.prepared=here", codes=(0,))
+        assert manifest.read_text("utf-8") == before
 
 
 def test_numbers_that_no_float_can_be(copied: Path, invoke: Invoke) -> None:
@@ -94,9 +91,9 @@ def test_numbers_that_no_float_can_be(copied: Path, invoke: Invoke) -> None:
     assert "eval.json" in untraced(invoke, "table", "runs/tiny", codes=(4,))
 
 
-@pytest.mark.parametrize("name", ["manifest.json", "labels.json", "vocabulary.json"])
-def test_a_prepared_corpus_with_deep_json_is_made_again(name: str, copied: Path, invoke: Invoke) -> None:
+def test_a_prepared_corpus_with_deep_json_is_made_again(copied: Path, invoke: Invoke) -> None:
     invoke("prepare", "tiny.yaml", "data.prepared=here")
-    (copied / "here" / name).write_text(DEEP, "utf-8")
-    untraced(invoke, "prepare", "tiny.yaml", "data.prepared=here", codes=(0,))
-    assert '"state": "up to date"' in invoke("prepare", "tiny.yaml", "data.prepared=here", "--json").out
+    for name in ("manifest.json", "labels.json", "vocabulary.json"):
+        (copied / "here" / name).write_text(DEEP, "utf-8")
+        untraced(invoke, "prepare", "tiny.yaml", "data.prepared=here", codes=(0,))
+        assert '"state": "up to date"' in invoke("prepare", "tiny.yaml", "data.prepared=here", "--json").out

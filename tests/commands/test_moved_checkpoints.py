@@ -10,8 +10,6 @@ from support import Invoke, refused
 
 from probtrans_cli import checkpoint
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 RUN = Path("runs/tiny")
 FOLDER = RUN / "checkpoints"
 MORE = ("train", "tiny.yaml", "--resume", "save.keep=1")

@@ -20,7 +20,6 @@ from probtrans_cli.openie.extractions import Extraction
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import FORMATS
 
-pytestmark = pytest.mark.usefixtures("quick")
 TEXTS = [text for text, _ in SENTENCES]
 COORDINATED_TEXTS = [block.split("\n")[0] for block in COORDINATED.split("\n\n") if block]
 

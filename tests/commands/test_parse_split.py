@@ -11,7 +11,6 @@ from support import Invoke, Stdin, assert_near
 
 import probtrans_cli
 
-pytestmark = pytest.mark.usefixtures("quick")
 APPLE = "I ate  an apple and an orange."
 LINES = [APPLE, "", "Rain fell ."]
 SPLIT = ("--coordination", "runs/coordinated")

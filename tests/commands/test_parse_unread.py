@@ -15,7 +15,6 @@ from probtrans_cli.models.network import Network
 from probtrans_cli.openie.coordination_rows import read_coordinations
 from probtrans_cli.trained.formats import FORMATS
 
-pytestmark = pytest.mark.usefixtures("quick")
 TEXTS = [SENTENCES[2][0], "goats " * 30 + ".", "", SENTENCES[5][0], "goats " * 40 + "."]
 LIMIT = ("--longest", "20")
 WARNING = "warning: <stdin>:2: a sentence of 31 words, more than 20: it is not read, and its analysis is empty\n"

@@ -17,8 +17,6 @@ from typing import Any
 import pytest
 from support import Invoke, refused
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 VERBS: dict[str, Sequence[str]] = {
     "resume": ("train", "runs/tiny", "--resume", "log.tensorboard=true"),
     "overwrite": ("train", "tiny.yaml", "--overwrite", "train.epochs=1", "save.every_steps=4"),
@@ -143,7 +141,8 @@ def test_no_link_of_a_name_that_is_written_is_followed(
     outside = tmp_path / "outside"
     every = {*names, *(str(parent) for name in names for parent in Path(name).parents)} - {".", *USERS}
     for name in {re.sub("[0-9]+", "0", name): name for name in sorted(every, reverse=True)}.values():
-        for target in ("file", "folder", "nowhere", "second name"):
+        targets = ("file", "folder", "nowhere", "second name")
+        for target in targets if verb in ("export", "eval") else targets[:2]:
             anew(place, material, verb, invoke)
             shutil.rmtree(outside, ignore_errors=True)
             (outside / "folder").mkdir(parents=True)
@@ -178,11 +177,11 @@ OF_A_RUN = ("log.txt", "exit.json", "metrics.jsonl", "report.html", "recipe.yaml
 
 
 @pytest.mark.parametrize("name", [*OF_A_RUN, "tensorboard"])
-@pytest.mark.parametrize("target", ["there", "nowhere", "a pipe"])
 def test_what_a_run_writes_is_refused_where_it_is_something_else(
-    name: str, target: str, place: Path, tmp_path: Path, invoke: Invoke
+    name: str, place: Path, tmp_path: Path, invoke: Invoke
 ) -> None:
     """Before anything is written, with or without --overwrite."""
+    target = ("there", "nowhere", "a pipe")[OF_A_RUN.index(name) % 3 if name in OF_A_RUN else 0]
     path = place / "runs/tiny" / name
     there = tmp_path / "there"
     if target == "there" and os.path.lexists(path):

@@ -18,8 +18,6 @@ from probtrans_cli.commands.train import TrainRequest, train
 from probtrans_cli.export import safetensors
 from probtrans_cli.folders import lock
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 def content(folder: Path) -> dict[str, bytes | None]:
     """Every file of a folder."""
@@ -80,22 +78,24 @@ FOREIGN = {
 }
 
 
-@pytest.mark.parametrize("name", FOREIGN)
-def test_what_no_run_writes_is_named_and_nothing_is_removed(name: str, copied: Path, invoke: Invoke) -> None:
+def test_what_no_run_writes_is_named_and_nothing_is_removed(copied: Path, invoke: Invoke) -> None:
     run = copied / "runs/tiny"
-    path = run / name
-    if path.parent.name == "metrics.jsonl":
-        path.parent.unlink()
-    path.parent.mkdir(parents=True, exist_ok=True)
-    path.write_text("chapter 1")
-    before = content(run)
-    ran = invoke("train", "tiny.yaml", "--overwrite")
-    refused(ran, 2, "runs/tiny holds what no run writes: ", f"{FOREIGN[name]}; nothing was removed", "--run DIR")
-    assert content(run) == before
-    path.unlink()
-    for folder in (path.parent, path.parent.parent):
-        if folder != run and not any(folder.iterdir()):
-            folder.rmdir()
+    metrics = (run / "metrics.jsonl").read_bytes()
+    for name, shown in FOREIGN.items():
+        path = run / name
+        if path.parent.name == "metrics.jsonl":
+            path.parent.unlink()
+        path.parent.mkdir(parents=True, exist_ok=True)
+        path.write_text("chapter 1")
+        before = content(run)
+        ran = invoke("train", "tiny.yaml", "--overwrite")
+        refused(ran, 2, "runs/tiny holds what no run writes: ", f"{shown}; nothing was removed", "--run DIR")
+        assert content(run) == before
+        path.unlink()
+        for folder in (path.parent, path.parent.parent):
+            if folder != run and not any(folder.iterdir()):
+                folder.rmdir()
+    (run / "metrics.jsonl").write_bytes(metrics)
     assert invoke("train", "tiny.yaml", "--overwrite", "train.epochs=1").code == 0
 
 
@@ -112,49 +112,29 @@ def test_whatever_a_run_and_its_commands_write_may_be_overwritten(copied: Path, 
     assert not list(run.rglob(".*"))
 
 
-def by_hand(run: Path) -> None:
-    """A project that has a recipe of its own."""
-    (run / "recipe.yaml").write_text(Path("tiny.yaml").read_text("utf-8"), encoding="utf-8")
+PROJECTS: dict[str, Callable[[Path], object]] = {
+    "a recipe of its own": lambda run: shutil.copy("tiny.yaml", run / "recipe.yaml"),
+    "a copied recipe": lambda run: shutil.copy("runs/tiny/recipe.yaml", run / "recipe.yaml"),
+    "logs of another tool": lambda run: (run / "metrics.jsonl").write_text('{"accuracy": 1}\n'),
+    "an exit of another tool": lambda run: (run / "exit.json").write_text("[]"),
+    "a checkpoint": lambda run: shutil.copytree("runs/tiny/checkpoints/last", run, dirs_exist_ok=True),
+    "a copy of another tool": lambda run: ((run / ".replaced").mkdir(), (run / ".replaced/thesis.tex").touch()),
+}
 
 
-def a_copied_recipe(run: Path) -> None:
-    (run / "recipe.yaml").write_text(Path("runs/tiny/recipe.yaml").read_text("utf-8"), encoding="utf-8")
-
-
-def logs_of_another_tool(run: Path) -> None:
-    (run / "metrics.jsonl").write_text('{"accuracy": 1}\n')
-
-
-def an_exit_of_another_tool(run: Path) -> None:
-    (run / "exit.json").write_text("[]")
-
-
-def a_checkpoint(run: Path) -> None:
-    shutil.copytree("runs/tiny/checkpoints/last", run, dirs_exist_ok=True)
-
-
-def an_aside_of_another_tool(run: Path) -> None:
-    (run / ".replaced").mkdir()
-    (run / ".replaced/thesis.tex").touch()
-
-
-PROJECTS = [by_hand, a_copied_recipe, logs_of_another_tool, an_exit_of_another_tool, a_checkpoint]
-PROJECTS.append(an_aside_of_another_tool)
-
-
-@pytest.mark.parametrize("option", [[], ["--resume"], ["--overwrite"]], ids=str)
-@pytest.mark.parametrize("fill", PROJECTS, ids=lambda fill: fill.__name__)
-def test_a_folder_that_is_not_of_a_run_stays_as_it_is(
-    fill: Callable[[Path], None], option: list[str], copied: Path, invoke: Invoke
-) -> None:
-    project = copied / "project"
-    project.mkdir()
-    fill(project)
-    before = content(project)
-    refused(invoke("train", "tiny.yaml", "--run", "project", *option), 2, "project is not a run folder: it holds ")
-    if (project / "recipe.yaml").exists():
-        refused(invoke("train", "project", *option), 2, "project is not a run folder")
-    assert content(project) == before
+def test_a_folder_that_is_not_of_a_run_stays_as_it_is(copied: Path, invoke: Invoke) -> None:
+    for fill in PROJECTS.values():
+        project = copied / "project"
+        project.mkdir()
+        fill(project)
+        before = content(project)
+        for option in ([], ["--resume"], ["--overwrite"]):
+            ran = invoke("train", "tiny.yaml", "--run", "project", *option)
+            refused(ran, 2, "project is not a run folder: it holds ")
+            if (project / "recipe.yaml").exists():
+                refused(invoke("train", "project", *option), 2, "project is not a run folder")
+            assert content(project) == before
+        shutil.rmtree(project)
 
 
 def test_notes_in_a_run_do_not_keep_it_from_being_resumed(copied: Path, invoke: Invoke) -> None:

@@ -13,7 +13,6 @@ from support import Invoke, refused
 
 from probtrans_cli.statistics import uncertainty
 
-pytestmark = pytest.mark.usefixtures("quick")
 LABELS = [("good film", "pos", 0.9), ("bad film", "neg", 0.8), ("film", "pos", 0.6), ("a bad one", "pos", 0.55)]
 GOLD = ["pos", "neg", "neg", "neg"]
 

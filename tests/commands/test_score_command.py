@@ -18,7 +18,6 @@ def test_every_scorer_has_a_module() -> None:
     assert all(callable(row.module().score) for row in SCORERS.values())
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("together", [False, True])
 def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """One right of two gold and three guessed; five of six tags; in two files, or in two columns of one."""
@@ -42,7 +41,6 @@ def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: p
     assert "f1 40.00 % (95 % interval" in ran.out
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("gold", "guess", "f1", "strict"),
     [
@@ -101,7 +99,6 @@ def column(tags: str) -> str:
     return "".join(f"{word}\t{tag}\n" for word, tag in zip("abcde", tags.split(), strict=True))
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("gold", SAME)
 @pytest.mark.parametrize(("guess", "tags"), [*SAME.items(), *SPELLED.items()])
 def test_two_schemes_that_agree(
@@ -121,7 +118,6 @@ def test_two_schemes_that_agree(
     assert ("'0' for 'O'. This tag is read as 'O'\n" in ran.err) == ("0" in tags)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("guess", "message"),
     [
@@ -148,7 +144,6 @@ def test_tags_that_are_not_clear_are_refused(
         assert invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--comments", "# ").code == 0
 
 
-@pytest.mark.usefixtures("quick")
 def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """Every word at the word before it: as the floor of that name."""
     monkeypatch.chdir(tmp_path)
@@ -179,7 +174,6 @@ def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) 
     assert f"warning: circle.conllu:{gold.count(chr(10)) + 1}: the gold heads are not a tree" in ran.err
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("kind", "guess", "gold", "words"),
     [

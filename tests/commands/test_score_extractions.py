@@ -25,7 +25,7 @@ GOLD_ROWS = "A or B or C\nCP_START CC CP NONE NONE\n\nA or B or C\nNONE NONE NON
 
 
 @pytest.fixture(autouse=True)
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, quick: None) -> Path:
+def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     monkeypatch.chdir(tmp_path)
     Path("gold.tsv").write_text(GOLD)
     Path("gold.txt").write_text(GOLD_ROWS)

@@ -11,7 +11,7 @@ from support import Invoke, refused
 from probtrans_cli import load
 from probtrans_cli.models.outputs import TiedMean
 
-pytestmark = pytest.mark.usefixtures("quick", "fresh")
+pytestmark = pytest.mark.usefixtures("fresh")
 SPHERICAL = ("model.latent=spherical", "model.word_std=0.1", "model.ternary_std=0.1", "train.epochs=2")
 TEXT = "two farmers fold [MASK] .\n"
 

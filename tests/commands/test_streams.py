@@ -9,51 +9,45 @@ import signal
 from pathlib import Path
 
 import pytest
-from support import Invoke, shell
+from support import Forks, Invoke, shell
 
 from probtrans_cli import atomic
 from probtrans_cli.training.stopping import NUMBERS, stop_signals
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 VERBS = [
-    "--version", "--help", "parse --help", "--list", "--schema", "prepare tiny.yaml", "train tiny.yaml --print",
-    "train tiny.yaml train.epochs=1 --run new", "train tiny.yaml train.epochs=1 --run new --json",
-    "eval runs/tiny", "eval runs/tiny --json", "parse runs/tiny dev.conllu", "export runs/tiny out", "table runs/tiny",
-    "score trees dev.conllu --gold dev.conllu",
+    "--version", "parse --help", "--schema", "prepare tiny.yaml", "train tiny.yaml --print",
+    "train tiny.yaml train.epochs=1 --run new --json", "eval runs/tiny", "parse runs/tiny dev.conllu",
+    "export runs/tiny out", "score trees dev.conllu --gold dev.conllu",
 ]  # fmt: skip
+NO_SPACE = "error: standard output cannot be written: No space left on device\n"
 
 
-@pytest.mark.parametrize("verb", VERBS)
-def test_a_full_stdout_exits_2_with_a_message(verb: str, copied: Path) -> None:
-    done = shell(f"probtrans {verb} > /dev/full", copied)
-    assert done.returncode == 2, done.stderr
-    assert done.stderr.count("error: ") == 1
-    assert "error: standard output cannot be written: No space left on device\n" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert "Exception ignored" not in done.stderr
-    if verb.startswith("train tiny.yaml train"):
-        assert json.loads((copied / "new/exit.json").read_text())["exit"] == 0, "the training is done"
+def test_a_full_or_closed_stdout_exits_2_with_a_message(copied: Path, forks: Forks) -> None:
+    for verb in VERBS:
+        ended = forks.run(verb.split(), copied, streams={"stdout": "/dev/full"})
+        assert ended.code == 2, ended.stderr
+        assert (ended.stderr.count("error: "), ended.stderr.count(NO_SPACE)) == (1, 1)
+        assert "Traceback" not in ended.stderr
+        assert "Exception ignored" not in ended.stderr
+    assert json.loads((copied / "new/exit.json").read_text())["exit"] == 0, "the training is done"
+    for verb in ("--help", "eval runs/tiny", "parse runs/tiny dev.conllu"):
+        ended = forks.run(verb.split(), copied, streams={"stdout": None})
+        assert ended.code == 2, ended.stderr
+        assert "error: standard output cannot be written: it is closed\n" in ended.stderr
+        assert "Traceback" not in ended.stderr
 
 
-@pytest.mark.parametrize("verb", ["--version", "--help", "eval runs/tiny", "parse runs/tiny dev.conllu"])
-def test_a_closed_stdout_exits_2_with_a_message(verb: str, here: Path) -> None:
-    done = shell(f"probtrans {verb} >&-", here)
-    assert done.returncode == 2, done.stderr
-    assert "error: standard output cannot be written: it is closed\n" in done.stderr
-    assert "Traceback" not in done.stderr
-
-
-def test_a_closed_stdin_is_told_where_it_is_needed(here: Path) -> None:
-    done = shell("probtrans parse runs/tiny <&-", here)
-    assert (done.returncode, done.stdout) == (3, "")
-    assert "error: <stdin>: cannot be read: it is closed\n" in done.stderr
-    done = shell("probtrans train - --dry-run <&-", here)
-    assert (done.returncode, done.stdout) == (2, "")
-    assert "standard input: it is closed" in done.stderr
-    done = shell("probtrans parse runs/tiny dev.conllu <&- | tail -n 2 | head -n 1", here)
-    assert done.returncode == 0, done.stderr
-    assert done.stdout.count("\t") == 9
+def test_a_closed_stdin_is_reported_where_it_is_needed(copied: Path, forks: Forks) -> None:
+    closed = {"stdin": None}
+    ended = forks.run(["parse", "runs/tiny"], copied, streams=closed)
+    assert (ended.code, ended.stdout) == (3, "")
+    assert "error: <stdin>: cannot be read: it is closed\n" in ended.stderr
+    ended = forks.run(["train", "-", "--dry-run"], copied, streams=closed)
+    assert (ended.code, ended.stdout) == (2, "")
+    assert "standard input: it is closed" in ended.stderr
+    ended = forks.run(["parse", "runs/tiny", "dev.conllu"], copied, streams=closed)
+    assert ended.code == 0, ended.stderr
+    assert ended.stdout.splitlines()[-2].count("\t") == 9
 
 
 @pytest.mark.slow
@@ -68,44 +62,39 @@ def test_a_training_goes_on_without_stderr(sink: str, fresh: Path) -> None:
     assert len(log) > 5
 
 
-@pytest.mark.parametrize("sink", ["2>&-", "2> /dev/full"])
-def test_an_error_without_stderr_has_its_code(sink: str, here: Path) -> None:
-    done = shell(f"probtrans parse runs/nowhere dev.conllu {sink}", here)
-    assert (done.returncode, done.stdout) == (4, "")
-    done = shell(f"probtrans --nonsense {sink}", here)
-    assert (done.returncode, done.stdout) == (2, "")
-
-
-def test_both_streams_closed(here: Path) -> None:
-    assert shell("probtrans eval runs/tiny >&- 2>&-", here).returncode == 2
+def test_an_error_without_stderr_has_its_code(copied: Path, forks: Forks) -> None:
+    for sink in (None, "/dev/full"):
+        for command, code in (("parse runs/nowhere dev.conllu", 4), ("--nonsense", 2)):
+            ended = forks.run(command.split(), copied, streams={"stderr": sink})
+            assert (ended.code, ended.stdout) == (code, "")
+    assert forks.run(["eval", "runs/tiny"], copied, streams={"stdout": None, "stderr": None}).code == 2
 
 
 # --- disks that fill --------------------------------------------------------------------------------------------------
 
 
-def test_a_disk_that_fills_between_checkpoints_is_told_in_a_line(fresh: Path) -> None:
-    assert shell("probtrans prepare tiny.yaml", fresh).returncode == 0
-    more = "train.epochs=1000 eval.every_epochs=1000 log.every_steps=1"
-    done = shell(f"ulimit -f 40; probtrans -q train tiny.yaml {more}", fresh)  # files of at most 40 KB
-    assert done.returncode == 3, done.stderr
-    first = done.stderr.splitlines()[0]
+def test_a_disk_that_fills_between_checkpoints(fresh: Path, invoke: Invoke, forks: Forks) -> None:
+    assert invoke("prepare", "tiny.yaml").code == 0
+    more = ["train.epochs=1000", "eval.every_epochs=1000", "log.every_steps=1"]
+    ended = forks.run(["-q", "train", "tiny.yaml", *more], fresh, streams={}, file_bytes=40 << 10)
+    assert ended.code == 3, ended.stderr
+    first = ended.stderr.splitlines()[0]
     assert first.startswith("error: runs/tiny/")
     assert "cannot be written: File too large" in first
-    assert "Traceback" not in done.stderr
+    assert "Traceback" not in ended.stderr
     assert json.loads((fresh / "runs/tiny/exit.json").read_text())["exit"] == 3
 
 
 def test_a_note_that_cannot_be_written_leaves_the_old_one(
     copied: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
-    before = (copied / "runs/tiny/exit.json").read_text()
     run = copied / "runs/tiny"
+    before, recipe = (run / "exit.json").read_text(), (run / "recipe.yaml").read_text("utf-8")
 
     def full(path: Path) -> None:
         raise OSError(errno.ENOSPC, "No space left on device")
 
     monkeypatch.setattr(atomic, "sync", full)
-    recipe = (run / "recipe.yaml").read_text("utf-8")
     ran = invoke("train", "tiny.yaml", "--overwrite", "save.every_steps=4")
     assert ran.code == 3, ran.err
     assert "No space left on device" in ran.err
@@ -116,16 +105,13 @@ def test_a_note_that_cannot_be_written_leaves_the_old_one(
     assert json.loads(before)["exit"] == json.loads((run / "exit.json").read_text())["exit"] == 0
 
 
-def test_eval_keeps_the_scores_that_it_cannot_replace(copied: Path) -> None:
-    assert shell("probtrans eval runs/tiny", copied).returncode == 0
-    found = [*(copied / "runs/tiny").rglob("eval-test.json")]
-    assert len(found) == 1
-    before = found[0].read_bytes()
-    done = shell("ulimit -f 0; probtrans eval runs/tiny --masks 1", copied)
-    assert done.returncode == 3, done.stderr
-    assert f"{found[0].name}: cannot be written: File too large" in done.stderr
-    assert "Traceback" not in done.stderr
-    assert found[0].read_bytes() == before
+def test_eval_keeps_the_scores_that_it_cannot_replace(copied: Path, invoke: Invoke, forks: Forks) -> None:
+    assert invoke("eval", "runs/tiny").code == 0
+    (scores,) = (copied / "runs/tiny").rglob("eval-test.json")
+    before = scores.read_bytes()
+    sinks = {"stdout": "/dev/null", "stderr": "/dev/null"}
+    assert forks.run(["eval", "runs/tiny", "--masks", "1"], copied, streams=sinks, file_bytes=0).code == 3
+    assert scores.read_bytes() == before
     assert not [*copied.rglob("*.partial")]
 
 

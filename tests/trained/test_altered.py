@@ -17,8 +17,6 @@ from support import Invoke, interrupted, refused, workplace
 from probtrans_cli import load
 from probtrans_cli.errors import CheckpointError
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 def without(key: str) -> Callable[[Any], Any]:
     return lambda content: {name: value for name, value in content.items() if name != key}
@@ -102,7 +100,6 @@ def test_content_that_is_not_ours_is_refused(
         refused(invoke(verb, str(best), "dev.conllu"), 4, words)
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("kind", "name"), [("sentencepiece, size: 120", "spm.model"), ("wordpiece, size: 120", "vocab.txt")]
 )

@@ -12,8 +12,6 @@ from support import Invoke, workplace
 from probtrans_cli.trained.formats.pictures import LONGEST, SENTENCES, SHORTEST, examples
 from probtrans_cli.trained.model import Model
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 def test_a_training_leaves_pictures_of_every_channel(trained: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(trained)

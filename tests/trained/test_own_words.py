@@ -20,7 +20,6 @@ from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.parses import Parser
 from probtrans_cli.trained.predictions import Reader
 
-pytestmark = pytest.mark.usefixtures("quick")
 TEXTS = [text for text, _ in SENTENCES]
 
 

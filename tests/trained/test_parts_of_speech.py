@@ -18,7 +18,6 @@ from probtrans_cli.openie.penalties import CONTENT
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
 
-pytestmark = pytest.mark.usefixtures("quick")
 RECIPE = """\
 version: 1
 name: tuples

@@ -19,8 +19,6 @@ from probtrans_cli.trained.evaluation import task_scores
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 @pytest.fixture(scope="module")
 def tagger(trained: Path) -> Model:

@@ -22,7 +22,6 @@ from probtrans_cli.openie.splits import Splitter
 from probtrans_cli.trained.model import Model
 from probtrans_cli.trained.predictions import predictions
 
-pytestmark = pytest.mark.usefixtures("quick")
 APPLE = "I ate an apple and an orange ."
 HALVES = [[0, 1, 2, 3, 7], [0, 1, 5, 6, 7]]
 
