@@ -20,16 +20,14 @@ from pathlib import Path
 from typing import Any
 
 from probtrans_cli import atomic, console
-from probtrans_cli.commands.parse import ParseRequest, Parsing, safe
+from probtrans_cli.commands.parse import COUNTS, ParseRequest, Parsing, safe, unread_in_words
 from probtrans_cli.commands.streams import (
-    COUNTS,
     LARGEST_CHUNK,
     appearances,
     faults_of,
     form_of,
     located,
     sentences_of,
-    unread_in_words,
 )
 from probtrans_cli.data.blocks import (
     Block,

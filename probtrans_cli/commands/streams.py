@@ -1,12 +1,9 @@
-"""What verbs read and write: files and pipes as sentences, sentences as portions, sentences that are not read, and
-errors of output files."""
+"""What verbs read and write: files and pipes as sentences, sentences as portions, and errors of output files."""
 
 from __future__ import annotations
 
-from collections import Counter
-from collections.abc import Callable, Iterable, Iterator, Mapping, Sequence
+from collections.abc import Callable, Iterable, Iterator
 from contextlib import contextmanager
-from dataclasses import dataclass, field, replace
 from pathlib import Path
 from queue import Empty, Queue
 from threading import Event, Thread
@@ -21,8 +18,6 @@ from probtrans_cli.data.sentence import Sentence, divided
 from probtrans_cli.data.vocabularies.base import Vocabulary
 from probtrans_cli.errors import DataError, UsageError, unwritten
 from probtrans_cli.folders.places import holds
-from probtrans_cli.trained.base import ModelBase
-from probtrans_cli.trained.predictions import no_room
 
 # Sentences read before a batch is parsed: few at first, so that an answer comes soon, then more, for speed.
 FIRST_CHUNK, LARGEST_CHUNK = 8, 512
@@ -152,71 +147,6 @@ def chunks(sentences: Iterable[Sentence], patience: float | None = None) -> Iter
         stopped.set()
         while not ahead.empty():  # the reader may wait for room
             ahead.get()
-
-
-COUNTS = ("long", "empty", "lost")
-
-
-@dataclass
-class Unread:
-    """Marks sentences of a stream that `parse` does not read, as they are too long; the counts are right at its end.
-
-    A sentence that is too long is an error, or gets an empty analysis: its words, no tree and no prediction. The output
-    has as many sentences as the input either way.
-    """
-
-    models: Sequence[ModelBase]
-    """The models that read them."""
-    longest: int
-    """Words that a sentence may have, and tokens where words are divided into such."""
-    skips: bool
-    """Whether sentences that are too long get an empty analysis; else the first is an error."""
-    tell: Callable[[str], None] = console.log
-    """Gets a warning of the first sentence that is too long, at once."""
-    loses_empty: bool = False
-    """Whether the output has no place for sentences without a word."""
-    counts: Counter[str] = field(default_factory=Counter)
-    """Sentences that were too ``long``; of models that answer every line, those without a word (``empty``), and those
-    of them that are ``lost``."""
-
-    def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Yield the same sentences; those that are too long say why they are not read (:attr:`Sentence.unread`).
-
-        Raises:
-            DataError: a sentence is too long, where this is an error. Too many for a model's positions is then an error
-                of the model, behind the answers to the sentences before it.
-        """
-        answers_all = self.models[0].task.nothing is not None
-        for sentence in sentences:
-            if answers_all and not sentence.words:
-                self.counts["empty"] += 1
-                self.counts["lost"] += self.loses_empty
-            over = excess(sentence, self.longest, self.models[0].vocabulary)
-            if over is not None and not self.skips:
-                raise too_long(sentence.where, *over, self.longest)
-            why = None if over is None else f"a sentence of {over[0]:,} {over[1]}, more than {self.longest:,}"
-            if why is None and self.skips:
-                why = next(filter(None, (no_room(model, sentence) for model in self.models)), None)
-            if why is None:
-                yield sentence
-                continue
-            if not self.counts["long"]:
-                self.tell(f"warning: {sentence.where}: {why}: it is not read, and its analysis is empty")
-            self.counts["long"] += 1
-            yield replace(sentence, unread=why)
-
-
-def unread_in_words(counts: Mapping[str, int]) -> Iterator[str]:
-    """Yield the counts of :class:`Unread` in words, a line for each that is not 0."""
-    if number := counts.get("long"):
-        yield f"not read, as too long, with an empty analysis: {_sentences(number)}"
-    if number := counts.get("empty"):
-        missing = ", for which the format has no place" if counts.get("lost") else ""
-        yield f"without a word, with an empty analysis: {_sentences(number)}{missing}"
-
-
-def _sentences(number: int) -> str:
-    return "1 sentence" if number == 1 else f"{number:,} sentences"
 
 
 @contextmanager
