@@ -71,8 +71,7 @@ def test_tasks_without_uncertainty_say_so(
         assert words in ran.err
 
 
-@pytest.mark.parametrize("task", ["ner", "classification"])
-@pytest.mark.parametrize("name", ["plain.txt", "dev.conllu", "own.txt"])
+@pytest.mark.parametrize(("task", "name"), [("ner", "plain.txt"), ("classification", "dev.conllu"), ("ner", "own.txt")])
 def test_words_are_enough_for_another_text(task: str, name: str, runs: Path, invoke: Invoke, tmp_path: Path) -> None:
     """CoNLL-U, the format of the data, or sentences that have nothing but words."""
     (tmp_path / "plain.txt").write_text("zzz yyy\nxxx www vvv\n", "utf-8")

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import json
 import re
 from pathlib import Path
@@ -100,15 +101,13 @@ def test_tags_of_columns_that_have_no_name(tmp_path: Path, invoke: Invoke, monke
     assert (found["number"], found["abstained"], found["accuracy"]) == (2, 1, 1.0)
 
 
-@pytest.mark.parametrize(
-    "gold", ["B-PER I-PER B-PER", "I-PER I-PER B-PER", "B-PER E-PER S-PER", "PER_B PER_L PER_U", "b-PER i-PER b-PER"]
-)
 def test_entities_beside_gold_tags_of_any_scheme(
-    gold: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
+    tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("gold.txt").write_text("".join(f"{word} {tag}\n" for word, tag in zip("abc", gold.split(), strict=True)))
-    for tags in ("B-PER I-PER B-PER", "B-PER E-PER S-PER"):
+    schemes = ("B-PER I-PER B-PER", "I-PER I-PER B-PER", "B-PER E-PER S-PER", "PER_B PER_L PER_U", "b-PER i-PER b-PER")
+    for gold, tags in itertools.product(schemes, ("B-PER I-PER B-PER", "B-PER E-PER S-PER")):
+        Path("gold.txt").write_text("".join(f"{word} {tag}\n" for word, tag in zip("abc", gold.split(), strict=True)))
         record = {"words": [*"abc"], "tags": tags.split(), "tag_probability": [0.9, 0.8, 0.4], "entities": []}
         Path("out.jsonl").write_text(json.dumps(record) + "\n", encoding="utf-8")
         assert scored(invoke, "out.jsonl", "--gold", "gold.txt")["accuracy"] == 1.0
@@ -148,27 +147,25 @@ def test_labels_of_sentences(form: str, tmp_path: Path, invoke: Invoke, monkeypa
     refused(invoke("score", "calibration", f"out.{form}", "--gold", "gold.tsv", "--column", "upos"), 2, "no column")
 
 
-@pytest.mark.parametrize(
-    ("line", "words"),
-    [
-        ('{"words": ["a"]}', "out.jsonl:1: not a prediction (KeyError: 'tags')"),
-        ('{"words": ["a"], "tags": ["X"], "tag_probability": [1.5]}', "out.jsonl:1: 1.5 is not a probability"),
-        ('{"words": ["a"], "tags": ["X"], "tag_probability": [null]}', "None is not a probability"),
-        ('{"words": ["a"], "tags": ["X", "Y"], "tag_probability": [0.5, 0.5]}', "1 words, 2 tags"),
-        ('{"words": ["b"], "tags": ["X"], "tag_probability": [0.5]}', "out.jsonl:1: other words than gold.txt:1"),
-        ('{"words": 3, "tags": ["X"], "tag_probability": [0.5]}', "not a prediction"),
-        ("{", "not a prediction"),
-        (f'{{"words": ["a"], "tags": ["X"], "tag_probability": [{"9" * 400}]}}', "is not a probability"),
-        ("", "out.jsonl: there is no sentence in it"),
-    ],
-)
-def test_lines_that_are_no_predictions(
-    line: str, words: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+FAULTY = [
+    ('{"words": ["a"]}', "out.jsonl:1: not a prediction (KeyError: 'tags')"),
+    ('{"words": ["a"], "tags": ["X"], "tag_probability": [1.5]}', "out.jsonl:1: 1.5 is not a probability"),
+    ('{"words": ["a"], "tags": ["X"], "tag_probability": [null]}', "None is not a probability"),
+    ('{"words": ["a"], "tags": ["X", "Y"], "tag_probability": [0.5, 0.5]}', "1 words, 2 tags"),
+    ('{"words": ["b"], "tags": ["X"], "tag_probability": [0.5]}', "out.jsonl:1: other words than gold.txt:1"),
+    ('{"words": 3, "tags": ["X"], "tag_probability": [0.5]}', "not a prediction"),
+    ("{", "not a prediction"),
+    (f'{{"words": ["a"], "tags": ["X"], "tag_probability": [{"9" * 400}]}}', "is not a probability"),
+    ("", "out.jsonl: there is no sentence in it"),
+]
+
+
+def test_lines_that_are_no_predictions(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    Path("out.jsonl").write_text(line, encoding="utf-8")
     Path("gold.txt").write_text("a X\n", encoding="utf-8")
-    refused(invoke("score", "calibration", "out.jsonl", "--gold", "gold.txt"), 3, words)
+    for line, words in FAULTY:
+        Path("out.jsonl").write_text(line, encoding="utf-8")
+        refused(invoke("score", "calibration", "out.jsonl", "--gold", "gold.txt"), 3, words)
 
 
 def test_what_does_not_fit_is_refused(copied: Path, invoke: Invoke) -> None:

@@ -41,33 +41,24 @@ def test_entities(together: bool, tmp_path: Path, invoke: Invoke, monkeypatch: p
     assert "f1 40.00 % (95 % interval" in ran.out
 
 
-@pytest.mark.parametrize(
-    ("gold", "guess", "f1", "strict"),
-    [
-        ("B-LOC I-LOC B-PER", "I-LOC I-LOC B-PER", 1.0, 2 / 3),  # begins without B: read by conlleval, not strictly
-        ("B-LOC I-LOC O", "B-LOC I-LOC O", 1.0, 1.0),
-        ("B-LOC E-LOC S-PER", "B-LOC I-LOC S-PER", 1.0, 2 / 3),  # bioes, an entity without its end
-        ("I-LOC I-LOC B-LOC", "I-LOC I-LOC B-LOC", 1.0, 1.0),  # iob1
-        ("B-LOC L-LOC U-PER", "B-LOC I-LOC U-PER", 1.0, 2 / 3),
-        ("LOC-B LOC-E PER-S", "B-LOC I-LOC S-PER", 1.0, 2 / 3),
-    ],
-)
-def test_entities_that_are_read_strictly(
-    gold: str,
-    guess: str,
-    f1: float,
-    strict: float,
-    tmp_path: Path,
-    invoke: Invoke,
-    monkeypatch: pytest.MonkeyPatch,
-) -> None:
+STRICT = [
+    ("B-LOC I-LOC B-PER", "I-LOC I-LOC B-PER", 1.0, 2 / 3),  # begins without B: read by conlleval, not strictly
+    ("B-LOC I-LOC O", "B-LOC I-LOC O", 1.0, 1.0),
+    ("B-LOC E-LOC S-PER", "B-LOC I-LOC S-PER", 1.0, 2 / 3),  # bioes, an entity without its end
+    ("I-LOC I-LOC B-LOC", "I-LOC I-LOC B-LOC", 1.0, 1.0),  # iob1
+    ("B-LOC L-LOC U-PER", "B-LOC I-LOC U-PER", 1.0, 2 / 3),
+    ("LOC-B LOC-E PER-S", "B-LOC I-LOC S-PER", 1.0, 2 / 3),
+]
+
+
+def test_entities_that_are_read_strictly(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
-    rows = zip("abc", gold.split(), guess.split(), strict=True)
-    Path("both.txt").write_text("\n".join(map(" ".join, rows)) + "\n")
-    scores = invoke("score", "entities", "both.txt", "--json").json["scores"]
-    assert scores["f1"] == pytest.approx(f1)
-    assert scores["f1_strict"] == pytest.approx(strict)
-    assert scores["f1_interval"] is None  # there is but one sentence
+    for gold, guess, f1, strict in STRICT:
+        rows = zip("abc", gold.split(), guess.split(), strict=True)
+        Path("both.txt").write_text("\n".join(map(" ".join, rows)) + "\n")
+        scores = invoke("score", "entities", "both.txt", "--json").json["scores"]
+        assert (scores["f1"], scores["f1_strict"]) == pytest.approx((f1, strict)), guess
+        assert scores["f1_interval"] is None  # there is but one sentence
 
 
 def test_types_without_a_letter_are_entities(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
@@ -100,48 +91,43 @@ def column(tags: str) -> str:
 
 
 @pytest.mark.parametrize("gold", SAME)
-@pytest.mark.parametrize(("guess", "tags"), [*SAME.items(), *SPELLED.items()])
-def test_two_schemes_that_agree(
-    gold: str, guess: str, tags: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+def test_two_schemes_that_agree(gold: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     """All scores are perfect; `f1_strict`, which is about one scheme, is absent between two, and stderr says why."""
     monkeypatch.chdir(tmp_path)
     Path("gold.txt").write_text(column(SAME[gold]))
-    Path("guess.txt").write_text(column(tags))
-    ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--json")
-    assert ran.code == 0, ran.err
-    scores = ran.json["scores"]
-    assert (scores["f1"], scores["accuracy"], scores.get("f1_strict", 1.0)) == (1.0, 1.0, 1.0)
-    assert ("f1_strict" in scores) == (gold == guess)
-    reason = f"no f1_strict: guess.txt marks entities in {guess}, the gold tags in {gold}\n"
-    assert (reason in ran.err) == (gold != guess)
-    assert ("'0' for 'O'. This tag is read as 'O'\n" in ran.err) == ("0" in tags)
+    for guess, tags in (*SAME.items(), *SPELLED.items()):
+        Path("guess.txt").write_text(column(tags))
+        ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--json")
+        assert ran.code == 0, ran.err
+        scores = ran.json["scores"]
+        assert (scores["f1"], scores["accuracy"], scores.get("f1_strict", 1.0)) == (1.0, 1.0, 1.0)
+        assert ("f1_strict" in scores) == (gold == guess)
+        reason = f"no f1_strict: guess.txt marks entities in {guess}, the gold tags in {gold}\n"
+        assert (reason in ran.err) == (gold != guess)
+        assert ("'0' for 'O'. This tag is read as 'O'\n" in ran.err) == ("0" in tags)
 
 
-@pytest.mark.parametrize(
-    ("guess", "message"),
-    [
-        ("a O\nb ?\n", "guess.txt:2: '?' is no tag of iob2"),
-        ("a S-LOC\nb U-LOC\n", "guess.txt:2: 'U-LOC' is no tag of bioes"),
-        ("a O\nb art-film\n", "guess.txt:2: 'art-film' is no tag of iob2"),
-        ("a B-WORK OF ART\nb O\n", "guess.txt:2: 2 columns, but line 1 has 4"),
-        ("a B\nb O\n", "guess.txt: tags without a type, such as B, but gold.txt has types: LOC, PER"),
-        ("# id 1\na O\nb O\n", "guess.txt:2: 2 columns, but line 1 has 3"),
-    ],
-)
-def test_tags_that_are_not_clear_are_refused(
-    guess: str, message: str, tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch
-) -> None:
+UNCLEAR = [
+    ("a O\nb ?\n", "guess.txt:2: '?' is no tag of iob2"),
+    ("a S-LOC\nb U-LOC\n", "guess.txt:2: 'U-LOC' is no tag of bioes"),
+    ("a O\nb art-film\n", "guess.txt:2: 'art-film' is no tag of iob2"),
+    ("a B-WORK OF ART\nb O\n", "guess.txt:2: 2 columns, but line 1 has 4"),
+    ("a B\nb O\n", "guess.txt: tags without a type, such as B, but gold.txt has types: LOC, PER"),
+    ("# id 1\na O\nb O\n", "guess.txt:2: 2 columns, but line 1 has 3"),
+]
+
+
+def test_tags_that_are_not_clear_are_refused(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
     monkeypatch.chdir(tmp_path)
     Path("gold.txt").write_text("a B-PER\nb B-LOC\n")
-    Path("guess.txt").write_text(guess)
-    ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt")
-    assert ran.code == 3
-    assert message in ran.err
-    assert "data.columns" not in ran.err, "there is no recipe"
-    assert ('--comments "# "' in ran.err) == guess.startswith("#")
-    if guess.startswith("#"):
-        assert invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--comments", "# ").code == 0
+    for guess, message in UNCLEAR:
+        Path("guess.txt").write_text(guess)
+        ran = invoke("score", "entities", "guess.txt", "--gold", "gold.txt")
+        assert ran.code == 3
+        assert message in ran.err
+        assert "data.columns" not in ran.err, "there is no recipe"
+        assert ('--comments "# "' in ran.err) == guess.startswith("#")
+    assert invoke("score", "entities", "guess.txt", "--gold", "gold.txt", "--comments", "# ").code == 0
 
 
 def test_trees(tmp_path: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch) -> None:
