@@ -253,31 +253,28 @@ def test_hidden_words_have_it_too(here: Path, invoke: Invoke) -> None:
     assert found["ood"]["ood_auroc"] == pytest.approx(0.5)
 
 
-@pytest.mark.parametrize(
-    ("arguments", "code", "words"),
-    [
-        (["runs/one", "runs/upos"], 2, "task.column is xpos and upos"),
-        (["runs/one", "runs/words"], 2, "other vocabularies, of"),
-        (["runs/one", "runs/less"], 2, "other labels of xpos"),
-        (["runs/one", "test.conllu", "runs/two"], 2, "runs/two: a run behind the file test.conllu"),
-        (["runs/one", "runs/two", "--dropout-samples", "3"], 2, "--dropout-samples: not of several runs together"),
-        (["runs/one", "runs/two", "--channel", "all"], 2, "--channel: not of several runs together"),
-        (["runs/one", "runs/two@7777"], 4, "no checkpoint '7777'"),
-        (["runs/one", "--dropout-samples", "0"], 2, "--dropout-samples"),
-        (["runs/dry", "--dropout-samples", "3"], 2, "was trained without dropout"),
-        (["runs/one", "--ood", "empty.txt"], 3, "--ood empty.txt: there is no sentence in it"),
-        (["runs/one", "--ood", "nowhere.txt"], 3, "nowhere.txt"),
-        (["runs/one", "--ood", "extra"], 2, "names no extra file"),
-        (["runs/one", "plain.txt", "--uncertainty"], 3, "plain.txt: has no gold labels"),
-    ],
-)
-def test_what_does_not_fit_is_refused(there: Path, invoke: Invoke, arguments: list[str], code: int, words: str) -> None:
+REFUSED = [
+    (["runs/one", "runs/upos"], 2, "task.column is xpos and upos"),
+    (["runs/one", "runs/words"], 2, "other vocabularies, of"),
+    (["runs/one", "runs/less"], 2, "other labels of xpos"),
+    (["runs/one", "test.conllu", "runs/two"], 2, "runs/two: a run behind the file test.conllu"),
+    (["runs/one", "runs/two", "--dropout-samples", "3"], 2, "--dropout-samples: not of several runs together"),
+    (["runs/one", "runs/two", "--channel", "all"], 2, "--channel: not of several runs together"),
+    (["runs/one", "runs/two@7777"], 4, "no checkpoint '7777'"),
+    (["runs/one", "--dropout-samples", "0"], 2, "--dropout-samples"),
+    (["runs/dry", "--dropout-samples", "3"], 2, "was trained without dropout"),
+    (["runs/one", "--ood", "empty.txt"], 3, "--ood empty.txt: there is no sentence in it"),
+    (["runs/one", "--ood", "nowhere.txt"], 3, "nowhere.txt"),
+    (["runs/one", "--ood", "extra"], 2, "names no extra file"),
+    (["runs/one", "plain.txt", "--uncertainty"], 3, "plain.txt: has no gold labels"),
+]
+
+
+def test_what_does_not_fit_is_refused(there: Path, invoke: Invoke) -> None:
     (there / "empty.txt").write_text("", encoding="utf-8")
     (there / "plain.txt").write_text("the farmers fold\n", encoding="utf-8")
-    refused(invoke("eval", *arguments), code, words)
-
-
-def test_a_name_that_could_be_both_is_refused(there: Path, invoke: Invoke) -> None:
+    for arguments, code, words in REFUSED:
+        refused(invoke("eval", *arguments), code, words)
     (there / "runs/two@last").write_text("a file\n", encoding="utf-8")
     try:
         refused(invoke("eval", "runs/one", "runs/two@last"), 2, "a file, and a checkpoint of the run runs/two")

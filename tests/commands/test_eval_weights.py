@@ -196,26 +196,26 @@ def test_ways_to_use_the_weights(there: Path, invoke: Invoke) -> None:
     assert stored["test"]["loss"] == pytest.approx(losses["None"], rel=1e-5), "training scores as its recipe says"
 
 
-@pytest.mark.parametrize(
-    ("arguments", "told"),
-    [
-        (("runs/plain", "--weights", "mean"), "the weights of"),
-        (("runs/bayes", "--weights", "0"), "--weights 0: not a way to use uncertain weights"),
-        (("runs/bayes", "--weights", "sharp"), "give moments, diagonal, mean, or a number of draws"),
-        (("runs/bayes", "--weights", "3", "--dropout-samples", "3"), "two ways to predict"),
-        (("runs/bayes", "runs/bayes", "--weights", "3"), "--weights: not of several runs together"),
-        (("runs/ivon", "--weights", "moments"), "give a number of draws, --weights 16"),
-        (("runs/bayes", "nothing", "--split", "dev"), "nothing: there is no such run or file"),
-        (("runs/bayes", "--require", "ece<=0.5"), "--uncertainty adds nll, ece, aurc and others"),
-    ],
-)
-def test_refusals(there: Path, invoke: Invoke, arguments: tuple[str, ...], told: str) -> None:
-    refused(invoke("eval", *arguments), 2, told)
+REFUSED = [
+    (("runs/plain", "--weights", "mean"), "the weights of"),
+    (("runs/bayes", "--weights", "0"), "--weights 0: not a way to use uncertain weights"),
+    (("runs/bayes", "--weights", "sharp"), "give moments, diagonal, mean, or a number of draws"),
+    (("runs/bayes", "--weights", "3", "--dropout-samples", "3"), "two ways to predict"),
+    (("runs/bayes", "runs/bayes", "--weights", "3"), "--weights: not of several runs together"),
+    (("runs/ivon", "--weights", "moments"), "give a number of draws, --weights 16"),
+    (("runs/bayes", "nothing", "--split", "dev"), "nothing: there is no such run or file"),
+    (("runs/bayes", "--require", "ece<=0.5"), "--uncertainty adds nll, ece, aurc and others"),
+]
 
 
-@pytest.mark.parametrize("run", ["bayes", "ivon"])
-def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke, run: str) -> None:
+def test_refusals(there: Path, invoke: Invoke) -> None:
+    for arguments, words in REFUSED:
+        refused(invoke("eval", *arguments), 2, words)
+
+
+def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke) -> None:
     """The exported folder is a plain model, without the given share of weights; with a share of 0 it is the means."""
+    run = "bayes"
     model = Model.load(f"runs/{run}")
     ratios = torch.cat(
         [(one.mean.abs() / one.posterior.deviation()).flatten() for one in weights.uncertain(model.network)]
@@ -244,11 +244,10 @@ def test_pruned_weights_are_those_of_least_signal(there: Path, invoke: Invoke, r
 
 
 @torch.no_grad()
-@pytest.mark.parametrize("channel", ["0", "mean"])
-def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invoke, channel: str) -> None:
+def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invoke) -> None:
     """In every form of output, beside a loop over the draws."""
     Path("text.txt").write_text("The cat sat on the mat .\n", encoding="utf-8")
-    arguments = ("parse", "runs/ivon", "text.txt", "--channel", channel, "--iteration", "-1", "--decode", "mst")
+    arguments = ("parse", "runs/ivon", "text.txt", "--channel", "mean", "--iteration", "-1", "--decode", "mst")
     ran = invoke(*arguments, "-f", "jsonl")
     assert ran.code == 0, ran.err
     line = json.loads(ran.out)
@@ -264,9 +263,8 @@ def test_arcs_have_the_mean_and_the_spread_over_draws(there: Path, invoke: Invok
             every.append(model.network.eval()(inputs, Wants(arcs=(last,))).arcs[0, 0])
     draws = torch.stack(every).double()
 
-    def read(arcs: torch.Tensor) -> torch.Tensor:
-        """Of a channel, or the geometric mean over channels."""
-        return arcs[0] if channel == "0" else arcs.clamp_min(1e-30).log().mean(0).exp()
+    def read(arcs: torch.Tensor) -> torch.Tensor:  # the geometric mean over channels
+        return arcs.clamp_min(1e-30).log().mean(0).exp()
 
     heads = torch.tensor(line["heads"])
     known = heads > 0
@@ -321,8 +319,10 @@ def test_analyze_has_the_spread_too(there: Path) -> None:
     assert analysis.deviations is not None
     assert analysis.deviations.shape == (3,)
     (certain,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]], weights="mean", uncertainty=True)
-    assert certain.deviations is None
-    assert "tag_mutual_information" not in certain.record()
+    (drawn,) = Model.load("runs/ivon").analyze([["The", "cat", "sat"]], weights="1", uncertainty=True)
+    for single in (certain, drawn):
+        assert single.deviations is None
+        assert "tag_mutual_information" not in single.record()
 
 
 @torch.no_grad()
@@ -338,13 +338,6 @@ def test_the_doubt_within_members_of_an_ensemble_is_the_model_s(there: Path) -> 
     plain = Model.load("runs/plain")
     certain = ensemble_of([plain, plain], doubt=True).ready()(batch, wants).doubt["words"]
     assert float(certain.mutual_information.max()) < 1e-5
-
-
-def test_one_draw_has_no_spread(there: Path, invoke: Invoke) -> None:
-    Path("text.txt").write_text("The cat sat .\n", encoding="utf-8")
-    line = json.loads(invoke("parse", "runs/ivon", "text.txt", "-f", "jsonl", "--weights", "1", "--uncertainty").out)
-    assert "probability_deviations" not in line
-    assert "tag_mutual_information" not in line
 
 
 def test_trees_of_eval_are_those_of_parse(there: Path, invoke: Invoke) -> None:

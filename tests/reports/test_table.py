@@ -1,4 +1,5 @@
-"""The verb `table`: which runs are one row, what is compared with the paper, and what is left out."""
+"""The verb `table`: which runs are one row, what is compared with the paper and with transformers, means over corpora,
+and what is left out."""
 
 from __future__ import annotations
 
@@ -17,11 +18,23 @@ import pytest
 from finished_runs import TAGGING, model, rows, run, scores, store, trees
 from hypothesis import given
 from hypothesis import strategies as st
-from support import environment
+from support import Invoke, environment
 
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.reports.finished import PUBLISHED, published, task_of
-from probtrans_cli.reports.table import markdown, table
+from probtrans_cli.reports.table import beside, markdown, rival_of, table
+
+
+@pytest.fixture
+def print_table(invoke: Invoke) -> Callable[..., tuple[int, str, str]]:
+    """Run `probtrans table` in this process: exit code, stdout, stderr."""
+
+    def call(*arguments: object) -> tuple[int, str, str]:
+        ran = invoke("table", *map(str, arguments))
+        return ran.code, ran.out, ran.err
+
+    return call
+
 
 # --- rows -------------------------------------------------------------------------------------------------------------
 
@@ -50,26 +63,23 @@ def test_seeds_are_one_row(tmp_path: Path) -> None:
     )  # fmt: skip
 
 
-@pytest.mark.parametrize(
-    "override",
-    ["seed=1", "name=tiny-seed1", "log.every_steps=7", "save.keep=3", "runtime.threads=2", "data.prepared=elsewhere"],
-)
-def test_what_does_not_change_a_result_is_not_compared(tmp_path: Path, override: str) -> None:
-    folders = [run(tmp_path / "a", scores(2, 3), "seed=0"), run(tmp_path / "b", scores(2, 5), "seed=1", override)]
+def test_what_does_not_change_a_result_is_not_compared(tmp_path: Path) -> None:
+    overrides = ["name=tiny-seed1", "log.every_steps=7", "save.keep=3", "runtime.threads=2", "data.prepared=elsewhere"]
+    folders = [run(tmp_path / "a", scores(2, 3), "seed=0"), run(tmp_path / "b", scores(2, 5), "seed=1", *overrides)]
     (row,) = rows(*folders)
     assert row["recipe"] == "tiny"
     assert row["test"]["perplexity"] == {"mean": 4.0, "sd": pytest.approx(math.sqrt(2))}
 
 
-@pytest.mark.parametrize(
-    "override", ["optim.lr=0.02", "data.train=other.conllu", "model.channels=3", "name=tiny-seed7", "train.epochs=1"]
-)
-def test_other_recipes_are_other_rows(tmp_path: Path, override: str) -> None:
-    folders = [run(tmp_path / "a", scores(2, 3), "seed=0"), run(tmp_path / "b", scores(2, 5), "seed=1", override)]
-    found = rows(*folders)
-    assert [row["runs"] for row in found] == [[str(folder)] for folder in folders]
-    text = markdown({"rows": found, "means": []})
-    assert all(str(folder) in text for folder in folders) == (not override.startswith("name"))
+def test_other_recipes_are_other_rows(tmp_path: Path) -> None:
+    first = run(tmp_path / "a", scores(2, 3), "seed=0")
+    changes = ("optim.lr=0.02", "data.train=other.conllu", "model.channels=3", "name=tiny-seed7", "train.epochs=1")
+    for number, override in enumerate(changes):
+        folders = [first, run(tmp_path / f"b{number}", scores(2, 5), "seed=1", override)]
+        found = rows(*folders)
+        assert [row["runs"] for row in found] == [[str(folder)] for folder in folders]
+        text = markdown({"rows": found, "means": []})
+        assert all(str(folder) in text for folder in folders) == (not override.startswith("name"))
 
 
 def test_other_corpora_under_the_same_path_are_another_row(tmp_path: Path) -> None:
@@ -113,17 +123,16 @@ def test_both_models_have_a_figure_for_each_of_the_nine_tasks() -> None:
         assert 0 < cell.sd < 0.05 * cell.mean
 
 
-@pytest.mark.parametrize(
-    ("name", "task"),
-    [
+NAMES = [
         ("pos-ewt-affix", "pos-ewt"), ("pos-ewt", "pos-ewt"), ("pos-ewt2-small", None), ("upos-ewt-x", "upos-ewt"),
         ("my-pos-ewt-x", None), ("mlm-ewt-probabilistic", None), ("cogs-probabilistic", "cogs"),
         ("cogs-universal", "cogs-universal"), ("cogs-universal-b", "cogs-universal"), ("cogs-universals", "cogs"),
         ("sst2-transformer", "sst2"), ("quickstart", None),
-    ],
-)  # fmt: skip
-def test_a_name_says_which_task_it_is(name: str, task: str | None) -> None:
-    assert task_of(name) == task
+]  # fmt: skip
+
+
+def test_a_name_says_which_task_it_is() -> None:
+    assert [(name, task_of(name)) for name, _ in NAMES] == NAMES
 
 
 def test_a_figure_is_of_the_same_model_metric_and_column() -> None:
@@ -315,3 +324,255 @@ def test_the_command_of_a_row_has_all_of_its_seeds(tmp_path: Path) -> None:
         assert row["command"] == expected
     (row,) = rows(folders[0])
     assert row["command"] == "of 'no shell"
+
+
+# --- beside transformers ----------------------------------------------------------------------------------------------
+
+
+def test_a_model_stands_beside_the_best_transformer_of_the_same_data(
+    tmp_path: Path, print_table: Callable[..., tuple[int, str, str]]
+) -> None:
+    transformer = "model={kind: transformer}"
+    ours = run(tmp_path / "ours", scores(30, 33), "name=ours", seconds=61)
+    worse = run(tmp_path / "worse", scores(29, 20), "name=worse", transformer, seconds=62)
+    better = run(tmp_path / "better", scores(28, 40), "name=better", transformer, seconds=63)
+    other = run(tmp_path / "other", scores(1, 1), "name=other", transformer, "data.train=other.conllu")
+    started = run(tmp_path / "started", scores(1, 1), "name=started", transformer, "model.init_from=elsewhere")
+    store(
+        ours / "recipe.yaml",
+        "# Resolved recipe.\n# Command: probtrans train ours `x`\nversion: 1\n# Command: not this\n",
+    )
+    found = rows(ours, worse, better, other, started)
+    assert rival_of(found[[row["recipe"] for row in found].index("ours")], found) == next(
+        row for row in found if row["recipe"] == "better"
+    )
+    code, out, err = print_table(ours, worse, better, other, started, "-f", "beside")
+    assert (code, err) == (0, "")
+    header, *lines = (
+        [cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines() if "---" not in line
+    )
+    by_name = {cell[0]: dict(zip(header, cell, strict=True)) for cell in lines}
+    assert list(by_name) == ["ours", "other", "started", "worse"]
+    assert by_name["ours"] == {
+        "recipe": "ours", "task": "mlm", "metric": "perplexity", "ours": "33.00", "transformer": "40.00",
+        "parameters": "1,234,567 / 1,234,567", "time": "0:01:01 / 0:01:03", "seeds": "1 / 1",
+        "command": r"probtrans train ours \`x\`",
+    }  # fmt: skip
+    assert (by_name["worse"]["ours"], by_name["worse"]["transformer"]) == ("", "20.00")
+    assert (by_name["worse"]["seeds"], by_name["worse"]["command"]) == ("1", "")
+
+
+def test_trees_stand_beside_those_that_need_no_training(
+    tmp_path: Path, print_table: Callable[..., tuple[int, str, str]]
+) -> None:
+    """The floor's scores have no spread over seeds; a transformer's trees stand behind the model's."""
+    own, other = trees(0.6, 0.5), trees(0.4, 0.3)
+    own["floors"] = {"next_word": trees(0.8), "untrained_bias": trees(0.58, 0.41)}
+    folders = [
+        *(run(tmp_path / f"ours{seed}", scores(30, 33, trees=own), "name=ours", f"seed={seed}") for seed in (0, 1)),
+        run(tmp_path / "theirs", scores(28, 40, trees=other), "name=theirs", "model={kind: transformer}"),
+    ]
+    (folders[0] / "metrics.jsonl").write_text('{"words_per_second": 1500}\n', encoding="utf-8")
+    code, out, err = print_table(*folders, "-f", "beside")
+    assert (code, err) == (0, "")
+    header, _, line = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
+    cells = dict(zip(header, line, strict=True))
+    assert cells["UAS"] == "50.00 ± 0.00 % / 30.00 %"
+    assert cells["UUAS"] == "60.00 ± 0.00 % / 40.00 %"
+    assert cells["untrained bias, UAS"] == "41.00 %"
+    assert cells["untrained bias, UUAS"] == "58.00 %"
+    assert cells["words/s"] == "1,500"
+    _, out, _ = print_table(*folders, "--json")
+    rivals = {row["recipe"]: row["rival"] for row in json.loads(out)["rows"]}
+    assert rivals == {"ours": [str(folders[2])], "theirs": None}
+
+
+def test_a_rival_takes_at_most_twice_as_long(tmp_path: Path) -> None:
+    """If there is such a one; trainings of ten minutes and of an hour can be given together."""
+    transformer = "model={kind: transformer}"
+    short = run(tmp_path / "short", scores(30, 33), "name=short", seconds=600)
+    long = run(tmp_path / "long", scores(20, 23), "name=long", seconds=3600)
+    untimed = run(tmp_path / "untimed", scores(20, 23), "name=untimed")
+    soon = run(tmp_path / "soon", scores(31, 34), "name=soon", transformer, seconds=1200)
+    late = run(tmp_path / "late", scores(21, 24), "name=late", transformer, seconds=1201)
+    found = rows(short, long, untimed, soon, late)
+
+    def rival(name: str, given: list[dict[str, Any]]) -> str | None:
+        beside_it = rival_of(next(row for row in given if row["recipe"] == name), given)
+        return None if beside_it is None else beside_it["recipe"]
+
+    assert [rival(name, found) for name in ("short", "long", "untimed")] == ["soon", "late", "late"]
+    assert rival("short", rows(short, late)) == "late"
+
+
+def test_a_higher_score_is_the_better_rival(tmp_path: Path) -> None:
+    tagging = ("task={kind: tagging, column: xpos}",)
+    ours = run(tmp_path / "pos-ewt-a", scores(0.5, 0.5, "accuracy"), "name=pos-ewt-a", *tagging)
+    rivals = [
+        run(tmp_path / f"t{dev}", scores(dev, 0.5, "accuracy"), f"name=t{dev}", "model={kind: transformer}", *tagging)
+        for dev in (0.7, 0.9, 0.8)
+    ]
+    found = rows(ours, *rivals)
+    rival = rival_of(next(row for row in found if row["recipe"] == "pos-ewt-a"), found)
+    assert rival is not None
+    assert rival["recipe"] == "t0.9"
+    assert "90.96 ± 0.10 %" in beside({"rows": found, "means": []})
+
+
+def test_a_perplexity_stands_beside_one_over_the_same_words(tmp_path: Path) -> None:
+    """Of a smaller vocabulary, or of more hidden words, it is another quantity; a share of right answers is not."""
+    transformer = "model={kind: transformer}"
+    ours = run(tmp_path / "ours", scores(30, 33), "name=ours")
+    smaller = run(tmp_path / "smaller", scores(3, 3), "name=smaller", transformer, "data.vocabulary.max_size=20")
+    hidden = run(tmp_path / "hidden", scores(4, 4), "name=hidden", transformer, "task.mlm.rate=0.5")
+    same = run(tmp_path / "same", scores(40, 43), "name=same", transformer)
+    found = {row["recipe"]: row for row in rows(ours, smaller, hidden, same)}
+    assert rival_of(found["ours"], [*found.values()]) is found["same"]
+    tagging = ("task={kind: tagging, column: xpos}",)
+    ours = run(tmp_path / "tagger", scores(0.3, 0.3, "accuracy"), "name=tagger", *tagging)
+    other = ("name=other", transformer, "data.vocabulary.max_size=20", *tagging)
+    theirs = run(tmp_path / "other", scores(0.4, 0.4, "accuracy"), *other)
+    found = {row["recipe"]: row for row in rows(ours, theirs)}
+    assert rival_of(found["tagger"], [*found.values()]) is found["other"]
+
+
+def test_scores_of_dev_are_called_so(tmp_path: Path) -> None:
+    ours = run(tmp_path / "ours", {"dev": scores(30, 33)["dev"]}, "name=ours", "data.test=null")
+    theirs = run(tmp_path / "theirs", scores(28, 40), "name=theirs", "model={kind: transformer}")
+    text = beside({"rows": rows(ours, theirs), "means": []})
+    assert re.search(r"\| 30\.00 \(dev\) \|", text)
+    assert re.search(r"\| +40\.00 \|", text)
+
+
+# --- means over corpora -----------------------------------------------------------------------------------------------
+
+
+def on(corpus: str, *overrides: str) -> tuple[str, ...]:
+    """What trains and scores a tagger on another corpus."""
+    files = (f"data.train={corpus}-train.conllu", f"data.test={corpus}-test.conllu")
+    return (f"name=pos-{corpus}", "task={kind: tagging, column: xpos}", *files, *overrides)
+
+
+def test_one_model_on_several_corpora_has_a_mean(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+    """The mean over corpora for each seed, then mean and deviation over the seeds that all corpora have."""
+    accuracies = {"a": (0.5, 0.7, 0.1), "b": (0.8, 0.9), "c": (0.2, 0.5)}
+    folders = [
+        run(
+            tmp_path / f"{corpus}{seed}",
+            scores(0.5, accuracy, "accuracy", trees=trees(0.1 + accuracy / 2, 0.2)),
+            *on(corpus, f"seed={seed}"),
+            seconds=10 * (1 + seed),
+        )
+        for corpus, all_seeds in accuracies.items()
+        for seed, accuracy in enumerate(all_seeds)
+    ]
+    other = run(tmp_path / "other", scores(0.5, 0.9, "accuracy"), *on("d", "model.labels=5"))
+    result = table([str(folder) for folder in [*folders, other]])
+    assert [row["recipe"] for row in result["rows"]] == ["pos-a", "pos-b", "pos-c", "pos-d"]
+    (mean,) = result["means"]
+    assert mean["recipe"] == "mean of 3 (pos-a to pos-c)"
+    assert mean["mean_of"] == ["pos-a", "pos-b", "pos-c"]
+    assert mean["seeds"] == [0, 1]
+    assert mean["runs"] == [str(folder) for folder in folders]
+    assert mean["test"]["accuracy"] == {"mean": pytest.approx(0.6), "sd": pytest.approx(0.1 * math.sqrt(2))}
+    assert mean["test"]["uuas"] == {"mean": pytest.approx(0.4), "sd": pytest.approx(0.05 * math.sqrt(2))}
+    assert mean["seconds"] == 15
+    assert mean["paper"] is None
+    for form in ("markdown", "beside"):
+        code, out, _ = print_table(*folders, other, "-f", form)
+        assert code == 0
+        assert re.match(r"\| mean of 3 \(pos-a to pos-c\) .* 60\.00 ± 14\.14 % ", out.splitlines()[-1])
+    _, out, _ = print_table(*folders, other, "-f", "html")
+    assert "mean of 3 (pos-a to pos-c)" in out
+
+
+def test_a_mean_stands_beside_that_of_the_transformer(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+    folders = [
+        run(tmp_path / f"{kind}-{corpus}", scores(0.5, accuracy, "accuracy"), *on(corpus, f"model={{kind: {kind}}}"))
+        for kind, both in {"probabilistic": (0.5, 0.7), "transformer": (0.3, 0.4)}.items()
+        for corpus, accuracy in zip("ab", both, strict=True)
+    ]
+    _, out, _ = print_table(*folders, "-f", "beside")
+    header, _, *lines = ([cell.strip() for cell in line.strip("|").split("|")] for line in out.splitlines())
+    cells = dict(zip(header, lines[-1], strict=True))
+    assert (cells["recipe"], cells["ours"], cells["transformer"]) == (
+        "mean of 2 (pos-a to pos-b)",
+        "60.00 %",
+        "35.00 %",
+    )
+    _, out, _ = print_table(*folders, "--json")
+    rivals = {row["model"]: row["rival"] for row in json.loads(out)["means"]}
+    assert rivals == {"probabilistic": [str(folder) for folder in folders[2:]], "transformer": None}
+
+
+def test_perplexities_of_several_corpora_have_no_mean_but_their_trees_do(
+    tmp_path: Path, print_table: Callable[..., Any]
+) -> None:
+    """Nor does a transformer without a mean score stand beside anything."""
+    floors = {"untrained_bias": trees(0.4, 0.2)}
+    folders = [
+        run(
+            tmp_path / f"{kind}-{corpus}",
+            scores(30, 33, trees=trees(uuas) | {"floors": floors}),
+            f"name=lm-{corpus}",
+            f"data.test={corpus}.conllu",
+            f"model={{kind: {kind}}}",
+        )
+        for kind in ("probabilistic", "transformer")
+        for corpus, uuas in (("a", 0.5), ("b", 0.6))
+    ]
+    code, out, err = print_table(*folders, "--json")
+    assert (code, err) == (0, "")
+    for mean in json.loads(out)["means"]:
+        assert mean["test"] == {
+            "uas": {"mean": pytest.approx(0.25), "sd": None},
+            "uuas": {"mean": pytest.approx(0.55), "sd": None},
+            "floor_uas": {"mean": pytest.approx(0.2), "sd": None},
+            "floor_uuas": {"mean": pytest.approx(0.4), "sd": None},
+        }
+        assert mean["rival"] is None
+
+
+def test_a_mean_is_over_the_splits_that_all_corpora_have(tmp_path: Path, print_table: Callable[..., Any]) -> None:
+    """The second corpus has no test set, the third no dev set, so the three have nothing in common."""
+    every = scores(0.5, 0.7, "accuracy")
+    folders = [
+        run(tmp_path / "a", every | {"extra": {"accuracy": 0.1}}, *on("a", "data.extra=a-more.conllu")),
+        run(tmp_path / "b", {"dev": every["dev"]}, *on("b", "data.test=null", "data.dev=b-dev.conllu")),
+    ]
+    (mean,) = table([str(folder) for folder in folders])["means"]
+    assert (mean["dev"]["accuracy"]["mean"], mean["test"], mean["extra"]) == (0.5, None, None)
+    for form in ("markdown", "beside", "html"):
+        code, out, _ = print_table(*folders, "-f", form)
+        assert code == 0
+        assert "mean of 2 (pos-a to pos-b)" in out
+    third = run(tmp_path / "c", {"test": every["test"]}, *on("c", "data.dev=null"))
+    assert table([str(folder) for folder in [*folders, third]])["means"] == []
+
+
+def test_perplexities_alone_have_no_mean(tmp_path: Path) -> None:
+    folders = [run(tmp_path / name, scores(30, 33), f"name={name}", f"data.test={name}.conllu") for name in "ab"]
+    assert table([str(folder) for folder in folders])["means"] == []
+
+
+def test_what_is_not_the_same_model_on_other_corpora_has_no_mean(tmp_path: Path) -> None:
+    first = run(tmp_path / "first", scores(0.5, 0.5, "accuracy"), *on("a"))
+    others = {
+        "no seed in both": on("b", "seed=1"),
+        "another setting": on("b", "train.batch_words=77"),
+        "another setting of data": on("b", "data.vocabulary.min_count=3"),
+        "the same corpus": on("a", "name=pos-twice"),
+        "the same test set": on("a", "name=pos-less", "data.train=less.conllu"),
+        "another selection": on("b", "data.select.words=3"),
+    }
+    for name, overrides in others.items():
+        result = table([str(first), str(run(tmp_path / name, scores(0.5, 0.5, "accuracy"), *overrides))])
+        assert len(result["rows"]) == 2, name
+        assert result["means"] == [], name
+
+
+def test_a_run_without_a_test_set_is_no_further_corpus(tmp_path: Path) -> None:
+    """The same model on the same text, once with a test set and once without."""
+    both = run(tmp_path / "both", scores(0.5, 0.6, "accuracy"), *on("a"))
+    alone = run(tmp_path / "alone", {"dev": scores(0.5, 0.6, "accuracy")["dev"]}, *on("a", "data.test=null", "name=b"))
+    assert table([str(both), str(alone)])["means"] == []
