@@ -165,8 +165,8 @@ def refuse_link(folder: Path) -> None:
     if folder.parent.name == "checkpoints":
         regular.refuse_others(folder.parent, folder=True)
     if folder.is_symlink():
-        what = f"{folder}: a link to {folder.readlink()}: nothing is written through it"
-        raise CheckpointError(what, hint="name the folder that it points at, or move that back")
+        message = f"{folder}: a link to {folder.readlink()}: nothing is written through it"
+        raise CheckpointError(message, hint="name the folder that it points at, or move that back")
 
 
 def _copy_strangers(folder: Path, new: Path) -> None:

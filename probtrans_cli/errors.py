@@ -116,8 +116,8 @@ def unwritten(
 ) -> ProbtransError:
     """Return the error of a file that cannot be written: a ``kind`` with its ``hint``, or, where there is no room, a
     :class:`DataError` with the hint ``full``. Neither hint may give up what is written already."""
-    what = f"{name}: cannot be written: {reason(error)}"
-    return DataError(what, hint=full) if error.errno in FULL else kind(what, hint=hint)
+    message = f"{name}: cannot be written: {reason(error)}"
+    return DataError(message, hint=full) if error.errno in FULL else kind(message, hint=hint)
 
 
 def without_room(error: Exception) -> OSError | None:

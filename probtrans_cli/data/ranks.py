@@ -50,29 +50,29 @@ class Ranks:
         """Those of the items that are this process's: the k-th is that of the rank ``k mod world``."""
         return items[self.rank :: self.world]
 
-    def total(self, value: Tensor, what: str) -> Tensor:
-        """The sum of a tensor over all processes, in place; ``what``: what is waited for, in words. So below."""
-        del what
+    def total(self, value: Tensor, purpose: str) -> Tensor:
+        """The sum of a tensor over all processes, in place; ``purpose``: what is waited for, in words. So below."""
+        del purpose
         return value
 
-    def largest(self, number: int, what: str) -> int:
+    def largest(self, number: int, purpose: str) -> int:
         """The largest of the numbers that the processes have."""
-        del what
+        del purpose
         return number
 
-    def exchanged(self, content: bytes, what: str) -> list[bytes]:
+    def exchanged(self, content: bytes, purpose: str) -> list[bytes]:
         """What every process has, by rank."""
-        del what
+        del purpose
         return [content]
 
-    def of_first(self, content: bytes, what: str) -> bytes:
+    def of_first(self, content: bytes, purpose: str) -> bytes:
         """What the first process has."""
-        del what
+        del purpose
         return content
 
-    def meet(self, what: str) -> None:
+    def meet(self, purpose: str) -> None:
         """Wait until all processes are here."""
-        del what
+        del purpose
 
     def done(self, name: str, answer: str = "") -> None:
         """Let the others go on that wait for this, by its name."""
@@ -91,49 +91,49 @@ class Ranks:
         """What a user is told to do when a run has been stopped."""
         return f"continue with: probtrans train {run} --resume"
 
-    def at(self, what: str) -> None:
+    def at(self, purpose: str) -> None:
         """Note what is being done, to be told where the others wait for it in vain."""
-        del what
+        del purpose
 
     def signalled(self) -> None:
         """Note that a signal asks to stop."""
 
-    def waiting(self, what: str, *, really: bool = True) -> AbstractContextManager[None]:
+    def waiting(self, purpose: str, *, really: bool = True) -> AbstractContextManager[None]:
         """Around what ends only when the other processes come, too; ``really``: or what does not wait this time."""
-        del what, really
+        del purpose, really
         return nullcontext()
 
     def claim(self) -> None:
         """Be the one that tells of what has gone wrong."""
 
-    def together(self, own: Mapping[str, np.ndarray], what: str) -> list[Mapping[str, np.ndarray]]:
+    def together(self, arrays: Mapping[str, np.ndarray], purpose: str) -> list[Mapping[str, np.ndarray]]:
         """The arrays of every process, by rank."""
         if self.world == 1:
-            return [own]
+            return [arrays]
         from safetensors.numpy import load, save  # noqa: PLC0415
 
-        plain = {name: np.ascontiguousarray(array) for name, array in own.items()}
-        return [load(part) for part in self.exchanged(save(plain), what)]
+        plain = {name: np.ascontiguousarray(array) for name, array in arrays.items()}
+        return [load(part) for part in self.exchanged(save(plain), purpose)]
 
-    def dealt_back(self, own: Sequence[tuple[np.ndarray, ...]], what: str) -> list[tuple[np.ndarray, ...]]:
+    def dealt_back(self, items: Sequence[tuple[np.ndarray, ...]], purpose: str) -> list[tuple[np.ndarray, ...]]:
         """What all processes made of their shares of some items, in the order of the items."""
-        named = {f"{k} {part}": array for k, item in enumerate(own) for part, array in enumerate(item)}
-        found: dict[int, dict[int, np.ndarray]] = {}
-        for rank, arrays in enumerate(self.together(named, what)):
+        named = {f"{k} {part}": array for k, item in enumerate(items) for part, array in enumerate(item)}
+        result: dict[int, dict[int, np.ndarray]] = {}
+        for rank, arrays in enumerate(self.together(named, purpose)):
             for name, array in arrays.items():
                 k, part = map(int, name.split())
-                found.setdefault(k * self.world + rank, {})[part] = array
-        return [tuple(parts[part] for part in sorted(parts)) for _, parts in sorted(found.items())]
+                result.setdefault(k * self.world + rank, {})[part] = array
+        return [tuple(parts[part] for part in sorted(parts)) for _, parts in sorted(result.items())]
 
-    def summed(self, counts: Mapping[Hashable, float], what: str) -> Mapping[Hashable, float]:
+    def summed(self, counts: Mapping[Hashable, float], purpose: str) -> Mapping[Hashable, float]:
         """Counts over all processes; the same to the bit in each."""
         if self.world == 1:
             return counts
-        whole: dict[Hashable, float] = {}
-        for part in self.exchanged(_written(counts), what):
+        total: dict[Hashable, float] = {}
+        for part in self.exchanged(_written(counts), purpose):
             for key, value in _read(part).items():
-                whole[key] = whole.get(key, 0.0) + value
-        return whole
+                total[key] = total.get(key, 0.0) + value
+        return total
 
 
 ALONE = Ranks()
@@ -149,8 +149,8 @@ def _read(content: bytes) -> dict[Hashable, float]:
 
 def _plain(value: Any) -> int | float | str:
     """A number of numpy's as one of Python's."""
-    found: int | float | str = value.item()
-    return found
+    result: int | float | str = value.item()
+    return result
 
 
 def _hashable(key: Any) -> Hashable:

@@ -213,8 +213,8 @@ def settle(checkpoints: Path) -> None:
         elif listed(original) and regular.read_bytes(original / SUMS) == regular.read_bytes(copy / SUMS):
             atomic.remove_folder(copy)
         else:
-            what = f"{copy}: a folder in the place of a link, and another one than {original}"
-            raise CheckpointError(what, hint="move one of them away")
+            message = f"{copy}: a folder in the place of a link, and another one than {original}"
+            raise CheckpointError(message, hint="move one of them away")
         link(original, name)
 
 

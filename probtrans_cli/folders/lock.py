@@ -44,7 +44,7 @@ def of_checkpoint(folder: Path) -> Path:
 
 
 @contextmanager
-def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None) -> Iterator[bool]:
+def locked(file: Path, name: str, *, wait: bool = False, hint: str | None = None) -> Iterator[bool]:
     """Within: no other process has the same lock; or, where there are no locks, what is yielded is False.
 
     Where there are no locks (Windows, some network file systems) it goes on with a warning. A missing parent folder is
@@ -52,7 +52,7 @@ def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None
 
     Args:
         file: the lock file, see :func:`inside` and :func:`beside`.
-        what: what is locked, for messages.
+        name: what is locked, for messages.
         wait: wait for the end of the other process, and say so, instead of refusing.
         hint: what to do where it is refused.
 
@@ -60,7 +60,7 @@ def locked(file: Path, what: str, *, wait: bool = False, hint: str | None = None
         UsageError: another process has the lock; the message names it and its host.
     """
     new = [parent for parent in file.parents if not parent.exists()]
-    handle = _acquired(file, what, wait, hint)
+    handle = _acquired(file, name, wait, hint)
     try:
         yield handle is not None
     finally:
@@ -86,18 +86,18 @@ def held_for_a_moment(folder: Path) -> Iterator[None]:
         yield
 
 
-def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None:
+def _acquired(file: Path, name: str, wait: bool, hint: str | None) -> int | None:
     while True:
         try:
             handle = _opened(file)
         except OSError as error:
-            _warn(what, error)
+            _warn(name, error)
             return None
         try:
             if not _flock(handle, wait=False):
                 if not wait:
-                    raise UsageError(f"{what} is in use by {_holder(handle)}", hint=hint)
-                console.log(f"{what} is in use by {_holder(handle)}: waiting for its end")
+                    raise UsageError(f"{name} is in use by {_holder(handle)}", hint=hint)
+                console.log(f"{name} is in use by {_holder(handle)}: waiting for its end")
                 _flock(handle, wait=True)
             if _is_at(handle, file):
                 who = {"process": os.getpid(), "host": socket.gethostname(), "command": " ".join(sys.argv)[:1000]}
@@ -109,7 +109,7 @@ def _acquired(file: Path, what: str, wait: bool, hint: str | None) -> int | None
             os.close(handle)
             with suppress(OSError):
                 file.unlink()
-            _warn(what, error)
+            _warn(name, error)
             return None
         except BaseException:  # refused, or Ctrl-C while waiting
             os.close(handle)
@@ -163,6 +163,6 @@ def _holder(handle: int) -> str:
     return "another process"
 
 
-def _warn(what: str, error: OSError) -> None:
+def _warn(name: str, error: OSError) -> None:
     reason = error.strerror or error
-    console.log(f"warning: {what} cannot be locked ({reason}): let no second process write there")
+    console.log(f"warning: {name} cannot be locked ({reason}): let no second process write there")

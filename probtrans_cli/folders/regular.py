@@ -79,8 +79,8 @@ def refuse_folder_of_others(folder: Path) -> None:
 def _irregular(path: Path, mode: int, wanted: str = "file") -> IrregularFileError:
     kind = _KINDS.get(stat.S_IFMT(mode), "something else" if wanted == "file" else "a file")
     if stat.S_ISLNK(mode):
-        what = f"{path}: a link in the place of a {wanted}, which is not followed"
-        return IrregularFileError(what, hint=f"put the {wanted} itself there, or remove the link")
+        message = f"{path}: a link in the place of a {wanted}, which is not followed"
+        return IrregularFileError(message, hint=f"put the {wanted} itself there, or remove the link")
     return IrregularFileError(
         f"{path}: {kind} in the place of a {wanted}", hint="move it away, or copy the folder again"
     )

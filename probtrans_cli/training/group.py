@@ -97,11 +97,11 @@ class Group(Ranks):
     # --- what the processes exchange ----------------------------------------------------------------------------------
 
     @contextmanager
-    def waiting(self, what: str, *, really: bool = True) -> Iterator[None]:
+    def waiting(self, purpose: str, *, really: bool = True) -> Iterator[None]:
         if not really:
             yield
             return
-        self.watch.note(what, waits=True)
+        self.watch.note(purpose, waits=True)
         try:
             yield
         except RuntimeError as error:
@@ -109,30 +109,30 @@ class Group(Ranks):
             signs = ("gloo", "Gloo", "NCCL", "Connection closed by peer", "Socket Timeout")
             if not (isinstance(error, dist.DistError) or any(sign in str(error) for sign in signs)):
                 raise
-            self.watch.lost(f"{what}: {error}")
+            self.watch.lost(f"{purpose}: {error}")
         finally:
-            self.watch.note(f"after {what}")
+            self.watch.note(f"after {purpose}")
 
     def signalled(self) -> None:
         self.watch.signalled = self.watch.signalled or time.monotonic()
 
-    def at(self, what: str) -> None:
-        self.watch.note(what)
+    def at(self, purpose: str) -> None:
+        self.watch.note(purpose)
 
-    def total(self, value: Tensor, what: str) -> Tensor:
-        with self.waiting(what):
+    def total(self, value: Tensor, purpose: str) -> Tensor:
+        with self.waiting(purpose):
             dist.all_reduce(value)
         return value
 
-    def largest(self, number: int, what: str) -> int:
+    def largest(self, number: int, purpose: str) -> int:
         largest = torch.tensor(number)
-        with self.waiting(what):
+        with self.waiting(purpose):
             dist.all_reduce(largest, dist.ReduceOp.MAX)
         return int(largest)
 
-    def exchanged(self, content: bytes, what: str) -> list[bytes]:
+    def exchanged(self, content: bytes, purpose: str) -> list[bytes]:
         sizes = [torch.zeros((), dtype=torch.int64) for _ in range(self.world)]
-        with self.waiting(what):
+        with self.waiting(purpose):
             dist.all_gather(sizes, torch.tensor(len(content)))
             longest = max(1, *map(int, sizes))
             padded = torch.frombuffer(bytearray(content.ljust(longest, b"\0")), dtype=torch.uint8)
@@ -140,17 +140,17 @@ class Group(Ranks):
             dist.all_gather(parts, padded)
         return [bytes(part.numpy()[: int(size)]) for part, size in zip(parts, sizes, strict=True)]
 
-    def of_first(self, content: bytes, what: str) -> bytes:
+    def of_first(self, content: bytes, purpose: str) -> bytes:
         size = torch.tensor(len(content) if self.first else 0)
-        with self.waiting(what):
+        with self.waiting(purpose):
             dist.broadcast(size, 0)
             buffer = content if self.first else bytes(int(size))
             tensor = torch.frombuffer(bytearray(buffer or b"\0"), dtype=torch.uint8)
             dist.broadcast(tensor, 0)
         return bytes(tensor.numpy()[: int(size)])
 
-    def meet(self, what: str) -> None:
-        self.largest(0, what)
+    def meet(self, purpose: str) -> None:
+        self.largest(0, purpose)
 
     # --- what the first process does alone, however long it takes -----------------------------------------------------
 

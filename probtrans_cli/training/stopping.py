@@ -41,11 +41,11 @@ def stop_signals(notify: Callable[[], None] = lambda: None, *, several: bool = F
 
 
 @contextmanager
-def stopped_at_once(what: str, hint: str, *, several: bool = False) -> Iterator[None]:
+def stopped_at_once(moment: str, hint: str, *, several: bool = False) -> Iterator[None]:
     """Within: a signal ends the work, as there is nothing to save first. Ctrl-C does so anyway.
 
     Args:
-        what: the rest of the message, such as "while preparing".
+        moment: the rest of the message, such as "while preparing".
         hint: what to do then.
         several: of several processes a second signal is ignored, see :class:`StopRequest`; else it acts as usual.
 
@@ -61,7 +61,7 @@ def stopped_at_once(what: str, hint: str, *, several: bool = False) -> Iterator[
         del frame
         for later in heeded:
             signal.signal(later, signal.SIG_IGN if several else signal.SIG_DFL)
-        raise StoppedError(f"stopped by {signal.Signals(number).name} {what}", hint=hint)
+        raise StoppedError(f"stopped by {signal.Signals(number).name} {moment}", hint=hint)
 
     with _handled(heeded, handle):
         yield

@@ -98,14 +98,14 @@ def dealt(
     return microbatches
 
 
-def counts_over(task: Task, microbatches: Sequence[Microbatch], ranks: Ranks, what: str) -> dict[str, Tensor]:
-    """Return ``N_t`` by term, at least 1, over the microbatches of all processes; ``what``: for messages."""
+def counts_over(task: Task, microbatches: Sequence[Microbatch], ranks: Ranks, purpose: str) -> dict[str, Tensor]:
+    """Return ``N_t`` by term, at least 1, over the microbatches of all processes; ``purpose``: for messages."""
     counted = [microbatch.batch for microbatch in microbatches if microbatch.counted]
     counts = counts_of(task, counted or [microbatches[0].batch])
     if not counted:
         counts = {name: torch.zeros_like(number) for name, number in counts.items()}
     if ranks.world > 1:
-        total = ranks.total(torch.stack([*counts.values()]), what)
+        total = ranks.total(torch.stack([*counts.values()]), purpose)
         counts = dict(zip(counts, total.unbind(), strict=True))
     return {name: number.clamp(min=1) for name, number in counts.items()}
 

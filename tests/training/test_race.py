@@ -26,11 +26,10 @@ ENDLESS = ("train.epochs=1000000", "save.every_steps=1")
 
 
 @pytest.fixture(scope="module")
-def servers() -> Iterator[list[Forks]]:
-    two = [Forks(), Forks()]
-    yield two
-    for server in two:
-        server.close()
+def servers(forks: Forks) -> Iterator[list[Forks]]:
+    second = Forks()
+    yield [forks, second]
+    second.close()
 
 
 @pytest.fixture
