@@ -46,7 +46,6 @@ def moves(name: str, start: str) -> Iterator[tuple[str, Tensor]]:
 
 def test_a_layer_moves_at_the_rate_times_the_decay_for_each_layer_above_it(bert: Any) -> None:
     """The first update of Adam moves whatever has a gradient by the rate, to the sign."""
-    del bert
     one = ["train.steps=1", "optim.eps=1e-30", "optim.schedule={kind: constant}", "model.dropout=0.0"]
     one.append("data.vocabulary.features={rows: 64}")
     assert train(*START, *one, "optim.lr=1e-30", name="start") == 0
@@ -62,7 +61,6 @@ def test_a_layer_moves_at_the_rate_times_the_decay_for_each_layer_above_it(bert:
 
 
 def test_stages_are_all_that_is_below_the_output_layer(bert: Any) -> None:
-    del bert
     assert train(*START) == 0
     network = loaded().network
     assert isinstance(network, Network)
@@ -91,7 +89,6 @@ def test_rates_multiply_and_groups_stay_as_they_are_without_a_decay() -> None:
     "of_bayes", ["optim.kind=ivon", "model.bayes={layers: [attention, feed_forward, output], sigma_lr: 3.0}"]
 )
 def test_uncertain_weights_have_the_rate_of_their_layer(bert: Any, of_bayes: str) -> None:
-    del bert
     factors: dict[str, float] = {}
     made = optim.Optimizers.__init__
 
@@ -115,7 +112,6 @@ def test_uncertain_weights_have_the_rate_of_their_layer(bert: Any, of_bayes: str
 
 
 def test_models_without_layers_have_no_layer_decay(bert: Any, says: Says) -> None:
-    del bert
     for model in (SMALL, f"{SIZES[:-1]}, share_layers: true}}"):
         message = says(2, model, "optim.layer_decay=0.9")
         assert "optim.layer_decay: this model of kind `" in message
@@ -124,7 +120,6 @@ def test_models_without_layers_have_no_layer_decay(bert: Any, says: Says) -> Non
 
 
 def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, says: Says) -> None:
-    del bert
     own = f"{SMALL[:-1]}, share_potentials: false, globals: {{kind: dep-split, features: 2}}}}"
     assert train(own, name="first") == 0
     network = loaded("first").network
@@ -147,7 +142,6 @@ def test_iterations_with_potentials_of_their_own_are_layers(bert: Any, says: Say
 @pytest.mark.parametrize(("freeze", "stages"), [("embeddings", 1), ("1", 2), ("2", 3)])
 def test_what_is_frozen_stays_and_has_no_state(bert: Any, freeze: str, stages: int) -> None:
     """No gradient, no decay, no moments; all else moves."""
-    del bert
     moving = ["optim.lr=0.01", "optim.kind=adamw", "optim.weight_decay=0.1", "optim.ema=0.5"]
     assert train(*START, "optim.lr=1e-30", name="start") == 0
     assert train(*START, *moving, f"train.freeze={freeze}") == 0
@@ -167,7 +161,6 @@ def test_what_is_frozen_stays_and_has_no_state(bert: Any, freeze: str, stages: i
 
 
 def test_embeddings_of_a_probabilistic_model_are_frozen(bert: Any) -> None:
-    del bert
     features = "data.vocabulary={kind: words, features: {rows: 64}}"
     assert train(SMALL, features, "optim.lr=0.05", name="first") == 0
     assert train(SMALL, features, TAGGING, "--init-from", "runs/first", "train.freeze=embeddings", "optim.lr=0.05") == 0
@@ -178,7 +171,6 @@ def test_embeddings_of_a_probabilistic_model_are_frozen(bert: Any) -> None:
 
 
 def test_a_frozen_training_is_resumed_to_the_bit(bert: Any) -> None:
-    del bert
     long = ["train.steps=6", "save.every_steps=2", "save.keep=99", "optim.lr=0.01"]
     chosen = ["train.freeze=1", "optim.layer_decay=0.7", "optim.ema=0.9"]
     for name in ("whole", "broken"):
@@ -192,7 +184,6 @@ def test_a_frozen_training_is_resumed_to_the_bit(bert: Any) -> None:
 
 
 def test_what_cannot_be_frozen_is_refused(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    del bert
     for more, message in (
         ([SIZES, FOLDER, "train.freeze=embeddings"], "what is frozen must be trained: name it with model.init_from"),
         ([*START, "train.freeze=3"], "train.freeze: found 3, but the model has 2 layers"),
@@ -210,7 +201,6 @@ def test_what_cannot_be_frozen_is_refused(bert: Any, capfd: pytest.CaptureFixtur
 
 
 def test_frozen_parts_that_nothing_was_loaded_for_are_told_of(bert: Any, says: Says) -> None:
-    del bert
     message = says(0, SIZES, TAGGING, "--init-from", "bert", "train.freeze=embeddings")
     assert "entries of the vocabulary are new, and stay as they were drawn: " in message
     assert train(SMALL, name="plain") == 0
@@ -223,7 +213,6 @@ def test_frozen_parts_that_nothing_was_loaded_for_are_told_of(bert: Any, says: S
 
 
 def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    del bert
     warned = "warning: bert: with `optim.kind: adam` the decay is an L2 penalty"
     for options, told in (
         (["optim.weight_decay=0.01"], True),
@@ -240,7 +229,6 @@ def test_an_l2_penalty_on_pretrained_weights_is_warned_of(bert: Any, capfd: pyte
 
 def test_a_vocabulary_in_lower_case_learns_capitals_from_their_shape(bert: Any) -> None:
     """The word `dog` is in the folder's vocabulary, and what tells `Dog` from it is its shape alone."""
-    del bert
     words = ["dog\tsmall", "Dog\tlarge"]
     Path("case.tsv").write_text("".join(f"{word}\n\n" for word in words * 20))
     data = (
@@ -256,7 +244,6 @@ def test_a_vocabulary_in_lower_case_learns_capitals_from_their_shape(bert: Any) 
 
 
 def test_features_start_at_zero_so_that_nothing_changes_before_they_are_learned(bert: Any) -> None:
-    del bert
     still = ["optim.lr=1e-30", "train.steps=1", "model.dropout=0.0"]
     assert train(*START, *still, name="plain") == 0
     assert train(*START, *still, "data.vocabulary.features={}", name="features") == 0
@@ -271,7 +258,6 @@ def ends(name: str) -> list[Tensor]:
 
 
 def test_hidden_pieces_have_no_features(bert: Any, says: Says) -> None:
-    del bert
     assert "data.vocabulary.features: a hidden piece would be told by " in says(
         2, SIZES, FOLDER, MLM, "--init-from", "bert", "data.vocabulary.features={}"
     )

@@ -21,7 +21,6 @@ INTERRUPTED = ("train.steps=6", "optim.lr=0.01", "save.every_steps=2", "save.kee
 @pytest.fixture
 def moved(bert: Any, monkeypatch: pytest.MonkeyPatch) -> Path:
     """The BERT folder below $PROBTRANS_DATA."""
-    del bert
     Path("corpora/models").mkdir(parents=True)
     monkeypatch.setenv("PROBTRANS_DATA", str(Path("corpora").absolute()))
     return Path("bert").rename("corpora/models/bert")
@@ -96,6 +95,5 @@ def test_the_folder_of_the_weights_may_be_named_as_corpora_are(moved: Path, says
 
 
 def test_a_home_folder_is_found(bert: Any, monkeypatch: pytest.MonkeyPatch) -> None:
-    del bert
     monkeypatch.setenv("HOME", str(Path.cwd()))
     assert train("model={kind: transformer, from: ~/bert}", TAGGING) == 0

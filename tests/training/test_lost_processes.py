@@ -190,16 +190,6 @@ def test_an_error_in_one_process_is_told_once(what: str, code: int, words: str, 
     assert json.loads((jobs[0].run / "exit.json").read_text("utf-8"))["exit"] == code
 
 
-def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
-    job = several(folder, "nothing", 2, "data.train=nowhere.conllu")
-    ended = job.end()
-    assert ended.code == 3
-    assert "nowhere.conllu" in one_message(ended)
-    ended = several(folder, "too-many", 8).end()
-    assert ended.code == 2
-    assert "train.accumulate is 4" in one_message(ended)
-
-
 SLOW_TO_SPEAK = """
 import os, time
 from probtrans_cli.training.watch import Watch
@@ -211,15 +201,19 @@ Watch._publish = slowly
 """
 
 
-def test_the_launcher_lets_a_slow_voice_speak(folder: Path) -> None:
-    """The others, who have heard of the error, end after it: the launcher ends all of them as soon as one ends."""
-    started_with = folder / "slow"
-    started_with.mkdir()
-    (started_with / "sitecustomize.py").write_text(SLOW_TO_SPEAK, encoding="utf-8")
-    path = os.pathsep.join([str(started_with), environment()["PYTHONPATH"]])
-    ended = several(folder, "slowly", 2, "data.train=nowhere.conllu", PYTHONPATH=path).end()
-    assert ended.code == 3
-    assert "nowhere.conllu" in one_message(ended)
+def test_what_all_processes_find_the_first_one_tells(folder: Path) -> None:
+    """Even a slow one: the others end after it, as the launcher ends all processes once one ends."""
+    (folder / "slow").mkdir()
+    (folder / "slow/sitecustomize.py").write_text(SLOW_TO_SPEAK, encoding="utf-8")
+    path = os.pathsep.join([str(folder / "slow"), environment()["PYTHONPATH"]])
+    for run, variables in (("nothing", {}), ("slowly", {"PYTHONPATH": path})):
+        ended = several(folder, run, 2, "data.train=nowhere.conllu", **variables).end()
+        assert ended.code == 3
+        assert "nowhere.conllu" in one_message(ended)
+    for nproc, change, words in ((8, "log.every_steps=1", "train.accumulate is 4"), (1, "train.every=3", "every")):
+        ended = several(folder, f"refused-{nproc}", nproc, change).end()  # one process is no launch
+        assert ended.code == 2
+        assert words in one_message(ended)
 
 
 LATE = """
@@ -259,12 +253,6 @@ def torchrun(folder: Path, run: str, *options: str, changes: tuple[str, ...] = L
     command = [sys.executable, "-m", "torch.distributed.run", "--standalone", "--nproc-per-node", "2", *options]
     program = ["-m", "--", "probtrans_cli", "-q", "train", "tiny.yaml", *changes, f"name={run}"]
     return Job([*command, *program], folder, run)
-
-
-def test_one_process_is_no_launch(folder: Path) -> None:
-    ended = several(folder, "single", 1, "train.eval_every=30").end()
-    assert ended.code == 2
-    assert "eval_every" in one_message(ended)
 
 
 def test_an_error_under_torchrun_is_told(folder: Path) -> None:

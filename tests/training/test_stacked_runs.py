@@ -35,7 +35,6 @@ def is_lower(key: str) -> bool:
 
 def test_a_bert_becomes_the_lower_encoder(bert: Any, says: Says) -> None:
     """The same states as a transformer that starts from the folder, of every token."""
-    del bert
     message = says(0, STACK, TAGGING)
     assert "started from bert: " in message
     assert "not there, drawn at random: encoder.projection.weight, encoder.upper.ternary." in message
@@ -50,7 +49,6 @@ def test_a_bert_becomes_the_lower_encoder(bert: Any, says: Says) -> None:
 
 
 def test_all_layers_of_the_lower_encoder_frozen_are_all_of_it(bert: Any) -> None:
-    del bert
     assert train(STACK, TAGGING, "optim.lr=1e-30", name="start") == 0
     moving = ["optim.lr=0.01", "optim.kind=adamw", "optim.weight_decay=0.1"]
     for freeze, below in (("2", True), ("1", False)):
@@ -65,7 +63,6 @@ def test_all_layers_of_the_lower_encoder_frozen_are_all_of_it(bert: Any) -> None
 
 
 def test_a_lower_encoder_without_layers_is_one(bert: Any) -> None:
-    del bert
     field = "{labels: 8, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 2}, kind: probabilistic}"
     assert train(f"model={field}", name="field") == 0
     stack = f"model={{kind: stacked, lower: {field}, upper: {UPPER}}}"
@@ -80,7 +77,6 @@ def test_a_lower_encoder_without_layers_is_one(bert: Any) -> None:
 
 def test_a_layer_of_the_lower_encoder_moves_at_its_rate_and_what_is_above_at_the_whole(bert: Any) -> None:
     """The first update of Adam moves whatever has a gradient by the rate, to the sign."""
-    del bert
     still = ["model.dropout=0.0", "model.lower.dropout=0.0", "model.upper.dropout=0.0"]
     one = [*still, "train.steps=1", "optim.eps=1e-30", "optim.schedule={kind: constant}", "optim.layer_decay=0.5"]
     assert train(STACK, TAGGING, *one, "optim.lr=1e-30", name="start") == 0
@@ -94,7 +90,6 @@ def test_a_layer_of_the_lower_encoder_moves_at_its_rate_and_what_is_above_at_the
 
 
 def test_a_stack_starts_from_another_and_takes_its_output(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    del bert
     assert train(STACK, TAGGING, "optim.lr=0.01", name="first") == 0
     assert train(STACK, TAGGING, "--init-from", "runs/first") == 0
     assert "left there" not in capfd.readouterr().err.rpartition("started from runs/first")[2]
@@ -105,7 +100,6 @@ def test_a_stack_starts_from_another_and_takes_its_output(bert: Any, capfd: pyte
 
 def test_an_output_layer_of_the_lower_encoder_is_not_taken(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """Both are of width 8, and for the same tags; but they read other states."""
-    del bert
     assert train("model={kind: transformer, from: bert}", TAGGING, "optim.lr=0.01", name="below") == 0
     assert train(STACK, TAGGING, "--init-from", "runs/below") == 0
     message = capfd.readouterr().err.rpartition("started from runs/below")[2]
@@ -114,7 +108,6 @@ def test_an_output_layer_of_the_lower_encoder_is_not_taken(bert: Any, capfd: pyt
 
 
 def test_another_lower_encoder_is_refused_by_its_keys(bert: Any, says: Says) -> None:
-    del bert
     stack = f"model={{kind: stacked, lower: {SIZES.removeprefix('model=')}, upper: {UPPER}}}"
     other = [stack, FOLDER, TAGGING, "model.lower.pooler=false", "model.lower.layers=1", "--init-from", "bert"]
     message = says(4, *other)
@@ -133,7 +126,6 @@ def test_another_lower_encoder_is_refused_by_its_keys(bert: Any, says: Says) -> 
 @pytest.mark.slow
 def test_a_tiny_corpus_is_learned_by_heart(bert: Any) -> None:
     """Twelve sentences, by both encoders together."""
-    del bert
     still = ["model.dropout=0.0", "model.upper.dropout=0.0", "model.lower.dropout=0.0"]
     few = [*still, "model.upper.labels=32", "data={train: dev.conllu, dev: dev.conllu, test: null}"]
     assert train(STACK, TAGGING, *few, "train.epochs=40", "optim={kind: adamw, lr: 0.01}") == 0
@@ -142,7 +134,6 @@ def test_a_tiny_corpus_is_learned_by_heart(bert: Any) -> None:
 
 
 def test_a_training_is_resumed_to_the_bit(bert: Any) -> None:
-    del bert
     for name in ("whole", "broken"):
         assert train(STACK, TAGGING, *LONG, "train.freeze=2", "optim.ema=0.9", name=name) == 0
     interrupted(Path("runs/broken"))
@@ -155,7 +146,6 @@ def test_a_training_is_resumed_to_the_bit(bert: Any) -> None:
 
 def test_trees_tags_and_labels_are_those_of_words(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
     """Words are cut into pieces here, and the sentence has specials around it; arcs and labels are the words' own."""
-    del bert
     rooted = f"model.upper={UPPER[:-1]}, root: {{labels: 3}}, heads: tree}}"
     assert train(STACK, rooted, TAGGING, "optim.lr=0.05") == 0
     assert "trees" in json.loads(Path("runs/run/checkpoints/best/eval.json").read_text("utf-8"))["test"]
@@ -192,7 +182,6 @@ def test_trees_tags_and_labels_are_those_of_words(bert: Any, capfd: pytest.Captu
 
 
 def test_pieces_are_predicted_from_the_states_of_their_words(bert: Any) -> None:
-    del bert
     assert train(STACK, MLM.replace("output: bert, ", ""), "optim.lr=0.05", "train.epochs=2") == 0
     lines = [json.loads(line) for line in Path("runs/run/metrics.jsonl").read_text("utf-8").splitlines()]
     perplexities = [line["perplexity"] for line in lines if line["split"] == "dev" and "perplexity" in line]
@@ -200,7 +189,6 @@ def test_pieces_are_predicted_from_the_states_of_their_words(bert: Any) -> None:
 
 
 def test_what_has_no_form_in_transformers_is_refused(bert: Any, capfd: pytest.CaptureFixture[str]) -> None:
-    del bert
     assert train(STACK, TAGGING) == 0
     assert run(["export", "runs/run", "out", "--format", "hf"]) == 2
     assert "not expressible in transformers: model.kind: stacked" in capfd.readouterr().err
@@ -210,14 +198,12 @@ def test_what_has_no_form_in_transformers_is_refused(bert: Any, capfd: pytest.Ca
 
 
 def test_weights_found_as_a_distribution_are_drawn(bert: Any) -> None:
-    del bert
     few = ["optim.ivon.predict.samples=2", "train.steps=2"]
     assert train(STACK, TAGGING, "optim={kind: ivon, lr: 0.01}", *few) == 0
     assert run(["eval", "runs/run", "--split", "test", "--uncertainty", "--json"]) == 0
 
 
 def test_a_sentence_that_is_too_long_for_one_of_them_is_told_of(bert: Any, says: Says) -> None:
-    del bert
     short = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, positions: {kind: absolute, rows: 5}}"
     for name, parts in (("lower", (short, UPPER)), ("upper", (UPPER, short))):
         assert f"train with model.{name}.positions.rows=" in says(
