@@ -123,6 +123,7 @@ class Trainer:
             batches = self.plan.batches(self.state.epoch)
             self.progress.begin(self.plan.updates(len(batches)), self.state.step, self._title())
             self.ahead.expect(in_turn(batches, self.state.batch, self.recipe.train.accumulate, self.ranks))
+            # A resumed training begins within an epoch. Its last update is followed by the end of the epoch, below.
             while self.state.batch < len(batches) and not (self.state.finished or self.plan.enough_steps(self.state)):
                 self._update(batches)
                 if self.state.batch < len(batches):
@@ -182,6 +183,7 @@ class Trainer:
         rate = section.schedule.rate(section.lr, done, state.drops)
         self.optimizer.set_rate(rate)
         self.bad = self.bad | ~(torch.isfinite(total) & torch.isfinite(norm))
+        # To look at a value on a GPU is to wait for it, so that is done with the lines of metrics alone.
         if total.device.type == "cpu" or (state.step + 1) % self.recipe.log.every_steps == 0:
             self._finite_guard()
         self.optimizer.step()
@@ -216,13 +218,14 @@ class Trainer:
                 with self._memory_guard(batch.indices), unsynchronised:
                     with self.model.machine.autocast(), self.divergence.draw():
                         loss = loss_of(self.model.task, self.divergence.ask, batch, counts)
-                        loss = loss if microbatch.counted else 0.0 * loss
+                        loss = loss if microbatch.counted else 0.0 * loss  # DDP needs a backward pass all the same
                     with ranks.waiting(f"the gradients of {here}", really=last):
                         loss.backward()  # type: ignore[no-untyped-call]
                 total = total + loss.detach()
             for parameter in self.optimizer.parameters:
                 if parameter.grad is not None:
-                    parameter.grad /= counts[main]
+                    parameter.grad /= counts[main]  # of N_1 L so far
+            # These depend on the weights alone, so each process adds them once, after the sum over processes.
             self.divergence.add_gradient(done)
             if section.ternary_penalty.weight > 0.0:
                 for penalty in self.network.encoder.regularizer(section).values():
@@ -382,8 +385,7 @@ class Trainer:
         return f"epoch {self.state.epoch + 1}/{self.recipe.train.epochs}"
 
     def _finite_guard(self) -> None:
-        """Stop before a non-finite gradient reaches the weights. A check on a GPU is a wait, so it is done once a
-        logging interval, and always before weights are scored or saved."""
+        """Stop before a gradient that is not finite reaches the weights, or they are scored or saved."""
         if bool(self.bad):
             raise NotFiniteError(
                 f"the loss or a gradient is not finite at step {self.state.step + 1} or shortly before; "

@@ -6,13 +6,10 @@ process.py      a warmed process that forks a child for each command, and watche
 place.py        where one input is tried: its files, its commands, and what is judged of them
 material.py     corpora, trained models and folders, made once at the start
 inputs.py       mutated files and arguments through every verb
-folders.py      altered run folders, prepared corpora and folders of Hugging Face's
-checkpoints.py  altered checkpoints, also with checksums that are right again
-planted.py      links, pipes and devices in folders of strangers
+folders.py      altered runs, prepared corpora, checkpoints; links, pipes and devices in folders of strangers
 kills.py        signals at any moment, and what comes after
 races.py        several processes and one folder
-attack.py       all inputs of all groups, in a few processes at once
-report.py       the table, and how a fault is repeated
+attack.py       all inputs of all groups, in a few processes at once; the table, and how a fault is repeated
 """
 
 from __future__ import annotations

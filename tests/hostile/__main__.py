@@ -22,8 +22,7 @@ sys.path.insert(0, str(Path(__file__).resolve().parent.parent))
 
 def main(arguments: list[str] | None = None) -> int:
     """Read the arguments, make the material, try every input, print the table; returns the exit code."""
-    from .attack import GROUPS, attack
-    from .report import table, told
+    from .attack import GROUPS, attack, table, told
 
     parser = argparse.ArgumentParser(
         prog="python -m tests.hostile", description=__doc__, formatter_class=argparse.RawTextHelpFormatter
