@@ -221,7 +221,7 @@ def test_a_training_that_goes_on_does_not_say_that_it_was_interrupted(forks: For
 def test_a_signal_in_the_final_phase(forks: Forks, folder: Path) -> None:
     """The training is done and saved, the final scores are being computed: 75 too, and --resume ends it."""
     run = folder / "runs/late"
-    arguments = [*command("plain", run.name), "task.eval_masks=400"]
+    arguments = [*command("plain", run.name), "task.eval_masks=200"]
     process = forks.start(arguments, folder)
     deadline = time.monotonic() + 30
     while not ((run / "checkpoints/last").exists() and state(run)["finished"]):
