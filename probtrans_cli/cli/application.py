@@ -18,7 +18,7 @@ from probtrans_cli.cli.streams import tell
 from probtrans_cli.errors import UsageError
 from probtrans_cli.export import EXPORTS, Dtype, ExportName
 from probtrans_cli.folders.places import expand_home, with_home
-from probtrans_cli.openie.written_forms import WRITTEN, WrittenName
+from probtrans_cli.openie.writing import WRITTEN, WrittenName
 from probtrans_cli.reports.scorers import SCORERS, ScorerName
 from probtrans_cli.trained.formats import FORMATS, FormatName
 from probtrans_cli.version import __version__

@@ -6,7 +6,7 @@ import sys
 from collections import Counter
 from collections.abc import Iterator, Sequence
 from contextlib import nullcontext
-from dataclasses import dataclass
+from dataclasses import dataclass, replace
 from pathlib import Path
 
 from probtrans_cli import atomic, console
@@ -15,19 +15,17 @@ from probtrans_cli.data.codecs.grids import MOST_ROWS
 from probtrans_cli.data.corpus.filters import OfFile
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.errors import DataError, UsageError
-from probtrans_cli.openie.coordinated import read_coordinated
-from probtrans_cli.openie.corpora import places_of, read_given
-from probtrans_cli.openie.extractions import Extraction
-from probtrans_cli.openie.grid_format import GridFormat, grid_format
-from probtrans_cli.openie.tuple_groups import GivenSentence
-from probtrans_cli.openie.written_forms import (
+from probtrans_cli.openie.coordination_files import read_coordinated
+from probtrans_cli.openie.corpora import places_of, read_file
+from probtrans_cli.openie.label_rows import GridFormat, grid_format
+from probtrans_cli.openie.writing import (
+    LEAST_LEVELS,
     WRITTEN,
-    SentenceWithTuples,
+    FileSentence,
+    FileTuple,
     WrittenForm,
     WrittenName,
-    WrittenTuple,
-    levels_of,
-    without_what_is_refused,
+    refusals,
 )
 from probtrans_cli.recipe.data import Data, Grid
 from probtrans_cli.text import harmless
@@ -41,7 +39,7 @@ class ConvertRequest:
     """The arguments of `convert`."""
 
     form: WrittenName
-    """A row of :data:`probtrans_cli.openie.written_forms.WRITTEN`."""
+    """A row of :data:`probtrans_cli.openie.writing.WRITTEN`."""
     files: Sequence[str] = ()
     """``-`` is stdin, and so is no file at all."""
     format: GridFormat | None = None
@@ -128,33 +126,39 @@ def _require_one_content(inputs: Sequence[_Input]) -> None:
 def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
     form = WRITTEN[request.form]
     assert form.tuples is not None, "others are refused"
-    for sentence in read_given(file.lines, file.name, data):
-        written = _with_tuples(sentence, form, data.extra_words, request.rows)
-        counts.add(sentence.counts, has_rows=bool(written.tuples))
-        if written.tuples or form.every_sentence:
-            yield from form.tuples(written)
+    for sentence in read_file(file.lines, file.name, data):
+        kept = (
+            _placed(sentence, form, data.extra_words, request.rows) if form.by_words else _texts(sentence, request.rows)
+        )
+        counts.add(sentence.counts, has_rows=bool(kept))
+        if kept or form.every_sentence:
+            yield from form.tuples(replace(sentence, tuples=kept), data.extra_words)
 
 
-def _with_tuples(
-    sentence: GivenSentence, form: WrittenForm, names: Sequence[str], rows: int | None
-) -> SentenceWithTuples:
-    upos = sentence.tags.get("upos")
-    if form.by_words:
-        places = places_of(sentence, names, rows)
-        written = [
-            WrittenTuple(tuple_.texts, place, tuple_.confidence)
-            for tuple_, place in zip(sentence.tuples, places, strict=True)
-        ]
-        return without_what_is_refused(SentenceWithTuples(sentence.words, written, names, upos), form, sentence.counts)
-    written = []
-    for tuple_ in sentence.tuples:
-        reason = "kept" if all(tuple_.texts[:2]) and len(tuple_.texts) > 1 else "incomplete"
-        reason = "too many" if reason == "kept" and len(written) == rows else reason
+def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], rows: int | None) -> list[FileTuple]:
+    """Return the tuples with their words; what is kept and why not all is added to ``sentence.counts``."""
+    places = places_of(sentence, names, rows)
+    there = [(each, place) for each, place in zip(sentence.tuples, places, strict=True) if place is not None]
+    kept = []
+    for (each, place), reason in zip(there, refusals(form, (place for _, place in there)), strict=True):
+        if reason is None:
+            kept.append(replace(each, place=place))
+        else:
+            sentence.counts["kept"] -= 1
+            sentence.counts[reason] += 1
+    return kept
+
+
+def _texts(sentence: FileSentence, rows: int | None) -> list[FileTuple]:
+    """Return the tuples with a relation and an argument; what is kept and why not all is added to the counts."""
+    kept = []
+    for each in sentence.tuples:
+        reason = "kept" if all(each.texts[:2]) and len(each.texts) > 1 else "incomplete"
+        reason = "too many" if reason == "kept" and len(kept) == rows else reason
         sentence.counts[reason] += 1
         if reason == "kept":
-            stated = tuple_.found if isinstance(tuple_.found, Extraction) else None
-            written.append(WrittenTuple(tuple_.texts, stated, tuple_.confidence))
-    return SentenceWithTuples(sentence.words, written, names, upos)
+            kept.append(each)
+    return kept
 
 
 def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
@@ -162,9 +166,11 @@ def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: Of
     assert form.coordinations is not None, "others are refused"
     for sentence in read_coordinated(file.lines, file.name, data):
         rows = sentence.grid or []
-        lines = form.coordinations(sentence.words, rows if request.rows is not None else levels_of(rows))
-        counted = Counter(sentence.counts)
-        if not lines and "kept" in counted:
-            counted["in a sentence whose words are tags"] = counted.pop("kept")
-        counts.add(counted, has_rows=any(map(any, rows)))
+        if request.rows is None:  # up to the last level with a label
+            rows = rows[: max([LEAST_LEVELS, *(i for i, row in enumerate(rows, start=1) if any(row))])]
+        lines = form.coordinations(sentence.words, rows)
+        there = Counter(sentence.counts)
+        if not lines and "kept" in there:
+            there["in a sentence whose words are tags"] = there.pop("kept")
+        counts.add(there, has_rows=any(map(any, rows)))
         yield from lines

@@ -28,5 +28,5 @@ def score(kind: ScorerName, predictions: str, gold: str | None, options: Mapping
         if name not in row.options:
             option = f"--{name.replace('_', '-')}" + ("" if value is True else f" {value}")
             raise UsageError(f"{option}: not of {row.name}", hint="leave it out")
-    scores = row.module().score(predictions, gold, **options)
+    scores = row.score(predictions, gold, **options)
     return {"kind": kind, "predictions": predictions, "gold": gold, "scores": scores}

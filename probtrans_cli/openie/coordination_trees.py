@@ -35,10 +35,14 @@ _PAIRED = "cc:preconj"  # "both" of "both A and B"
 _LOOSE = ("cc", _PAIRED, "punct")  # at the ends of a conjunct
 
 
+class _LeftOutError(Exception):
+    """There is no such coordination; the argument says why."""
+
+
 def coordinations_of_tree(
     heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] | None = None
 ) -> tuple[list[Coordination], Counter[str]]:
-    """The coordinations of a tree from left to right, and how many were ``found`` and left out, by reason.
+    """Return the coordinations of a tree from left to right, and how many were ``found`` and left out, by reason.
 
     Left out are coordinations without a coordinator between the first and the last conjunct (``no coordinator``), and
     those one of whose conjuncts is not of neighbouring words, or that have other words than coordinators and
@@ -53,33 +57,26 @@ def coordinations_of_tree(
         ValueError: the heads have a cycle.
     """
     trees = _subtrees(heads, relations, upos)
-    found, counts = [], Counter[str]()
+    coordinations, counts = [], Counter[str]()
     for tree in trees[1:]:
         number = tree.token["id"]
-        conjuncts = [one for one in tree.children if one.token["deprel"] == "conj" and one.token["id"] > number]
-        if not conjuncts:
-            continue
-        try:
-            found.append(_coordination(trees, tree, conjuncts))
-            counts["found"] += 1
-        except _LeftOutError as error:
-            counts[str(error)] += 1
-    return sorted(found, key=lambda one: (one.start, -one.end)), counts
-
-
-class _LeftOutError(Exception):
-    """There is no such coordination; the argument says why."""
+        conjuncts = [child for child in tree.children if child.token["deprel"] == "conj" and child.token["id"] > number]
+        if conjuncts:
+            try:
+                coordinations.append(_coordination(trees, tree, conjuncts))
+                counts["found"] += 1
+            except _LeftOutError as error:
+                counts[str(error)] += 1
+    coordinations.sort(key=lambda coordination: (coordination.start, -coordination.end))
+    return coordinations, counts
 
 
 def _subtrees(heads: Sequence[int], relations: Sequence[str], upos: Sequence[str] | None) -> list[TokenTree]:
-    """The tree below every word, behind the one of a root with ``id`` 0; children are in the order of words.
+    """Return the tree below every word, behind that of a root with ``id`` 0; children are in the order of words.
 
     A token has ``id`` and ``head``, from 1, ``deprel``, and of the words of its tree ``start`` and ``end``, the words
     ``[start, end)`` from 0, among which they are, and ``size``, their number. The trees are made here: conllu's own
     ``to_tree`` calls itself for each level, and a chain of a thousand words is too deep for that.
-
-    Raises:
-        ValueError: the heads have a cycle.
     """
     trees = [TokenTree(Token(id=0, deprel="", start=len(heads), end=0, size=0), [])]
     for number, (head, relation) in enumerate(zip(heads, relations, strict=True), start=1):
@@ -103,20 +100,8 @@ def _subtrees(heads: Sequence[int], relations: Sequence[str], upos: Sequence[str
     return trees
 
 
-def _span(tree: TokenTree) -> Span:
-    """The words of a tree.
-
-    Raises:
-        _LeftOutError: they are not neighbours.
-    """
-    start, end = tree.token["start"], tree.token["end"]
-    if end - start != tree.token["size"]:
-        raise _LeftOutError("not contiguous")
-    return start, end
-
-
 def _is_loose(trees: Sequence[TokenTree], position: int, inside: TokenTree) -> bool:
-    """Whether the word at a position, from 0, is punctuation, a coordinator or part of one, and below ``inside``."""
+    """Return whether the word at a position, from 0, is punctuation, a coordinator or part of one, below ``inside``."""
     token = trees[position + 1].token
     while token is not inside.token:
         if token["deprel"] in _LOOSE:
@@ -127,9 +112,15 @@ def _is_loose(trees: Sequence[TokenTree], position: int, inside: TokenTree) -> b
     return False
 
 
-def _trimmed(trees: Sequence[TokenTree], span: Span, conjunct: TokenTree) -> Span:
-    """The words of a conjunct, without what is loose at its ends."""
+def _trimmed(trees: Sequence[TokenTree], span: Span, size: int, conjunct: TokenTree) -> Span:
+    """Return the words of a conjunct, without what is loose at its ends; ``size``: how many words it has.
+
+    Raises:
+        _LeftOutError: they are not neighbours.
+    """
     start, end = span
+    if end - start != size:
+        raise _LeftOutError("not contiguous")
     while start < conjunct.token["id"] - 1 and _is_loose(trees, start, conjunct):
         start += 1
     while end > conjunct.token["id"] and _is_loose(trees, end - 1, conjunct):
@@ -138,9 +129,10 @@ def _trimmed(trees: Sequence[TokenTree], span: Span, conjunct: TokenTree) -> Spa
 
 
 def _coordination(trees: Sequence[TokenTree], head: TokenTree, conjuncts: Sequence[TokenTree]) -> Coordination:
-    spans = [_span(one) for one in conjuncts]
-    spans = [_trimmed(trees, span, one) for span, one in zip(spans, conjuncts, strict=True)]
-    spans.insert(0, _first(trees, head, conjuncts))
+    spans = [_first_conjunct(trees, head, conjuncts)]
+    for tree in conjuncts:
+        token = tree.token
+        spans.append(_trimmed(trees, (token["start"], token["end"]), token["size"], tree))
     cc, separators = -1, []
     for (_, start), (end, _), behind in zip(spans, spans[1:], conjuncts, strict=False):
         if start > end:
@@ -159,25 +151,18 @@ def _coordination(trees: Sequence[TokenTree], head: TokenTree, conjuncts: Sequen
     return Coordination(cc, tuple(spans), tuple(i for i in sorted(separators) if i != cc - 1))
 
 
-def _first(trees: Sequence[TokenTree], head: TokenTree, conjuncts: Sequence[TokenTree]) -> Span:
-    """The words of the first conjunct.
-
-    Raises:
-        _LeftOutError: they are not neighbours.
-    """
-    others = {SHARED.get(child.token["deprel"]) for one in conjuncts for child in one.children}
-    if "subject" in others:
-        others.add("auxiliary")
+def _first_conjunct(trees: Sequence[TokenTree], head: TokenTree, conjuncts: Sequence[TokenTree]) -> Span:
+    of_rest = {SHARED.get(child.token["deprel"]) for tree in conjuncts for child in tree.children}
+    if "subject" in of_rest:
+        of_rest.add("auxiliary")
     before, number = conjuncts[0].token["start"], head.token["id"]
-    own = [child.token for child in head.children if child.token["end"] <= before]
+    children = [child.token for child in head.children if child.token["end"] <= before]
     begin = 0  # behind what is shared
-    for token in own:
+    for token in children:
         kind = SHARED.get(token["deprel"])
-        if token["id"] < number and kind is not None and kind not in others:
+        if token["id"] < number and kind is not None and kind not in of_rest:
             begin = max(begin, token["end"])
-    own = [token for token in own if token["start"] >= begin]
-    start = min([number - 1, *(token["start"] for token in own)])
-    end = max([number, *(token["end"] for token in own)])
-    if end - start != 1 + sum(token["size"] for token in own):
-        raise _LeftOutError("not contiguous")
-    return _trimmed(trees, (start, end), head)
+    children = [token for token in children if token["start"] >= begin]
+    start = min([number - 1, *(token["start"] for token in children)])
+    end = max([number, *(token["end"] for token in children)])
+    return _trimmed(trees, (start, end), 1 + sum(token["size"] for token in children), head)

@@ -2,33 +2,51 @@
 
 Files have different forms, and the first line that is not blank tells which a file has:
 
-- rows of labels, whose sentences end in ``[unused1] [unused2] [unused3]``
-  (:mod:`probtrans_cli.openie.label_rows`);
+- rows of labels, whose sentences end in ``[unused1] [unused2] [unused3]`` (:mod:`probtrans_cli.openie.label_rows`);
 - CaRB's gold lines, which LSOIE's science part has as well, tuple lines of AllenNLP, and JSON lines
-  (:mod:`probtrans_cli.openie.tuple_files`);
-- output of OpenIE-4, and LSOIE with positions (:mod:`probtrans_cli.openie.tuple_lines`);
-- the columns of supervised-oie (:mod:`probtrans_cli.openie.oie_conll`).
+  (:mod:`probtrans_cli.openie.tuple_files`). In JSON lines a tuple may also say which words it has, ``"words": {"arg1":
+  [0], "rel": [1], "arg2": [2, 3]}`` with ``"location_time": [3]`` for those of arg2 that say where or when and
+  ``"added": ["is", "of"]`` for words of the relation that the sentence lacks, as `parse -f jsonl` writes it; and a line
+  may have the words of its sentence, ``"words"``, and their universal parts of speech, ``"upos"``;
+- output of OpenIE-4, columns separated by tabs: the confidence, an empty column or a context, the first argument, the
+  relation, further arguments, the sentence. A part is ``Relation(text,List([begin, end), ...))`` with the characters of
+  the sentence that it covers, where ``{begin}`` is a single one; arguments are a ``SimpleArgument``, a
+  ``SpatialArgument`` or a ``TemporalArgument``, and several stand in one column with ``; `` between them. ``[is]
+  president [of]`` is a relation whose words in brackets the sentence lacks;
+- LSOIE with positions: the sentence, then ``('text', [word numbers])`` for the relation and for every argument;
+- supervised-oie (Stanovsky et al. 2018), a block for each tuple, with a line for each word. Its columns are the word's
+  number, the word, the predicate, its words' numbers, the number of its head, the sentence, the run, and the label:
+  ``P-B`` and ``P-I`` of the predicate, ``A0-B`` to ``A5-I`` of arguments, ``O``. Blank lines stand between blocks; the
+  first line may name the columns. Neighbouring blocks of the same words are one sentence, and of several blocks of a
+  predicate (several answers to a question) the first one counts.
 
-Where a file does not say which words a tuple has, they are looked for
-(:mod:`probtrans_cli.openie.extraction_rows`). Arguments stay in the order of the file.
+Where a file does not say which words a tuple has, they are looked for (:mod:`probtrans_cli.openie.alignment`).
+Arguments stay in the order of the file.
 """
 
 from __future__ import annotations
 
 import json
+import math
+import re
+from bisect import bisect_left, bisect_right
 from collections import Counter
-from collections.abc import Iterable, Iterator, Sequence
+from collections.abc import Callable, Collection, Iterable, Iterator, Mapping, Sequence
+from itertools import accumulate, chain
+from typing import Any, NamedTuple
 
 from probtrans_cli.data.files import begin
 from probtrans_cli.data.sentence import Sentence, extra_words
-from probtrans_cli.openie.extraction_rows import CORPUS_SHARE, TupleWords, tuples_to_rows
+from probtrans_cli.data.tokens import are_words, tokenize, words_of
+from probtrans_cli.errors import DataError
+from probtrans_cli.openie.alignment import CORPUS_SHARE, TupleWords, align
 from probtrans_cli.openie.extractions import TAGS, Extraction, rows_to_tuples, tuple_to_row
-from probtrans_cli.openie.label_rows import Block, read_blocks
-from probtrans_cli.openie.oie_conll import is_row, read_oie_conll
-from probtrans_cli.openie.tuple_corpora import read_texts
-from probtrans_cli.openie.tuple_groups import GivenSentence, GivenTuple
-from probtrans_cli.openie.tuple_lines import RELATION, read_openie4, read_positions
+from probtrans_cli.openie.label_rows import read_blocks
+from probtrans_cli.openie.scores import TupleText
+from probtrans_cli.openie.tuple_files import json_object, read_gold, tuples_of_record
+from probtrans_cli.openie.writing import FileSentence, FileTuple
 from probtrans_cli.recipe.data import Data
+from probtrans_cli.text import printable
 
 
 def read_extractions(lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
@@ -40,100 +58,348 @@ def read_extractions(lines: Iterable[str], name: str, data: Data) -> Iterator[Se
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    for sentence in read_given(lines, name, data):
-        yield _with_rows(sentence, data)
+    extra = data.extra_words
+    for sentence in read_file(lines, name, data):
+        places = places_of(sentence, extra, data.rows)
+        yield Sentence(
+            words=[*sentence.words, *extra_words(len(extra))],
+            tags={column: [*tags, *["_"] * len(extra)] for column, tags in sentence.tags.items()},
+            grid=[tuple_to_row(place, len(sentence.words), extra) for place in places if place is not None],
+            extra=len(extra),
+            form=json.dumps([file_tuple.texts for file_tuple in sentence.tuples], ensure_ascii=False),
+            where=sentence.where,
+            counts=sentence.counts,
+        )
 
 
-def read_given(lines: Iterable[str], name: str, data: Data) -> Iterator[GivenSentence]:
+def read_file(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSentence]:
     """Yield the sentences of a file with all tuples that it has; :func:`places_of` tells which of them are rows.
 
     Raises:
         DataError: a line cannot be read; the message begins with ``name:line:``.
     """
-    first, every = begin(lines)
+    first, lines = begin(lines)
     fields = first.split("\t")
-    if first.startswith("{") and len(fields) == 1:
-        return read_texts(every, name)
+    if first.startswith("{") and not any(column.startswith("Relation(") for column in fields):
+        return _json_lines(lines, name)
     if len(fields) == 1:
-        return (_of_block(block, data) for block in read_blocks(every, name, TAGS, fix=data.grid.fix_lengths))
-    if is_row(fields):
-        return read_oie_conll(every, name)
-    if any(field.startswith(RELATION) for field in fields):
-        return read_openie4(every, name)
+        return _label_rows(lines, name, data)
+    if fields[0] == _FIRST_COLUMN or (len(fields) == _COLUMNS and fields[0].isdecimal() and fields[-1] in _LABELS):
+        return _supervised_oie(lines, name)
+    if any(column.startswith("Relation(") for column in fields):
+        return _grouped(lines, name, -1, _openie4)
     if fields[1].startswith(("('", '("')):
-        return read_positions(every, name)
-    return read_texts(every, name)
+        return _grouped(lines, name, 0, _lsoie)
+    return _texts(lines, name)
 
 
-def _of_block(block: Block, data: Data) -> GivenSentence:
-    """The tuples of rows of labels; a row without a label is none."""
-    words, names = block.words, data.extra_words
-    sentence = GivenSentence(words, block.where, counts=block.counts)
-    for row in block.rows:
-        behind = row[len(words) :]
-        if any(behind[len(names) :]):
-            sentence.counts["extra word"] += 1
-            continue
-        behind = [*behind[: len(names)], *[0] * (len(names) - len(behind))]
-        whole = [*row[: len(words)], *behind]
-        for one in rows_to_tuples(words, [whole], extra_words=names, dropped=sentence.counts):  # one, or none
-            arg1, relation, arg2 = one.texts(words)
-            sentence.tuples.append(GivenTuple([relation, arg1, *([arg2] if arg2 else [])], one))
-    return sentence
+def places_of(sentence: FileSentence, names: Sequence[str], rows: int | None) -> list[Extraction | None]:
+    """Return the words of every tuple of a sentence; None: it is no row of labels.
 
-
-def places_of(given: GivenSentence, names: Sequence[str], rows: int | None) -> list[Extraction | None]:
-    """Of every tuple of a sentence its words; None: it is no row of labels.
-
-    How many are ``kept``, and why others are not, is added to ``given.counts``.
+    How many are ``kept``, and why others are not, is added to ``sentence.counts``.
 
     Args:
-        given: the sentence.
+        sentence: of a file.
         names: what its extra words stand for.
         rows: the most rows that there may be; None: any number.
     """
-    words, counts = given.words, given.counts
+    words, counts = sentence.words, sentence.counts
     places: list[Extraction | None] = []
-    seen: set[str] = set()
-    for one in given.tuples:
-        places.append(None)
-        found, said = one.found, Counter({"kept": 1})
-        if isinstance(found, TupleWords):
-            labelled = tuples_to_rows(words, [found], extra_words=names, share=CORPUS_SHARE)
-            found, said = next(iter(labelled.extractions), ""), labelled.counts
-        if isinstance(found, str):
-            counts.update({found: 1} if found else said)
-        elif reason := _refused(found, words, names, seen) or ("too many" if counts["kept"] == rows else None):
-            counts[reason] += 1
+    keys: set[str] = set()
+    for file_tuple in sentence.tuples:
+        place, notes, reason = file_tuple.place, Counter({"kept": 1}), ""
+        if isinstance(place, TupleWords):
+            aligned, notes = align(words, place, extra_words=names, share=CORPUS_SHARE)
+            reason = "" if aligned else next(iter(notes))
         else:
-            places[-1] = found
-            counts.update(said)
+            aligned, reason = (None, place) if isinstance(place, str) else (place, "")
+        if aligned is not None:
+            texts, added = aligned.texts(words), aligned.added
+            if added and (added[0] not in names[:1] or any(word not in names[1:] for word in added[1:])):
+                reason = "extra word"
+            elif not (texts.arg1 and texts.relation):
+                reason = "incomplete"
+            elif texts.key in keys:
+                reason = "repeated"
+            else:
+                keys.add(texts.key)
+                reason = "too many" if counts["kept"] == rows else ""
+        counts.update({reason: 1} if reason else notes)
+        places.append(None if reason else aligned)
     return places
 
 
-def _with_rows(given: GivenSentence, data: Data) -> Sentence:
-    words, names = given.words, data.extra_words
-    places = places_of(given, names, data.rows)
-    tags = {column: [*tags, *["_"] * len(names)] for column, tags in given.tags.items()}
-    return Sentence(
-        words=[*words, *extra_words(len(names))],
-        tags=tags,
-        grid=[tuple_to_row(one, len(words), names) for one in places if one is not None],
-        extra=len(names),
-        form=json.dumps([one.texts for one in given.tuples], ensure_ascii=False),
-        where=given.where,
-        counts=given.counts,
+def _located(
+    parts: Sequence[Sequence[int]], location_time: Collection[int] = (), added: tuple[str, ...] = ()
+) -> Extraction | str:
+    """Return the extraction of the words of the relation, of arg1 and of each further argument; ``overlapping`` if a
+    word is in two of them."""
+    relation, arg1, *further = (sorted(set(part)) for part in (*parts, []))
+    arg2 = sorted({i for part in further for i in part})
+    positions = [*relation, *arg1, *arg2, *location_time]
+    if len(positions) != len(set(positions)):
+        return "overlapping"
+    return Extraction(tuple(arg1), tuple(relation), tuple(arg2), tuple(sorted(location_time)), added)
+
+
+def _label_rows(lines: Iterable[str], name: str, data: Data) -> Iterator[FileSentence]:
+    """Yield the tuples of rows of labels; a row without a label is none."""
+    names = data.extra_words
+    for block in read_blocks(lines, name, TAGS, fix=data.grid.fix_lengths):
+        words = block.words
+        sentence = FileSentence(words, block.where, counts=block.counts)
+        for row in block.rows:
+            behind = row[len(words) :]
+            if any(behind[len(names) :]):
+                sentence.counts["extra word"] += 1
+                continue
+            labels = [*row[: len(words)], *behind[: len(names)], *[0] * (len(names) - len(behind))]
+            for extraction in rows_to_tuples(words, [labels], extra_words=names, dropped=sentence.counts):
+                arg1, relation, arg2 = extraction.texts(words)  # of this row, or there is none
+                sentence.tuples.append(FileTuple([relation, arg1, *([arg2] if arg2 else [])], extraction))
+        yield sentence
+
+
+# --- tuples whose words are to be looked for --------------------------------------------------------------------------
+
+
+def _texts(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
+    """Yield the sentences of lines of CaRB or AllenNLP; sentences with the same words are one."""
+    sentences: dict[tuple[str, ...], FileSentence] = {}
+    for sentence, text, where in read_gold(lines, name):
+        if text is not None:
+            words = words_of(sentence)
+            known = sentences.setdefault(tuple(words), FileSentence(words, where))
+            known.tuples.append(_tuple_of_text(text, words_of))
+    yield from sentences.values()
+
+
+def _tuple_of_text(text: TupleText, divide: Callable[[str], Sequence[str]]) -> FileTuple:
+    """Return a tuple whose words are to be looked for; CaRB marks arguments behind the second as location or time."""
+    arg1, *rest = text.arguments or ("",)
+    of_mark: dict[str, list[Sequence[str]]] = {mark: [] for mark in ("L: ", "T: ", "")}
+    for argument in rest:
+        mark = next(mark for mark in of_mark if argument.startswith(mark))
+        of_mark[mark].append(divide(argument.removeprefix(mark)))
+    location, time, (arg2, *further) = of_mark["L: "], of_mark["T: "], of_mark[""] or [[]]
+    behind = [[word for part in parts for word in part] for parts in (further, location, time)]
+    words = TupleWords(divide(arg1), divide(text.relation), arg2, *behind)
+    return FileTuple([text.relation, *text.arguments], words, text.confidence)
+
+
+def _json_lines(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
+    for line_number, line in enumerate(lines, start=1):
+        if not line.strip():
+            continue
+        where = f"{name}:{line_number}"
+        record = json_object(line, where)
+        texts = [entry.text for entry in tuples_of_record(record, where, 1.0) if entry.text is not None]
+        try:
+            json.dumps(record, ensure_ascii=False).encode()
+        except UnicodeEncodeError:
+            hint = "\\ud800 to \\udfff stand in pairs alone"
+            raise DataError(f"{where}: an escape of half a character", hint=hint) from None
+        divide: Callable[[str], Sequence[str]] = words_of if "words" in record else tokenize
+        words = _words_of_key(record, "words", where) if "words" in record else tokenize(record["text"])
+        sentence = FileSentence(words, where)
+        if "upos" in record:
+            sentence.tags["upos"] = _words_of_key(record, "upos", where)
+            if len(sentence.tags["upos"]) != len(words):
+                message = f"{len(sentence.tags['upos'])} values for {len(words)} words"
+                raise DataError(f"{where}: upos has {message}", hint="one for each word")
+        for number, (text, entry) in enumerate(zip(texts, record["tuples"], strict=True), start=1):
+            file_tuple = _tuple_of_text(text, divide)
+            if "words" in entry:
+                file_tuple.place = _place_of_entry(entry, len(words), f"{where}: tuple {number}")
+            sentence.tuples.append(file_tuple)
+        yield sentence
+
+
+def _words_of_key(record: Mapping[str, Any], key: str, where: str) -> list[str]:
+    if not are_words(values := record[key]):
+        raise DataError(f"{where}: {key} is no list of words without white space", hint=f'"{key}": ["...", "..."]')
+    return list(values)
+
+
+def _place_of_entry(entry: Mapping[str, Any], length: int, where: str) -> Extraction | str:
+    """Return the words that a tuple of JSON lines says it has."""
+    hint = '"words": {"arg1": [0], "rel": [1], "arg2": [2, 3]} with positions from 0, "location_time": [3] of arg2, '
+    hint += '"added": ["is", "of"]'
+    places, location_time, added = entry["words"], entry.get("location_time", []), entry.get("added", [])
+    parts = [places.get(key, []) for key in ("rel", "arg1", "arg2")] if isinstance(places, dict) else None
+    if parts is None or not all(isinstance(part, list) for part in [*parts, location_time, added]):
+        raise DataError(f"{where}: words, location_time or added are not lists", hint=hint)
+    if not all(type(i) is int and 0 <= i < length for part in parts for i in part):
+        raise DataError(f"{where}: words are not positions in a sentence of {length} words", hint=hint)
+    if not all(isinstance(word, str) for word in added):
+        raise DataError(f"{where}: added is no list of words", hint=hint)
+    relation, arg1, second = parts
+    if not all(type(i) is int and i in second for i in location_time):
+        raise DataError(f"{where}: location_time has other words than arg2", hint=hint)
+    arg2 = [i for i in second if i not in location_time]
+    return _located([relation, arg1, arg2], set(location_time), tuple(added))
+
+
+# --- lines that say where the words of a tuple stand ------------------------------------------------------------------
+
+
+def _grouped(
+    lines: Iterable[str],
+    name: str,
+    column: int,
+    parse: Callable[[Sequence[str], Sequence[str], str], FileTuple],
+) -> Iterator[FileSentence]:
+    """Yield the sentences of a file that has a line for each tuple, in the order of their first lines; sentences with
+    the same words are one.
+
+    Args:
+        lines: of the file.
+        name: how messages call it.
+        column: of the sentence.
+        parse: makes a tuple of the columns of a line, the words of its sentence, and where it stands.
+    """
+    sentences: dict[tuple[str, ...], FileSentence] = {}
+    for number, line in enumerate(lines, start=1):
+        if line.strip():
+            fields, where = line.removesuffix("\r").rstrip("\t").split("\t"), f"{name}:{number}"
+            words = words_of(fields[column])
+            sentence = sentences.setdefault(tuple(words), FileSentence(words, where))
+            sentence.tuples.append(parse(fields, words, where))
+    yield from sentences.values()
+
+
+class _Part(NamedTuple):
+    kind: str
+    text: str
+    spans: tuple[tuple[int, int], ...]
+
+
+_ARGUMENTS = ("SimpleArgument", "SpatialArgument", "TemporalArgument")
+_SPAN = re.compile(r"\[(\d{1,9}), (\d{1,9})\)|\{(\d{1,9})\}")
+_SPANS = re.compile(rf"((?:(?:{_SPAN.pattern})(?:, )?)*)\)\)")
+
+
+def _openie4(fields: Sequence[str], words: Sequence[str], where: str) -> FileTuple:
+    hint = "a line is: confidence TAB TAB SimpleArgument(text,List([0, 4))) TAB Relation(...) TAB ... TAB sentence"
+    parts: list[_Part] = []
+    for column in fields[2:-1]:
+        start = 0
+        while column[start : start + 1].strip():
+            bracket, behind = column.find("(", start), column.find(",List(", start)
+            spans = _SPANS.match(column, behind + len(",List("))
+            if not start <= bracket < behind or spans is None:
+                raise DataError(f"{where}: not the parts of a tuple: {printable(column, 60)!r}", hint=hint)
+            numbers = _SPAN.findall(spans[1])
+            characters = tuple((int(first or only), int(end or int(only) + 1)) for first, end, only in numbers)
+            parts.append(_Part(column[start:bracket], column[bracket + 1 : behind], characters))
+            start = spans.end() + 2 * column.startswith("; ", spans.end())
+    relations = [part for part in parts if part.kind == "Relation"]
+    arguments = [part for part in parts if part.kind in _ARGUMENTS]
+    if len(relations) != 1 or not arguments or parts.index(arguments[0]) > parts.index(relations[0]):
+        raise DataError(f"{where}: not an argument and its relation", hint=hint)
+    relation = list(words_of(relations[0].text))
+    added = []
+    for end in dict.fromkeys((0, len(relation) - 1) if relation else ()):
+        word = relation[end]
+        if word.startswith("[") and word.endswith("]") and len(word) > 2:
+            relation[end] = word[1:-1]
+            added.append(word[1:-1])
+    begins = list(accumulate((len(word) + 1 for word in words), initial=0))  # of each word, with blanks between them
+    places = {part: _touched(part, begins, words, where) for part in (*relations, *arguments)}
+    further = [part for part in arguments[1:] if part.kind == _ARGUMENTS[0]]
+    marked = [part for part in arguments[1:] if part.kind != _ARGUMENTS[0]]
+    place: Extraction | TupleWords | str = _located(
+        [places[part] for part in (relations[0], arguments[0], *further)],
+        [i for part in marked for i in places[part]],
+        tuple(added),
     )
+    if isinstance(place, str):  # overlapping: what a relation covers may have an argument in it, which its text lacks
+        arg1, arg2, location = (
+            [word for part in group for word in words_of(part.text)] for group in (arguments[:1], further, marked)
+        )
+        place = TupleWords(arg1, words_of(relations[0].text), arg2, location=location)
+    try:
+        confidence = float(fields[0])
+    except ValueError:
+        confidence = math.nan
+    texts = [" ".join(relation), *(part.text.strip() for part in arguments)]
+    return FileTuple(texts, place, confidence if math.isfinite(confidence) else 1.0)
 
 
-def _refused(one: Extraction, words: Sequence[str], names: Sequence[str], seen: set[str]) -> str | None:
-    """Why a tuple is no row: that of :func:`rows_to_tuples`, or that there is no such extra word."""
-    if one.added and (one.added[0] not in names[:1] or any(word not in names[1:] for word in one.added[1:])):
-        return "extra word"
-    texts = one.texts(words)
-    if not (texts.arg1 and texts.relation):
-        return "incomplete"
-    if texts.key in seen:
-        return "repeated"
-    seen.add(texts.key)
-    return None
+def _touched(part: _Part, begins: Sequence[int], words: Sequence[str], where: str) -> list[int]:
+    """Return the words that spans of characters touch; ``begins``: the first character of each word, and the end."""
+    touched: set[int] = set()
+    for start, end in part.spans:
+        if not start < end < begins[-1]:
+            message = f"{where}: characters {start} to {end} are not of the sentence, which has {begins[-1] - 1}"
+            raise DataError(message, hint="words of the sentence are separated by single blanks")
+        first, last = bisect_right(begins, start) - 1, bisect_left(begins, end) - 1
+        first += start >= begins[first] + len(words[first])  # it begins at a blank
+        touched.update(range(first, last + 1))
+    return sorted(touched)
+
+
+def _lsoie(fields: Sequence[str], words: Sequence[str], where: str) -> FileTuple:
+    hint = "a line is: sentence TAB ('relation', [1]) TAB ('arg1', [0]) TAB ..."
+    parts = []
+    for column in fields[1:]:
+        _, bracket, numbers = column.rpartition("[")
+        if not (column.startswith(("('", '("')) and column.endswith("])") and bracket):
+            raise DataError(f"{where}: not a text with its word numbers: {printable(column, 60)!r}", hint=hint)
+        part = [int(number) for number in re.findall(r"\d{1,9}", numbers)]
+        if any(number >= len(words) for number in part):
+            message = f"{where}: word {max(part)} of a sentence of {len(words)} words"
+            raise DataError(message, hint="words are counted from 0 and separated by blanks")
+        parts.append(part)
+    if not parts:
+        raise DataError(f"{where}: a tuple without a relation", hint=hint)
+    return FileTuple([" ".join(words[i] for i in part) for part in parts], _located([*parts, []]))
+
+
+# --- supervised-oie ---------------------------------------------------------------------------------------------------
+
+_FIRST_COLUMN, _COLUMNS = "word_id", 8
+_WORD, _HEAD, _LABEL = 1, 4, 7
+_PARTS = ("P", *(f"A{i}" for i in range(6)))
+_LABELS = ("O", *(f"{part}-{side}" for part in _PARTS for side in "BI"))
+
+
+def _supervised_oie(lines: Iterable[str], name: str) -> Iterator[FileSentence]:
+    """Yield the sentences of a file of supervised-oie.
+
+    Raises:
+        DataError: a line cannot be read; the message begins with ``name:line:``.
+    """
+    rows: list[tuple[list[str], str]] = []
+    sentence: FileSentence | None = None
+    heads: set[str] = set()
+    for number, line in enumerate(chain(lines, [""]), start=1):
+        fields, where = line.strip().split("\t"), f"{name}:{number}"
+        if fields == [""] and rows:
+            columns = list(zip(*(row for row, _ in rows), strict=True))
+            words, head, labels = list(columns[_WORD]), columns[_HEAD][0], columns[_LABEL]
+            if sentence is None or sentence.words != words:
+                if sentence is not None:
+                    yield sentence
+                sentence, heads = FileSentence(words, rows[0][1]), set()
+            if head in heads:
+                sentence.counts["of a predicate that has one"] += 1
+            else:
+                heads.add(head)
+                parts = [[i for i, label in enumerate(labels) if label.partition("-")[0] == part] for part in _PARTS]
+                texts = [" ".join(words[i] for i in part) for part in parts]
+                sentence.tuples.append(FileTuple([*texts[:2], *filter(None, texts[2:])], _located(parts)))
+            rows = []
+        elif fields[0] not in ("", _FIRST_COLUMN):
+            if len(fields) != _COLUMNS:
+                hint = "word_id, word, pred, pred_id, head_pred_id, sent_id, run_id, label, separated by tabs"
+                raise DataError(f"{where}: {len(fields)} of {_COLUMNS} columns", hint=hint)
+            if fields[_LABEL] not in _LABELS:
+                message = f"{where}: unknown label {printable(fields[_LABEL])!r}"
+                raise DataError(message, hint=f"labels are {', '.join(_LABELS)}")
+            if not are_words([fields[_WORD]]):
+                message = f"white space in the word {fields[_WORD]!r}" if fields[_WORD].strip() else "an empty word"
+                raise DataError(f"{where}: {message}", hint="the second column is the word")
+            rows.append((fields, where))
+    if sentence is not None:
+        yield sentence

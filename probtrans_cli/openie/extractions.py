@@ -5,7 +5,8 @@ that are not in it: iterative grid labelling, OpenIE6 (Kolluru et al. 2020, arXi
 words let a relation have an "is", "is ... of" or "is ... from" that the sentence does not say: "US president Donald
 Trump" has the tuple (Donald Trump; is president of; US).
 
-How tuples of text are found in a sentence is in :mod:`probtrans_cli.openie.extraction_rows`.
+How tuples of text are found in a sentence is in :mod:`probtrans_cli.openie.alignment`. Nothing here needs torch: the
+program beside an exported graph has this module, too, as it stands.
 """
 
 from __future__ import annotations
@@ -20,52 +21,12 @@ LABELS = ("NONE", "ARG1", "REL", "ARG2", "LOC/TIME", "TYPE")
 NONE, ARG1, REL, ARG2, LOC_TIME, TYPE = range(6)
 TAGS = {"NONE": 0, "ARG1": 1, "REL": 2, "ARG2": 3, "ARGS": 3, "LOC": 4, "TIME": 4, "LOC/TIME": 4, "TYPE": 5}
 """The number of every tag that files of labels have. TYPE occurs in no data and is read as NONE."""
+EXTRA_WORDS = ("is", "of", "from")
+"""What the extra words stand for: the first begins a relation; each of the rest ends one that the first begins."""
 Characters = Sequence[tuple[int, int]]
 """The characters ``[begin, end)`` of every word of a text."""
 Confidence = Literal["mean", "min", "product"]
 PARTS = ("arg1", "rel", "arg2")
-EXTRA_WORDS = ("is", "of", "from")
-"""What the extra words stand for: the first one begins a relation; each other one ends one that the first begins."""
-
-
-@dataclass(frozen=True, slots=True)
-class Extraction:
-    """A tuple of a sentence, as positions of its words, from 0 and ascending."""
-
-    arg1: tuple[int, ...]
-    relation: tuple[int, ...]
-    arg2: tuple[int, ...] = ()
-    location_time: tuple[int, ...] = ()
-    """Where and when; it stands behind the words of arg2."""
-    added: tuple[str, ...] = ()
-    """Words of the relation that the sentence lacks: none, or the one before it, or this and the one behind it."""
-    row: int = 0
-    confidence: float = 1.0
-
-    @property
-    def second(self) -> tuple[int, ...]:
-        """The words of the second argument in the order of its text: arg2, then location and time."""
-        return self.arg2 + self.location_time
-
-    @property
-    def parts(self) -> dict[str, tuple[int, ...]]:
-        """The words of ``arg1``, ``rel`` and ``arg2``, this one with location and time."""
-        return {"arg1": self.arg1, "rel": self.relation, "arg2": self.second}
-
-    def texts(self, words: Sequence[str]) -> Texts:
-        """The texts of the parts, words with a space between two."""
-        arg1, relation, arg2 = ([words[i] for i in part] for part in self.parts.values())
-        return Texts(" ".join(arg1), " ".join([*self.added[:1], *relation, *self.added[1:]]), " ".join(arg2))
-
-    def characters(self, spans: Sequence[tuple[int, int]]) -> dict[str, list[tuple[int, int]]]:
-        """Which characters of the original text each part covers: a span ``[begin, end)`` for every run of words, in
-        the order of the part's words.
-
-        Args:
-            spans: the characters ``[begin, end)`` of every word of the sentence; see
-                :func:`probtrans_cli.data.sentence.character_spans`.
-        """
-        return {name: characters_of(part, spans) for name, part in self.parts.items()}
 
 
 class Texts(NamedTuple):
@@ -81,6 +42,40 @@ class Texts(NamedTuple):
         return f"{self.arg1} {self.arg2} {self.relation}"
 
 
+@dataclass(frozen=True, slots=True)
+class Extraction:
+    """A tuple of a sentence, as positions of its words, from 0 and ascending."""
+
+    arg1: tuple[int, ...]
+    relation: tuple[int, ...]
+    arg2: tuple[int, ...] = ()
+    location_time: tuple[int, ...] = ()
+    """Where and when; it stands behind the words of arg2."""
+    added: tuple[str, ...] = ()
+    """Words of the relation that the sentence lacks: none, or the first, or the first and the last of the relation."""
+    row: int = 0
+    confidence: float = 1.0
+
+    @property
+    def parts(self) -> dict[str, tuple[int, ...]]:
+        """The words of ``arg1``, ``rel`` and ``arg2``, the last with location and time behind it."""
+        return {"arg1": self.arg1, "rel": self.relation, "arg2": self.arg2 + self.location_time}
+
+    def texts(self, words: Sequence[str]) -> Texts:
+        """Return the texts of the parts, with single spaces between words."""
+        arg1, relation, arg2 = ([words[i] for i in part] for part in self.parts.values())
+        return Texts(" ".join(arg1), " ".join([*self.added[:1], *relation, *self.added[1:]]), " ".join(arg2))
+
+    @classmethod
+    def of_record(cls, record: Mapping[str, Any]) -> Extraction:
+        """Return the tuple of a :func:`tuple_record`."""
+        arg1, relation, second = (tuple(record["words"][name]) for name in PARTS)
+        location_time = tuple(record["location_time"])
+        arg2 = tuple(position for position in second if position not in location_time)
+        added, confidence = tuple(record["added"]), record["confidence"]
+        return cls(arg1, relation, arg2, location_time, added, confidence=confidence)
+
+
 def rows_to_tuples(
     words: Sequence[str],
     rows: Iterable[Sequence[int]],
@@ -88,10 +83,9 @@ def rows_to_tuples(
     confidences: Sequence[float] | None = None,
     extra_words: Sequence[str] = EXTRA_WORDS,
     location_time: bool = True,
-    seen: set[str] | None = None,
     dropped: Counter[str] | None = None,
 ) -> list[Extraction]:
-    """The tuples of a grid of labels, by the rules of OpenIE6.
+    """Return the tuples of a grid of labels, by the rules of OpenIE6.
 
     Rows are read in order up to the first one without any label. A row without arg1 or relation is dropped, and so is
     one whose text has come before.
@@ -102,15 +96,14 @@ def rows_to_tuples(
         confidences: of every row; None: all are 1.
         extra_words: see :data:`EXTRA_WORDS`; of several that are labelled REL, the last one counts.
         location_time: whether words labelled LOC/TIME are part of a tuple.
-        seen: the keys (:attr:`Texts.key`) of tuples that have come before, for a sentence that is read in several
-            parts; those of this grid are added.
         dropped: how many rows were dropped is added here, under ``incomplete`` and ``repeated``.
 
     Raises:
         ValueError: a row has more or fewer labels.
     """
-    seen, dropped = set() if seen is None else seen, Counter() if dropped is None else dropped
-    found = []
+    keys: set[str] = set()
+    dropped = Counter() if dropped is None else dropped
+    extractions = []
     for number, row in enumerate(rows):
         if len(row) != len(words) + len(extra_words):
             raise ValueError(
@@ -118,70 +111,58 @@ def rows_to_tuples(
             )
         if all(label in (NONE, TYPE) for label in row):
             break
-        one = _extraction(row, len(words), extra_words, number, confidences, location_time)
-        texts = one.texts(words)
+        parts: dict[int, list[int]] = {label: [] for label in range(len(LABELS))}
+        for position in range(len(words)):
+            parts[row[position]].append(position)
+        chosen = [i for i in range(len(extra_words)) if row[len(words) + i] == REL]
+        extraction = Extraction(
+            tuple(parts[ARG1]),
+            tuple(parts[REL]),
+            tuple(parts[ARG2]),
+            tuple(parts[LOC_TIME]) if location_time else (),
+            () if not chosen else tuple(extra_words[i] for i in sorted({0, chosen[-1]})),
+            number,
+            1.0 if confidences is None else confidences[number],
+        )
+        texts = extraction.texts(words)
         if not (texts.arg1 and texts.relation):
             dropped["incomplete"] += 1
-        elif texts.key in seen:
+        elif texts.key in keys:
             dropped["repeated"] += 1
         else:
-            seen.add(texts.key)
-            found.append(one)
-    return found
+            keys.add(texts.key)
+            extractions.append(extraction)
+    return extractions
 
 
-def _extraction(
-    row: Sequence[int],
-    length: int,
-    extra_words: Sequence[str],
-    number: int,
-    confidences: Sequence[float] | None,
-    location_time: bool,
-) -> Extraction:
-    parts: dict[int, list[int]] = {label: [] for label in range(len(LABELS))}
-    for position in range(length):
-        parts[row[position]].append(position)
-    chosen = [i for i in range(len(extra_words)) if row[length + i] == REL]
-    added = () if not chosen else tuple(extra_words[i] for i in sorted({0, chosen[-1]}))
-    return Extraction(
-        tuple(parts[ARG1]),
-        tuple(parts[REL]),
-        tuple(parts[ARG2]),
-        tuple(parts[LOC_TIME]) if location_time else (),
-        added,
-        number,
-        1.0 if confidences is None else confidences[number],
-    )
-
-
-def tuple_to_row(one: Extraction, length: int, extra_words: Sequence[str] = EXTRA_WORDS) -> list[int]:
-    """The row of labels of a tuple of a sentence of ``length`` words; :func:`rows_to_tuples` gives the tuple again.
+def tuple_to_row(extraction: Extraction, length: int, extra_words: Sequence[str] = EXTRA_WORDS) -> list[int]:
+    """Return the row of labels of a tuple of a sentence of ``length`` words; :func:`rows_to_tuples` reads it again.
 
     Raises:
         ValueError: a word is in two parts, or what was added are no extra words.
     """
     row = [NONE] * (length + len(extra_words))
-    parts = {ARG1: one.arg1, REL: one.relation, ARG2: one.arg2, LOC_TIME: one.location_time}
-    for label, part in parts.items():
+    parts = (extraction.arg1, extraction.relation, extraction.arg2, extraction.location_time)
+    for label, part in zip((ARG1, REL, ARG2, LOC_TIME), parts, strict=True):
         for position in part:
             if row[position] != NONE:
                 raise ValueError(f"word {position} is {LABELS[row[position]]} and {LABELS[label]}")
             row[position] = label
-    if one.added:
-        if one.added[0] not in extra_words[:1] or len(one.added) > 2 or one.added[-1] not in extra_words:
-            raise ValueError(f"{one.added} are not of the extra words {tuple(extra_words)}")
-        row[length + list(extra_words).index(one.added[-1])] = REL
+    if added := extraction.added:
+        if added[0] not in extra_words[:1] or len(added) > 2 or added[-1] not in extra_words:
+            raise ValueError(f"{added} are not of the extra words {tuple(extra_words)}")
+        row[length + list(extra_words).index(added[-1])] = REL
     return row
 
 
-def characters_of(part: Iterable[int], spans: Sequence[tuple[int, int]]) -> list[tuple[int, int]]:
-    """The characters that some words cover, by the characters of every word: a span for every run of words, in the
+def characters_of(part: Iterable[int], characters: Characters) -> list[tuple[int, int]]:
+    """Return the characters ``[begin, end)`` that some words cover: a span for every run of neighbouring words, in the
     order of the words."""
-    return [(spans[first][0], spans[last][1]) for first, last in runs(list(part))]
+    return [(characters[first][0], characters[last][1]) for first, last in runs(list(part))]
 
 
 def runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
-    """The first and the last of every run of positions, each of which is one more than that before it."""
+    """Yield the first and the last of every run of positions, each of which is one more than that before it."""
     first = 0
     for i, position in enumerate(positions):
         if i + 1 == len(positions) or positions[i + 1] != position + 1:
@@ -189,11 +170,11 @@ def runs(positions: Sequence[int]) -> Iterator[tuple[int, int]]:
             first = i + 1
 
 
-# --- tuples -----------------------------------------------------------------------------------------------------------
+# --- records of JSON --------------------------------------------------------------------------------------------------
 
 
 def tuple_confidence(labels: Sequence[int], log_probability: Sequence[float], how: Confidence) -> float:
-    """Of the labels of a row that are not none: the geometric mean of their probabilities, or another ``how``."""
+    """Return the geometric mean of the probabilities of a row's labels but NONE; or the smallest, or their product."""
     chances = [chance for label, chance in zip(labels, log_probability, strict=True) if label != NONE]
     if not chances:
         return 1.0
@@ -209,7 +190,7 @@ def tuples_in(
     extra_words: Sequence[str],
     location_time: bool,
 ) -> list[Extraction]:
-    """The tuples of rows of labels; ``words``: of the sentence, without the extra ones."""
+    """Return the tuples of rows of labels with their confidences; ``words``: without the extra words."""
     confidences = [
         tuple_confidence(labels, chances, confidence) for labels, chances in zip(rows, log_probability, strict=True)
     ]
@@ -217,7 +198,7 @@ def tuples_in(
 
 
 def tuple_record(extraction: Extraction, words: Sequence[str]) -> dict[str, Any]:
-    """A tuple as a line of JSON has it."""
+    """Return a tuple as a line of JSON has it."""
     texts = extraction.texts(words)
     return {
         "arg1": texts.arg1, "rel": texts.relation, "arg2": texts.arg2,
@@ -228,7 +209,7 @@ def tuple_record(extraction: Extraction, words: Sequence[str]) -> dict[str, Any]
 
 
 def located_tuple(record: Mapping[str, Any], text: str, characters: Characters) -> dict[str, Any]:
-    """With ``chars``: the characters of each part; and the words as the text has them."""
+    """Return a record with ``chars``, the characters of each part, and with the words as the text has them."""
     part = {name: [text[slice(*characters[i])] for i in places] for name, places in record["words"].items()}
     part["rel"] = [*record["added"][:1], *part["rel"], *record["added"][1:]]
     chars = {name: characters_of(places, characters) for name, places in record["words"].items()}

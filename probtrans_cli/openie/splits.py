@@ -1,12 +1,12 @@
 """Split, extract, merge: a model of coordinations in front of one of tuples (OpenIE6, Kolluru et al. 2020, section 5).
 
-A sentence with "A and B" becomes simple sentences with A, and with B; tuples are found in each of them, and told with
-the numbers of the words in the sentence as it was. Nothing is looked up by its text, so that two sentences may share a
-simple one.
+A sentence with "A and B" becomes simple sentences with A, and with B; tuples are found in each of them, and reported
+with the numbers of the words in the sentence as it was. Nothing is looked up by its text, so that two sentences may
+share a simple one.
 
-Confidences of tuples of different simple sentences are not comparable. ``rescored`` makes them so, in a way of our own:
-the model of tuples reads the whole sentence, is told the labels of each tuple instead of its own, and says how probable
-it finds them.
+Confidences of tuples of different simple sentences are not comparable. ``rescore`` makes them so, in a way of our own:
+the model of tuples reads the whole sentence, is fed the labels of each tuple instead of its own, and says how probable
+they are.
 """
 
 from __future__ import annotations
@@ -49,7 +49,11 @@ class Splitter:
         """Yield the simple sentences of each sentence, as the numbers of their words; none where it stays whole."""
         section: Any = self.model.recipe.task
         for sentence, prediction in zip(sentences, predictions(self.model, sentences), strict=True):
-            there = {} if prediction is None else {one["cc"]: _coordination(one) for one in prediction["coordinations"]}
+            there = (
+                {}
+                if prediction is None
+                else {record["cc"]: Coordination.of_record(record) for record in prediction["coordinations"]}
+            )
             yield coordinations_to_sentences(sentence.words, splitting(sentence.words, there, **section.splitting))
 
     def predictions(self, sentences: Sequence[Sentence]) -> list[Prediction]:
@@ -59,22 +63,29 @@ class Splitter:
         empty where the sentence stays whole.
         """
         splits = list(self.split(sentences))
-        parts = [(i, places) for i, of in enumerate(splits) for places in of or [tuple(range(len(sentences[i].words)))]]
-        simple = [_simple(sentences[i], places) for i, places in parts]
+        parts = [
+            (i, places) for i, split in enumerate(splits) for places in split or [tuple(range(len(sentences[i].words)))]
+        ]
+        simple = []
+        for i, places in parts:  # of raw text, they are raw text, too
+            words = [sentences[i].words[place] for place in places]
+            simple.append(Sentence(words, text=None if sentences[i].text is None else " ".join(words)))
         tuples: list[list[dict[str, Any]]] = [[] for _ in sentences]
-        seen: list[set[str]] = [set() for _ in sentences]
+        keys: list[set[str]] = [set() for _ in sentences]
         numbers = [0] * len(sentences)
-        for (i, places), prediction in zip(parts, predictions(self.extractor, simple), strict=True):
+        for (number, places), prediction in zip(parts, predictions(self.extractor, simple), strict=True):
             for record in [] if prediction is None else prediction["tuples"]:
                 key = Texts(record["arg1"], record["rel"], record["arg2"]).key
-                if key not in seen[i]:
-                    seen[i].add(key)
-                    words = {name: [places[place] for place in of] for name, of in record["words"].items()}
-                    apart = [places[place] for place in record["location_time"]]
-                    tuples[i].append({**record, "words": words, "location_time": apart, "split": numbers[i]})
-            numbers[i] += 1
+                if key not in keys[number]:
+                    keys[number].add(key)
+                    positions = {name: [places[i] for i in part] for name, part in record["words"].items()}
+                    apart = [places[i] for i in record["location_time"]]
+                    tuples[number].append(
+                        {**record, "words": positions, "location_time": apart, "split": numbers[number]}
+                    )
+            numbers[number] += 1
         if self.rescore:
-            tuples = _rescored(self.extractor, sentences, tuples)
+            tuples = self._rescored(sentences, tuples)
         reader = Reader.of(self.extractor, sentences)
         return [
             reader.located({"splits": [list(places) for places in splits[index]], "tuples": records}, index)
@@ -87,56 +98,40 @@ class Splitter:
         sentences = [Sentence(task.words_of(corpus, index)) for index in range(len(corpus))]
         counts = Counts()
         for index, prediction in enumerate(self.predictions(sentences)):
-            counts.add(task.told(corpus, index, [_extraction(record) for record in prediction["tuples"]]))
+            counts.add(task.counts_of(corpus, index, [Extraction.of_record(record) for record in prediction["tuples"]]))
         scores: dict[str, Any] = task.scores(counts, final=True)
         del scores["loss"]  # there is none: the rows are those of other sentences
         return scores
 
-
-def _simple(sentence: Sentence, places: Sequence[int]) -> Sentence:
-    """Some words of a sentence; of raw text they are raw text, too."""
-    words = [sentence.words[place] for place in places]
-    return Sentence(words, text=None if sentence.text is None else " ".join(words))
-
-
-def _coordination(one: Prediction) -> Coordination:
-    return Coordination(one["cc"], tuple((start, end) for start, end in one["conjuncts"]), level=one["level"])
-
-
-@torch.inference_mode()
-def _rescored(
-    extractor: Model, sentences: Sequence[Sentence], tuples: Sequence[Sequence[dict[str, Any]]]
-) -> list[list[dict[str, Any]]]:
-    """The same tuples, each with the confidence that the labels of its words have in the whole sentence, where the
-    tuples before it are told. A sentence of more tuples than there are rows is read again for those that are left."""
-    task: Any = extractor.task
-    network, most = extractor.network.eval(), task.section.rows
-    told = [(i, first) for i, of in enumerate(tuples) for first in range(0, len(of), most)]
-    found = [[dict(one) for one in of] for of in tuples]
-    if not told:
-        return found
-    reader = Reader.of(extractor, [sentences[i] for i, _ in told])
-    for indices in extractor.evaluation().batches(reader.split):
-        batch = extractor.collate(reader.split, indices)
-        rows = torch.zeros(len(indices), most, batch.words.shape[1], dtype=torch.int64)
-        for b, index in enumerate(indices.tolist()):
-            i, first = told[index]
-            for m, one in enumerate(tuples[i][first : first + most]):
-                row = tuple_to_row(_extraction(one), len(sentences[i].words), task.extra_words)
-                rows[b, m, : len(row)] = torch.tensor(row)
-        rows = rows.to(batch.words.device)
-        with extractor.machine.autocast():
-            scores = network(batch, Wants(words=batch.words, fed_back=rows)).scores["rows"]
-        chances = scores.float().log_softmax(-1).gather(-1, rows[..., None])[..., 0].tolist()
-        for b, index in enumerate(indices.tolist()):
-            i, first = told[index]
-            for m, one in enumerate(found[i][first : first + most]):
-                one["confidence"] = tuple_confidence(rows[b, m].tolist(), chances[b][m], task.section.confidence)
-    return found
-
-
-def _extraction(one: Prediction) -> Extraction:
-    arg1, relation, second = (tuple(one["words"][name]) for name in ("arg1", "rel", "arg2"))
-    location_time = tuple(one["location_time"])
-    arg2 = tuple(place for place in second if place not in location_time)
-    return Extraction(arg1, relation, arg2, location_time, tuple(one["added"]), confidence=one["confidence"])
+    @torch.inference_mode()
+    def _rescored(
+        self, sentences: Sequence[Sentence], tuples: Sequence[Sequence[dict[str, Any]]]
+    ) -> list[list[dict[str, Any]]]:
+        """Return the same tuples, each with the confidence that the labels of its words have in the whole sentence,
+        where the tuples before it are fed back. A sentence of more tuples than there are rows is read again for those
+        that are left."""
+        task: Any = self.extractor.task
+        network, most = self.extractor.network.eval(), task.section.rows
+        readings = [(i, first) for i, records in enumerate(tuples) for first in range(0, len(records), most)]
+        rescored = [[dict(record) for record in records] for records in tuples]
+        if not readings:
+            return rescored
+        reader = Reader.of(self.extractor, [sentences[i] for i, _ in readings])
+        for indices in self.extractor.evaluation().batches(reader.split):
+            batch = self.extractor.collate(reader.split, indices)
+            rows = torch.zeros(len(indices), most, batch.words.shape[1], dtype=torch.int64)
+            for b, index in enumerate(indices.tolist()):
+                i, first = readings[index]
+                for m, record in enumerate(tuples[i][first : first + most]):
+                    row = tuple_to_row(Extraction.of_record(record), len(sentences[i].words), task.extra_words)
+                    rows[b, m, : len(row)] = torch.tensor(row)
+            rows = rows.to(batch.words.device)
+            with self.extractor.machine.autocast():
+                scores = network(batch, Wants(words=batch.words, fed_back=rows)).scores["rows"]
+            chances = scores.float().log_softmax(-1).gather(-1, rows[..., None])[..., 0].tolist()
+            for b, index in enumerate(indices.tolist()):
+                i, first = readings[index]
+                for m, record in enumerate(rescored[i][first : first + most]):
+                    labels, how = rows[b, m].tolist(), task.section.confidence
+                    record["confidence"] = tuple_confidence(labels, chances[b][m], how)
+        return rescored

@@ -55,8 +55,8 @@ register(TaskKind(sections.EntityRecognition, NamedEntities))
 register(TaskKind(sections.Classification, SentenceClassification))
 register(TaskKind(SemanticParsing, SemanticLabels))
 register(TaskKind(sections.Pretraining, Pretraining))
-register(TaskKind(grid_sections.OpenExtraction, "probtrans_cli.openie.extraction:ExtractedTuples"))
-register(TaskKind(grid_sections.Coordinations, "probtrans_cli.openie.coordination:FoundCoordinations"))
+register(TaskKind(grid_sections.OpenExtraction, "probtrans_cli.openie.tasks:TupleTask"))
+register(TaskKind(grid_sections.Coordinations, "probtrans_cli.openie.tasks:CoordinationTask"))
 
 
 def build(section: TaskSection, vocabulary: Vocabulary, labels: Mapping[str, Sequence[str]]) -> Task:

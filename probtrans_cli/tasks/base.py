@@ -372,12 +372,6 @@ class Task(ABC):
         del batch
         return False
 
-    def row_lines(self, prediction: Prediction, words: Sequence[str]) -> list[str]:
-        """The ``rows`` of a prediction, which are labels of words, as lines of a file; ``words``: as they are written
-        there. Only of tasks that give rows."""
-        del prediction, words
-        raise TypeError(f"a {type(self).__name__} gives no rows")
-
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Where a prediction stands in formats other than JSON; ``probability``: with the probabilities of words."""
         del prediction, probability

@@ -12,7 +12,7 @@ from small_extractors import COORDINATED, SENTENCES
 from support import Invoke, Stdin
 
 from probtrans_cli.models.network import Network
-from probtrans_cli.openie.coordination_rows import read_coordinations
+from probtrans_cli.openie.coordination_files import read_coordinations
 from probtrans_cli.trained.formats import FORMATS
 
 TEXTS = [SENTENCES[2][0], "goats " * 30 + ".", "", SENTENCES[5][0], "goats " * 40 + "."]

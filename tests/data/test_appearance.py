@@ -17,7 +17,7 @@ from probtrans_cli.data.readers import format_of, read_corpus
 from probtrans_cli.data.readers.appearance import Appearance, appearance, begins_as_conllu, look_ahead, watched
 from probtrans_cli.data.readers.conllu import COLUMNS
 from probtrans_cli.errors import DataError
-from probtrans_cli.openie.grid_format import grid_format
+from probtrans_cli.openie.label_rows import grid_format
 
 ROW = "1\tde\tde\tDET\t_\t_\t0\troot\t_\t_"
 NINE = "1\tEl\tel\tel\td\td\tgen=m\tgen=m\t2\t2\tspec\tspec\t_\t_\t_"  # CoNLL-2009

@@ -9,7 +9,7 @@ from random import Random
 
 from support import ROOT
 
-from probtrans_cli.openie.written_forms import WRITTEN
+from probtrans_cli.openie.writing import WRITTEN
 from probtrans_cli.recipe import reference
 from probtrans_cli.trained.formats import FORMATS
 

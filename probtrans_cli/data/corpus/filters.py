@@ -224,7 +224,7 @@ def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
 
 
 QUALITIES = ("in pieces", "one of several places", "shortened", "without some words")
-"""What may be said of tuples that are kept; see :mod:`probtrans_cli.openie.extraction_rows`."""
+"""What may be said of tuples that are kept; see :mod:`probtrans_cli.openie.alignment`."""
 LINES = ("cut", "padded")
 """What may be done to lines of tags of another length than their sentence."""
 _MORE = {

@@ -67,7 +67,9 @@ register(Reader(FORMATS["table"], lambda lines, name, data: read_table(lines, na
 register(Reader(FORMATS["jsonl"], lambda lines, name, data: read_jsonl(lines, name, data.jsonl)))
 register(Reader(FORMATS["cogs"], lambda lines, name, _: read_semantic(lines, name)))
 register(Reader(FORMATS["extractions"], partial(_elsewhere, "probtrans_cli.openie.corpora:read_extractions")))
-register(Reader(FORMATS["coordinations"], partial(_elsewhere, "probtrans_cli.openie.coordinated:read_coordinated")))
+register(
+    Reader(FORMATS["coordinations"], partial(_elsewhere, "probtrans_cli.openie.coordination_files:read_coordinated"))
+)
 register(Reader(FORMATS["documents"], lambda lines, name, data: read_documents(lines, name, data.documents)))
 
 

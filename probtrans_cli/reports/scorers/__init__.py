@@ -24,17 +24,8 @@ class Scorer:
     """What is in the files."""
     options: tuple[str, ...] = ()
     """The options that its function takes by name, as in the command line but for underscores."""
-
     place: str = ""
-    """The module that scores, where it is not the one of this package with its name."""
-
-    def module(self) -> Scoring:
-        """The module that scores."""
-        return cast(Scoring, resolve_name(self.place or f"{__name__}.{self.name}"))
-
-
-class Scoring(Protocol):
-    """What the module of a scorer has."""
+    """``module:function`` of what scores, where it is not the function ``score`` of the module with its name."""
 
     def score(self, predictions: str, gold: str | None, **options: Any) -> dict[str, Any]:
         """Return the scores of a file against another, or against the gold that it holds itself.
@@ -45,6 +36,8 @@ class Scoring(Protocol):
             DataError: a file cannot be read, or the two are not of the same sentences.
             UsageError: a gold file is needed.
         """
+        function = resolve_name(self.place or f"{__name__}.{self.name}:score")
+        return cast(dict[str, Any], function(predictions, gold, **options))
 
 
 _ROWS = (
@@ -63,14 +56,14 @@ _ROWS = (
         "carb",
         "tuples as lines of CaRB or AllenNLP, or as JSON lines",
         ("single_match", "default_confidence"),
-        "probtrans_cli.openie.score_carb",
+        "probtrans_cli.openie.scorers:score_carb",
     ),
-    Scorer("wire57", "the same files, by the Wire57-C score", place="probtrans_cli.openie.score_wire57"),
+    Scorer("wire57", "the same files, by the Wire57-C score", place="probtrans_cli.openie.scorers:score_wire57"),
     Scorer(
         "coordination",
         "rows of labels as in OpenIE6, or JSON lines",
         ("compat",),
-        "probtrans_cli.openie.score_coordination",
+        "probtrans_cli.openie.scorers:score_coordinations",
     ),
 )
 SCORERS: Mapping[str, Scorer] = {row.name: row for row in _ROWS}

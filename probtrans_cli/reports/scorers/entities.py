@@ -27,7 +27,7 @@ from probtrans_cli.text import first_of, printable
 
 
 def score(predictions: str, gold: str | None, *, comments: str | None = None) -> dict[str, Any]:
-    """See :class:`probtrans_cli.reports.scorers.Scoring`; ``comments``: what comments of the files begin with."""
+    """See :class:`probtrans_cli.reports.scorers.Scorer.score`; ``comments``: what comments of the files begin with."""
     lines = list(open_lines(find(predictions)))
     gold_lines, gold_name = (lines, predictions) if gold is None else (open_lines(find(gold)), gold)
     gold_column = Columns(tag=-2 if gold is None else -1, entities="iob2", comments=comments)

@@ -17,7 +17,7 @@ from probtrans_cli.trees import score as scoring
 
 
 def score(predictions: str, gold: str | None) -> dict[str, Any]:
-    """See :class:`probtrans_cli.reports.scorers.Scoring`."""
+    """See :class:`probtrans_cli.reports.scorers.Scorer.score`."""
     if gold is None:
         raise UsageError("score trees needs the gold trees", hint="add --gold FILE")
     ours, theirs = (read_corpus(find(name), "conllu") for name in (predictions, gold))

@@ -129,14 +129,14 @@ _ROWS = (
         "tuples as lines of AllenNLP",
         refuses=_NO_TREES,
         shows=("tuples",),
-        write="probtrans_cli.openie.write_tuples:write",
+        write="probtrans_cli.openie.formats:write_tuples",
     ),
     Format(
         "carb",
         "tuples as lines of CaRB",
         refuses=_NO_TREES,
         shows=("tuples",),
-        write="probtrans_cli.openie.write_carb:write",
+        write="probtrans_cli.openie.formats:write_carb",
     ),
     Format(
         "labels",
@@ -144,7 +144,7 @@ _ROWS = (
         refuses=_NO_TREES,
         shows=("rows",),
         loses_empty=True,
-        write="probtrans_cli.openie.write_labels:write",
+        write="probtrans_cli.openie.formats:write_labels",
     ),
 )
 FORMATS: Mapping[str, Format] = {row.name: row for row in _ROWS}

@@ -63,7 +63,7 @@ def test_the_bias_of_the_other_run_is_what_the_training_begins_with(
     monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:
     train("openie", "first", "task.decision_bias=-0.75")
-    monkeypatch.setattr("probtrans_cli.openie.grid_tasks.BIASES", ())  # dev chooses nothing
+    monkeypatch.setattr("probtrans_cli.openie.tasks.BIASES", ())  # dev chooses nothing
     assert float(tensors(started("openie", "second"))["output.none_bias"]) == -0.75
     capfd.readouterr()
     third = started("openie", "third", "task.decision_bias=-0.25")  # what the recipe says, it says

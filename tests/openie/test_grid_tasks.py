@@ -20,10 +20,10 @@ from probtrans_cli.data.sentence import Sentence, character_spans
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.models.network import Network
+from probtrans_cli.openie.alignment import TupleWords, align
+from probtrans_cli.openie.constraints import CONTENT, kinds_of, penalties
 from probtrans_cli.openie.coordinations import UNBREAKABLE, Coordination, coordinations_to_rows
-from probtrans_cli.openie.extraction_rows import TupleWords, tuples_to_rows
-from probtrans_cli.openie.grid_tasks import Rows
-from probtrans_cli.openie.penalties import CONTENT, kinds_of, penalties
+from probtrans_cli.openie.extractions import tuple_to_row
 from probtrans_cli.recipe.data import WordVocabulary
 from probtrans_cli.tasks.batch import collate
 from probtrans_cli.trained.evaluation import evaluate
@@ -46,15 +46,14 @@ TUPLES: dict[str, list[tuple[str, str, str]]] = {
 
 def corpus() -> list[Sentence]:
     """The sentences above with their rows and extra words."""
-    found = []
+    sentences = []
     for text, tuples in TUPLES.items():
         words = text.split()
-        given = [TupleWords(*(part.split() for part in one)) for one in tuples]
-        labelled = tuples_to_rows(words, given, rows=3)
-        assert len(labelled.rows) == len(tuples), labelled.counts
+        extractions = [align(words, TupleWords(*(part.split() for part in parts)))[0] for parts in tuples]
+        rows = [tuple_to_row(each, len(words)) for each in extractions if each is not None]
         gold = [[relation.replace("[", "").replace("]", ""), arg1, arg2] for arg1, relation, arg2 in tuples]
-        found.append(Sentence([*words, *EXTRA], grid=labelled.rows, form=json.dumps(gold), extra=3))
-    return found
+        sentences.append(Sentence([*words, *EXTRA], grid=rows, form=json.dumps(gold), extra=3))
+    return sentences
 
 
 def set_up(kind: str, given: Sequence[Sentence], model: dict[str, Any], **options: Any) -> tuple[Any, Network, Split]:
@@ -91,12 +90,12 @@ ENCODERS = [
 
 @pytest.mark.parametrize(
     ("model", "source"),
-    [(ENCODERS[0], "predicted"), (ENCODERS[1], "predicted"), (ENCODERS[1], "scheduled"), (ENCODERS[2], "gold")],
-    ids=["probabilistic", "transformer", "scheduled", "universal-gold"],
+    [(ENCODERS[1], "predicted"), (ENCODERS[1], "scheduled"), (ENCODERS[2], "gold")],
+    ids=["predicted", "scheduled", "universal-gold"],
 )
 def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str) -> None:
     task, network, split = set_up("openie", corpus(), model, rows=3, label_source=source, iterative_steps=1)
-    loss = learn(task, network, split, 150, 0.01)
+    loss = learn(task, network, split, 120, 0.015)
     assert loss < 0.05
     batch = collate(split, np.arange(len(split)), {}, padding=0, device=CPU)
     with torch.no_grad():
@@ -105,24 +104,17 @@ def test_a_few_sentences_are_learned_by_heart(model: dict[str, Any], source: str
         plain = [(one["arg1"], one["rel"], one["arg2"]) for one in found["tuples"]]
         assert plain == [(arg1, rel.replace("[", "").replace("]", ""), arg2) for arg1, rel, arg2 in tuples], text
         assert all(0.5 < one["confidence"] <= 1.0 for one in found["tuples"])
+    text = "French  president Louis slept."  # odd spacing
+    located = task.located(
+        predicted[2], *character_spans(Sentence(["French", "president", "Louis", "slept", "."], text=text))
+    )
+    first = located["tuples"][0]
+    assert (first["words"], first["added"]) == ({"arg1": [2], "rel": [1], "arg2": [0]}, ["is", "of"])
+    for name, expected in (("arg1", "Louis"), ("rel", "president"), ("arg2", "French")):
+        assert [text[start:end] for start, end in first["chars"][name]] == [expected]
     scores = evaluate(task, network, split, evaluation(), final=True)
     assert scores["f1"] == pytest.approx(1.0)
     assert scores["tuples"] == sum(map(len, TUPLES.values()))
-
-
-def test_the_parts_of_a_tuple_are_found_in_the_text() -> None:
-    task, network, split = set_up("openie", corpus(), ENCODERS[1], rows=3)
-    learn(task, network, split, 250, 0.01)
-    batch = collate(split, np.array([2]), {}, padding=0, device=CPU)
-    (found,) = task.predict(network(batch, task.wants(batch)), batch)
-    text = "French  president Louis slept."  # odd spacing
-    sentence = Sentence(["French", "president", "Louis", "slept", "."], text=text)
-    located = task.located(found, *character_spans(sentence))
-    one = located["tuples"][0]
-    assert one["words"] == {"arg1": [2], "rel": [1], "arg2": [0]}
-    assert one["added"] == ["is", "of"]
-    for name, expected in (("arg1", "Louis"), ("rel", "president"), ("arg2", "French")):
-        assert [text[start:end] for start, end in one["chars"][name]] == [expected]
 
 
 def test_coordinations_are_learned_by_heart() -> None:
@@ -138,7 +130,7 @@ def test_coordinations_are_learned_by_heart() -> None:
     for text, found in spans.items():
         rows, _ = coordinations_to_rows(found, len(text.split()))
         given.append(Sentence(text.split(), grid=rows))
-    task, network, split = set_up("coordination", given, ENCODERS[0], rows=2, iterative_steps=1)
+    task, network, split = set_up("coordination", given, ENCODERS[1], rows=2, iterative_steps=1)
     assert learn(task, network, split, 150, 0.01) < 0.05
     batch = collate(split, np.arange(len(split)), {}, padding=0, device=CPU)
     with torch.no_grad():
@@ -206,8 +198,7 @@ def test_penalties_are_added_from_their_first_epoch_on() -> None:
         "openie", corpus(), PROBABILISTIC, constraints=weights, constraint_start_epoch=2, tagger="x"
     )
     batch = with_content(split, [[1, 3, 0, 1], [1, 0, 3]])(task)
-    with torch.no_grad():
-        outputs = network(batch, task.wants(batch))
+    outputs = network(batch, task.wants(batch))
     task.advance(0.0, 1)
     assert {name: one.weight for name, one in task.terms(outputs, batch).items()} == {
         "loss": 1.0,
@@ -219,7 +210,10 @@ def test_penalties_are_added_from_their_first_epoch_on() -> None:
     assert all(int(terms[name].count) == 2 for name in weights)
     expected = penalties(outputs.scores["rows"].softmax(-1), batch.gold[CONTENT] > 0, batch.gold[CONTENT] == 3)
     for name in weights:
-        assert float(terms[name].sum) == pytest.approx(float(expected[name].sum()))
+        assert float(terms[name].sum.detach()) == pytest.approx(float(expected[name].detach().sum()))
+        if float(terms[name].sum.detach()):  # through all rows
+            (gradient,) = torch.autograd.grad(terms[name].sum, [network.output.merge.weight], retain_graph=True)
+            assert bool(gradient.any())
     only, _, _ = set_up("openie", corpus(), PROBABILISTIC, constraints=weights, constraint_only=True, tagger="x")
     only.advance(0.0, 0)
     assert only.terms(outputs, batch)["loss"].weight == 0.0
@@ -277,28 +271,25 @@ def test_confidence(how: str, expected: float) -> None:
 
 @pytest.mark.parametrize(("kept", "second"), [(True, "grass in May"), (False, "grass")])
 def test_places_and_times_may_be_left_out(kept: bool, second: str) -> None:
-    task, _, _ = set_up("openie", corpus(), PROBABILISTIC, location_time=kept)
-    row = [1, 2, 3, 4, 4, 0, 0, 0, 0]
-    (found,) = task.found(["Goats", "eat", "grass", "in", "May", "."], Rows([row], [[0.0] * len(row)]))
-    assert found.texts(["Goats", "eat", "grass", "in", "May", "."]).arg2 == second
+    task, _, split = set_up("openie", corpus(), PROBABILISTIC, rows=1, location_time=kept)
+    scores = torch.nn.functional.one_hot(torch.tensor([[[1, 2, 3, 4, 4, 0, 0, 0, 0]]]), 6).float()
+    (found,) = task.predict(Outputs(scores={"rows": scores}), batch_of(task, split, [3]))
+    assert found["tuples"][0]["arg2"] == second
 
 
-@pytest.mark.parametrize(
-    ("options", "sentences"),
-    [
+def test_which_words_keep_a_coordination_whole() -> None:
+    words = ["Talks", "resumed", "BETWEEN", "France", "and", "China", "."]
+    for options, sentences in (
         ({}, 0),
         ({"unbreakable": []}, 2),
         ({"unbreakable": ["Between"]}, 0),
         ({"unbreakable": ["total"]}, 2),
         ({"unbreakable_window": 0}, 2),
         ({"unbreakable_window": 1}, 0),
-    ],
-)
-def test_which_words_keep_a_coordination_whole(options: dict[str, Any], sentences: int) -> None:
-    words = ["Talks", "resumed", "BETWEEN", "France", "and", "China", "."]
-    task, _, _ = set_up("coordination", [Sentence(words, grid=[[0] * 7])], PROBABILISTIC, **options)
-    found = {"coordinations": [{"cc": 4, "conjuncts": [[3, 4], [5, 6]], "level": 0}]}
-    assert len(task.located(found, *character_spans(Sentence(words)))["sentences"]) == sentences
+    ):
+        task, _, _ = set_up("coordination", [Sentence(words, grid=[[0] * 7])], PROBABILISTIC, **options)
+        found = {"coordinations": [{"cc": 4, "conjuncts": [[3, 4], [5, 6]], "level": 0}]}
+        assert len(task.located(found, *character_spans(Sentence(words)))["sentences"]) == sentences, options
 
 
 def test_the_recipe_names_the_words_that_the_code_has() -> None:
@@ -352,18 +343,6 @@ def test_a_decision_is_kept_with_the_weights() -> None:
     fixed, other, _ = set_up("openie", corpus(), PROBABILISTIC, decision_bias=-0.5)
     assert not fixed.decisions
     assert float(other.output.none_bias) == -0.5
-
-
-def test_penalties_have_gradients_through_all_rows() -> None:
-    weights = {"posc": 1.0, "hvc": 1.0, "hve": 1.0, "ec": 1.0}
-    task, network, split = set_up("openie", corpus(), PROBABILISTIC, constraints=weights, tagger="x")
-    task.advance(0.0, 0)
-    batch = with_content(split, [[1, 3, 0, 1], [1, 0, 3]])(task)
-    terms = task.terms(network(batch, task.wants(batch)), batch)
-    for name in weights:
-        if float(terms[name].sum.detach()):
-            (gradient,) = torch.autograd.grad(terms[name].sum, [network.output.merge.weight], retain_graph=True)
-            assert bool(gradient.any())
 
 
 def test_a_checkpoint_says_what_its_rows_are() -> None:

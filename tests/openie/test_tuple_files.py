@@ -1,4 +1,4 @@
-"""Files of tuples and of coordinations: their forms, and what is said of lines that cannot be read."""
+"""Files of tuples of any system: their forms, and what is said of lines that cannot be read."""
 
 from __future__ import annotations
 
@@ -9,18 +9,16 @@ from functools import partial
 import pytest
 
 from probtrans_cli.errors import DataError
-from probtrans_cli.openie.coordination_rows import read_coordinations
-from probtrans_cli.openie.coordinations import Coordination
+from probtrans_cli.openie.scores import TupleText
 from probtrans_cli.openie.tuple_files import read_gold, read_predictions
-from probtrans_cli.openie.tuple_texts import TupleText
 
 
 def predictions(text: str, default: float | None = None) -> list[tuple[str, TupleText | None]]:
-    return [(one.sentence, one.parts) for one in read_predictions(text.split("\n"), "p.tsv", default)]
+    return [(each.sentence, each.text) for each in read_predictions(text.split("\n"), "p.tsv", default)]
 
 
 def gold(text: str) -> list[tuple[str, TupleText | None]]:
-    return [(one.sentence, one.parts) for one in read_gold(text.split("\n"), "g.tsv")]
+    return [(each.sentence, each.text) for each in read_gold(text.split("\n"), "g.tsv")]
 
 
 def refused(read: Callable[[str], object], text: str, message: str) -> str:
@@ -61,14 +59,14 @@ def test_tuple_lines_without_a_second_argument() -> None:
 
 
 def test_json_lines() -> None:
-    one = {"arg1": "A", "rel": "b", "arg2": "c", "confidence": 0.25, "row": 0}
+    entry = {"arg1": "A", "rel": "b", "arg2": "c", "confidence": 0.25, "row": 0}
     text = "\n".join(
         json.dumps(record)
-        for record in ({"id": 1, "text": "A b c", "tuples": [one]}, {"words": ["A", "b"], "tuples": []})
+        for record in ({"id": 1, "text": "A b c", "tuples": [entry]}, {"words": ["A", "b"], "tuples": []})
     )
     assert predictions(text) == [("A b c", TupleText("b", ("A", "c"), 0.25)), ("A b", None)]
-    del one["arg2"], one["confidence"]
-    line = json.dumps({"text": "A b c", "tuples": [one]})
+    del entry["arg2"], entry["confidence"]
+    line = json.dumps({"text": "A b c", "tuples": [entry]})
     assert predictions(line, 0.5) == [("A b c", TupleText("b", ("A", ""), 0.5))]
     assert gold(line) == [("A b c", TupleText("b", ("A", ""), 1.0))]
 
@@ -105,7 +103,7 @@ def test_predictions_that_cannot_be_read(text: str, message: str) -> None:
 
 def test_a_default_confidence_is_for_those_without_one_alone() -> None:
     text = "\n".join(["s\t0.5\tr\ta", "s\tnan\tr\ta", "s\t\tr\ta", "s\tr\ta\tb", f"s\t{TAGGED}", f"s\t{TAGGED}\tnan"])
-    assert [one.confidence for _, one in predictions(text, 0.75) if one] == [0.5, *[0.75] * 5]
+    assert [each.confidence for _, each in predictions(text, 0.75) if each] == [0.5, *[0.75] * 5]
     assert predictions("s\tr\ta\tb", 0.75) == [("s", TupleText("r", ("a", "b"), 0.75))]
     with_default = partial(predictions, default=0.75)
     refused(with_default, f"s\t{TAGGED}\thigh", "p.tsv:1: 'high' is no confidence")
@@ -115,7 +113,7 @@ def test_a_default_confidence_is_for_those_without_one_alone() -> None:
 def test_predictions_without_a_column_of_confidences_are_lines_of_gold() -> None:
     """An empty relation is no empty confidence, wherever it stands, and a number may be a relation."""
     for text in ("s\t\ta\t b\ns\tr\ta\tC: x\tT: now\ns\t20\ta", "s\tr\ta\tC: x\tT: now\ns\t\ta\t b\ns\t20\ta"):
-        expected = [(sentence, one and one._replace(confidence=0.5)) for sentence, one in gold(text)]
+        expected = [(sentence, each and each._replace(confidence=0.5)) for sentence, each in gold(text)]
         assert predictions(text, 0.5) == expected
     assert predictions("s\t\tr\ta\ns\t0.25\tr\tC: b", 0.5) == [  # with such a column
         ("s", TupleText("r", ("a",), 0.5)),
@@ -125,68 +123,3 @@ def test_predictions_without_a_column_of_confidences_are_lines_of_gold() -> None
 
 def test_a_gold_line_of_one_field_is_an_error() -> None:
     refused(gold, "s\tr\ta\nonly a sentence\t", "g.tsv:2: a gold tuple without a relation")
-
-
-# --- coordinations ----------------------------------------------------------------------------------------------------
-
-
-def coordinations(text: str) -> list[tuple[list[str], dict[int, Coordination | None]]]:
-    return [(one.words, one.found) for one in read_coordinations(text.split("\n"), "c.txt")]
-
-
-def test_rows_of_labels() -> None:
-    text = "A , B and C\nCP_START SEP CP CC CP\nNONE NONE NONE NONE NONE\n\n \nIt rains\n\nand\nNONE\nCC\n"
-    assert coordinations(text) == [
-        (["A", ",", "B", "and", "C"], {3: Coordination(3, ((0, 1), (2, 3), (4, 5)))}),
-        (["It", "rains"], {}),
-        (["and"], {0: None}),
-    ]
-
-
-def test_json_lines_of_coordinations() -> None:
-    record = {"words": ["A", "or", "B"], "coordinations": [{"cc": 1, "conjuncts": [[0, 1], [2, 3]]}]}
-    line = json.dumps(record)
-    assert coordinations(f"{line}\n\n{line}\n") == [(["A", "or", "B"], {1: Coordination(1, ((0, 1), (2, 3)))})] * 2
-
-
-@pytest.mark.parametrize(
-    ("text", "message"),
-    [
-        ("A or B\nCP_START CC", "c.txt:2: 2 tags of the 3 words of c.txt:1"),
-        ("A or B\nCP_START CC CP CP", "c.txt:2: 4 tags of the 3 words of c.txt:1"),
-        ("A or B\nCP_START CC ARG1", "c.txt:2: unknown tag 'ARG1'"),
-        ("\nNONE CP\nA B", "c.txt:2: tags before any sentence"),
-        ('{"words": ["A"]}', "c.txt:1: not a sentence with coordinations (KeyError"),
-        ('{"words": "A", "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
-        ('{"words": ["A", ""], "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
-        ('{"words": ["A b"], "coordinations": []}', "c.txt:1: not a sentence with coordinations (TypeError"),
-        ('{"words": ["\\ud800"], "coordinations": []}', "c.txt:1: not a sentence with coordinations (UnicodeEncode"),
-        ('{"words": ["A"], "coordinations": []}\n\n[1]', "c.txt:3: not a sentence with coordinations (TypeError"),
-        (
-            '{"words": ["A"], "coordinations": []}\nA or B',
-            "c.txt:2: not a sentence with coordinations (JSONDecodeError",
-        ),
-    ],
-)
-def test_coordinations_that_cannot_be_read(text: str, message: str) -> None:
-    hint = refused(coordinations, text, message)
-    if "unknown" in message:
-        assert "NONE, CP, CP_START, CC, SEP, OTHERS" in hint
-
-
-@pytest.mark.parametrize(
-    "one",
-    [
-        {"cc": 1, "conjuncts": [[0, 1]]},
-        {"cc": 1, "conjuncts": [[0, 1], [2, 4]]},
-        {"cc": 1, "conjuncts": [[2, 3], [0, 1]]},
-        {"cc": 0, "conjuncts": [[0, 1], [2, 3]]},
-        {"cc": 1.0, "conjuncts": [[0, 1], [2, 3]]},
-        {"cc": 1, "conjuncts": [[0, 1, 1], [2, 3]]},
-        {"cc": 1, "conjuncts": [[-1, 1], [2, 3]]},
-        {"cc": 1, "conjuncts": [[0, 0], [2, 3]]},
-    ],
-)
-def test_coordinations_that_are_none(one: dict[str, object]) -> None:
-    text = json.dumps({"words": ["A", "or", "B"], "coordinations": [one]})
-    refused(coordinations, text, "c.txt:1: not a sentence with coordinations")

@@ -13,8 +13,9 @@ from typing import Any
 import pytest
 import torch
 from small_extractors import SENTENCES, extags
-from support import Invoke, assert_near
+from support import Invoke, Stdin, assert_near
 
+import probtrans_cli
 from probtrans_cli.data.sentence import Sentence, extra_words
 from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.openie.extractions import ARG2, LOC_TIME, Extraction, tuple_to_row
@@ -187,21 +188,69 @@ def test_eval(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch,
     assert "finds no tuples to merge" in refused.err
 
 
-def test_parse(extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path) -> None:
-    (tmp_path / "runs").symlink_to(extractors / "runs")
-    (tmp_path / "in.txt").write_text(f"{APPLE}\n\nRain fell .\n", encoding="utf-8")
-    monkeypatch.chdir(tmp_path)
-    split = ("parse", "runs/half", "in.txt", "--coordination", "runs/coordinated")
-    ran = invoke(*split, "-f", "jsonl")
-    assert ran.code == 0, ran.err
-    records = [json.loads(line) for line in ran.out.splitlines()]
-    assert [one["splits"] for one in records if one["words"]] == [HALVES, []]
-    assert {one["split"] for one in records[0]["tuples"]} <= {0, 1}
-    for form in ("text", "carb", "tuples", "tree", "html", "conllu"):
-        shown = invoke(*split, "-f", form, "--rescore")
-        assert shown.code == 0, shown.err
-        assert shown.out
-    refused = invoke(*split, "-f", "labels")
-    assert refused.code == 2
-    assert "-f labels" in refused.err
-    assert invoke("parse", "runs/half", "in.txt", "--rescore").code == 2
+# --- parse ------------------------------------------------------------------------------------------------------------
+
+ODD = "I ate  an apple and an orange."
+LINES = [ODD, "", "Rain fell ."]
+SPLIT = ("--coordination", "runs/coordinated")
+
+
+@pytest.fixture
+def say(extractors: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke, stdin: Stdin) -> Any:
+    """What `parse` of the run `half` writes of the lines."""
+    monkeypatch.chdir(extractors)
+
+    def parsed(*options: str) -> str:
+        stdin("".join(line + "\n" for line in LINES).encode())
+        ran = invoke("parse", "runs/half", *SPLIT, *options)
+        assert ran.code == 0, ran.err
+        return ran.out
+
+    return parsed
+
+
+def test_json_is_about_the_sentence_as_it_was(say: Any, extractors: Path) -> None:
+    written = [json.loads(line) for line in say("-f", "jsonl").splitlines()]
+    split, empty, whole = written
+    assert [one["text"] for one in written] == LINES
+    assert split["splits"] == [[0, 1, 2, 3, 7], [0, 1, 5, 6, 7]]
+    assert len(split["heads"]) == len(split["words"]) == 8
+    assert {one["split"] for one in split["tuples"]} <= {0, 1}
+    assert split["tuples"]
+    for one in split["tuples"]:
+        for name, places in one["words"].items():
+            assert set(places) <= set(split["splits"][one["split"]])
+            parts = " ".join(ODD[start:end] for start, end in one["chars"][name])
+            assert parts.replace(".", " .").split() == [split["words"][i] for i in places]
+    assert (empty["splits"], empty["tuples"]) == ([], [])
+    assert whole["splits"] == []
+    model, other = (probtrans_cli.load(str(extractors / f"runs/{name}")) for name in ("half", "coordinated"))
+    said = [json.loads(json.dumps(one.record())) for one in model.analyze(LINES, coordination=other)]
+    assert_near(said, written, abs=2e-6)
+
+
+def test_new_confidences_change_nothing_else(say: Any, extractors: Path) -> None:
+    plain = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no").splitlines()]
+    found = [json.loads(line) for line in say("-f", "jsonl", "--trees", "no", "--rescore").splitlines()]
+    without = [
+        [[{**one, "confidence": 0} for one in line["tuples"]] for line in lines] for lines in (plain, found)
+    ]  # fmt: skip
+    assert without[0] == without[1]
+    assert plain != found
+    model, other = (probtrans_cli.load(str(extractors / f"runs/{name}")) for name in ("half", "coordinated"))
+    analyses = model.analyze(LINES, trees=False, coordination=other, rescore=True)
+    assert_near([json.loads(json.dumps(one.record())) for one in analyses], found, abs=2e-6)
+
+
+def test_other_formats(say: Any, invoke: Invoke) -> None:
+    ran = invoke("parse", "runs/half", *SPLIT, "-f", "labels")
+    assert ran.code == 2
+    assert "-f labels" in ran.err
+    assert invoke("parse", "runs/half", "--rescore").code == 2
+    tuples = json.loads(say("-f", "jsonl", "--trees", "no").splitlines()[0])["tuples"]
+    assert say("-f", "text").split("\n\n")[0].count("\n") == len(tuples)
+    assert say("-f", "carb").count("I ate an apple and an orange .\t") == len(tuples)
+    for form in ("conllu", "tree", "html", "latex", "displacy"):
+        assert say("-f", form)
+    assert say("-f", "conllu").count("# tuple = ") >= len(tuples)
+    assert 'class="sentence"' in say("-f", "html")

@@ -14,9 +14,8 @@ from support import Invoke, Stdin, assert_near, refused
 import probtrans_cli
 from probtrans_cli.data.tokens import tokenize
 from probtrans_cli.errors import UsageError
-from probtrans_cli.openie.coordination_rows import read_coordinations
+from probtrans_cli.openie.coordination_files import read_coordinations
 from probtrans_cli.openie.corpora import read_extractions
-from probtrans_cli.openie.extractions import Extraction
 from probtrans_cli.recipe.data import Data
 from probtrans_cli.trained.formats import FORMATS
 
@@ -206,7 +205,7 @@ def test_rows_of_labels_are_read_again(say: Any) -> None:
     assert say("tuples", TEXTS, "-f", "labels") == extags()
     assert say("coordinated", COORDINATED_TEXTS, "-f", "labels") == COORDINATED
     rows = say("coordinated", COORDINATED_TEXTS, "-f", "labels").splitlines()
-    found = [one.found for one in read_coordinations(rows, "x")]
+    found = [one.coordinations for one in read_coordinations(rows, "x")]
     assert [len(one) for one in found] == [1, 2, 0]
     assert say("tuples", ["", "Rain"], "-f", "labels").splitlines()[0] == "[unused1] [unused2] [unused3]"
 
@@ -241,13 +240,6 @@ def test_line_ends_of_windows_are_no_part_of_a_text(say: Any) -> None:
     first, second = records(say("tuples", [TEXTS[3] + "\r", "\r"], "-f", "jsonl"))
     assert (first["text"], second["text"]) == (TEXTS[3], "")
     assert first["tuples"] == records(say("tuples", [TEXTS[3]], "-f", "jsonl"))[0]["tuples"]
-
-
-def test_characters_stand_in_the_order_of_the_words() -> None:
-    one = Extraction((0,), (1,), (5, 6), location_time=(2, 3, 8))
-    spans = [(4 * i, 4 * i + 3) for i in range(9)]
-    assert one.parts["arg2"] == (5, 6, 2, 3, 8)
-    assert one.characters(spans)["arg2"] == [(20, 27), (8, 15), (32, 35)]
 
 
 def test_a_text_in_place_of_several_is_refused(place: Path) -> None:

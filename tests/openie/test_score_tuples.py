@@ -8,7 +8,6 @@ from pathlib import Path
 import pytest
 from support import Invoke, real_data, refused
 
-from probtrans_cli.data.readers.lines import words_of
 from probtrans_cli.reports.scores import shown
 
 GOLD = "I ate an apple and an orange .\tate\tI\tan apple\nI ate an apple and an orange .\tate\tI\tan orange\n"
@@ -16,7 +15,7 @@ CARB = "I ate an apple and an orange .\t0.5\tate\tI\tan apple and an orange\nIt 
 TAGGED = "I ate an apple and an orange.\t<arg1>I</arg1> <rel>ate</rel> <arg2>an apple and an orange</arg2>\t0.5\n"
 JSON = json.dumps(
     {
-        "words": words_of("I ate an apple and an orange ."),
+        "words": ["I", "ate", "an", "apple", "and", "an", "orange", "."],
         "tuples": [{"arg1": "I", "rel": "ate", "arg2": "an apple and an orange", "confidence": 0.5}],
     }
 )
