@@ -124,25 +124,8 @@ def _recipe_and_folders(request: TrainRequest, world: int) -> tuple[Recipe, list
     if request.recipe == "-" and world > 1:
         raise UsageError("several processes cannot read one recipe from stdin", hint="give a file")
     recipe = request.load()
-    _require_batches(recipe, world)
-    run = request.run
-    if run is None:
-        recipe_path = Path(request.recipe)
-        run = (
-            recipe_path
-            if recipe_path.is_dir() and (recipe_path / "recipe.yaml").exists()
-            else Path("runs") / recipe.name
-        )
-    if request.seeds is None:
-        return recipe, [run]
-    if len(set(request.seeds)) != len(request.seeds):
-        raise UsageError(f"--seeds names a seed twice: {','.join(map(str, request.seeds))}")
-    return recipe, [run.with_name(f"{run.name}-seed{seed}") for seed in request.seeds]
-
-
-def _require_batches(recipe: Recipe, world: int) -> None:
     section = recipe.train
-    if section.accumulate < world:
+    if section.accumulate < world:  # processes that would never have a batch: a recipe alone says what an update is
         fewer = "start one" if section.accumulate == 1 else f"start {section.accumulate} or fewer"
         words = max(1, section.batch_words * section.accumulate // world)
         raise UsageError(
@@ -150,6 +133,15 @@ def _require_batches(recipe: Recipe, world: int) -> None:
             hint=f"train.accumulate={world} train.batch_words={words} makes updates as large as they are now, in "
             f"{world} batches; a run that has begun keeps its own: {fewer}",
         )
+    run = request.run
+    if run is None:
+        is_run = (Path(request.recipe) / "recipe.yaml").exists()
+        run = Path(request.recipe) if is_run else Path("runs") / recipe.name
+    if request.seeds is None:
+        return recipe, [run]
+    if len(set(request.seeds)) != len(request.seeds):
+        raise UsageError(f"--seeds names a seed twice: {','.join(map(str, request.seeds))}")
+    return recipe, [run.with_name(f"{run.name}-seed{seed}") for seed in request.seeds]
 
 
 def _train(request: TrainRequest, ranks: Ranks) -> dict[str, Any]:
@@ -165,9 +157,16 @@ def _train(request: TrainRequest, ranks: Ranks) -> dict[str, Any]:
 
 
 def _train_one(request: TrainRequest, recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
-    if request.dry_run or not request.resume:
-        _require_origin(recipe)
-    _require_device(recipe)
+    # What is not there is missed before corpora are prepared, which takes no torch.
+    if (name := recipe.model.init_from) is not None and (request.dry_run or not request.resume):
+        folder = find_folder(name)
+        if not folder.exists() and not Path(str(folder).rpartition("@")[0] or folder).exists():
+            hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
+            raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
+    if recipe.runtime.device == "cuda":
+        from probtrans_cli.trained.machine import require_device  # noqa: PLC0415
+
+        require_device(recipe.runtime)
     if request.dry_run:
         return _dry_run(recipe, run, ranks)
     if not ranks.first:
@@ -260,24 +259,6 @@ def _report(run: Path, recipe: Recipe) -> None:
         write_report(run, recipe)
     except Exception as error:  # whatever it is, a page to look at must not cost a training its end
         console.log(f"no {REPORT} in {run}: {type(error).__name__}: {error}")
-
-
-def _require_origin(recipe: Recipe) -> None:
-    name = recipe.model.init_from
-    if name is None:
-        return
-    folder = find_folder(name)
-    if not folder.exists() and not Path(str(folder).rpartition("@")[0] or folder).exists():
-        hint = "give a run folder such as runs/NAME, a checkpoint, or a folder with a BERT model of transformers'"
-        raise CheckpointError(f"model.init_from: there is no {name}", hint=hint)
-
-
-def _require_device(recipe: Recipe) -> None:
-    if recipe.runtime.device != "cuda":
-        return
-    from probtrans_cli.trained.machine import require_device  # noqa: PLC0415
-
-    require_device(recipe.runtime)
 
 
 def _dry_run(recipe: Recipe, run: Path, ranks: Ranks) -> dict[str, Any]:
