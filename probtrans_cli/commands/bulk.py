@@ -280,7 +280,6 @@ def attempt(parsing: Parsing, job: Job, number: int, block: Block) -> None:
 
 
 def part_of(block: Block) -> dict[str, Any]:
-    """Return the part of an input that a block is, for its marker."""
     return {"input": block.path, "begin": block.begin, "end": block.end}
 
 

@@ -77,7 +77,6 @@ def _dev(model: Model, request: ExportRequest) -> Split | None:
 
 
 def exported(request: ExportRequest, report: dict[str, Any]) -> str:
-    """Return the report for people."""
     largest = report["largest_difference"]
     measured = "" if largest is None else f"an output differs from {request.checkpoint}'s by {largest:.2g} at most"
     if relative := report.get("largest_relative_difference"):

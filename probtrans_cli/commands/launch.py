@@ -37,8 +37,7 @@ GO_ON = "continue with the same command and --resume"
 
 @contextmanager
 def processes() -> Iterator[Ranks]:
-    """Within: this process, alone, or one of several that a launcher has started; of these only the first one speaks,
-    but for what goes wrong."""
+    """Join the processes that a launcher has started, if any; of these only the first writes to stderr, errors apart."""
     place = launched()
     if place is None:
         yield ALONE
@@ -54,7 +53,7 @@ def processes() -> Iterator[Ranks]:
 
 
 def refuse_several() -> None:
-    """Raises UsageError where this process is itself one of several, or its environment is at fault."""
+    """Raise UsageError where this process is itself one of several, or its environment is at fault."""
     if launched() is not None:
         raise UsageError("--nproc within several processes that a launcher has started", hint="leave --nproc out")
 

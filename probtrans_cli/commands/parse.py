@@ -184,7 +184,6 @@ class Parsing:
         return chain.from_iterable(map(self.parser.analyses, portions))
 
     def written(self, portions: Iterable[Sequence[Sentence]]) -> Iterator[str]:
-        """Yield what the model says of sentences, in the format, in pieces."""
         return self.form.writer()(self.results(portions), self.display)
 
 

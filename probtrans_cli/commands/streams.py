@@ -97,7 +97,6 @@ def excess(sentence: Sentence, longest: int, vocabulary: Vocabulary) -> tuple[in
 
 
 def too_long(where: str, number: int, unit: str, longest: int) -> DataError:
-    """Return the error of a sentence of too many words or tokens."""
     hint = f"split it, allow it with --longest {number}, or leave its analysis empty with --too-long skip; memory "
     hint += "grows with the square, and time, with --decode eisner, with the cube of its length"
     return DataError(f"{where}: a sentence of {number:,} {unit}, more than {longest:,}", hint=hint)

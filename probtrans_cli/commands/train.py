@@ -55,13 +55,11 @@ class TrainRequest:
     """How many processes to start for it on this machine; None: this one, which may be one of several already."""
 
     def load(self) -> Recipe:
-        """The resolved recipe with all changes."""
         origin = [] if self.init_from is None else [f"model.init_from={json.dumps(self.init_from)}"]
         return load_recipe(self.recipe, [*self.overrides, *origin]).resolved()
 
 
 def arguments_of(request: TrainRequest) -> list[str]:
-    """Return the command line of each process."""
     levels = {console.QUIET: ["-q"], console.VERBOSE: ["-v"]}
     arguments = [*levels.get(console.STATE.level, []), "train", request.recipe, *request.overrides, "--json"]
     for name, value in (("--run", request.run), ("--init-from", request.init_from)):
@@ -73,7 +71,6 @@ def arguments_of(request: TrainRequest) -> list[str]:
 
 
 def resolved(request: TrainRequest) -> str:
-    """Return the recipe that would be trained, as YAML."""
     return dump_recipe(request.load(), [f"Resolved from {request.recipe} by probtrans {__version__}"])
 
 

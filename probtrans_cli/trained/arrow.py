@@ -95,7 +95,6 @@ def record_batches(analyses: Iterable[Analysis], rows: int) -> Iterator[pa.Recor
 
 
 def record_batch(analyses: Iterable[Analysis]) -> pa.RecordBatch:
-    """Return the analyses as a batch with the columns of :data:`SCHEMA`."""
     return pa.RecordBatch.from_pylist([_row(analysis.record()) for analysis in analyses], schema=SCHEMA)
 
 

@@ -189,7 +189,6 @@ class ModelBase:
 
     @cached_property
     def vocabulary_files(self) -> dict[str, str | bytes]:
-        """The vocabulary's files by name."""
         with tempfile.TemporaryDirectory() as name:
             folder = Path(name)
             self.vocabulary.save(folder)
@@ -263,7 +262,6 @@ class ModelBase:
         return first, DataError(message, hint="split it; parse --too-long skip gives it an empty analysis")
 
     def evaluation(self) -> Evaluation:
-        """Return how this model's evaluations run."""
         words = self.recipe.eval.batch_words
         return Evaluation(
             batches=lambda split: plan(split.lengths, words, 0, 0, shuffle=False, bounds=split.bounds),
@@ -273,7 +271,6 @@ class ModelBase:
 
 
 def weights_of(network: nn.Module) -> dict[str, torch.Tensor]:
-    """Return a network's weights on the CPU."""
     return {name: value.detach().cpu().clone() for name, value in network.state_dict().items()}
 
 

@@ -52,7 +52,6 @@ def store_reading(model: ModelBase) -> None:
 
 
 def as_json(value: Any) -> str:
-    """Return a value as the text of a file."""
     return json.dumps(value, indent=1, ensure_ascii=False) + "\n"
 
 

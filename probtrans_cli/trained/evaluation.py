@@ -168,7 +168,6 @@ def _choose_temperature(model: ModelBase, dev: Split) -> dict[str, Any]:
 
 
 def has_trees(split: Split) -> bool:
-    """Return whether every sentence of the split has gold heads."""
     return split.has("heads") and all(bool((heads >= 0).all()) for heads in split.columns("heads"))
 
 

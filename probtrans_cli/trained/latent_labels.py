@@ -47,7 +47,7 @@ def require_labels(model: ModelBase) -> None:
 
 
 def most_probable(distributions: np.ndarray, count: int) -> tuple[np.ndarray, np.ndarray]:
-    """The ``count`` most probable labels of ``distributions [..., d]``, first the best, ties by number.
+    """Return the ``count`` most probable labels of ``distributions [..., d]``, first the best, ties by number.
 
     Returns label numbers and their probabilities, both ``[..., min(count, d)]``.
     """
@@ -66,7 +66,6 @@ class Column:
     values: array[int] = field(default_factory=lambda: array("i"))
 
     def add(self, texts: Iterable[str], none: str | None = None) -> None:
-        """Append words or tags; a text ``none`` stands for none."""
         names = self.names
         self.values.extend(-1 if text == none else names.setdefault(text, len(names)) for text in texts)
 
@@ -80,11 +79,10 @@ class Types:
 
     @classmethod
     def of(cls, model: ModelBase) -> Types:
-        """Types for a model: words that its vocabulary's options make the same are one type."""
         return cls(model.vocabulary.normalise)
 
     def passing(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """The same sentences, noted as they pass."""
+        """Yield the same sentences, noted as they pass."""
         for sentence in sentences:
             no_tags = ["_"] * len(sentence.words)
             self.columns["words"].add(map(self.normalise, sentence.words))
@@ -96,7 +94,7 @@ class Types:
 def expected_counts(
     types: Types, words: Sequence[int], batches: Iterable[tuple[np.ndarray, np.ndarray, np.ndarray]], labels: int
 ) -> dict[str, np.ndarray]:
-    """``N(a, w)`` for every column of the corpus: ``[types, labels]``, summed batch by batch.
+    """Return ``N(a, w)`` for every column of the corpus: ``[types, labels]``, summed batch by batch.
 
     ``words`` has the number of words of every sentence; a batch has sentence indices [b], label distributions
     [b, n, labels] of their words, and the mask of real words [b, n].
@@ -130,7 +128,7 @@ class Association:
 
 
 def associations(counts: np.ndarray, labels: Sequence[int], size: int) -> Iterator[Association]:
-    """For each of ``labels``, the types of ``counts [types, d]`` that go with it more than by chance, at most ``size``.
+    """Yield for each of ``labels`` the types of ``counts [types, d]`` that go with it more than by chance, at most ``size``.
 
     A label that no word with a type has goes with none.
     """
@@ -151,7 +149,7 @@ def associations(counts: np.ndarray, labels: Sequence[int], size: int) -> Iterat
 
 
 def bucket_names(distance: int | None) -> list[str]:
-    """The distance buckets of Eq. 10 as a reader thinks of them: where the head is, seen from the word (x = i - j)."""
+    """Name the distance buckets of Eq. 10 by where the head is, seen from the word (x = i - j)."""
     if distance is None:
         return ["head at any distance"]
     beyond = f"more than {distance} " if distance else ""
@@ -165,7 +163,7 @@ def distance_name(x: int) -> str:
 
 
 def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[tuple[int, int, float]]:
-    """The ``size`` largest entries of one matrix ``scores [d, d]`` of ``T``: child's label, head's label, score.
+    """Return the ``size`` largest entries of one matrix ``scores [d, d]`` of ``T``: child's label, head's label, score.
 
     Only of labels in ``used``: training has not moved the scores of others far from their random start.
     """
@@ -177,7 +175,7 @@ def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[
 
 
 def pairs_of(model: ModelBase, used: Sequence[int], size: int) -> list[dict[str, Any]]:
-    """The strongest label pairs of every channel and distance bucket of ``T``, for JSON; where each iteration has its
+    """Return the strongest label pairs of every channel and distance bucket of ``T``, for JSON; where each iteration has its
     own ``T``, of the last one, whose number is then told."""
     encoder = cast("ProbabilisticEncoder", model.network.encoder.top)
     section = encoder.section
@@ -209,7 +207,7 @@ def pairs_of(model: ModelBase, used: Sequence[int], size: int) -> list[dict[str,
 
 
 def describe(model: ModelBase, corpus: Split, types: Types, top: int | None) -> dict[str, Any]:
-    """What `eval --labels` finds in a corpus, for JSON: ``labels``, ``unused_labels`` and ``pairs``.
+    """Describe the labels in a corpus, as `eval --labels` does, for JSON: ``labels``, ``unused_labels`` and ``pairs``.
 
     ``labels``: by falling share of the words; each with its expected ``count``, ``share`` of all words, and the
     ``words`` and, where the corpus has them, ``upos`` and ``xpos`` that go with it. ``unused_labels``: numbers of those
@@ -255,13 +253,13 @@ def _entries(key: str, names: Sequence[str], counts: np.ndarray, association: As
 
 
 def as_misc(labels: Sequence[int] | np.ndarray, probabilities: Sequence[float] | np.ndarray) -> str:
-    """A word's labels as the value of an entry of MISC: ``17:0.93,4:0.05``."""
+    """Write a word's labels as the value of an entry of MISC: ``17:0.93,4:0.05``."""
     pairs = zip(labels, probabilities, strict=True)
     return ",".join(f"{int(label)}:{float(probability):.4f}" for label, probability in pairs)
 
 
 def as_notes(labels: np.ndarray, probabilities: np.ndarray) -> tuple[tuple[str, ...], ...]:
-    """The labels of every word as they are drawn, a line each, ``17:.93``; ``labels``, ``probabilities`` [n, k]."""
+    """Write the labels of every word as they are drawn, a line each, ``17:.93``; ``labels``, ``probabilities`` [n, k]."""
     return tuple(
         tuple(f"{label}:{float(p):.2f}".replace(":0.", ":.") for label, p in zip(*word, strict=True))
         for word in zip(labels.tolist(), probabilities, strict=True)
@@ -269,7 +267,6 @@ def as_notes(labels: np.ndarray, probabilities: np.ndarray) -> tuple[tuple[str, 
 
 
 def as_records(labels: np.ndarray, probabilities: np.ndarray) -> list[list[dict[str, float]]]:
-    """The labels of every word for JSON: from ``labels`` and ``probabilities`` [n, k]."""
     return [
         [{"label": int(label), "probability": round(float(p), 6)} for label, p in zip(*word, strict=True)]
         for word in zip(labels, probabilities, strict=True)

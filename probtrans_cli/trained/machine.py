@@ -42,11 +42,9 @@ class Machine:
         torch.set_flush_denormal(True)
 
     def autocast(self) -> torch.autocast:
-        """Context of the forward pass."""
         return torch.autocast(self.device.type, dtype=torch.bfloat16, enabled=self.bfloat16)
 
     def describe(self) -> str:
-        """For logs: device, threads, precision."""
         name = torch.cuda.get_device_name() if self.device.type == "cuda" else f"cpu, {torch.get_num_threads()} threads"
         return f"{name}, {'bfloat16' if self.bfloat16 else 'float32'}, torch {torch.__version__}"
 

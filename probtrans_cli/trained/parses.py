@@ -79,7 +79,6 @@ class Analysis:
 
     @property
     def words(self) -> list[str]:
-        """The words of the sentence."""
         return self.sentence.words
 
     def places(self, *, probability: bool) -> Places:
@@ -362,5 +361,4 @@ def splitter_of(
 
 
 def no_gold(sentence: Sentence) -> DataError:
-    """Return the error of a sentence whose gold tree is to be shown."""
     return DataError(f"{sentence.where}: has no gold tree", hint="leave out --gold")

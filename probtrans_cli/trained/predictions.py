@@ -35,7 +35,7 @@ class Reader:
 
     @classmethod
     def of(cls, model: ModelBase, sentences: Sequence[Sentence]) -> Reader:
-        """The sentences, encoded with a word of one token in the place of each mask."""
+        """Encode the sentences, with a word of one token in the place of each mask."""
         vocabulary = model.vocabulary
         masks = masks_of(model)
         filler = _filler(model) if any(not masks.isdisjoint(sentence.words) for sentence in sentences) else ""
@@ -54,7 +54,7 @@ class Reader:
         return cls(model, sentences, masks, Split.encode(map(read, sentences), vocabulary, {}))
 
     def shown(self, batch: Batch) -> Batch:
-        """The batch with the mask's id where a word is written as a mask."""
+        """Return the batch with the mask's id where a word is written as a mask."""
         if not self.masks:
             return batch
         hidden = torch.zeros_like(batch.words)
@@ -64,14 +64,14 @@ class Reader:
         return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
 
     def located(self, prediction: Prediction, index: int) -> Prediction:
-        """The prediction of a sentence, with the text of its spans and where in the sentence's text they stand."""
+        """Return the prediction of a sentence, with the text of its spans and where in the sentence's text they stand."""
         return self.model.task.located(prediction, *character_spans(self.sentences[index]))
 
 
 def predictions(
     model: ModelBase, sentences: Sequence[Sentence], top: int | None = None, predictor: Predictor | None = None
 ) -> Iterator[Prediction | None]:
-    """The predictions of some sentences, in order; for one without a word None, or what the task has for it.
+    """Yield the predictions of some sentences, in order; for one without a word None, or what the task has for it.
 
     ``top``: with so many alternatives, where there are several. ``predictor``: who is asked; None: the model as its
     recipe says.
@@ -104,7 +104,7 @@ def require_alternatives(model: ModelBase) -> None:
 
 
 def no_room(model: ModelBase, sentence: Sentence) -> str | None:
-    """Why the encoder of a model cannot read a sentence, in words: it has too few positions; None: it can."""
+    """Say why the encoder cannot read a sentence: it has too few positions; None: it can."""
     limit = model.network.longest
     # Hardly a character becomes several tokens, and never more than three; few stand around a sentence or behind it.
     if limit is None or 3 * sum(map(len, sentence.words)) + 2 + model.task.extra <= limit:
@@ -114,7 +114,7 @@ def no_room(model: ModelBase, sentence: Sentence) -> str | None:
 
 
 def masks_of(model: ModelBase) -> frozenset[str]:
-    """How a word is written that is hidden from a model of words behind masks; nothing of another model."""
+    """Return the spellings of a hidden word for a model that predicts words; none for other models."""
     vocabulary = model.vocabulary
     return frozenset({MASK, vocabulary.decode(vocabulary.MASK)} if model.task.answers == "words" else ())
 

@@ -368,7 +368,6 @@ def tempered(outputs: Outputs, temperature: float) -> Outputs:
 
 
 def temperature_of(model: ModelBase) -> float:
-    """Return the temperature that a model predicts with."""
     return model.temperature if model.recipe.predict.temperature and model.temperature is not None else 1.0
 
 

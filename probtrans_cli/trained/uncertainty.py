@@ -50,7 +50,6 @@ class Notes:
         self.rows: dict[str, list[np.ndarray]] = {}
 
     def __call__(self, outputs: Outputs, batch: Batch) -> None:
-        """Note a batch."""
         questions = self.model.task.questions(batch)
         assert questions is not None, "a task without questions is refused"
         scores, doubt, gold = outputs.scores[questions.scores], outputs.doubt[questions.scores], questions.gold
@@ -83,7 +82,6 @@ class Notes:
         return sum(map(len, self.rows.get("right", ())))
 
     def of_sentences(self, name: str) -> np.ndarray:
-        """Return the mean of every sentence with a question."""
         sentence, values = self["sentence"], self[name]
         numbers = np.bincount(sentence)
         return np.asarray(np.bincount(sentence, weights=values)[numbers > 0] / numbers[numbers > 0])
@@ -169,7 +167,6 @@ def uncertainty_scores(
 
 
 def of_notes(notes: Notes) -> dict[str, Any]:
-    """Return the scores of all questions."""
     confidence, right = notes["confidence"], notes["right"]
     scores: dict[str, Any] = {"number": len(notes), "nll": _mean_of(notes["nll"], notes["learned"])}
     scores["brier"] = float(notes["brier"].mean(dtype=np.float64))

@@ -52,7 +52,6 @@ class Format:
     computed for it. Nothing: it is for every model."""
 
     def writer(self) -> Callable[..., Iterator[str]]:
-        """Return the function that writes it."""
         writer: Callable[..., Any] = resolve_name(self.write)
         return writer
 

@@ -57,7 +57,6 @@ def tree(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]
 
 
 def displacy(analyses: Iterator[Analysis], options: DisplayOptions) -> Iterator[str]:
-    """Yield a line of displaCy's manual input for each tree."""
     for analysis in analyses:
         yield displacy_line(drawing(analysis, options), show_probability=options.probability) + "\n"
 
