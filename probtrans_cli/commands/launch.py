@@ -37,7 +37,7 @@ GO_ON = "continue with the same command and --resume"
 
 @contextmanager
 def processes() -> Iterator[Ranks]:
-    """Join the processes that a launcher has started, if any; of these only the first writes to stderr, errors apart."""
+    """Join the processes that a launcher has started, if any; only the first writes to stderr, errors apart."""
     place = launched()
     if place is None:
         yield ALONE

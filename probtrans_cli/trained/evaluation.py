@@ -104,7 +104,8 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
 
     def look(_: Encoder, inputs: tuple[Tensor, ...], encoded: Encoded) -> None:
         assert watched.figures is not None, "see above"
-        figures.update({name: float(figure) for name, figure in watched.figures(*inputs[:2], encoded).items()})
+        measured = watched.figures(inputs[0], inputs[1], encoded)
+        figures.update({name: float(figure) for name, figure in measured.items()})
 
     batches = how.batches(split)
     batch = collate(
