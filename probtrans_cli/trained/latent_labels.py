@@ -128,7 +128,7 @@ class Association:
 
 
 def associations(counts: np.ndarray, labels: Sequence[int], size: int) -> Iterator[Association]:
-    """Yield for each of ``labels`` the types of ``counts [types, d]`` that go with it more than by chance, at most ``size``.
+    """Yield for each of ``labels`` at most ``size`` types of ``counts [types, d]`` that go with it more than by chance.
 
     A label that no word with a type has goes with none.
     """
