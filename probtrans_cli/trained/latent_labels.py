@@ -175,7 +175,7 @@ def strongest_pairs(scores: np.ndarray, used: Sequence[int], size: int) -> list[
 
 
 def pairs_of(model: ModelBase, used: Sequence[int], size: int) -> list[dict[str, Any]]:
-    """Return the strongest label pairs of every channel and distance bucket of ``T``, for JSON; where each iteration has
+    """Return the strongest label pairs of every channel and distance bucket of ``T`` for JSON; where each iteration has
     its own ``T``, of the last iteration, with its number."""
     encoder = cast("ProbabilisticEncoder", model.network.encoder.top)
     section = encoder.section
