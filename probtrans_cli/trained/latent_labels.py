@@ -259,7 +259,7 @@ def as_misc(labels: Sequence[int] | np.ndarray, probabilities: Sequence[float] |
 
 
 def as_notes(labels: np.ndarray, probabilities: np.ndarray) -> tuple[tuple[str, ...], ...]:
-    """Write the labels of each word as they are drawn, a line each, ``17:.93``; ``labels``, ``probabilities`` [n, k]."""
+    """Write the labels of each word as they are drawn, a line each, ``17:.93``; both [n, k]."""
     return tuple(
         tuple(f"{label}:{float(p):.2f}".replace(":0.", ":.") for label, p in zip(*word, strict=True))
         for word in zip(labels.tolist(), probabilities, strict=True)
