@@ -64,7 +64,7 @@ class Reader:
         return replace(batch, ids=batch.ids.masked_fill(batch.tokens_of(hidden), self.model.vocabulary.MASK))
 
     def located(self, prediction: Prediction, index: int) -> Prediction:
-        """Return the prediction of a sentence, with the text of its spans and where in the sentence's text they stand."""
+        """Return the prediction of a sentence, with the text of its spans and their places in the sentence's text."""
         return self.model.task.located(prediction, *character_spans(self.sentences[index]))
 
 
