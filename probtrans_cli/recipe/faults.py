@@ -169,7 +169,8 @@ def _nearest(tree: Node, path: tuple[str, ...]) -> Place:
 
 def _fault(tree: Node, location: tuple[int | str, ...]) -> Fault:
     """The fault at one of pydantic's locations, which name the user's keys and, in between, kinds and unions."""
-    node, schema, path, parts = tree, root(), (), list(location)
+    node, schema, parts = tree, root(), list(location)
+    path: tuple[str, ...] = ()
     while parts:
         part = parts.pop(0)
         if isinstance(node.value, list) and isinstance(part, int) and part < len(node.value):

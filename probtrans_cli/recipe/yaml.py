@@ -137,7 +137,7 @@ def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, l
     def place(mark: Any) -> Place:
         return Place(override, mark.line + 1, mark.column + 1, source)
 
-    def convert(node: yaml.Node, path: tuple[str, ...]) -> Node:
+    def convert(node: Any, path: tuple[str, ...]) -> Node:
         start = place(node.start_mark)
         if isinstance(node, yaml.MappingNode):
             section: dict[str, Node] = {}
@@ -165,8 +165,8 @@ def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, l
 
     try:
         composer = _Composer(text)
-        root = composer.get_single_node()  # type: ignore[no-untyped-call]
-        end = place(composer.get_mark())  # type: ignore[no-untyped-call]
+        root = composer.get_single_node()
+        end = place(composer.get_mark())
         return (Node(end, None) if root is None else convert(root, ())), faults
     except yaml.reader.ReaderError as error:
         character = chr(error.character) if isinstance(error.character, int) else str(error.character)
@@ -174,13 +174,13 @@ def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, l
         start = Place(override, len(before), len(before[-1]) + 1, source)
         words = f"the character {escaped(character[:1])} may not stand in a recipe"
     except yaml.MarkedYAMLError as error:
-        start = place(error.problem_mark or error.context_mark or composer.get_mark())  # type: ignore[no-untyped-call]
+        start = place(error.problem_mark or error.context_mark or composer.get_mark())
         opened = error.context_mark
         words = f"{error.context} of line {opened.line + 1}: {error.problem}" if opened else str(error.problem)
         words += next((hint for part, hint in _SYNTAX_HINTS.items() if part in words), "")
     except (yaml.YAMLError, ValueError, OverflowError, IndexError):
         # PyYAML lets chr() and int() fail on escapes such as "\UFFFFFFFF".
-        start, words = place(composer.get_mark()), "it is not YAML from here on"  # type: ignore[no-untyped-call]
+        start, words = place(composer.get_mark()), "it is not YAML from here on"
     return None, [*faults, Fault(start, (), printable(words, 160))]
 
 

@@ -6,7 +6,7 @@ from itertools import chain
 from typing import Any
 
 import yaml
-from hypothesis import assume, example, given, settings
+from hypothesis import HealthCheck, assume, example, given, settings
 from hypothesis import strategies as st
 from pydantic import ValidationError
 from small_recipes import SMALL, read, refused
@@ -97,7 +97,7 @@ def valid(content: Any) -> Recipe:
         raise
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(RECIPES, st.lists(TEXTS, max_size=2))
 def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str]) -> None:
     recipe = valid(content)
@@ -108,7 +108,7 @@ def test_written_and_read_again_a_recipe_is_equal(content: Any, header: list[str
     assert read(dump_recipe(resolved)) == resolved
 
 
-@settings(max_examples=30, deadline=None)
+@settings(max_examples=30, suppress_health_check=[HealthCheck.filter_too_much, HealthCheck.too_slow])
 @given(RECIPES)
 def test_readers_of_yaml_1_1_agree_with_what_is_written(content: Any) -> None:
     recipe = valid(content)
