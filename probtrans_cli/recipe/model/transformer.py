@@ -32,7 +32,7 @@ class Positions(KindSection):
     @property
     def table_rows(self) -> int | None:
         """The number of learned vectors, one for each position; None if there is no table."""
-        return None
+        return getattr(self, "rows", None)
 
 
 @POSITIONS.add
@@ -43,10 +43,6 @@ class AbsolutePositions(Positions):
     rows: Size = 512
     """The number of positions. Longer sentences are an error."""
 
-    @property
-    def table_rows(self) -> int | None:
-        return self.rows
-
 
 @POSITIONS.add
 class LearnedSinusoidalPositions(Positions):
@@ -55,10 +51,6 @@ class LearnedSinusoidalPositions(Positions):
     kind: Literal["learned_sinusoidal"]
     rows: Size = 512
     """The number of positions. Longer sentences are an error."""
-
-    @property
-    def table_rows(self) -> int | None:
-        return self.rows
 
 
 @POSITIONS.add
