@@ -67,6 +67,17 @@ class PublicFile(KnownFile):
         raise CorpusError(f"{folder}: none of {', '.join(names)} is there; give --from the folder that holds them")
 
 
+def files_of(corpus: str) -> list[PublicFile]:
+    """Return the public files of a corpus, from the table of all corpora beside this file."""
+    lines = Path(__file__).with_name("corpora.tsv").read_text("utf-8").splitlines()
+    rows = (line.split("\t") for line in lines[1:])
+    return [
+        PublicFile(path, sha256, int(size), repository, upstream)
+        for name, path, sha256, size, repository, upstream in rows
+        if name == corpus
+    ]
+
+
 @dataclass(frozen=True)
 class Options:
     """The command line of a script."""

@@ -24,70 +24,14 @@ from collections.abc import Iterable, Iterator, Sequence
 from pathlib import Path
 from typing import BinaryIO
 
-from corpus_files import KnownFile, Options, PublicFile, fetch, fetch_options, place, read_lines, report, start
+from corpus_files import KnownFile, Options, fetch, fetch_options, files_of, place, read_lines, report, start
 
-CARB = "dair-iitd/CaRB/024e0e91951eea1e6d7825a13ec303cae909e67b"
-OPENIE6 = "dair-iitd/openie6/1abe90eb417e60c3a91d591902c84c0a46769710"
-OIE2016 = "gabrielStanovsky/supervised-oie/0e9beb33c472c3540b42547cc772f000fac3ae91"
-SCIENCE = "Jacobsolawetz/large-scale-oie/9c135f423072b947ec6a030f7b01e4b2f3d69b7d"
-WIKI = "AntNLP/OpenIE/a7d43f4b662ce41a30ae78237894e5ef9bd4ec60"
 LICENCE = (
     "CaRB and OpenIE-4's output: MIT, part of the sentences are newswire. OIE2016: MIT. LSOIE: none stated in its "
     "repository, MIT by its dataset card. Cite Bhardwaj et al., 2019; Stanovsky and Dagan, 2016; Solawetz and Larson, "
     "2021."
 )
-FILES = [
-    PublicFile(
-        "carb/dev_gold.tsv",
-        "2081484b4fd237728591227becf6357799fd1575366fa1eeb51590822fbce6fc",
-        581_556,
-        OPENIE6,
-        "carb/data/gold/dev.tsv",
-    ),
-    PublicFile(
-        "carb/test_gold.tsv",
-        "dfb850d32001ad4c3b1ec998d171888a4dc57354cadf4fe338d887fba39c9130",
-        612_315,
-        OPENIE6,
-        "carb/data/gold/test.tsv",
-    ),
-    PublicFile(
-        "carb/dev_sentences.txt",
-        "d748c3363dda9dd77ffdc8711c3f2f6d5aaf24e88ab24a460d080335150d8c8c",
-        89_235,
-        CARB,
-        "data/dev.txt",
-    ),
-    PublicFile(
-        "carb/test_sentences.txt",
-        "81fbd0dc2c16ba584db035b6fe6de92f6ab14ee99364c58c9b18ee56b0dfcbbe",
-        89_031,
-        OPENIE6,
-        "carb/data/carb_sentences.txt",
-    ),
-    *(
-        PublicFile(f"oie2016_wiki/{split}.oie.conll", sha256, size, OIE2016, f"data/wiki/wiki1.{split}.oie.conll")
-        for split, sha256, size in (
-            ("train", "cbc9ad069b90bf1a4935abcbf68a30d9cbaf93906a368905163a166f0173d941", 2_982_570),
-            ("dev", "dde05a863123e764e37eb537416bcfa2eab52f20ea6c64236f6b492e5cefa9d4", 981_217),
-            ("test", "c5cedb02bfbc5424ba8033176eaf77f0cd32831a9430251df48b7fa93310d0e3", 1_022_964),
-        )
-    ),
-    PublicFile(
-        "lsoie/science.tsv",
-        "54af731de3b0ef0fa37a31da7f3f69ab9732cff3410f4250c352844278dabb06",
-        1_737_876,
-        SCIENCE,
-        "oie-evaluation/oie_corpus/science_eval.oie",
-    ),
-    PublicFile(
-        "lsoie/wiki.tsv",
-        "0e295eabe3cdedf251fe85b6f98a9aaeb8c195c7b592cd4b49ccf635e3ed360c",
-        1_601_843,
-        WIKI,
-        "Sequence-Labeling/data/corups/LSOIE/lsoie_wiki_joint_dev.gold",
-    ),
-]
+FILES = files_of("openie")
 LABELLED = [
     KnownFile(f"oie2016_wiki/{split}.extags.txt", sha256, size)
     for split, sha256, size in (
@@ -96,13 +40,7 @@ LABELLED = [
         ("test", "418dbf34ffa1c05bb89ada584f692a2f3c4067638a1bff39c5103bf2496e3a3e", 221_722),
     )
 ]
-SILVER = PublicFile(
-    "openie4_silver/train.tsv",
-    "9fd3c9ef22ef776145e28b4f24165dba8246522ed8d587172b6c282cd9e23517",
-    1_873_347,
-    CARB,
-    "system_outputs/test/openie4_output.txt",
-)
+(SILVER,) = files_of("openie4_silver")
 HELD_OUT = ("carb/dev_sentences.txt", "carb/test_sentences.txt")
 HELD_OUT_BLOCKS = ("oie2016_wiki/dev.oie.conll", "oie2016_wiki/test.oie.conll")
 

@@ -12,21 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus_files import PublicFile, fetch_corpus, start
+from corpus_files import fetch_corpus, files_of, start
 
-SOURCE = "PrincetonML/SIF/84b5b4c1c1ca20b6af19fc78cae005a1818ec571"
 LICENCE = (
     "SST-2: no licence is stated for the data; check before you publish anything that contains it. Cite Socher et al., "
     "EMNLP 2013, and for the split Conneau & Kiela, LREC 2018."
 )
-FILES = [
-    PublicFile(f"{split}.tsv", sha256, size, SOURCE, f"data/sentiment-{split}")
-    for split, sha256, size in (
-        ("train", "10a92a297ec38e262386e5a2713b4bc70e5d18ced88b7f54bd171a26e5b34ab5", 3_806_066),
-        ("dev", "9a6c7403b71a9b762158387afe4431253ae10cdfb2319b5275289f3766f48291", 94_916),
-        ("test", "4fefd1cd67526cf87ebc7fafc3afc21cc7cfa6ae53b45e74f77f9456e3c62752", 194_788),
-    )
-]
+FILES = files_of("sst2")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,21 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus_files import PublicFile, fetch_corpus, start
+from corpus_files import fetch_corpus, files_of, start
 
-SOURCE = "AcademiaSinicaNLPLab/sentiment_dataset/23c72429de5fb3d2f3da87bf2efb5559c15b78f7"
 LICENCE = (
     "SST-5: no licence is stated for the data; check before you publish anything that contains it. Cite Socher et al., "
     "EMNLP 2013."
 )
-FILES = [
-    PublicFile(f"{split}.txt", sha256, size, SOURCE, f"data/stsa.fine.{split}")
-    for split, sha256, size in (
-        ("train", "9b52b5f686ed438d4d0274c385369251b3d579b578fddd340ba8a9bae2ca4bee", 902_818),
-        ("dev", "b2f76c62b960f9fda5c6d751edb125abab4f878eb94a8754239b7f4af647f4c3", 117_239),
-        ("test", "0e2ebb450c231f7b3d67fc932066e7bb26ae7bad8c88488f45ed44ef02eb3c73", 233_634),
-    )
-]
+FILES = files_of("sst5")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

@@ -12,21 +12,13 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus_files import PublicFile, fetch_corpus, start
+from corpus_files import fetch_corpus, files_of, start
 
-SOURCE = "UniversalDependencies/UD_English-EWT/15d613d8447b3478787d4c278730a1e48a945efb"
 LICENCE = (
     "UD English EWT 2.16: annotations CC BY-SA 4.0; the texts may be © Google, Yahoo!, the Trustees of the University "
     "of Pennsylvania or others. Cite Silveira et al., LREC 2014."
 )
-FILES = [
-    PublicFile(f"{split}.conllu", sha256, size, SOURCE, f"en_ewt-ud-{split}.conllu")
-    for split, sha256, size in (
-        ("train", "3fb78e2b55482c8ee00caa653af436c88c9e5bc9a73ce26e4ae3ddc79d2b7e7b", 14_203_025),
-        ("dev", "531a54ff90d6ab12201c5a50c3e78e6ddac4de69abc4bce5d275d3cd29efe2b6", 1_805_545),
-        ("test", "e266e515a0a7547657ed3d90d9ba46487d6bd251f27ad4269d4e8a427c8555cd", 1_804_515),
-    )
-]
+FILES = files_of("ud_english_ewt")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

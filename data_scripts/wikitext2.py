@@ -13,18 +13,10 @@ from __future__ import annotations
 
 from collections.abc import Sequence
 
-from corpus_files import PublicFile, fetch_corpus, start
+from corpus_files import fetch_corpus, files_of, start
 
-SOURCE = "pytorch/examples/77f55b912142e11fcfdf5b530231fb9c52f181e8"
 LICENCE = "WikiText-2: CC BY-SA, text of Wikipedia. Cite Merity et al., ICLR 2017."
-FILES = [
-    PublicFile(f"{split}.txt", sha256, size, SOURCE, f"word_language_model/data/wikitext-2/{split}.txt")
-    for split, sha256, size in (
-        ("train", "9e9fa1ad55b1c2c95b08e37dd8e653f638fac2c6de904b79e813611eefbc985f", 10_797_148),
-        ("valid", "f0737ed31fc1329026e95cb8b98e19c2a182c39c240ab909dc31abf2f8af58e8", 1_121_681),
-        ("test", "d790b833ef8cf03a90db7bf1271b7520b83c45ce07ba3c1a9699df81e239eca0", 1_256_449),
-    )
-]
+FILES = files_of("wikitext2")
 
 
 def main(arguments: Sequence[str] | None = None) -> int:

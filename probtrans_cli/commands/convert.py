@@ -12,7 +12,7 @@ from pathlib import Path
 from probtrans_cli import atomic, console
 from probtrans_cli.commands.streams import faults_of
 from probtrans_cli.data.codecs.grids import MOST_ROWS
-from probtrans_cli.data.corpus.filters import OfFile
+from probtrans_cli.data.corpus.filters import RowCounts
 from probtrans_cli.data.files import display_name, find, open_lines
 from probtrans_cli.errors import DataError, UsageError
 from probtrans_cli.openie.coordination_files import read_coordinated
@@ -79,7 +79,7 @@ def convert(request: ConvertRequest) -> None:
     ):
         shown = request.output is None and file.isatty()  # in a file or a pipe, words keep their bytes
         for source in inputs:
-            counts = OfFile()
+            counts = RowCounts()
             grid = Grid(rows=request.rows or MOST_ROWS, fix_lengths=request.fix_lengths)
             data = Data(train=source.name, format=source.format, grid=grid)
             lines = (_tuples if source.format == "extractions" else _coordinations)(source, data, request, counts)
@@ -87,7 +87,7 @@ def convert(request: ConvertRequest) -> None:
             if not counts.sentences:
                 raise DataError(f"{source.name}: there is no sentence in it", hint="check the file")
             left_out = "" if form.every_sentence else " are left out"
-            reports.append(counts.told(source.name, UNITS[source.format], grid.rows, left_out))
+            reports.append(counts.report(source.name, UNITS[source.format], grid.rows, left_out))
     for line in reports:
         console.log(line)
 
@@ -123,7 +123,7 @@ def _require_one_content(inputs: Sequence[_Input]) -> None:
 # --- what is written --------------------------------------------------------------------------------------------------
 
 
-def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
+def _tuples(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts) -> Iterator[str]:
     form = WRITTEN[request.form]
     assert form.tuples is not None, "others are refused"
     for sentence in read_file(file.lines, file.name, data):
@@ -161,7 +161,7 @@ def _texts(sentence: FileSentence, rows: int | None) -> list[FileTuple]:
     return kept
 
 
-def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: OfFile) -> Iterator[str]:
+def _coordinations(file: _Input, data: Data, request: ConvertRequest, counts: RowCounts) -> Iterator[str]:
     form = WRITTEN[request.form]
     assert form.coordinations is not None, "others are refused"
     for sentence in read_coordinated(file.lines, file.name, data):

@@ -1,9 +1,8 @@
 """Files cut into blocks, which several processes can read at the same time.
 
-A block is a whole file, as one must be that is compressed or says in its first line how it is read, or a range of
-bytes. The range says only about where the block begins: a sentence belongs to the block in whose range the sentence
-before it ends. So blocks are known from the sizes of files and little more, and who reads a block looks at little more
-than its bytes.
+A block is a range of bytes, or a file that cannot be cut, as it is compressed or says in its first line how it is read.
+The range says only roughly where the block begins: a sentence belongs to the block in whose range the sentence before
+it ends. So blocks follow from the sizes of files and little more, and reading a block needs little more than its bytes.
 """
 
 from __future__ import annotations
@@ -20,7 +19,6 @@ from probtrans_cli.errors import DataError, reason
 
 Ends = Literal["line", "empty line"]
 """What ends a sentence in a file: every line does, or an empty one."""
-_EMPTY = (b"\n", b"\r\n")
 _COLUMNS = re.compile(rb"(\xef\xbb\xbf)?#\s*global\.columns\s*=")
 _PIECE = 1 << 20  # bytes read at a time to count lines
 
@@ -35,19 +33,14 @@ class Version:
 
     @classmethod
     def of(cls, path: str) -> Version:
-        """The file as it is now.
-
-        Raises:
-            OSError, ValueError: there is none.
-        """
-        found = Path(path).stat()
-        return cls(found.st_size, found.st_mtime_ns, found.st_ino)
+        """Return the version of a file as it is now; raise an OSError or ValueError if there is none."""
+        status = Path(path).stat()
+        return cls(status.st_size, status.st_mtime_ns, status.st_ino)
 
 
 @dataclass(frozen=True, slots=True)
 class Block:
-    """A whole file, or the sentences of a file that begin about in the bytes ``[begin, end)``; ``size`` is the bytes of
-    the block."""
+    """A file, or the sentences of a file that begin about in the bytes ``[begin, end)``, ``size`` bytes of it."""
 
     path: str
     size: int
@@ -55,11 +48,11 @@ class Block:
     end: int | None = None
     """None: up to the end of the file."""
     file: Version | None = None
-    """Its file, as it was when the block was cut; None: nobody asks."""
+    """Its file, as it was when the block was cut; None: this is not checked."""
 
     @property
     def is_whole(self) -> bool:
-        """Whether it is a whole file."""
+        """Whether the block is a file, from its beginning to its end."""
         return self.begin == 0 and self.end is None
 
     def __str__(self) -> str:
@@ -67,22 +60,23 @@ class Block:
         return name if self.is_whole else f"{name}, bytes {self.begin:,} to {self.begin + self.size:,}"
 
 
-def cut(path: str, size: int, most: int, file: Version | None = None) -> list[Block]:
-    """The blocks of a file of ``size`` bytes: itself if it is compressed, says in its first line what its columns are
-    (CoNLL-U Plus), or has at most ``most`` bytes, else ranges of so many. ``file``: what :func:`require_unchanged` is
-    to compare with."""
-    if size <= most or is_compressed(path) or _begins_with_columns(path):
-        return [Block(path, size, file=file)]
-    begins = range(0, size, most)
-    return [Block(path, min(most, size - at), at, None if at + most >= size else at + most, file) for at in begins]
+def cut(path: str, size: int, largest: int, file: Version | None = None) -> list[Block]:
+    """Cut a file of ``size`` bytes into ranges of at most ``largest`` bytes.
 
-
-def _begins_with_columns(path: str) -> bool:
+    A file that is compressed, or says in its first line what its columns are (CoNLL-U Plus), is a single block.
+    ``file``: what :func:`require_unchanged` is to compare with.
+    """
     try:
-        with Path(path).open("rb") as file:
-            return _COLUMNS.match(file.readline(_PIECE)) is not None
-    except OSError:
-        return False  # who reads it says so
+        with Path(path).open("rb") as content:
+            names_columns = _COLUMNS.match(content.readline(_PIECE)) is not None
+    except OSError:  # the reader of the block says so
+        names_columns = False
+    if size <= largest or is_compressed(path) or names_columns:
+        return [Block(path, size, file=file)]
+    begins = range(0, size, largest)
+    return [
+        Block(path, min(largest, size - at), at, None if at + largest >= size else at + largest, file) for at in begins
+    ]
 
 
 def require_unchanged(block: Block) -> None:
@@ -100,20 +94,16 @@ def require_unchanged(block: Block) -> None:
         raise _unread(block, error) from None
     if now == before:
         return
-    what = "it has been written or replaced"
+    change = "it has been written or replaced"
     if now.size != before.size:
-        what = f"its size was {before.size:,}, and is {now.size:,} now"
+        change = f"its size was {before.size:,}, and is {now.size:,} now"
     hint = "put it back, and the same command does this block again; a file with other sentences is another job: "
     hint += "give that one another folder"
-    raise DataError(f"{display_name(block.path)}: changed since the command began: {what}", hint=hint)
+    raise DataError(f"{display_name(block.path)}: changed since the command began: {change}", hint=hint)
 
 
 def checksum(block: Block, ends: Ends) -> str:
-    """The sha256 of a block's bytes, as they are in the file.
-
-    Raises:
-        DataError: the file cannot be read.
-    """
+    """Return the sha256 of a block's bytes, as they are in the file; raise a DataError if it cannot be read."""
     try:
         with Path(block.path).open("rb") as file:
             if block.is_whole:
@@ -138,10 +128,16 @@ def lines_of(block: Block, ends: Ends) -> Iterator[str]:
     if block.is_whole:
         yield from open_lines(block.path)
         return
+
+    def first(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
+        while size > 0 and (line := next(lines, b"")):
+            size -= len(line)
+            yield line
+
     try:
         with Path(block.path).open("rb") as file:
-            left = _enter(file, block, ends)
-            yield from decoded(_first_of(raw_lines(file), left), block.path, begins=block.begin == 0)
+            size = _enter(file, block, ends)
+            yield from decoded(first(raw_lines(file), size), block.path, begins=block.begin == 0)
     except OSError as error:
         raise _unread(block, error) from None
 
@@ -151,24 +147,18 @@ def _unread(block: Block, error: OSError) -> DataError:
 
 
 def _enter(file: BinaryIO, block: Block, ends: Ends) -> int:
-    """Go to where the first sentence of a block begins; how many bytes its sentences have."""
+    """Go to where the first sentence of a block begins; return how many bytes its sentences have."""
     end = file.seek(0, 2) if block.end is None else _behind_sentence(file, block.end, ends)
     begin = _behind_sentence(file, block.begin, ends)
     file.seek(begin)
     return max(0, end - begin)
 
 
-def _first_of(lines: Iterator[bytes], size: int) -> Iterator[bytes]:
-    """The first lines, which have so many bytes."""
-    while size > 0 and (line := next(lines, b"")):
-        size -= len(line)
-        yield line
-
-
 def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
-    """Where the first sentence ends that does so behind a position, within a line, or in the line that begins there.
+    """Return where the first sentence ends that does so behind a position, within a line, or in the line that begins
+    there.
 
-    A line that is too long ends where it is so: who reads the block in which it begins refuses it.
+    A line that is too long ends where it becomes so: it is refused with the block in which it begins.
     """
     if position == 0:
         return 0
@@ -176,34 +166,29 @@ def _behind_sentence(file: BinaryIO, position: int, ends: Ends) -> int:
     line = raw_line(file)
     while line and ends == "empty line":
         line = raw_line(file)
-        if line in _EMPTY:
+        if line in (b"\n", b"\r\n"):
             break
     return file.tell()
 
 
 def in_file(block: Block, ends: Ends, message: str) -> str:
-    """A message about a block with the numbers that lines have in the whole file, if that is still there."""
+    """Return a message about a block with the numbers that lines have in the file, if that is still there."""
     if block.begin == 0:
         return message
+    before = 0
     try:
-        before = _lines_before(block, ends)
+        with Path(block.path).open("rb") as file:
+            left = _behind_sentence(file, block.begin, ends)
+            file.seek(0)
+            while left and (piece := file.read(min(left, _PIECE))):
+                before += piece.count(b"\n")
+                left -= len(piece)
     except OSError:
         return message
-    named = re.compile(re.escape(display_name(block.path)) + r":(\d+)")
-    return named.sub(lambda found: f"{display_name(block.path)}:{int(found[1]) + before}", message)
-
-
-def _lines_before(block: Block, ends: Ends) -> int:
-    with Path(block.path).open("rb") as file:
-        left = _behind_sentence(file, block.begin, ends)
-        file.seek(0)
-        count = 0
-        while left and (piece := file.read(min(left, _PIECE))):
-            count += piece.count(b"\n")
-            left -= len(piece)
-    return count
+    name = display_name(block.path)
+    return re.sub(re.escape(name) + r":(\d+)", lambda line: f"{name}:{int(line[1]) + before}", message)
 
 
 def total(blocks: Sequence[Block]) -> int:
-    """Bytes of some blocks."""
+    """Return the bytes of some blocks."""
     return sum(block.size for block in blocks)

@@ -30,16 +30,28 @@ MOST_LINES = 100_000
 """Lines at the beginning of a file in which something is looked for."""
 SCRIPTS = {"ud/en_ewt/": "ud_english_ewt", "ud/": "ud_treebanks"}
 """By how a name in a recipe begins: the script in data_scripts/ that puts the file in place."""
+COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
+"""Endings of the names of compressed files, in lower case."""
+ENDINGS = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"
+"""The same, in words."""
+UNPACKED_BYTES, UNPACKED_RATIO = 1 << 26, 1000
+"""An archive that unpacks to more than these bytes, and to more than so many times its own, is no corpus: text is
+packed to a tenth or so, and a tenth of a megabyte of Zstandard may stand for gigabytes."""
+_PIECE = 1 << 17  # bytes
+_XZ_MEMORY = 1 << 29  # bytes; `xz -9` needs an eighth of it
 
 
 def display_name(path: str | Path) -> str:
-    """How a source is called in messages: its path, or `<stdin>` for `-`."""
+    """Return how a source is called in messages: its path, or `<stdin>` for `-`."""
     return "<stdin>" if str(path) == "-" else str(path)
 
 
+# --- lines ------------------------------------------------------------------------------------------------------------
+
+
 def open_lines(path: str | Path) -> Iterator[str]:
-    """Yield the lines of a file without their ``\\n``, one at a time; `-` is standard input, and what is compressed (a
-    name that ends as one of :data:`COMPRESSED`) is unpacked.
+    """Yield the lines of a file without their ``\\n``, one at a time; `-` is standard input, and files whose names end
+    as one of :data:`COMPRESSED` are unpacked.
 
     A byte-order mark at the start is dropped. Nothing but ``\\n`` ends a line (not U+2028 or a form feed).
 
@@ -63,12 +75,12 @@ def open_lines(path: str | Path) -> Iterator[str]:
 
 
 def raw_line(file: BinaryIO) -> bytes:
-    """The next line of a file with its end; of one that is too long no more than what :func:`decoded` refuses."""
+    """Return the next line of a file with its end; of a too long one no more than what :func:`decoded` refuses."""
     return file.readline(LONGEST_LINE + 1)
 
 
 def raw_lines(file: BinaryIO) -> Iterator[bytes]:
-    """All lines, each as by :func:`raw_line`."""
+    """Iterate over all lines, each as by :func:`raw_line`."""
     return iter(partial(file.readline, LONGEST_LINE + 1), b"")
 
 
@@ -77,7 +89,7 @@ def decoded(lines: Iterable[bytes], name: str, *, begins: bool = True) -> Iterat
     byte-order mark.
 
     Raises:
-        DataError: one is not UTF-8, or too long; the message names its number, the first one being 1.
+        DataError: a line is not UTF-8, or too long; the message names its number, counted from 1.
     """
     number, longest = 0, LONGEST_LINE
     try:
@@ -99,154 +111,43 @@ def _open_bytes(path: str) -> AbstractContextManager[BinaryIO]:
     if path == "-":
         # A reader of our own: Python closes its own at exit, and dies if a thread still waits in it.
         return open(sys.stdin.fileno(), "rb", closefd=False)
-    if is_compressed(path):
-        _refuse_nothing(path)
-        return open_archive(path)
-    return Path(path).open("rb")
-
-
-def _refuse_nothing(path: str) -> None:
-    """Refuse an archive of no bytes: no program writes one, but a download that was cut off leaves one.
-
-    Raises:
-        DataError: it is such a file.
-    """
+    if not is_compressed(path):
+        return Path(path).open("rb")
     status = Path(path).stat()
     if stat.S_ISREG(status.st_mode) and not status.st_size:
+        # No program writes an archive of no bytes, but a download that was cut off leaves one.
         hint = "fetch it again; an archive of nothing has some bytes, too"
         raise DataError(f"{path}: an archive of no bytes: it was cut off", hint=hint)
+    return open_archive(path)
 
 
-def up_to(lines: Iterable[str], last: Callable[[str], bool]) -> tuple[list[str], Iterator[str]]:
-    """The first lines, up to the first one that is the ``last`` that is wanted, and all lines.
+def up_to(lines: Iterable[str], is_last: Callable[[str], bool]) -> tuple[list[str], Iterator[str]]:
+    """Return the first lines, up to the first for which ``is_last`` holds, and all lines.
 
     They are held in memory, so they are no more than :data:`MOST_LINES`, and hardly more than :data:`LONGEST_LINE`.
     """
-    given = iter(lines)
-    seen: list[str] = []
+    lines = iter(lines)
+    first: list[str] = []
     room = LONGEST_LINE
-    for line in islice(given, MOST_LINES):
-        seen.append(line)
+    for line in islice(lines, MOST_LINES):
+        first.append(line)
         room -= len(line)
-        if last(line) or room < 0:
+        if is_last(line) or room < 0:
             break
-    return seen, chain(seen, given)
+    return first, chain(first, lines)
 
 
 def begin(lines: Iterable[str]) -> tuple[str, Iterator[str]]:
-    """The first line that is not blank, without white space around it (empty if there is none), and all lines."""
-    seen, every = up_to(lines, lambda line: bool(line.strip()))
-    return seen[-1].strip() if seen else "", every
+    """Return the first line that is not blank, without white space around it (or an empty text), and all lines."""
+    first, lines = up_to(lines, lambda line: bool(line.strip()))
+    return first[-1].strip() if first else "", lines
 
 
-def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
-    """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
-
-    A name that is not there is also tried with `.gz` and the others of :data:`COMPRESSED` appended. `-` (standard
-    input) is returned as it is.
-
-    Args:
-        path: how it is named.
-        key: of the recipe where it is named.
-        once: it is read only once, and may be a pipe, or a device such as /dev/stdin.
-
-    Raises:
-        DataError: there is no such file; the message lists the places, and begins with the key.
-    """
-    if path == "-":
-        return Path(path)
-    begins = f"{key}: " if key else ""
-    found = _places(path, begins)
-    for place in found:
-        for candidate in (place, *(Path(f"{place}{ending}") for ending in COMPRESSED)):
-            if holds(Path.is_file, candidate):
-                return candidate
-    for place in found:
-        if holds(Path.is_dir, place):
-            hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
-            raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
-        if once and holds(Path.exists, place):
-            return place
-        if holds(Path.exists, place):
-            hint = "a corpus is read more than once: write it into a file, or give - for standard input"
-            raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
-    tried = ", ".join(str(place) for place in found)
-    what, hint = ("file", "check the name") if once else ("corpus", _where_to_get(path))
-    raise DataError(f"{begins}there is no {what} {path!r} (tried {tried}; also with {ENDINGS})", hint=hint)
-
-
-def find_all(path: str, key: str | None = None) -> list[Path]:
-    """Find corpora: as :func:`find`, and all files below a folder, or that a name with `*`, `?` or `[` fits, in
-    alphabetical order. Names that begin with `.` or `_` are left out there: they are of tools.
-
-    Raises:
-        DataError: there is none; the message begins with the key.
-    """
-    if path == "-" or path.startswith(EMBEDDED) or not path.strip("/"):
-        return [find(path, key)]
-    given = places(path.rstrip("/"))
-    if any(holds(Path.is_file, Path(f"{place}{ending}")) for place in given for ending in ("", *COMPRESSED)):
-        return [find(path, key)]
-    found: list[Path] = []
-    what = "no file"
-    for place in given:
-        if holds(Path.is_dir, place):
-            found = [one for one in sorted(place.rglob("*")) if _is_data(one.relative_to(place)) and one.is_file()]
-            what = "a folder without a file"
-        elif any(mark in path for mark in "*?["):
-            # The part in front of the first pattern is a folder, which is taken as it stands.
-            fixed = list(takewhile(lambda part: not any(mark in part for mark in "*?["), place.parts))
-            root, pattern = Path(*fixed), str(Path(*place.parts[len(fixed) :]))
-            found = sorted(one for one in root.glob(pattern) if _is_data(one.relative_to(root)) and one.is_file())
-            what = "no file fits"
-        if found:
-            return found
-    if what == "no file":
-        return [find(path, key)]
-    begins = f"{key}: " if key else ""
-    tried = ", ".join(str(place) for place in given)
-    raise DataError(f"{begins}{path!r}: {what} (tried {tried})", hint="name a file, a folder of files, or a pattern")
-
-
-def _is_data(path: Path) -> bool:
-    return not any(part.startswith((".", "_")) for part in path.parts)
-
-
-def _places(path: str, begins: str) -> list[Path]:
-    if path.startswith(EMBEDDED):
-        root = (Path(__file__).parents[1] / "embedded").resolve()
-        place = (root / path.removeprefix(EMBEDDED)).resolve()
-        if not path.removeprefix(EMBEDDED) or not place.is_relative_to(root):
-            hint = "for example embedded:toy/train.conllu"
-            raise DataError(f"{begins}{path!r} is not inside the package", hint=hint)
-        return [place]
-    if not path or path.endswith("/"):
-        hint = "data.train, data.dev, data.test and data.extra name files"
-        raise DataError(f"{begins}{path!r} does not name a file", hint=hint)
-    return places(path)
-
-
-def _where_to_get(path: str) -> str:
-    if path.startswith(EMBEDDED):
-        return "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
-    known = (f"python data_scripts/{script}.py" for start, script in SCRIPTS.items() if path.startswith(start))
-    script = next(known, "the script in data_scripts/")
-    return f"run {script} to fetch a public corpus, or set PROBTRANS_DATA to the folder that holds it"
-
-
-COMPRESSED = (".gz", ".xz", ".bz2", ".zst")
-"""Endings of the names of compressed files, in lower case."""
-ENDINGS = f"{', '.join(COMPRESSED[:-1])} or {COMPRESSED[-1]}"
-"""The same, in words."""
-UNPACKED_BYTES, UNPACKED_RATIO = 1 << 26, 1000
-"""An archive that unpacks to more than so many bytes, and to more than so many times its own, is no corpus: text is
-packed to a tenth or so, and a tenth of a megabyte of Zstandard may stand for gigabytes."""
-_PIECE = 1 << 17  # bytes
-_XZ_MEMORY = 1 << 29  # bytes; `xz -9` needs an eighth of it
+# --- compressed files -------------------------------------------------------------------------------------------------
 
 
 class ArchiveError(Exception):
-    """An archive that cannot be unpacked; ``hint``: what to do about it, where that is known."""
+    """An archive that cannot be unpacked; ``hint``: what to do about it, if there is a special reason."""
 
     def __init__(self, message: str, hint: str | None = None) -> None:
         super().__init__(message)
@@ -254,22 +155,22 @@ class ArchiveError(Exception):
 
 
 def ending_of(path: str | Path) -> str:
-    """The ending of :data:`COMPRESSED` that a name has; empty: none."""
+    """Return the ending of :data:`COMPRESSED` that a name has; empty: none."""
     return next((ending for ending in COMPRESSED if str(path).lower().endswith(ending)), "")
 
 
 def is_compressed(path: str | Path) -> bool:
-    """Whether the name of a file says that it is compressed."""
+    """Return whether the name of a file says that it is compressed."""
     return bool(ending_of(path))
 
 
 def open_archive(path: str) -> io.BufferedReader:
-    """Open a file that :func:`is_compressed`, to read what is in it.
+    """Open a file that :func:`is_compressed`, to read its unpacked content.
 
     Reading raises an ArchiveError where the file is damaged, is cut off, has something behind its last stream, or
     unpacks to far more than any text does.
     """
-    file = Path(path).open("rb")  # noqa: SIM115  (what is returned closes it)
+    file = Path(path).open("rb")  # noqa: SIM115  (closed with the returned reader)
     try:
         size = file.seek(0, io.SEEK_END) if file.seekable() else 0
         if size:
@@ -281,12 +182,12 @@ def open_archive(path: str) -> io.BufferedReader:
 
 
 class _Unpacked(io.RawIOBase):
-    """What is in an archive, with errors of one class, and not too much of it; ``size``: bytes of the archive, 0 where
-    nobody knows."""
+    """The content of an archive, with errors of one class, and not too much of it; ``size``: bytes of the archive, or 0
+    if unknown."""
 
     def __init__(self, source: IO[bytes], file: IO[bytes], size: int) -> None:
         self.source, self.file = source, file
-        self.most = max(UNPACKED_BYTES, UNPACKED_RATIO * size) if size else None
+        self.limit = max(UNPACKED_BYTES, UNPACKED_RATIO * size) if size else None
         self.unpacked = 0
 
     def readable(self) -> bool:
@@ -295,16 +196,19 @@ class _Unpacked(io.RawIOBase):
     def readinto(self, buffer: object) -> int:
         try:
             count = int(self.source.readinto(buffer))  # type: ignore[attr-defined]
-        except (EOFError, zlib.error, lzma.LZMAError) as error:
-            raise ArchiveError(str(error), _too_much_memory(str(error))) from None
-        except OSError as error:
-            if error.errno is not None:  # the disk, not the content
+        except (EOFError, zlib.error, lzma.LZMAError, OSError) as error:
+            if isinstance(error, OSError) and error.errno is not None:  # the disk, not the content
                 raise
-            raise ArchiveError(str(error), _too_much_memory(str(error))) from None
+            hint = None
+            if "too much memory for decoding" in str(error):  # Zstandard's words for a window of more than 2**27 bytes
+                hint = "its window is larger than 128 MiB: pack it again without --ultra and with --long=27 at most"
+            elif "Memory usage limit" in str(error):
+                hint = f"it needs more than {_XZ_MEMORY >> 20} MiB to be unpacked: pack it again with xz -9 at most"
+            raise ArchiveError(str(error), hint) from None
         self.unpacked += count
-        if self.most is not None and self.unpacked > self.most:
-            what = f"it has more than {self.most:,} bytes, {UNPACKED_RATIO:,} times its size or more"
-            raise ArchiveError(what, "no text does; if this one should, unpack it, and give the unpacked file")
+        if self.limit is not None and self.unpacked > self.limit:
+            message = f"it has more than {self.limit:,} bytes, {UNPACKED_RATIO:,} times its size or more"
+            raise ArchiveError(message, "no text does; if this one should, unpack it, and give the unpacked file")
         return count
 
     def close(self) -> None:
@@ -313,28 +217,24 @@ class _Unpacked(io.RawIOBase):
         super().close()
 
 
-def _too_much_memory(message: str) -> str | None:
-    if "too much memory for decoding" in message:  # what Zstandard says of a window of more than 2**27 bytes
-        return "its window is larger than 128 MiB: pack it again without --ultra and with --long=27 at most"
-    if "Memory usage limit" in message:
-        return f"it needs more than {_XZ_MEMORY >> 20} MiB to be unpacked: pack it again with xz -9 at most"
-    return None
-
-
 class _Streams(io.RawIOBase):
     """The content of all streams of an .xz or .bz2 file.
 
-    The modules of Python would take what follows the first stream, and is none, for something that does not matter, and
-    end there, also where it is a damaged stream, or where zeros stand between two streams.
+    The modules of Python ignore bytes behind the first stream that begin no further stream, and end there, also where
+    they are a damaged stream, or where zeros stand between two streams.
+
+    Args:
+        file: the archive.
+        begin: makes the decompressor of a stream.
+        zeros: how many zeros, or a multiple of them, may stand behind a stream; 0: none.
     """
 
     def __init__(
         self, file: IO[bytes], begin: Callable[[], lzma.LZMADecompressor | bz2.BZ2Decompressor], *, zeros: int = 0
     ) -> None:
-        self.file, self.begin = file, begin
-        self.multiple = zeros  # zeros may stand behind a stream, so many or a multiple of it; 0: none
+        self.file, self.begin, self.multiple = file, begin, zeros
         self.stream: lzma.LZMADecompressor | bz2.BZ2Decompressor | None = begin()
-        self.rest = b""  # read, and not given to a stream
+        self.rest = b""  # read, and not decompressed yet
 
     def readable(self) -> bool:
         return True
@@ -346,24 +246,19 @@ class _Streams(io.RawIOBase):
             if self.stream is None and not self.next():
                 return 0
             assert self.stream is not None
-            content = self.stream.decompress(self.packed(), len(view))
+            piece = b""
+            if self.stream.needs_input:
+                piece, self.rest = self.rest or self.file.read(_PIECE), b""
+                if not piece:
+                    raise EOFError("it ends before the end of a stream")
+            content = self.stream.decompress(piece, len(view))
             if self.stream.eof:
                 self.rest, self.stream = self.stream.unused_data, None
         view[: len(content)] = content
         return len(content)
 
-    def packed(self) -> bytes:
-        """What the stream gets next: something, if it needs it."""
-        assert self.stream is not None
-        if not self.stream.needs_input:
-            return b""
-        piece, self.rest = self.rest or self.file.read(_PIECE), b""
-        if not piece:
-            raise EOFError("it ends before the end of a stream")
-        return piece
-
     def next(self) -> bool:
-        """Begin the next stream; False: there is none."""
+        """Begin the next stream; return False if there is none."""
         zeros = 0
         while self.rest or (more := self.file.read(_PIECE)):
             self.rest = self.rest or more
@@ -383,20 +278,110 @@ class _Streams(io.RawIOBase):
 def _zstandard(file: IO[bytes]) -> IO[bytes]:
     import pyarrow as pa  # noqa: PLC0415  (a third of a second; it brings the codec, which Python 3.14 is the first to have)
 
-    found: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
-    return found
+    stream: IO[bytes] = pa.CompressedInputStream(pa.PythonFile(file, "r"), "zstd")
+    return stream
 
 
-def _xz(file: IO[bytes]) -> IO[bytes]:
-    return _Streams(file, lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), zeros=4)  # type: ignore[return-value]
+_KINDS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {
+    ".gz": lambda file: gzip.GzipFile(fileobj=file),  # type: ignore[dict-item,return-value]
+    ".xz": lambda file: _Streams(file, lambda: lzma.LZMADecompressor(memlimit=_XZ_MEMORY), zeros=4),  # type: ignore[dict-item,return-value]
+    ".bz2": lambda file: _Streams(file, bz2.BZ2Decompressor),  # type: ignore[dict-item,return-value]
+    ".zst": _zstandard,
+}
 
 
-def _gzip(file: IO[bytes]) -> IO[bytes]:
-    return gzip.GzipFile(fileobj=file)  # type: ignore[return-value]
+# --- places -----------------------------------------------------------------------------------------------------------
 
 
-def _bz2(file: IO[bytes]) -> IO[bytes]:
-    return _Streams(file, bz2.BZ2Decompressor)  # type: ignore[return-value]
+def find(path: str, key: str | None = None, *, once: bool = False) -> Path:
+    """Find a corpus: `embedded:NAME` in the package, else the current folder, else $PROBTRANS_DATA (default `data/`).
+
+    A name that is not there is also tried with `.gz` and the others of :data:`COMPRESSED` appended. `-` (standard
+    input) is returned as it is.
+
+    Args:
+        path: how it is named.
+        key: of the recipe where it is named.
+        once: it is read only once, and may be a pipe, or a device such as /dev/stdin.
+
+    Raises:
+        DataError: there is no such file; the message lists the places, and begins with the key.
+    """
+    if path == "-":
+        return Path(path)
+    begins = f"{key}: " if key else ""
+    if path.startswith(EMBEDDED):
+        root = (Path(__file__).parents[1] / "embedded").resolve()
+        place = (root / path.removeprefix(EMBEDDED)).resolve()
+        if not path.removeprefix(EMBEDDED) or not place.is_relative_to(root):
+            hint = "for example embedded:toy/train.conllu"
+            raise DataError(f"{begins}{path!r} is not inside the package", hint=hint)
+        candidates = [place]
+    elif not path or path.endswith("/"):
+        hint = "data.train, data.dev, data.test and data.extra name files"
+        raise DataError(f"{begins}{path!r} does not name a file", hint=hint)
+    else:
+        candidates = places(path)
+    for place in candidates:
+        for file in (place, *(Path(f"{place}{ending}") for ending in COMPRESSED)):
+            if holds(Path.is_file, file):
+                return file
+    for place in candidates:
+        if holds(Path.is_dir, place):
+            hint = "name a file in it; several are a list, '[a.conllu, b.conllu]'"
+            raise DataError(f"{begins}{path!r} is a folder ({place.absolute()}), not a corpus", hint=hint)
+        if once and holds(Path.exists, place):
+            return place
+        if holds(Path.exists, place):
+            hint = "a corpus is read more than once: write it into a file, or give - for standard input"
+            raise DataError(f"{begins}{path!r} is a device or a pipe, not a file", hint=hint)
+    tried = ", ".join(map(str, candidates))
+    kind, hint = ("file", "check the name") if once else ("corpus", _where_to_get(path))
+    raise DataError(f"{begins}there is no {kind} {path!r} (tried {tried}; also with {ENDINGS})", hint=hint)
 
 
-_KINDS: dict[str, Callable[[IO[bytes]], IO[bytes]]] = {".gz": _gzip, ".xz": _xz, ".bz2": _bz2, ".zst": _zstandard}
+def _where_to_get(path: str) -> str:
+    if path.startswith(EMBEDDED):
+        return "there are embedded:toy/{train,dev,test}.conllu and embedded:tuples/{train,dev}.jsonl"
+    script = next((script for start, script in SCRIPTS.items() if path.startswith(start)), None)
+    command = f"python data_scripts/{script}.py" if script else "the script in data_scripts/"
+    return f"run {command} to fetch a public corpus, or set PROBTRANS_DATA to the folder that holds it"
+
+
+def find_all(path: str, key: str | None = None) -> list[Path]:
+    """Find corpora: as :func:`find`, and all files below a folder, or that a name with `*`, `?` or `[` fits, in
+    alphabetical order. Names that begin with `.` or `_` are left out there: they are of tools.
+
+    Raises:
+        DataError: there is none; the message begins with the key.
+    """
+    if path == "-" or path.startswith(EMBEDDED) or not path.strip("/"):
+        return [find(path, key)]
+    candidates = places(path.rstrip("/"))
+    if any(holds(Path.is_file, Path(f"{place}{ending}")) for place in candidates for ending in ("", *COMPRESSED)):
+        return [find(path, key)]
+
+    def is_pattern(name: str) -> bool:
+        return any(mark in name for mark in "*?[")
+
+    problem = None
+    for place in candidates:
+        if holds(Path.is_dir, place):
+            root, paths, problem = place, place.rglob("*"), "a folder without a file"
+        elif is_pattern(path):
+            # The part in front of the first pattern is a folder, which is taken as it stands.
+            fixed = list(takewhile(lambda part: not is_pattern(part), place.parts))
+            root, problem = Path(*fixed), "no file fits"
+            paths = root.glob(str(Path(*place.parts[len(fixed) :])))
+        else:
+            continue
+        hidden = (".", "_")
+        files = sorted(file for file in paths if not any(p.startswith(hidden) for p in file.relative_to(root).parts))
+        if files := [file for file in files if file.is_file()]:
+            return files
+    if problem is None:
+        return [find(path, key)]
+    begins = f"{key}: " if key else ""
+    tried = ", ".join(map(str, candidates))
+    hint = "name a file, a folder of files, or a pattern"
+    raise DataError(f"{begins}{path!r}: {problem} (tried {tried})", hint=hint)

@@ -1,7 +1,6 @@
-"""Processes of our own that do one task after the other, each with one thread, as long as somebody tells them which.
+"""Processes that do numbered tasks, each with one thread, for as long as their parent hands tasks out.
 
-They are started afresh, not forked, and end with whoever started them: then there is nobody to tell. What they say goes
-through pipes as JSON.
+They are started afresh, not forked, and end with their parent. Reports go through pipes as JSON.
 """
 
 from __future__ import annotations
@@ -25,7 +24,7 @@ FEWER = "memory may have run out: give fewer processes, or shorter sentences"
 
 Do = Callable[[int], Any]
 Begin = Callable[..., Do]
-"""Called once in a process: returns what does a task by its number, and what is told of it."""
+"""Called once in a process: returns a function that does a task, by its number, and returns a report of it."""
 
 
 @dataclass
@@ -33,27 +32,45 @@ class _Process:
     process: SpawnProcess
     connection: Connection
     task: int | None = None
-    """What it does."""
+    """The task that it is doing."""
+
+    def receive(self) -> dict[str, Any] | None:
+        """Return the next message, or None if the process has died; raise the fault that ended it."""
+        try:
+            message: dict[str, Any] = from_json(self.connection.recv_bytes())
+        except (EOFError, ConnectionError):
+            self.process.join()
+            return None
+        if (fault := message.get("fault")) is None:
+            return message
+        if fault["kind"] == "OSError":
+            raise OSError(fault["errno"], fault["message"], fault["file"])
+        kind = getattr(errors, fault["kind"], errors.ProbtransError)
+        raise kind(fault["message"], hint=fault["hint"])
+
+    def end(self) -> None:
+        self.connection.close()
+        self.process.join()
 
 
 @dataclass
 class Pool:
-    """``number`` processes, each of which calls ``begin(*given)`` first."""
+    """``number`` processes, each of which calls ``begin(*arguments)`` first."""
 
     number: int
     begin: Begin
-    given: tuple[Any, ...]
+    arguments: tuple[Any, ...]
     died: Callable[[int, str], Any] | None = None
-    """What is told of a task whose process died, from the task and how it ended; another process goes on with the
-    others. None: that is an error."""
+    """Called with a task whose process died and how it ended; returns the report of the task. Another process goes on
+    with the remaining tasks. None: a death is an error."""
     _at_work: dict[Connection, _Process] = field(default_factory=dict)
 
     def each(self, tasks: Sequence[int]) -> Iterator[tuple[int, Any]]:
-        """Do tasks, in any order; yields each with what was told of it, as soon as it is done.
+        """Do tasks, in any order; yield each with its report, as soon as it is done.
 
         Raises:
-            ProbtransError, OSError: what a process cannot go on with.
-            OutOfMemoryError: a process died, which is no such.
+            ProbtransError, OSError: a process cannot go on.
+            OutOfMemoryError: a process died without such an error.
         """
         waiting = deque(tasks)
         try:
@@ -61,38 +78,42 @@ class Pool:
                 self._start()
             while self._at_work:
                 for connection in wait(list(self._at_work)):
-                    one = self._at_work[connection]  # type: ignore[index]
-                    told = _told(one)
-                    if told is None:
-                        told = {"done": self._bury(one)}
-                    alive = one.process.is_alive()
-                    if one.task is not None:
-                        yield one.task, told["done"]
-                    one.task = waiting.popleft() if waiting and alive else None
-                    if one.task is not None:
+                    worker = self._at_work[connection]  # type: ignore[index]
+                    message = worker.receive()
+                    if message is None:
+                        code = worker.process.exitcode or 0
+                        how = f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
+                        if worker.task is None or self.died is None:  # it had not begun, and others would not, either
+                            raise errors.OutOfMemoryError(f"a process {how}", hint=FEWER)
+                        message = {"done": self.died(worker.task, how)}
+                    alive = worker.process.is_alive()
+                    if worker.task is not None:
+                        yield worker.task, message["done"]
+                    worker.task = waiting.popleft() if waiting and alive else None
+                    if worker.task is not None:
                         try:
-                            one.connection.send_bytes(str(one.task).encode())
+                            worker.connection.send_bytes(str(worker.task).encode())
                             continue
                         except ConnectionError:  # it died just now, without having begun
-                            waiting.appendleft(one.task)
-                    del self._at_work[one.connection]
-                    _end(one)
+                            waiting.appendleft(worker.task)
+                    del self._at_work[worker.connection]
+                    worker.end()
                     if waiting:
                         self._start()
         finally:
-            for one in self._at_work.values():
-                one.process.terminate()
-                _end(one)
+            for worker in self._at_work.values():
+                worker.process.terminate()
+                worker.end()
             self._at_work.clear()
 
     def _start(self) -> None:
-        """Start one more process. It reads the number of threads from its environment, before anything else."""
+        # A process reads the number of threads from its environment, before anything else.
         context = multiprocessing.get_context("spawn")
         ours, theirs = context.Pipe()
         before = {name: os.environ.get(name) for name in _ONE_THREAD}
         os.environ.update(dict.fromkeys(_ONE_THREAD, "1"))
         try:
-            process = context.Process(target=_work, args=(theirs, self.begin, self.given), daemon=True)
+            process = context.Process(target=_work, args=(theirs, self.begin, self.arguments), daemon=True)
             process.start()
         finally:
             for name, value in before.items():
@@ -103,74 +124,28 @@ class Pool:
         theirs.close()
         self._at_work[ours] = _Process(process, ours)
 
-    def _bury(self, one: _Process) -> Any:
-        """What is told of the task of a process that died.
 
-        Raises:
-            OutOfMemoryError: it had not even begun, and others would not, either.
-        """
-        how = _how(one.process.exitcode or 0)
-        if one.task is None or self.died is None:
-            raise errors.OutOfMemoryError(f"a process {how}", hint=FEWER)
-        return self.died(one.task, how)
+# --- in the process ---------------------------------------------------------------------------------------------------
 
 
-def _told(one: _Process) -> dict[str, Any] | None:
-    """What a process tells; None: it died.
+def _work(connection: Connection, begin: Begin, arguments: tuple[Any, ...]) -> None:
+    """Do one task after the other, until the parent closes the connection."""
 
-    Raises:
-        ProbtransError, OSError: what it cannot go on with.
-    """
-    try:
-        told: dict[str, Any] = from_json(one.connection.recv_bytes())
-    except (EOFError, ConnectionError):
-        one.process.join()
-        return None
-    if "fault" in told:
-        raise _fault(told["fault"])
-    return told
+    def send(message: dict[str, Any]) -> None:
+        connection.send_bytes(json.dumps(message).encode())
 
-
-def _end(one: _Process) -> None:
-    one.connection.close()
-    one.process.join()
-
-
-def _how(code: int) -> str:
-    """How a process ended, in words."""
-    return f"was ended by {signal.Signals(-code).name}" if code < 0 else f"ended with code {code}"
-
-
-def _fault(told: dict[str, Any]) -> Exception:
-    if told["kind"] == "OSError":
-        return OSError(told["errno"], told["message"], told["file"])
-    kind = getattr(errors, told["kind"], errors.ProbtransError)
-    fault: errors.ProbtransError = kind(told["message"], hint=told["hint"])
-    return fault
-
-
-# --- the other side ---------------------------------------------------------------------------------------------------
-
-
-def _work(connection: Connection, begin: Begin, given: tuple[Any, ...]) -> None:
-    """Do one task after the other, until there is nobody to ask for a number."""
-    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for who started it
+    signal.signal(signal.SIGINT, signal.SIG_IGN)  # Ctrl-C is for the parent
     console.STATE.level = console.QUIET
     try:
-        do = begin(*given)
-        _tell(connection, {"done": None})
+        do = begin(*arguments)
+        send({"done": None})
         while True:
             task = int(connection.recv_bytes())
-            _tell(connection, {"done": do(task)})
+            send({"done": do(task)})
     except errors.ProbtransError as error:
-        fault = {"kind": type(error).__name__, "message": error.message, "hint": error.hint}
-        _tell(connection, {"fault": fault})
-    except (EOFError, ConnectionError):  # it has been told all, or who started it is gone
+        send({"fault": {"kind": type(error).__name__, "message": error.message, "hint": error.hint}})
+    except (EOFError, ConnectionError):  # there are no more tasks, or the parent is gone
         pass
     except OSError as error:
         name = None if error.filename is None else str(error.filename)
-        _tell(connection, {"fault": {"kind": "OSError", "errno": error.errno, "message": error.strerror, "file": name}})
-
-
-def _tell(connection: Connection, what: dict[str, Any]) -> None:
-    connection.send_bytes(json.dumps(what).encode())
+        send({"fault": {"kind": "OSError", "errno": error.errno, "message": error.strerror, "file": name}})

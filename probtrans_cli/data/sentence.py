@@ -1,10 +1,9 @@
-"""One sentence, as every reader yields it."""
+"""A sentence, as every reader yields it."""
 
 from __future__ import annotations
 
-from collections.abc import Iterator, Mapping
+from collections.abc import Mapping
 from dataclasses import dataclass, field
-from itertools import accumulate
 from typing import NamedTuple
 
 from conllu.parser import parse_comment_line
@@ -19,7 +18,7 @@ class TagFault(NamedTuple):
     """`file:line`."""
     reason: str
     reading: str | None = None
-    """How it is read, if its spelling is at fault; None: as conlleval reads it, as it breaks its scheme's rules."""
+    """How it is read, if its spelling is wrong; None: it breaks its scheme's rules, and is read as by conlleval."""
 
 
 @dataclass(slots=True)
@@ -39,22 +38,22 @@ class Sentence:
     heads: list[int] | None = None
     """Head of every word: 0 for the root, otherwise 1..n; None when any HEAD is `_`."""
     relations: list[str] | None = None
-    """What every word is to its head (the DEPREL column), `_` where nothing is said."""
+    """Relation of every word to its head (the DEPREL column), `_` where it is not annotated."""
     parents: list[int] | None = None
     """Position of every word's parent in a semantic graph, from 0; -1 = it has none."""
     grid: list[list[int]] | None = None
     """Rows of labels, each a label for every word: a row for each tuple, or for each level of nested coordinations."""
     extra: int = 0
-    """So many of the last words are none of its text: the extra words, ``[unused1]``, ``[unused2]``, ..., which stand
-    for words of a relation that the sentence lacks."""
+    """Number of extra words at the end, ``[unused1]``, ``[unused2]``, ..., which are not in the text: they stand for
+    words of a relation that the sentence lacks."""
     form: str | None = None
-    """What it is scored by, as text: its logical form, the tags of its entities, one a line, its gold tuples, as a JSON
-    list of ``[relation, arg1, arg2, ...]``, or its coordinations, as one of ``[coordinator, [[from, to], ...]]``."""
+    """Its gold annotation for scoring, as text: its logical form, the tags of its entities, one a line, or a JSON list
+    of its gold tuples, ``[relation, arg1, arg2, ...]``, or of its coordinations, ``[word, [[from, to], ...]]``."""
     looked_up: list[str] | None = None
-    """The words as the vocabulary reads them, where some are spelled otherwise; None: as they are. See
+    """The words as the vocabulary reads them, where some are respelled; None: as they are. See
     :mod:`probtrans_cli.data.vocabularies.spelling`."""
     text: str | None = None
-    """The raw text that was divided into words; None where the words were given."""
+    """The raw text that was divided into words; None if the source has words."""
     lines: list[str] | None = None
     """Source lines of a CoNLL-U block without line ends: comments, words, multiword tokens, empty nodes."""
     rows: list[int] | None = None
@@ -64,9 +63,9 @@ class Sentence:
     begins: bool = False
     """Whether it is the first of a document."""
     may_be_header: bool = False
-    """Whether it is the first row of a table that is not said to have a header."""
+    """Whether it is the first row of a table that may have a header."""
     unread: str = ""
-    """Why no model reads it, as it is too long; empty: it is read."""
+    """Why it is too long for the model; empty: it is read."""
     where: str = ""
     """`file:line` of the first line, for messages."""
     counts: Mapping[str, int] = field(default_factory=dict)
@@ -77,43 +76,40 @@ class Sentence:
 
     @property
     def id(self) -> str | None:
-        """How its CoNLL-U block calls it, in the comment ``# sent_id = ...``; None: it has no such."""
+        """Its name in CoNLL-U, in the comment ``# sent_id = ...``; None if there is no such comment."""
         comments = (pair for line in self.lines or () if line.startswith("#") for pair in parse_comment_line(line))
         return next((value for name, value in comments if name == "sent_id"), None)
 
 
 def divided(text: str, where: str = "") -> Sentence:
-    """The sentence of a text, divided into its tokens."""
+    """Return the sentence of a text, divided into its tokens."""
     return Sentence(tokenize(text), text=text, where=where)
 
 
 def without_extra_words(sentence: Sentence) -> Sentence:
-    """The words of the text alone, without the extra words behind them, and without their labels."""
+    """Return the words of the text alone, without the extra words behind them, and without their labels."""
     if not sentence.extra:
         return sentence
     return Sentence(sentence.words[: -sentence.extra], text=sentence.text, where=sentence.where)
 
 
 def extra_words(number: int) -> list[str]:
-    """How the extra words of a sentence are spelled; see :attr:`Sentence.extra`."""
+    """Return how the extra words of a sentence are spelled; see :attr:`Sentence.extra`."""
     return [f"[unused{i}]" for i in range(1, number + 1)]
 
 
 def character_spans(sentence: Sentence) -> tuple[str, list[tuple[int, int]]]:
-    """The text of a sentence, and the characters ``[begin, end)`` of each of its words in it, without extra words.
+    """Return the text of a sentence, and the characters ``[begin, end)`` of each of its words, without extra words.
 
-    Where the words were given, not a text, the text is the words with a space between two.
+    A sentence that was read as words has the text of its words with a space between two.
     """
     words = sentence.words[: len(sentence.words) - sentence.extra]
-    if sentence.text is None:
-        ends = list(accumulate(len(word) + 1 for word in words))
-        return " ".join(words), [(end - 1 - len(word), end - 1) for word, end in zip(words, ends, strict=True)]
-
-    def found(text: str) -> Iterator[tuple[int, int]]:
-        end = 0
-        for word in words:
-            start = text.index(word, end)
-            end = start + len(word)
-            yield start, end
-
-    return sentence.text, list(found(sentence.text))
+    text = " ".join(words) if sentence.text is None else sentence.text
+    spans = []
+    end = 0
+    for number, word in enumerate(words):
+        # Words may hold spaces or be empty, so without a text their places follow from their lengths.
+        start = text.index(word, end) if sentence.text is not None else end + (number > 0)
+        end = start + len(word)
+        spans.append((start, end))
+    return text, spans

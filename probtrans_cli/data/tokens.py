@@ -35,12 +35,12 @@ _SURROGATES = re.compile("[\ud800-\udfff]")  # halves of a character, no text by
 
 
 def words_of(text: str) -> list[str]:
-    """The words of a tokenised text, which white space separates, but for no-break spaces; none of a blank one."""
+    """Return the words of a tokenised text, which white space separates, but not no-break spaces."""
     return text.split() if text.isascii() else [word for word in _BETWEEN_WORDS.split(text) if word]
 
 
 def listed(words: Iterable[str]) -> list[str]:
-    """The words of a list without white space around them; within one it is single spaces, as CoNLL-U has them."""
+    """Return words without white space around them; within a word it becomes single spaces, as in CoNLL-U."""
     words = list(words)
     if _BETWEEN_WORDS.search("".join(words)) is None:
         return words
@@ -48,17 +48,17 @@ def listed(words: Iterable[str]) -> list[str]:
 
 
 def are_words(values: object) -> TypeGuard[list[str]]:
-    """Whether a value is a list of words without white space in or around them."""
+    """Return whether a value is a list of words without white space in or around them."""
     return isinstance(values, list) and all(isinstance(word, str) and words_of(word) == [word] for word in values)
 
 
 def tokenize(text: str) -> list[str]:
-    """The tokens of one sentence: white space separates, punctuation and contractions are split off."""
+    """Return the tokens of a sentence: white space separates, punctuation and contractions are split off."""
     return [text[start:end] for start, end in token_spans(text)]
 
 
 def token_spans(text: str) -> Iterator[tuple[int, int]]:
-    """The characters ``[begin, end)`` of the same tokens. Time grows with the length of the text."""
+    """Yield the characters ``[begin, end)`` of the same tokens. Time grows with the length of the text."""
     for chunk in _CHUNK.finditer(text):
         offset = chunk.start()
         for start, end in _split(chunk.group()):
@@ -66,9 +66,9 @@ def token_spans(text: str) -> Iterator[tuple[int, int]]:
 
 
 def _split(chunk: str) -> list[tuple[int, int]]:
-    """The tokens of a text without white space: marks are taken off its beginning, then off its end.
+    """Split a text without white space: marks are taken off its beginning, then off its end.
 
-    What stays always has a letter, so it does not become empty.
+    The rest always has a letter, so it does not become empty.
     """
     letter = _LETTER.search(chunk)
     if letter is None:  # "...", ":-)"
@@ -78,12 +78,12 @@ def _split(chunk: str) -> list[tuple[int, int]]:
     if begin and _MARKED.fullmatch(chunk, begin - 1):
         begin -= 1
     else:
-        whole = _whole(chunk, begin, letter.start())
+        kept = _ends_kept(chunk, begin, letter.start())
         if begin and chunk.startswith(MASK, begin - 1):
             begin -= 1
-            whole = [(begin + len(MASK), begin + len(MASK))]
-        while not any(low <= end <= high for low, high in whole):
-            shorter = end - (_closing(chunk, begin, end) or _contraction(chunk, begin, end))
+            kept = [(begin + len(MASK), begin + len(MASK))]
+        while not any(low <= end <= high for low, high in kept):
+            shorter = end - _length_of_ending(chunk, begin, end)
             if shorter == end:
                 break
             after.append((shorter, end))
@@ -91,32 +91,29 @@ def _split(chunk: str) -> list[tuple[int, int]]:
     return [*((place, place + 1) for place in range(begin)), (begin, end), *after[::-1]]
 
 
-def _whole(chunk: str, begin: int, letter: int) -> list[tuple[int, int]]:
-    """The ends, from and up to, at which ``chunk[begin:end]`` stays whole; the first letter is at ``letter``."""
+def _ends_kept(chunk: str, begin: int, letter: int) -> list[tuple[int, int]]:
+    """Return ranges of ends at which ``chunk[begin:end]`` is not split further; the first letter is at ``letter``."""
     ends = [(begin + 1, letter)]  # marks alone
-    if found := _ADDRESS.match(chunk, begin):
-        ends.append((found.end(), len(chunk)))
-    if found := _MAIL.match(chunk, begin):
-        ends.append((found.start(1) + 1, found.end()))
-    if found := _INITIALS.match(chunk, begin):
-        ends.append((begin + 2, found.end()))
-    return ends + [(found.end(), found.end()) for form in (_TITLE, _NOT) if (found := form.match(chunk, begin))]
+    if match := _ADDRESS.match(chunk, begin):
+        ends.append((match.end(), len(chunk)))
+    if match := _MAIL.match(chunk, begin):
+        ends.append((match.start(1) + 1, match.end()))
+    if match := _INITIALS.match(chunk, begin):
+        ends.append((begin + 2, match.end()))
+    return ends + [(match.end(), match.end()) for form in (_TITLE, _NOT) if (match := form.match(chunk, begin))]
 
 
-def _closing(chunk: str, begin: int, end: int) -> int:
-    """The number of characters of the closing mark at the end of ``chunk[begin:end]``; 0: there is none."""
+def _length_of_ending(chunk: str, begin: int, end: int) -> int:
+    """Return the number of characters of the mark or contraction at the end of ``chunk[begin:end]``; 0: none."""
     for mark in _SEVERAL:
         if chunk.endswith(mark, begin, end):
             return len(mark)
-    return int(chunk[end - 1] in _CLOSING)
-
-
-def _contraction(chunk: str, begin: int, end: int) -> int:
-    """The number of characters of the contraction at the end of ``chunk[begin:end]``; 0: there is none."""
-    found = _CONTRACTION.search(chunk, max(begin, end - _LONGEST_CONTRACTION), end)
-    return len(found.group()) if found else 0
+    if chunk[end - 1] in _CLOSING:
+        return 1
+    contraction = _CONTRACTION.search(chunk, max(begin, end - _LONGEST_CONTRACTION), end)
+    return len(contraction.group()) if contraction else 0
 
 
 def valid(text: str) -> str:
-    """The text with U+FFFD for each half of a character, which tokenizer packages refuse; its length stays the same."""
+    """Return the text with U+FFFD for each half of a character, which tokenizer packages refuse; as long as before."""
     return _SURROGATES.sub("\ufffd", text)

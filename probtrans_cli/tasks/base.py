@@ -21,7 +21,7 @@ import torch
 from jaxtyping import Int
 from torch import Tensor
 
-from probtrans_cli.data.codecs.records import located_span
+from probtrans_cli.data.codecs.entities import located_span
 from probtrans_cli.data.corpus.store import Split
 from probtrans_cli.data.sentence import Sentence as RawSentence
 from probtrans_cli.data.vocabularies.base import Vocabulary

@@ -9,9 +9,8 @@ from typing import Any
 
 from torch import Tensor
 
-from probtrans_cli.data.codecs.entities import TAG_END, Scheme
+from probtrans_cli.data.codecs.entities import TAG_END, Scheme, entity_records
 from probtrans_cli.data.codecs.entity_scores import compare, scores_by_type, scores_of
-from probtrans_cli.data.codecs.records import entity_records
 from probtrans_cli.models.base import Outputs
 from probtrans_cli.recipe.task import EntityRecognition
 from probtrans_cli.statistics.intervals import interval, moments

@@ -13,8 +13,7 @@ bmewo   bmes with ``W`` (whole) for ``S``
 
 A scheme writes every set of spans in exactly one way, and tags that it would not write are invalid. So conversion of
 valid tags loses nothing, and tags that are valid in two schemes (``B-X E-X`` in bioes and bmes) are the same spans in
-both. How files spell these tags otherwise (``PER-B``, ``B_PER``, ``B``) is in
-:mod:`probtrans_cli.data.codecs.entities`.
+both. Files may write these tags in another notation (``PER-B``, ``B_PER``, ``B``), see :func:`plain_tags`.
 
 Where an entity begins and ends is clear for invalid tags, too, by the rules of the public scorer conlleval
 (:func:`read_spans`), which are the same for all schemes and give the same spans for valid tags.
@@ -22,10 +21,11 @@ Where an entity begins and ends is clear for invalid tags, too, by the rules of 
 
 from __future__ import annotations
 
+import math
 import re
 from collections.abc import Iterable, Iterator, Mapping, Sequence
 from dataclasses import dataclass
-from typing import Literal, NamedTuple
+from typing import Any, Literal, NamedTuple
 
 Scheme = Literal["iob2", "bioes", "bilou", "iob1", "bmes", "bmewo"]
 TAG_END = "\n"
@@ -92,16 +92,16 @@ def read_spans(tags: Sequence[str]) -> list[Span]:
     An entity begins at ``B`` and ``S``, behind ``O``, ``E`` and ``S``, and where the type changes; other tags go on
     with the one before. ``L`` is read as ``E``, ``U`` and ``W`` as ``S``, ``M`` as ``I``.
     """
-    found: list[Span] = []
+    spans: list[Span] = []
     before = "O"
     for index, tag in enumerate(tags):
         if tag != "O":
             if tag[0] in "BSUW" or before[0] in "OESLUW" or before[2:] != tag[2:]:
-                found.append(Span(index, index + 1, tag[2:]))
+                spans.append(Span(index, index + 1, tag[2:]))
             else:
-                found[-1] = found[-1]._replace(end=index + 1)
+                spans[-1] = spans[-1]._replace(end=index + 1)
         before = tag
-    return found
+    return spans
 
 
 def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
@@ -109,9 +109,9 @@ def strict_spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
 
     Others are left out. Of valid tags these are all. For iob2 and bioes, this is what the strict mode of seqeval reads.
     """
-    found = read_spans(tags)
-    written = tags_of(found, len(tags), scheme)
-    return [span for span in found if written[span.start : span.end] == [*tags[span.start : span.end]]]
+    spans = read_spans(tags)
+    written = tags_of(spans, len(tags), scheme)
+    return [span for span in spans if written[span.start : span.end] == [*tags[span.start : span.end]]]
 
 
 def spans(tags: Sequence[str], scheme: Scheme) -> list[Span]:
@@ -154,30 +154,26 @@ def may_follow(before: str, tag: str, scheme: Scheme) -> bool:
 
 
 def _unknown(tag: str, scheme: Scheme) -> str | None:
-    """Why ``tag`` is no tag of the scheme; None if it is one."""
+    """Return why ``tag`` is no tag of the scheme; None if it is."""
     letters = _RULES[scheme].letters
     if tag == "O" or (tag[:1] in letters and tag[1:2] == "-" and tag[2:]):
         return None
-    known = "".join(f", {name}-TYPE" for name in letters)
-    return f"{tag!r} is no tag of {scheme} (O{known})"
+    tags = "".join(f", {name}-TYPE" for name in letters)
+    return f"{tag!r} is no tag of {scheme} (O{tags})"
 
 
 def _reason(before: str, tag: str, scheme: Scheme) -> str | None:
-    """Why ``tag`` of the scheme cannot come directly after ``before`` (empty at the start); None if it can."""
+    """Return why ``tag`` of the scheme cannot come directly after ``before`` (empty at the start); None if it can."""
     rules = _RULES[scheme]
     letter, kind = tag[0], tag[2:]
     place = f"{tag} after {before}" if before else f"{tag} at the start"
     if letter in rules.bound:
-        needs = f"in {scheme} {letter}-{kind} comes only after B-{kind} or {rules.inside}-{kind}"
-        return None if _may_go_on(before, tag) else f"{place}; {needs}"
+        if before.startswith(_OPEN) and before[2:] == kind:
+            return None
+        return f"{place}; in {scheme} {letter}-{kind} comes only after B-{kind} or {rules.inside}-{kind}"
     if rules.closed and before.startswith(_OPEN):
         return f"{place}; {_followers(before, scheme)}"
     return None
-
-
-def _may_go_on(before: str, tag: str) -> bool:
-    """Whether ``before`` belongs to an entity of the type of ``tag`` that may go on."""
-    return before.startswith(_OPEN) and before[2:] == tag[2:]
 
 
 def _followers(before: str, scheme: Scheme) -> str:
@@ -245,14 +241,15 @@ def detect(sequences: Iterable[Sequence[str]], *, strict: bool = False, prefer: 
                 broken[scheme] += 1
         if len(misfits) == len(_RULES):
             ordered = [misfits[scheme] for scheme in _RULES]
-            raise max(ordered, key=lambda one: (one.sequence, one.index, -broken[one.scheme]))
+            raise max(ordered, key=lambda misfit: (misfit.sequence, misfit.index, -broken[misfit.scheme]))
     fitting = [scheme for scheme in _RULES if scheme not in misfits]
     return min(fitting, key=lambda scheme: (broken[scheme], scheme != prefer))
 
 
+# --- notation ---------------------------------------------------------------------------------------------------------
+
 NO_TYPE = "ENTITY"
 """The type of entities of files whose tags name none."""
-
 _LETTER = "[BIESLUMWbieslumw]"
 _NOTATIONS = {
     "a letter in front of the type": re.compile(rf"(?P<letter>{_LETTER})(?P<between>[-_])(?P<type>.+)", re.DOTALL),
@@ -268,46 +265,75 @@ class Plain(NamedTuple):
 
     tag: str
     repair: str | None = None
-    """How it is read, where the spelling is not that of the file's other tags."""
+    """How it is read, where the spelling is not that of the file's usual tags."""
     misfit: str | None = None
     """Why it is no tag of the file, where that is clear whatever the scheme; ``tag`` is as it stands then."""
 
 
 def plain_tags(counts: Mapping[str, int], *, types_alone: bool = False) -> dict[str, Plain]:
-    """Return the plain spelling of every tag of a file.
+    """Return the plain spelling, ``LETTER-TYPE`` or ``O``, of every tag of a file.
+
+    ===========================  ==================================================
+    ``B-PER``, ``B_PER``         the letter in front of the type
+    ``PER-B``, ``PER_B``         the letter behind the type
+    ``B``                        letters alone: all entities are of one type, :data:`NO_TYPE`
+    ===========================  ==================================================
+
+    A file has one of these notations, that of most of its tags; a tag in another notation is no tag of the file. A tag
+    of the notation in a variant spelling with a clear meaning is repaired: ``0`` for ``O``, small letters, ``B_PER``
+    beside ``B-LOC``.
 
     Args:
         counts: how often the file has each of its tags.
         types_alone: read a type without a letter, ``PERSON``, as ``I-PERSON``.
     """
     outside = {tag: Plain("O", None if tag == "O" else "as 'O'") for tag in counts if tag in _OUTSIDE}
-    notation = max(_NOTATIONS, key=lambda name: _share(counts, name, outside))
+
+    def share(name: str) -> int:
+        return sum(count for tag, count in counts.items() if tag not in outside and _NOTATIONS[name].fullmatch(tag))
+
+    notation = max(_NOTATIONS, key=share)
     matches = {tag: _NOTATIONS[notation].fullmatch(tag) for tag in counts if tag not in outside}
-    separators = {match.groupdict().get("between") for match in matches.values() if match}
-    return outside | {
-        tag: _plain(match, mixed=len(separators) > 1) if match else _unmatched(tag, notation, types_alone)
-        for tag, match in matches.items()
-    }
+    mixed = len({match.groupdict().get("between") for match in matches.values() if match}) > 1
+    plain = dict(outside)
+    for tag, match in matches.items():
+        if match:
+            parts = match.groupdict()
+            letter, repair = parts["letter"].upper(), None
+            if letter != parts["letter"]:
+                repair = "with a capital letter"
+            elif mixed and parts["between"] == "_":
+                repair = "with '-' for '_'"
+            plain[tag] = Plain(f"{letter}-{parts.get('type', NO_TYPE)}", repair)
+        elif types_alone and _TYPE_ALONE.fullmatch(tag):
+            plain[tag] = Plain(f"I-{tag}", "as the type of an entity")
+        elif notation == next(iter(_NOTATIONS)):  # the letter in front: the scheme says in its own words what is wrong
+            plain[tag] = Plain(tag)
+        else:
+            plain[tag] = Plain(tag, misfit=f"{tag!r} is no tag like others of the file: O, or {notation}")
+    return plain
 
 
-def _share(counts: Mapping[str, int], notation: str, outside: Mapping[str, Plain]) -> int:
-    """How many tags of a file are of a notation."""
-    return sum(count for tag, count in counts.items() if tag not in outside and _NOTATIONS[notation].fullmatch(tag))
+# --- JSON -------------------------------------------------------------------------------------------------------------
 
 
-def _plain(match: re.Match[str], *, mixed: bool) -> Plain:
-    parts = match.groupdict()
-    letter, repair = parts["letter"].upper(), None
-    if letter != parts["letter"]:
-        repair = "with a capital letter"
-    elif mixed and parts["between"] == "_":
-        repair = "with '-' for '_'"
-    return Plain(f"{letter}-{parts.get('type', NO_TYPE)}", repair)
+def entity_records(tags: Sequence[str], probabilities: Sequence[float]) -> list[dict[str, Any]]:
+    """Return the type of each entity, its words from, to, and its probability: the product of those of its tags."""
+    return [
+        {
+            "type": span.type,
+            "words": [span.start, span.end],
+            "probability": math.prod(probabilities[span.start : span.end]),
+        }
+        for span in read_spans(tags)
+    ]
 
 
-def _unmatched(tag: str, notation: str, types_alone: bool) -> Plain:
-    if types_alone and _TYPE_ALONE.fullmatch(tag):
-        return Plain(f"I-{tag}", "as the type of an entity")
-    # Where the letter stands in front, the scheme says in its own words what is wrong.
-    in_front = notation == next(iter(_NOTATIONS))
-    return Plain(tag, misfit=None if in_front else f"{tag!r} is no tag like others of the file: O, or {notation}")
+def located_span(span: Mapping[str, Any], text: str, characters: Sequence[tuple[int, int]]) -> dict[str, Any]:
+    """Add to a stretch of ``words`` its text and where it stands in the sentence's text.
+
+    ``characters``: ``[begin, end)`` of every word of the text.
+    """
+    first, last = span["words"][0], span["words"][1] - 1
+    start, end = characters[first][0], characters[last][1]
+    return {**span, "characters": [start, end], "text": text[start:end]}

@@ -3,7 +3,7 @@
 Tags that are not valid can be read in two ways. As the public scorer conlleval does, which gives the field's F1, see
 :func:`probtrans_cli.data.codecs.entities.read_spans`. Or strictly: an entity is read only where it is written as the
 scheme writes it, in iob2 from a ``B`` over the ``I`` of its type that follow, in bioes from ``B`` to ``E`` or as one
-``S``; other tags are no part of any, see :func:`probtrans_cli.data.codecs.entities.strict_spans`. Of valid tags both
+``S``; further tags are no part of any, see :func:`probtrans_cli.data.codecs.entities.strict_spans`. Of valid tags both
 are the same.
 """
 
@@ -20,6 +20,11 @@ from probtrans_cli.data.codecs.entities import Scheme, read_spans, strict_spans
 Entity = tuple[int, str, int, int]
 
 
+def f1(precision: float, recall: float) -> float:
+    """Return the harmonic mean of precision and recall; 0 where both are 0."""
+    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0
+
+
 class Compared(NamedTuple):
     """The entities of both sides, each with the number of its sentence, its type, its first word, the word behind."""
 
@@ -28,8 +33,8 @@ class Compared(NamedTuple):
     sentences: int
 
     def counts(self) -> Counter[Any]:
-        """How many entities there are, were predicted, and are right, by type: under ``(type, "gold")``, ``(type,
-        "predicted")``, ``(type, "right")``. The counts of several batches add up."""
+        """Count entities by type, under ``(type, "gold")``, ``(type, "predicted")`` and ``(type, "right")``; the counts
+        of several batches add up."""
         counts: Counter[Any] = Counter()
         sides = {"gold": self.gold, "predicted": self.predicted, "right": self.gold & self.predicted}
         for name, entities in sides.items():
@@ -37,7 +42,8 @@ class Compared(NamedTuple):
         return counts
 
     def f1_parts(self) -> tuple[np.ndarray, np.ndarray]:
-        """Of every sentence what F1 is the ratio of: twice the right entities, and those of both sides; ``[S]``."""
+        """Return the numerator and denominator of F1 of every sentence, ``[S]``: twice the right entities, and those of
+        both sides."""
         gold, predicted, right = (
             np.bincount([number for number, *_ in entities], minlength=self.sentences)
             for entities in (self.gold, self.predicted, self.gold & self.predicted)
@@ -46,7 +52,7 @@ class Compared(NamedTuple):
 
 
 def compare(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None) -> Compared:
-    """The entities of some sentences.
+    """Read the entities of some sentences on both sides.
 
     Args:
         gold: tags of every sentence.
@@ -54,26 +60,26 @@ def compare(gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: S
         scheme: the scheme in which both are read strictly; None: they are read as conlleval does.
 
     Raises:
-        ValueError: the sides have other numbers of sentences or tags.
+        ValueError: the sides have different numbers of sentences or tags.
     """
     if [len(tags) for tags in gold] != [len(tags) for tags in predicted]:
         raise ValueError("inconsistent: gold and predicted tags are of different sentences")
-    there, found = (
-        {(number, *one) for number, of in enumerate(tags) for one in entities_in(of, scheme)}
-        for tags in (gold, predicted)
+    of_gold, of_predicted = (
+        {(number, *entity) for number, tags in enumerate(side) for entity in entities_in(tags, scheme)}
+        for side in (gold, predicted)
     )
-    return Compared(there, found, len(gold))
+    return Compared(of_gold, of_predicted, len(gold))
 
 
 def entities_in(tags: list[str], scheme: Scheme | None = None) -> list[tuple[str, int, int]]:
-    """The type of each entity of a sentence, its first word from 0, the word behind its last; ``scheme`` as above."""
-    found = read_spans(tags) if scheme is None else strict_spans(tags, scheme)
-    return [(span.type, span.start, span.end) for span in found]
+    """Return each entity of a sentence as its type, its first word from 0 and the word behind; ``scheme`` as above."""
+    spans = read_spans(tags) if scheme is None else strict_spans(tags, scheme)
+    return [(span.type, span.start, span.end) for span in spans]
 
 
 def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
-    """``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type on either side, as shares;
-    0 where there is nothing to divide by. ``counts``: of :meth:`Compared.counts`."""
+    """Return ``f1``, ``precision`` and ``recall`` over all entities, and ``f1_TYPE`` for every type on either side, as
+    shares; 0 where there is nothing to divide by. ``counts``: of :meth:`Compared.counts`."""
     sums: Counter[str] = Counter()
     for (_, name), number in counts.items():
         sums[name] += int(number)
@@ -81,8 +87,8 @@ def scores_of(counts: Mapping[Any, float]) -> dict[str, float]:
 
 
 def scores_by_type(counts: Mapping[Any, float]) -> dict[str, dict[str, float]]:
-    """``f1``, ``precision``, ``recall`` of every type on either side, and how many of it are ``gold``, ``predicted``
-    and ``right``."""
+    """Return ``f1``, ``precision``, ``recall`` of every type on either side, and how many entities of it are ``gold``,
+    ``predicted`` and ``right``."""
     of_type: dict[str, Counter[str]] = {}
     for (type_, name), number in counts.items():
         of_type.setdefault(type_, Counter())[name] += int(number)
@@ -101,10 +107,5 @@ def _scores(counts: Counter[str]) -> dict[str, float]:
 def entity_scores(
     gold: Sequence[list[str]], predicted: Sequence[list[str]], scheme: Scheme | None = None
 ) -> dict[str, float]:
-    """The scores of some sentences; see :func:`compare` and :func:`scores_of`."""
+    """Return the scores of some sentences; see :func:`compare` and :func:`scores_of`."""
     return scores_of(compare(gold, predicted, scheme).counts())
-
-
-def f1(precision: float, recall: float) -> float:
-    """The harmonic mean of precision and recall; 0 where both are 0."""
-    return 2 * precision * recall / (precision + recall) if precision + recall else 0.0

@@ -30,14 +30,17 @@ An infinitive has no agent of its own in the labels; in the form it has that of 
 
 A primitive is one word: a proper noun's form is the word, a common noun's is `LAMBDA a . otter ( a )`, and its labels
 are the category alone. The form of a verb has its arguments, which the labels do not hold: see :func:`logical_form`.
+
+Nothing here needs torch: the program beside an exported graph has this module, too.
 """
 
 from __future__ import annotations
 
 import re
 from bisect import bisect_left, bisect_right
-from collections.abc import Mapping, Sequence
+from collections.abc import Callable, Mapping, Sequence
 from dataclasses import dataclass
+from typing import Any
 
 ROLES = ("", "agent", "theme", "recipient", "ccomp", "xcomp", "PREP", "PP_NOUN")
 CATEGORIES = ("", "CNOUN", "PNOUN", "VERB")
@@ -92,56 +95,51 @@ class GraphLabels:
             raise ValueError(f"lists of labels of {', '.join(map(str, lengths))} words")
 
 
-# --- what a word is, whatever it does in a sentence ------------------------------------------------------------------
+# --- labels that do not depend on places ------------------------------------------------------------------------------
 
 
 def kinds_of_words(role: Sequence[str], category: Sequence[str], verb_name: Sequence[str]) -> list[str]:
-    """A label that is the same in every sentence: the category of a noun, VERB of infinitives as well, PREP of a
+    """Return a label that is the same in every sentence: the category of a noun, VERB of infinitives as well, PREP of a
     preposition, else an empty string. With the role it says what the category says: :func:`categories`."""
-    told = zip(role, category, verb_name, strict=True)
-    return ["PREP" if of_word == "PREP" else "VERB" if verb else kind for of_word, kind, verb in told]
+    labels = zip(role, category, verb_name, strict=True)
+    return ["PREP" if of_word == "PREP" else "VERB" if verb else kind for of_word, kind, verb in labels]
 
 
 def categories(role: Sequence[str], kinds: Sequence[str]) -> list[str]:
-    """The categories of words of which :func:`kinds_of_words` are known: an infinitive has none, nor a preposition."""
-    told = zip(role, kinds, strict=True)
-    return ["" if kind == "PREP" or (kind == "VERB" and of_word == "xcomp") else kind for of_word, kind in told]
-
-
-# --- parents, counted by category -------------------------------------------------------------------------------------
+    """Return the categories of words with these :func:`kinds_of_words`: an infinitive has none, nor a preposition."""
+    labels = zip(role, kinds, strict=True)
+    return ["" if kind == "PREP" or (kind == "VERB" and of_word == "xcomp") else kind for of_word, kind in labels]
 
 
 def places_of_kinds(kinds: Sequence[str]) -> dict[str, list[int]]:
-    """Where the words are that parents are counted among, by their :func:`kinds_of_words`: of NOUN, which common and
-    proper nouns are, VERB, PREP, and all others."""
-    found: dict[str, list[int]] = {}
+    """Return where the words are that parents are counted among, by their :func:`kinds_of_words`: of NOUN, which common
+    and proper nouns are, VERB, PREP, and all others."""
+    places: dict[str, list[int]] = {}
     for i, kind in enumerate(kinds):
-        found.setdefault(_counted(kind), []).append(i)
-    return found
+        places.setdefault(_merged_kind(kind), []).append(i)
+    return places
 
 
-def _counted(kind: str) -> str:
+def _merged_kind(kind: str) -> str:
     return "NOUN" if kind.endswith("NOUN") else kind
 
 
 def parents_by_category(labels: GraphLabels) -> list[str]:
-    """Parents as labels that no distance changes (Strzyz et al., NAACL 2019): `+1 VERB` is the first verb to the right,
-    `-2 NOUN` the second noun to the left; an empty string is no parent."""
-    of_words = kinds_of_words(labels.role, labels.category, labels.verb_name)
-    kinds, places = list(map(_counted, of_words)), places_of_kinds(of_words)
-    return [
-        "" if parent < 0 else f"{_number(parent, i, places[kinds[parent]]):+d} {kinds[parent]}".strip()
-        for i, parent in enumerate(labels.parents)
-    ]
-
-
-def _number(parent: int, i: int, places: Sequence[int]) -> int:
-    before = bisect_right if parent > i else bisect_left
-    return before(places, parent) - before(places, i)
+    """Return parents as labels that no distance changes (Strzyz et al., NAACL 2019): `+1 VERB` is the first verb to the
+    right, `-2 NOUN` the second noun to the left; an empty string is no parent."""
+    kinds = kinds_of_words(labels.role, labels.category, labels.verb_name)
+    places = places_of_kinds(kinds)
+    texts = []
+    for i, parent in enumerate(labels.parents):
+        kind = _merged_kind(kinds[parent])
+        before = bisect_right if parent > i else bisect_left
+        number = before(places[kind], parent) - before(places[kind], i)
+        texts.append("" if parent < 0 else f"{number:+d} {kind}".strip())
+    return texts
 
 
 def parent_by_category(label: str, i: int, places: Mapping[str, Sequence[int]]) -> int | None:
-    """The parent of word ``i`` that a label of :func:`parents_by_category` means, among the places of
+    """Return the parent of word ``i`` that a label of :func:`parents_by_category` means, among the places of
     :func:`places_of_kinds`; -1 = none, None = no such word."""
     if not label:
         return -1
@@ -151,19 +149,16 @@ def parent_by_category(label: str, i: int, places: Mapping[str, Sequence[int]]) 
     return of_kind[at] if 0 <= at < len(of_kind) else None
 
 
-# --- labels that go together ------------------------------------------------------------------------------------------
-
-
 BETWEEN_LABELS = "|"
 
 
 def frames_of_words(labels: GraphLabels) -> list[str]:
-    """Kind, role, parent by category and noun type of every word in one text; empty for the word of a primitive."""
+    """Return kind, role, parent by category and noun type of every word, joined; empty for the word of a primitive."""
     if len(labels.parents) == 1:
         return [""]
     kinds = kinds_of_words(labels.role, labels.category, labels.verb_name)
-    told = zip(kinds, labels.role, parents_by_category(labels), labels.noun_type, strict=True)
-    return list(map(BETWEEN_LABELS.join, told))
+    columns = zip(kinds, labels.role, parents_by_category(labels), labels.noun_type, strict=True)
+    return list(map(BETWEEN_LABELS.join, columns))
 
 
 # --- from forms to labels ---------------------------------------------------------------------------------------------
@@ -195,24 +190,19 @@ def _read_primitive(word: str, form: str) -> GraphLabels | None:
         category = "PNOUN"
     elif form == _noun_alone(word):
         category = "CNOUN"
-    elif found := _VERB_ALONE.match(form):
-        verb = found[1]
+    elif match := _VERB_ALONE.match(form):
+        verb = match[1]
         if form in [frame.format(verb) for frame in (_TRANSITIVE, _AGENT_ONLY, _THEME_ONLY)]:
             category = "VERB"
     return GraphLabels([-1], [""], [category], [""], [verb]) if category else None
 
 
 def _noun_alone(word: str) -> str:
-    return f"LAMBDA a . {_predicate(word)} ( a )"
-
-
-def _predicate(word: str) -> str:
-    """What stands for a common noun in a form: capitals are lost (TV)."""
-    return word.lower()
+    return f"LAMBDA a . {word.lower()} ( a )"
 
 
 class _Reading:
-    """The state of reading one form, term by term; ``read`` returns its labels."""
+    """The state of reading a form, term by term; ``read`` returns its labels."""
 
     def __init__(self, words: Sequence[str]) -> None:
         n = len(words)
@@ -224,22 +214,31 @@ class _Reading:
 
     def read(self, form: str) -> GraphLabels:
         for term in _BETWEEN_TERMS.split(form):
-            if found := _RELATION.fullmatch(term):
-                self.add_relation(term, *found.groups())
-            elif found := _NOUN.fullmatch(term):
-                self.add_noun(term, *found.groups())
-            elif found := _MODIFIER.fullmatch(term):
-                self.add_modifier(term, *found.groups())
+            if match := _RELATION.fullmatch(term):
+                self.add_relation(term, *match.groups())
+            elif match := _NOUN.fullmatch(term):
+                star, word, variable = match.groups()
+                i = self.place(term, variable, word)
+                self.labels.category[i] = "CNOUN"
+                self.labels.noun_type[i] = "DEF" if star else "INDEF"
+            elif match := _MODIFIER.fullmatch(term):
+                word, preposition, head, noun = match.groups()
+                i, k = self.place(term, head, word), self.place(term, noun)
+                j = next((j for j in range(k - 1, i, -1) if self.words[j] == preposition), None)
+                if j is None:
+                    raise ValueError(f"{term!r}: no {preposition!r} between the words {i} and {k}")
+                self.attach(term, j, i, "PREP")
+                self.attach(term, k, j, "PP_NOUN")
             else:
                 raise ValueError(f"{term!r} is not a term of a logical form")
         return self.labels
 
     def place(self, term: str, variable: str, word: str | None = None) -> int:
-        """The index a variable stands for, which must be that of the word if one is given."""
+        """Return the index of a variable; its word must be ``word``, if that is not None (forms have no capitals)."""
         i = int(variable)
         if i >= len(self.words):
             raise ValueError(f"x _ {variable} in {term!r}: the sentence has {len(self.words)} words")
-        if word is not None and _predicate(self.words[i]) != word:
+        if word is not None and self.words[i].lower() != word:
             raise ValueError(f"{term!r}: word {i} of the sentence is {self.words[i]!r}")
         return i
 
@@ -247,19 +246,6 @@ class _Reading:
         if self.labels.role[i]:
             raise ValueError(f"{term!r}: word {i} has a role already, {self.labels.role[i]}")
         self.labels.parents[i], self.labels.role[i] = parent, role
-
-    def add_noun(self, term: str, star: str | None, word: str, variable: str) -> None:
-        i = self.place(term, variable, word)
-        self.labels.category[i] = "CNOUN"
-        self.labels.noun_type[i] = "DEF" if star else "INDEF"
-
-    def add_modifier(self, term: str, word: str, preposition: str, head: str, noun: str) -> None:
-        i, k = self.place(term, head, word), self.place(term, noun)
-        j = next((j for j in range(k - 1, i, -1) if self.words[j] == preposition), None)
-        if j is None:
-            raise ValueError(f"{term!r}: no {preposition!r} between the words {i} and {k}")
-        self.attach(term, j, i, "PREP")
-        self.attach(term, k, j, "PP_NOUN")
 
     def add_relation(
         self, term: str, verb: str, role: str, head: str, variable: str | None, name: str | None = None
@@ -319,7 +305,7 @@ def _write(words: Sequence[str], labels: GraphLabels) -> str:
     definite: list[str] = []
     terms: list[str] = []
     agents: list[str | None] = []
-    for i, word in enumerate(map(_predicate, words)):
+    for i, word in enumerate(map(str.lower, words)):
         if labels.category[i] == "CNOUN" and labels.noun_type[i] == "DEF":
             definite.append(f"* {word} ( x _ {i} )")
         elif labels.category[i] == "CNOUN" and labels.noun_type[i] == "INDEF":
@@ -328,7 +314,11 @@ def _write(words: Sequence[str], labels: GraphLabels) -> str:
             if labels.role[j] == "PREP":
                 nouns = [k for k in children[j] if labels.role[k] == "PP_NOUN"]
                 terms += [f"{word} . nmod . {words[j]} ( x _ {i} , x _ {k} )" for k in nouns]
-        arguments = [(labels.role[j], _argument(words, labels, j)) for j in children[i] if labels.role[j] in _RELATIONS]
+        arguments = [
+            (labels.role[j], words[j] if labels.category[j] == "PNOUN" else f"x _ {j}")
+            for j in children[i]
+            if labels.role[j] in _RELATIONS
+        ]
         # The verb above an infinitive stands before it.
         if labels.role[i] == "xcomp" and 0 <= labels.parents[i] < i and (agent := agents[labels.parents[i]]):
             arguments.insert(0, ("agent", agent))
@@ -337,13 +327,65 @@ def _write(words: Sequence[str], labels: GraphLabels) -> str:
     return " ; ".join([*definite, " AND ".join(terms)] if terms else definite)
 
 
-def _argument(words: Sequence[str], labels: GraphLabels, i: int) -> str:
-    return words[i] if labels.category[i] == "PNOUN" else f"x _ {i}"
-
-
 def _write_primitive(word: str, category: str, verb: str) -> str:
     if category != "VERB":
         return _noun_alone(word) if category == "CNOUN" else word
     if verb in _AGENT_ONLY_VERBS.split():
         return _AGENT_ONLY.format(verb)
     return (_THEME_ONLY if verb in _THEME_ONLY_VERBS.split() else _TRANSITIVE).format(verb)
+
+
+# --- predictions ------------------------------------------------------------------------------------------------------
+
+OUTSIDE = -3
+"""A parent that is no word of the sentence."""
+LABELS_OF_WORDS = ("role", "category", "noun_type", "verb_name")
+
+
+def graph_labels(
+    texts: Mapping[str, Sequence[str]], parent: str, by_attention: Sequence[int] | None = None
+) -> GraphLabels:
+    """Return the labels of a sentence of COGS.
+
+    Args:
+        texts: the label of every word, by column.
+        parent: how parents are learned, a key of ``PARENTS``, or ``attention``.
+        by_attention: in that case the parents, -1 = none.
+    """
+    labels = {name: list(of_words) for name, of_words in texts.items()}
+    if "kind" in labels:
+        labels["category"] = categories(labels["role"], labels["kind"])
+    else:
+        labels["kind"] = kinds_of_words(labels["role"], labels["category"], labels["verb_name"])
+    parents = PARENTS[parent](labels) if by_attention is None else list(by_attention)
+    return GraphLabels(parents, labels["role"], labels["category"], labels["noun_type"], labels["verb_name"])
+
+
+def graph_record(labels: GraphLabels, words: Sequence[str] | None) -> dict[str, Any]:
+    """Return the ``labels`` of the words, by column, and their ``logical_form``; None where words are unknown."""
+    columns = {name: list(getattr(labels, name)) for name in LABELS_OF_WORDS}
+    form = None if words is None else logical_form(words, labels)
+    return {"labels": {**columns, "parent": list(labels.parents)}, "logical_form": form}
+
+
+def _by_place(labels: Sequence[str], *, relative: bool) -> list[int]:
+    parents = []
+    for i, label in enumerate(labels):
+        parent = int(label or 0) + (i if relative else 0)
+        # A parent before the first word is not the same as none.
+        parents.append(-1 if not label else parent if 0 <= parent < len(labels) else OUTSIDE)
+    return parents
+
+
+def _by_category(labels: Mapping[str, list[str]]) -> list[int]:
+    places = places_of_kinds(labels["kind"])
+    parents = [parent_by_category(label, i, places) for i, label in enumerate(labels["by_category"])]
+    return [OUTSIDE if parent is None else parent for parent in parents]
+
+
+PARENTS: Mapping[str, Callable[[Mapping[str, list[str]]], list[int]]] = {
+    "relative": lambda labels: _by_place(labels["offset"], relative=True),
+    "absolute": lambda labels: _by_place(labels["position"], relative=False),
+    "category": _by_category,
+}
+"""From the labels of a sentence to its parents, by how these are learned."""

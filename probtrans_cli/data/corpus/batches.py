@@ -56,21 +56,30 @@ def plan(
         raise ValueError(f"a batch holds at least one word and one sentence, not {words} and {sentences}")
     if len(lengths) <= WINDOW or bounds is None or len(bounds) <= 2:
         return _of_window(np.arange(len(lengths)), lengths, words, sentences, [seed, epoch], shuffle, by_length)
-    drawn = np.random.default_rng([seed, epoch]).permutation(len(bounds) - 1) if shuffle else np.arange(len(bounds) - 1)
-    windows = _windows(drawn.tolist(), bounds)
+    shards = (
+        np.random.default_rng([seed, epoch]).permutation(len(bounds) - 1) if shuffle else np.arange(len(bounds) - 1)
+    )
+    windows: list[list[int]] = []  # consecutive shards, as many in each as WINDOW allows
+    room = 0
+    for shard in shards.tolist():
+        size = int(bounds[shard + 1] - bounds[shard])
+        if not windows or size > room:
+            windows.append([])
+            room = WINDOW
+        windows[-1].append(shard)
+        room -= size
 
     def batches(number: int) -> list[NDArray[np.int64]]:
-        there = np.concatenate([np.arange(bounds[shard], bounds[shard + 1]) for shard in windows[number]])
-        return _of_window(there, lengths[there], words, sentences, [seed, epoch, number], shuffle, by_length)
+        indices = np.concatenate([np.arange(bounds[shard], bounds[shard + 1]) for shard in windows[number]])
+        return _of_window(indices, lengths[indices], words, sentences, [seed, epoch, number], shuffle, by_length)
 
     return Windows(len(windows), batches)
 
 
 class Windows(Sequence[NDArray[np.int64]]):
-    """The batches of a plan in windows, of which one at a time is in memory."""
+    """The batches of a plan in ``number`` windows, made by ``batches`` when needed: only those of one are in memory."""
 
     def __init__(self, number: int, batches: Callable[[int], list[NDArray[np.int64]]]) -> None:
-        """``batches`` makes those of a window, of which there are so many."""
         self._make = batches
         self._latest: tuple[int, list[NDArray[np.int64]]] = -1, []
         self._ends: list[int] = []  # batches up to the end of every window
@@ -86,30 +95,16 @@ class Windows(Sequence[NDArray[np.int64]]):
     def __getitem__(self, index: slice) -> list[NDArray[np.int64]]: ...
     def __getitem__(self, index: int | slice) -> NDArray[np.int64] | list[NDArray[np.int64]]:
         if isinstance(index, slice):
-            return [self[one] for one in range(*index.indices(len(self)))]
+            return [self[number] for number in range(*index.indices(len(self)))]
         place = range(len(self))[index]
         window = bisect_right(self._ends, place)
         return self._of(window)[place - (self._ends[window - 1] if window else 0)]
 
     def _of(self, window: int) -> list[NDArray[np.int64]]:
         if self._latest[0] != window:
-            self._latest = -1, []  # two at a time would be one too many
+            self._latest = -1, []  # so that there are never two in memory
             self._latest = window, self._make(window)
         return self._latest[1]
-
-
-def _windows(shards: Sequence[int], bounds: NDArray[np.integer]) -> list[list[int]]:
-    """Shards one after the other, as many together as a window may have sentences."""
-    windows: list[list[int]] = []
-    room = 0
-    for shard in shards:
-        size = int(bounds[shard + 1] - bounds[shard])
-        if not windows or size > room:
-            windows.append([])
-            room = WINDOW
-        windows[-1].append(shard)
-        room -= size
-    return windows
 
 
 def _of_window(
@@ -121,7 +116,6 @@ def _of_window(
     shuffle: bool,
     by_length: bool,
 ) -> list[NDArray[np.int64]]:
-    """The batches of sentences with these ``numbers`` and ``lengths``."""
     indices = np.flatnonzero(lengths > 0)
     size = lengths[indices].astype(np.int64)
     if not shuffle:
@@ -138,7 +132,7 @@ def _of_window(
 def _cut(
     indices: NDArray[np.int64], size: NDArray[np.int64], words: int, sentences: int | None
 ) -> list[NDArray[np.int64]]:
-    """Cut greedily from left to right: each batch takes as many sentences as its limits allow."""
+    # Greedily from left to right: each batch takes as many sentences as its limits allow.
     batches = []
     start = 0
     while start < len(indices):

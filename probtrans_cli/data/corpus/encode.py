@@ -1,10 +1,10 @@
-"""How the sentences of a format become rows of the store."""
+"""How the sentences of a format become rows of the store: a row of :data:`ENCODINGS` a format."""
 
 from __future__ import annotations
 
 from collections.abc import Callable, Iterable, Mapping, Sequence
 from dataclasses import dataclass
-from typing import TYPE_CHECKING, Protocol
+from typing import TYPE_CHECKING
 
 from probtrans_cli.data.corpus import documents
 from probtrans_cli.data.corpus.store import Labels, encode_table
@@ -17,33 +17,14 @@ if TYPE_CHECKING:
     import pyarrow as pa
 
 
-class Encode(Protocol):
-    """Makes the table of a split; ``training`` tells the training split from the others."""
-
-    def __call__(
-        self, data: Data, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels, *, training: bool
-    ) -> pa.Table: ...
-
-
-def _one_row_each(
-    data: Data,  # noqa: ARG001
-    sentences: Iterable[Sentence],
-    vocabulary: Vocabulary,
-    labels: Labels,
-    *,
-    training: bool,  # noqa: ARG001
-) -> pa.Table:
-    return encode_table(sentences, vocabulary, labels)
-
-
 @dataclass(frozen=True, slots=True)
 class Encoding:
     """How the sentences of a format become rows of the store."""
 
-    encode: Encode = _one_row_each
-    """Makes the table of a split."""
+    encode: Callable[..., pa.Table] | None = None
+    """Makes the table of a split, like :func:`encode_corpus`; None: each sentence is a row."""
     labels: Callable[[Data], Mapping[str, Sequence[str]]] = lambda _: {}
-    """Columns whose labels are known beforehand, instead of being those of the training file."""
+    """Columns whose labels are the same for every corpus, instead of being those of the training file."""
     makes: tuple[str, ...] = ()
     """Columns that sentences do not have and rows do; their labels are counted in the table."""
     enclosed: bool = False
@@ -56,7 +37,7 @@ class Encoding:
     @property
     def alone(self) -> bool:
         """Whether every sentence becomes a row by itself, whatever the others are, and none is left out."""
-        return self.encode is _one_row_each and not self.enclosed and self.units is None
+        return self.encode is None and not self.enclosed and self.units is None
 
 
 ENCODINGS: dict[str, Encoding] = {
@@ -67,25 +48,28 @@ ENCODINGS: dict[str, Encoding] = {
     "extractions": Encoding(
         labels=lambda data: {"extra_words": data.extra_words}, units="tuples", learns_from_rows=True
     ),
-    "coordinations": Encoding(units="coordinations"),  # what has none is an example, too
+    "coordinations": Encoding(units="coordinations"),  # a sentence without any is an example, too
 }
-"""The encodings of formats by name; of any other format, a sentence is one row."""
+"""The encodings of formats by name; of any other format, a sentence is a row."""
 _SENTENCES = Encoding()
 
 
 def encoding_of(data: Data) -> Encoding:
-    """How the sentences of a recipe's files become rows."""
+    """Return how the sentences of a recipe's files become rows."""
     return ENCODINGS.get(data.format, _SENTENCES)
 
 
 def encode_corpus(
     data: Data, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels, *, training: bool = False
 ) -> pa.Table:
-    """Encode the sentences of a split, one row each; of documents, one row an instance.
+    """Encode the sentences of a split, a row each; of documents, a row for each instance.
 
     ``training``: documents give as many instances as a training takes, and must give both kinds of pairs.
 
     Raises:
-        DataError: a sentence cannot be stored, or the documents do not give the pairs that are asked for.
+        DataError: a sentence cannot be stored, or the documents do not give the pairs that the recipe names.
     """
-    return encoding_of(data).encode(data, sentences, vocabulary, labels, training=training)
+    encode = encoding_of(data).encode
+    if encode is None:
+        return encode_table(sentences, vocabulary, labels)
+    return encode(data, sentences, vocabulary, training=training)

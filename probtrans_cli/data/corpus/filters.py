@@ -20,10 +20,13 @@ from probtrans_cli.recipe.data import Data, Select
 
 
 class Selected:
-    """The sentences that `data.select` leaves of a split, and how many are left out.
+    """The sentences that `data.select` leaves of a split, and how many it leaves out.
 
-    ``read`` begins to read the split; it is called twice where training sentences are drawn, first to count them.
-    ``part``: it is but a part of the split, of which nothing may be left; see :meth:`require_some`.
+    Args:
+        read: begins to read the split; it is called twice where training sentences are drawn, first to count them.
+        section: `data.select`.
+        split: the name of the split.
+        part: only a part of the split is read, of which nothing may be left; see :meth:`require_some`.
 
     Raises:
         DataError: while it is read: all sentences are too long.
@@ -41,21 +44,20 @@ class Selected:
         if self.number is None:
             yield from self._short(self.read())
             return
-        there = sum(1 for _ in self._short(self.read()))
+        total = sum(1 for _ in self._short(self.read()))
         self.too_long = 0
-        drawn = array("q", range(there))
-        random.Random(self.section.seed).shuffle(drawn)  # noqa: S311
-        wanted = bytearray(there)
-        for index in drawn[: self.number]:
-            wanted[index] = True
-        self.not_drawn, self.missing = max(there - self.number, 0), max(self.number - there, 0)
-        yield from compress(self._short(self.read()), wanted)
+        order = array("q", range(total))
+        random.Random(self.section.seed).shuffle(order)  # noqa: S311
+        drawn = bytearray(total)
+        for index in order[: self.number]:
+            drawn[index] = True
+        self.not_drawn, self.missing = max(total - self.number, 0), max(self.number - total, 0)
+        yield from compress(self._short(self.read()), drawn)
 
     def _short(self, sentences: Iterable[Sentence]) -> Iterator[Sentence]:
-        """Those of no more words than are allowed."""
-        most, left = self.section.words, False
+        limit, left = self.section.words, False
         for sentence in sentences:
-            if most is None or len(sentence.words) - sentence.extra <= most:
+            if limit is None or len(sentence.words) - sentence.extra <= limit:
                 left = True
                 yield sentence
             else:
@@ -64,47 +66,44 @@ class Selected:
             self.require_some(left)
 
     def require_some(self, left: bool) -> None:
-        """
-        Raises:
-            DataError: no sentence is ``left``, as all are too long.
-        """
+        """Raise a DataError if no sentence is ``left``, as all are too long."""
         if self.too_long and not left:
             what = f"data.select: every sentence of data.{self.split} has more than {self.section.words} words"
             raise DataError(what, hint="raise data.select.words")
 
     def report(self) -> str | None:
-        """A line that says what was left out; None where nothing was."""
+        """Return a line that says what was left out; None if nothing was."""
         reasons = []
         if self.too_long:
             reasons.append(f"{self.too_long:,} sentences of more than {self.section.words} words")
         if self.not_drawn:
             reasons.append(f"{self.not_drawn:,} others, as {self.number:,} were drawn")
-        told = f"data.select leaves out {', and '.join(reasons)}" if reasons else ""
+        parts = [f"data.select leaves out {', and '.join(reasons)}"] if reasons else []
         if self.missing:
-            more = f"data.select.sentences is {self.number:,}, {self.missing:,} more than there are"
-            told = f"{told}; {more}" if told else more
-        return f"data.{self.split}: {told}" if told else None
+            parts.append(f"data.select.sentences is {self.number:,}, {self.missing:,} more than there are")
+        return f"data.{self.split}: {'; '.join(parts)}" if parts else None
 
+
+# --- length -----------------------------------------------------------------------------------------------------------
 
 BETWEEN_CLAUSES = frozenset([".", ",", ";", ":", "!", "?", "...", "--", "–", "—"])
 """The words behind which a sentence of tuples may be divided."""
 
 
 class Shortened:
-    """The sentences of an iterable, with those of more tokens than `data.longest` divided or left out, and how many
-    those were.
+    """The sentences of an iterable, with those of more tokens than `data.longest` divided or left out, and counted.
 
     A sentence is divided between words. With `too_long: cut` its first portion stands for it; with `window` every
     portion is a sentence of its own; with `skip` it is left out. Portions have no gold tree, because a part of a tree
     is no tree. An entity is not divided, unless it is longer than a portion may be. With `split`, of rows of labels,
     every portion that ends behind punctuation, where there is any, is a sentence; a row is kept where all words that it
-    labels lie in one portion.
+    labels lie in a single portion.
 
-    ``part``: they are but a part of a corpus, of which nothing may be left; see :meth:`require_some`.
+    ``part``: the sentences are only a part of a corpus, of which nothing may be left; see :meth:`require_some`.
 
     Raises:
-        DataError: while it is read: a sentence or, when it may be divided, one word of it is too long; or all are, and
-            left out.
+        DataError: while it is read: a sentence or, when it may be divided, a single word of it is too long; or all
+            sentences are, and left out.
     """
 
     def __init__(
@@ -121,69 +120,71 @@ class Shortened:
             yield from self.sentences
             return
         left = False
-        around = len(self.vocabulary.encode_words([]).ids)  # what encloses every sentence
+        around = len(self.vocabulary.encode_words([]).ids)  # tokens that enclose every sentence
         for sentence in self.sentences:
             encoded = self.vocabulary.encode_words(sentence.words, sentence.extra)
             if len(encoded.ids) <= longest:
                 left = True
                 yield sentence
-                continue
-            if self.data.too_long == "skip":
+            elif self.data.too_long == "skip":
                 self.skipped += 1
-                continue
-            ways = "skip (tuples in train: split)" if self.data.rows else "cut, window or skip"
-            hint = f"divide it, raise data.longest, or set data.too_long to {ways}"
-            if self.data.too_long == "error":
-                raise DataError(
-                    f"{sentence.where}: a sentence of {len(encoded.ids)} tokens, more than {longest}", hint=hint
-                )
-            own = len(sentence.words) - sentence.extra
-            sizes = encoded.sizes[:own]
-            self.divided += 1
-            start, room = 0, longest - around - sum(encoded.sizes[own:])
-            kept = 0
-            totals = [0, *accumulate(sizes)]
-            while start < len(sizes) and not (start and self.data.too_long == "cut"):
-                end = bisect_right(totals, totals[start] + room) - 1
-                if end == start:
-                    word = f"{sentence.where}: word {start + 1} alone has {sizes[start]} tokens"
-                    raise DataError(f"{word}, more than {room}", hint="leave it out, or raise data.longest")
-                if self.data.too_long == "split":
-                    portion = _portion_with_rows(sentence, start, end := _behind_punctuation(sentence, start, end))
-                    kept += len(portion.grid or ())
-                    if portion.grid:
-                        yield portion
-                else:
-                    yield _portion(sentence, start, end := _between_entities(sentence, start, end))
-                start = end
-            self.rows += len(sentence.grid or ()) - kept
-            self.left_out += len(sizes) - start
+            elif self.data.too_long == "error":
+                values = "skip (tuples in train: split)" if self.data.rows else "cut, window or skip"
+                hint = f"divide it, raise data.longest, or set data.too_long to {values}"
+                message = f"{sentence.where}: a sentence of {len(encoded.ids)} tokens, more than {longest}"
+                raise DataError(message, hint=hint)
+            else:
+                yield from self._portions(sentence, encoded.sizes, longest - around)
         if not self.part:
             self.require_some(left)
 
+    def _portions(self, sentence: Sentence, sizes: Sequence[int], room: int) -> Iterator[Sentence]:
+        """Yield the portions of a sentence that is too long; ``sizes``: tokens of its words, then its extra words."""
+        words = len(sentence.words) - sentence.extra
+        room -= sum(sizes[words:])
+        totals = [0, *accumulate(sizes[:words])]
+        self.divided += 1
+        start = kept = 0
+        while start < words and not (start and self.data.too_long == "cut"):
+            end = bisect_right(totals, totals[start] + room) - 1
+            if end == start:
+                word = f"{sentence.where}: word {start + 1} alone has {sizes[start]} tokens"
+                raise DataError(f"{word}, more than {room}", hint="leave it out, or raise data.longest")
+            if self.data.too_long == "split":
+                if end < words:  # at the last mark between clauses, if there is any
+                    marks = (end for end in range(end, start, -1) if sentence.words[end - 1] in BETWEEN_CLAUSES)
+                    end = next(marks, end)
+                portion = _portion_with_rows(sentence, start, end)
+                kept += len(portion.grid or ())
+                if portion.grid:
+                    yield portion
+            else:
+                end = _between_entities(sentence, start, end)
+                yield _portion(sentence, start, end)
+            start = end
+        self.rows += len(sentence.grid or ()) - kept
+        self.left_out += words - start
+
     def require_some(self, left: bool) -> None:
-        """
-        Raises:
-            DataError: no sentence is ``left``, as all are too long.
-        """
+        """Raise a DataError if no sentence is ``left``, as all are too long."""
         if self.skipped and not left:
             raise DataError(f"every sentence has more than {self.data.longest} tokens", hint="raise data.longest")
 
     def report(self, name: str) -> str | None:
-        """A line that says how many sentences of a file were divided or left out; None if none was."""
+        """Return a line that says how many sentences of a file were divided or left out; None if none was."""
         if self.skipped:
             return f"{name}: {self.skipped:,} sentences of more than {self.data.longest} tokens were left out"
         if not self.divided:
             return None
         if self.data.too_long == "split":
-            where = f"{name}: {self.divided:,} sentences of more than {self.data.longest} tokens"
-            return f"{where} were split; {self.rows:,} rows of labels reach over several parts and were left out"
-        how = f"cut, without {self.left_out:,} words" if self.data.too_long == "cut" else "read in portions"
+            how = f"split; {self.rows:,} rows of labels reach over several parts and were left out"
+        else:
+            how = f"cut, without {self.left_out:,} words" if self.data.too_long == "cut" else "read in portions"
         return f"{name}: {self.divided:,} sentences of more than {self.data.longest} tokens were {how}"
 
 
 def _between_entities(sentence: Sentence, start: int, end: int) -> int:
-    """The end of a portion, moved back so that it divides no entity; unmoved where one entity fills the portion."""
+    """Move the end of a portion back so that it divides no entity, unless a single entity fills the portion."""
     if sentence.form is None or "tag" not in sentence.tags:
         return end
     tags = sentence.tags["tag"]
@@ -193,41 +194,34 @@ def _between_entities(sentence: Sentence, start: int, end: int) -> int:
     return end if earlier == start else earlier
 
 
-def _behind_punctuation(sentence: Sentence, start: int, end: int) -> int:
-    """The end of a portion, moved back to stand behind the last mark between clauses; unmoved where there is none, and
-    at the end of the sentence."""
-    if end == len(sentence.words) - sentence.extra:
-        return end
-    marks = (place for place in range(end, start, -1) if sentence.words[place - 1] in BETWEEN_CLAUSES)
-    return next(marks, end)
-
-
 def _portion_with_rows(sentence: Sentence, start: int, end: int) -> Sentence:
-    """Some words of a sentence and the extra words behind them, with the rows that label none of its other words."""
-    own = len(sentence.words) - sentence.extra
+    """Return some words and the extra words behind them, with the rows that label no words outside of the portion."""
+    words = len(sentence.words) - sentence.extra
     grid = [
-        row[start:end] + row[own:]
+        row[start:end] + row[words:]
         for row in sentence.grid or ()
-        if any(row[start:end]) and not any(row[:start]) and not any(row[end:own])
+        if any(row[start:end]) and not any(row[:start]) and not any(row[end:words])
     ]
     return Sentence(
-        sentence.words[start:end] + sentence.words[own:], grid=grid, extra=sentence.extra, where=sentence.where
+        sentence.words[start:end] + sentence.words[words:], grid=grid, extra=sentence.extra, where=sentence.where
     )
 
 
 def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
-    """Some words of a sentence, with their labels; `form` is cut like the tags, which it repeats."""
+    """Return some words of a sentence, with their labels; `form` is cut like the tags, which it repeats."""
     tags = {column: labels[start:end] for column, labels in sentence.tags.items()}
     form = None if sentence.form is None else TAG_END.join(sentence.form.split(TAG_END)[start:end])
     without = replace(sentence, heads=None, relations=None, lines=None, rows=None)
     return replace(without, words=sentence.words[start:end], tags=tags, form=form, begins=sentence.begins and not start)
 
 
+# --- rows of labels ---------------------------------------------------------------------------------------------------
+
 QUALITIES = ("in pieces", "one of several places", "shortened", "without some words")
 """What may be said of tuples that are kept; see :mod:`probtrans_cli.openie.alignment`."""
 LINES = ("cut", "padded")
 """What may be done to lines of tags of another length than their sentence."""
-_MORE = {
+_REASONS = {
     "too many": "more than {rows} in a sentence",
     "too deep": "more than {rows} levels",
     "incomplete": "without arg1 or relation",
@@ -237,38 +231,38 @@ _HINT = "`probtrans prepare RECIPE` with this file as data.dev says why they are
 
 
 @dataclass(slots=True)
-class OfFile:
-    """The sentences of a file, how many of them have no row, and what the ``counts`` of all of them say."""
+class RowCounts:
+    """How many sentences a file has, how many of them have no row, and the sum of the sentences' ``counts``."""
 
     sentences: int = 0
     without: int = 0
     counts: Counter[str] = field(default_factory=Counter)
 
     def add(self, counts: Mapping[str, int], *, has_rows: bool) -> None:
-        """One sentence more."""
+        """Count a sentence."""
         self.sentences += 1
         self.counts.update(counts)
         self.without += not has_rows
 
-    def told(self, name: str, units: str, rows: int | None, left_out: str = "") -> str:
-        """A line about the file.
+    def report(self, name: str, units: str, rows: int | None, left_out: str = "") -> str:
+        """Return a line about the file.
 
         Args:
             name: of the file.
             units: what a row is.
-            rows: the most of them that a sentence may have.
-            left_out: what is said behind the sentences without a row.
+            rows: the largest number of them that a sentence may have.
+            left_out: what to say behind the sentences without a row.
         """
         counts = Counter(self.counts)
-        noted = [f"{counts.pop(key):,} {key}" for key in QUALITIES if key in counts]
+        qualities = [f"{counts.pop(key):,} {key}" for key in QUALITIES if key in counts]
         lines = [f"{counts.pop(key):,} lines of tags {key}" for key in LINES if key in counts]
         kept = counts.pop("kept", 0)
-        dropped = [f"{_MORE.get(key, key).format(rows=rows)} ({count:,})" for key, count in counts.most_common()]
-        told = f"{name}: {self.sentences:,} sentences, {kept + counts.total():,} {units}: {kept:,} kept"
-        told += f" ({', '.join(noted)})" if noted else ""
-        told += f", {counts.total():,} dropped: {', '.join(dropped)}" if dropped else ""
-        told = "; ".join([told, *lines])
-        return told + (f"; {self.without:,} sentences without {units}{left_out}" if self.without else "")
+        dropped = [f"{_REASONS.get(key, key).format(rows=rows)} ({count:,})" for key, count in counts.most_common()]
+        text = f"{name}: {self.sentences:,} sentences, {kept + counts.total():,} {units}: {kept:,} kept"
+        text += f" ({', '.join(qualities)})" if qualities else ""
+        text += f", {counts.total():,} dropped: {', '.join(dropped)}" if dropped else ""
+        without = [f"{self.without:,} sentences without {units}{left_out}"] if self.without else []
+        return "; ".join([text, *lines, *without])
 
 
 class KeptRows:
@@ -282,29 +276,29 @@ class KeptRows:
 
     def __init__(self, sources: Sequence[Source], data: Data, units: str, *, leave_out: bool) -> None:
         self.sources, self.data, self.units, self.leave_out = sources, data, units, leave_out
-        self.files: dict[str, OfFile] = {}
+        self.files: dict[str, RowCounts] = {}
 
     def __iter__(self) -> Iterator[Sentence]:
         self.files = {}
         left = not self.leave_out
         for source in self.sources:
-            file = self.files.setdefault(display_name(source.path), OfFile())
+            file = self.files.setdefault(display_name(source.path), RowCounts())
             for sentence in source.sentences(self.data):
                 has_rows = any(map(any, sentence.grid or ()))
                 file.add(sentence.counts, has_rows=has_rows)
                 if has_rows or not self.leave_out:
                     left = True
                     yield sentence
-        require_sentences(self.found, self.sources[0].split)
+        require_sentences(self.by_file, self.sources[0].split)
         if not left:
             raise DataError(f"{', '.join(self.files)}: no sentence has {self.units} that are kept", hint=_HINT)
 
     @property
-    def found(self) -> dict[str, int]:
-        """How many sentences there are, by file."""
+    def by_file(self) -> dict[str, int]:
+        """Number of sentences by file."""
         return {name: file.sentences for name, file in self.files.items()}
 
     def report(self) -> list[str]:
-        """A line for each file."""
+        """Return a line for each file."""
         left_out = " are left out of train" if self.leave_out else ""
-        return [file.told(name, self.units, self.data.rows, left_out) for name, file in self.files.items()]
+        return [file.report(name, self.units, self.data.rows, left_out) for name, file in self.files.items()]

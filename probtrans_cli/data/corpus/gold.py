@@ -1,5 +1,4 @@
-"""What is told of gold labels: which of them train lacks, which are perhaps the name of a column, and which tags break
-the rules of their scheme."""
+"""Warnings about gold labels: those that train lacks, those that may be the name of a column, and faulty tags."""
 
 from __future__ import annotations
 
@@ -20,20 +19,24 @@ class NewLabels:
 
     def __init__(self, sentences: Iterable[Sentence], labels: Labels) -> None:
         self.sentences = sentences
-        self.known = {column: {*names, ABSENT.get(column, None if names else "_")} for column, names in labels.items()}
+        self.of_train = {
+            column: {*names, ABSENT.get(column, None if names else "_")} for column, names in labels.items()
+        }
         self.counts: dict[str, Counter[str]] = {column: Counter() for column in labels}
 
     def __iter__(self) -> Iterator[Sentence]:
         for sentence in self.sentences:
-            for column, known in self.known.items():
-                given = [sentence.labels[column]] if column in sentence.labels else sentence.tags.get(column, ())
-                self.counts[column].update(label for label in given if label not in known)
+            for column, names in self.of_train.items():
+                labels = [sentence.labels[column]] if column in sentence.labels else sentence.tags.get(column, ())
+                self.counts[column].update(label for label in labels if label not in names)
             yield sentence
 
 
 class FaultyTags:
-    """The sentences of an iterable. ``faults``: of every file and way to read such a tag, the first tag that is not as
-    it should be and is read all the same, and how many there are; as JSON can hold it."""
+    """The sentences of an iterable, with counts of the tags that are read although they are not as they should be.
+
+    ``faults`` has, by file and way to read such a tag, the first tag and how many there are; as JSON can hold it.
+    """
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         self.sentences = sentences
@@ -51,52 +54,56 @@ class FaultyTags:
             self.count(f"{file}\n{fault.reading}", f"{fault.where}: {fault.reason}", fault.reading)
 
     def count(self, group: str, first: str, reading: str | None, number: int = 1) -> None:
-        """Add so many tags of a group, of which ``first`` is told unless there are earlier ones."""
-        told, _, before = self.faults.get(group, (first, reading, 0))
-        self.faults[group] = told, reading, before + number
+        """Add ``number`` tags of a group, whose warning names ``first`` unless there are earlier ones."""
+        earlier, _, before = self.faults.get(group, (first, reading, 0))
+        self.faults[group] = earlier, reading, before + number
 
     def warnings(self, *, refusal: bool = True) -> list[str]:
-        """One for each file and way to read such tags; ``refusal``: it says which key refuses them."""
-        return [
-            _faulty(printable(first, 400), reading, number, refusal=refusal)
-            for first, reading, number in self.faults.values()
-        ]
+        """Return a warning for each file and way to read such tags; ``refusal``: name the key that refuses them."""
+        warnings = []
+        for first, reading, number in self.faults.values():
+            them = "it" if number == 1 else "them"
+            subject = "This tag is" if number == 1 else f"{number:,} such tags in this file are"
+            text = f"warning: {printable(first, 400)}. {subject} read {reading or f'as conlleval reads {them}'}"
+            warnings.append(text + (f"; data.columns.strict=true refuses {them}" if refusal else ""))
+        return warnings
 
 
 class OddLabels(FaultyTags):
-    """The same, and the labels of tables' first rows, which may be names of columns. ``first``: of every table, by
-    `file:line`, the label in its first row; ``others``: all labels of other rows."""
+    """The same, with the labels of tables' first rows, which may be names of columns.
+
+    ``first`` has the label in the first row of every table, by `file:line`; ``later`` all labels of later rows.
+    """
 
     def __init__(self, sentences: Iterable[Sentence]) -> None:
         super().__init__(sentences)
         self.first: dict[str, str] = {}
-        self.others: set[str] = set()
+        self.later: set[str] = set()
 
     def __iter__(self) -> Iterator[Sentence]:
         for sentence in super().__iter__():
             if sentence.may_be_header:
                 self.first[sentence.where] = sentence.labels[LABEL]
             elif LABEL in sentence.labels:
-                self.others.add(sentence.labels[LABEL])
+                self.later.add(sentence.labels[LABEL])
             yield sentence
 
-    def all_warnings(self, known: Labels | None = None) -> list[str]:
-        """One for each file that has such tags, and for each label that only first rows have, and that is not
-        ``known``."""
-        others = {*self.others, *(known or {}).get(LABEL, ())} if self.others else ()
-        return [*self.warnings(), *header_warnings(self.first, others)]
+    def all_warnings(self, labels: Labels) -> list[str]:
+        """Return the warnings about tags, and about labels of first rows that are not in ``labels`` of train either."""
+        later = {*self.later, *labels.get(LABEL, ())} if self.later else ()
+        return [*self.warnings(), *header_warnings(self.first, later)]
 
 
-def header_warnings(first: Mapping[str, str], others: Collection[str]) -> list[str]:
-    """A warning for each label that only first rows of tables have, as the names of columns do.
+def header_warnings(first: Mapping[str, str], later: Collection[str]) -> list[str]:
+    """Return a warning for each label that only first rows of tables have, as the names of columns do.
 
     Args:
         first: the labels of first rows, each by its row, `file:line`.
-        others: the labels of other rows.
+        later: the labels of other rows.
     """
     rows: dict[str, list[str]] = {}
     for where, label in first.items():
-        if others and label not in others:
+        if later and label not in later:
             rows.setdefault(label, []).append(where)
     remedy = "if it is the name of a column, set data.table.header=true"
     return [
@@ -105,14 +112,8 @@ def header_warnings(first: Mapping[str, str], others: Collection[str]) -> list[s
     ]
 
 
-def _faulty(first: str, reading: str | None, number: int, *, refusal: bool) -> str:
-    them, what = ("it", "This tag is") if number == 1 else ("them", f"{number:,} such tags in this file are")
-    way = f"as conlleval reads {them}" if reading is None else reading
-    return f"warning: {first}. {what} read {way}" + (f"; data.columns.strict=true refuses {them}" if refusal else "")
-
-
 def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapping[str, int]]) -> Iterator[str]:
-    """A warning for each column of a task in which a corpus has no label, or one that train lacks.
+    """Yield a warning for each column of a task in which a corpus has no label, or labels that train lacks.
 
     Args:
         name: what the corpus is called.
@@ -126,10 +127,10 @@ def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapp
             counts = Counter(new.get(column, {}))
             names = [f"{label} ({count:,})" for label, count in counts.most_common()]
             names += [f"none ({missed - counts.total():,})"] if missed > counts.total() else []
-            what = f"{missed:,} of {sum(ids.size for ids in split.columns(column)):,} labels in column {column}"
+            share = f"{missed:,} of {sum(ids.size for ids in split.columns(column)):,} labels in column {column}"
             verb = "is" if missed == 1 else "are"
             yield (
-                f"warning: {name}: {what} {verb} not in train: counted as wrong, left out of the loss: "
+                f"warning: {name}: {share} {verb} not in train: counted as wrong, left out of the loss: "
                 f"{first_of(names)}"
             )
 
@@ -137,14 +138,13 @@ def unlearned(name: str, task: TaskSection, split: Split, new: Mapping[str, Mapp
 def label_warnings(
     task: TaskSection, labels: Labels, splits: Mapping[str, Split], manifest: Mapping[str, Any]
 ) -> list[str]:
-    """Warnings about the labels of a prepared corpus: dev or test has labels that train lacks, or train has but one
-    label."""
+    """Return warnings about a prepared corpus: dev or test has labels that train lacks, or train has a single label."""
     columns, new = task.learned, manifest.get("new_labels")
-    found = []
+    warnings = []
     if columns and all(len(labels.get(column, ())) == 1 for column in columns):
-        every = ", ".join(f"{column} {labels[column][0]}" for column in columns)
-        found.append(f"warning: data.train: all labels are the same ({every}): there is nothing to learn")
+        names = ", ".join(f"{column} {labels[column][0]}" for column in columns)
+        warnings.append(f"warning: data.train: all labels are the same ({names}): there is nothing to learn")
     if new is not None:  # a folder of an earlier version does not know
         for name, split in splits.items():
-            found += [] if name == "train" else unlearned(f"data.{name}", task, split, new[name])
-    return found
+            warnings += [] if name == "train" else unlearned(f"data.{name}", task, split, new[name])
+    return warnings

@@ -19,8 +19,10 @@ form       byte           uint8  the sentence's logical form, or the tags of its
 any other  word, or one   int16  label ids of a column of tags (`upos`, `tag`, ...), or of a label of the sentence;
            a sentence            -1 = no label, or one that the training file does not have
 
-A column that the source does not have is not there. A split is never put together in memory: what is held of all of it
-is the lengths of its sentences, and of the files what was read of the latest ones.
+A column that the source does not have is not there. Files are mapped into memory, and stay so whatever becomes of their
+names; a split is never put together. Of all of it, only the lengths of the sentences are held; of the files, what was
+read of the latest ones. A shard that lacks a column which another shard of its split has gets a stand-in for it, so it
+makes no difference how a corpus is cut into shards.
 """
 
 from __future__ import annotations
@@ -46,6 +48,8 @@ from probtrans_cli.folders import regular
 
 Labels = Mapping[str, Sequence[str]]
 Row = Mapping[str, Sequence[int] | None]
+Arrays = tuple[NDArray[np.integer], NDArray[Any]]
+"""Offsets of the values of every sentence, and the values."""
 
 _TYPES: dict[str, tuple[str, Any]] = {
     "ids": ("i", pa.int32()),
@@ -63,8 +67,16 @@ _TYPES: dict[str, tuple[str, Any]] = {
     "form": ("B", pa.uint8()),
 }
 _OF_LABELS = ("h", pa.int16())
-_PUNCTUATION = ("PUNCT", "SYM")
+BYTES = ("spelling", "form")
+"""Columns of bytes; a sentence without them has none."""
+MISSING = {"punct": 0, "parents": -2, "grid": 0}
+"""What a word has in a column that its sentence does not have; -1 in all other columns."""
+KEPT = 5 << 18
+"""Sentences of shards that stay in memory: those of a window of the plan of batches, and some more."""
 _LARGE = 2**31 - 1  # values that 32-bit offsets can address
+
+
+# --- from sentences to tables -----------------------------------------------------------------------------------------
 
 
 def encode_table(sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> pa.Table:
@@ -106,12 +118,12 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
         of_tokens = [of_words[word] for word in encoded.word_of_piece]
         row["widths"] = [len(rows) for rows in of_tokens]
         row["features"] = list(chain.from_iterable(of_tokens))
-    for column, known in ids.items():
+    for column, id_of in ids.items():
         if column in sentence.labels:
-            row[column] = [known.get(sentence.labels[column], -1)]
+            row[column] = [id_of.get(sentence.labels[column], -1)]
         else:
             tags = sentence.tags.get(column)
-            row[column] = None if tags is None else [known.get(tag, -1) for tag in tags]
+            row[column] = None if tags is None else [id_of.get(tag, -1) for tag in tags]
     upos = sentence.tags.get("upos")
     row["punct"] = None if upos is None else [is_punctuation(tag) for tag in upos]
     row["parents"] = sentence.parents
@@ -121,73 +133,195 @@ def _row(sentence: Sentence, vocabulary: Vocabulary, ids: Mapping[str, Mapping[s
     return row
 
 
+def is_punctuation(upos: str) -> bool:
+    """Return whether words of this tag do not count where trees are scored without punctuation."""
+    return upos in ("PUNCT", "SYM")
+
+
 def table_of_rows(rows: Iterable[Row]) -> pa.Table:
-    """Build the table of a split from one mapping ``column -> values`` per sentence.
+    """Build the table of a split from a mapping ``column -> values`` for each sentence.
 
     A value of None means that the sentence does not have the column; a column that no sentence has is left out.
 
     Raises:
         OverflowError: a value does not fit its column.
     """
-    values: dict[str, array[int]] = {}
+    columns: dict[str, array[int]] = {}
     lengths: dict[str, array[int]] = {}
     present: set[str] = set()
     for row in rows:
         words = len(row["frequency"] or ())
-        for name, given in row.items():
-            if name not in values:
-                values[name] = array(_TYPES.get(name, _OF_LABELS)[0])
+        for name, values in row.items():
+            if name not in columns:
+                columns[name] = array(_TYPES.get(name, _OF_LABELS)[0])
                 lengths[name] = array("q")
-            if given is None:
-                given = [] if name in BYTES else [MISSING.get(name, -1)] * words  # noqa: PLW2901
+            if values is None:
+                values = [] if name in BYTES else [MISSING.get(name, -1)] * words  # noqa: PLW2901
             else:
                 present.add(name)
-            values[name].extend(given)
-            lengths[name].append(len(given))
-    names = sorted(present, key=[*_TYPES, *values].index)
-    return pa.table({name: _list_column(name, values[name], lengths[name]) for name in names})
+            columns[name].extend(values)
+            lengths[name].append(len(values))
+    names = sorted(present, key=[*_TYPES, *columns].index)
+    return pa.table({name: _list_column(name, columns[name], lengths[name]) for name in names})
 
 
 def _list_column(name: str, values: array[int], lengths: array[int]) -> Any:
+    value_type = _TYPES.get(name, _OF_LABELS)[1]
     flat = np.frombuffer(values, dtype=values.typecode) if len(values) else np.zeros(0, dtype=values.typecode)
-    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, dtype=np.int64))])
-    if _TYPES.get(name, _OF_LABELS)[1] == pa.bool_():
+    if value_type == pa.bool_():
         flat = flat.astype(bool)
+    offsets = np.concatenate([[0], np.cumsum(np.frombuffer(lengths, dtype=np.int64))])
     large = offsets[-1] > _LARGE
-    kind = pa.LargeListArray if large else pa.ListArray
-    offset_type = pa.int64() if large else pa.int32()
-    return kind.from_arrays(pa.array(offsets, offset_type), pa.array(flat, _TYPES.get(name, _OF_LABELS)[1]))
+    kind, offset_type = (pa.LargeListArray, pa.int64()) if large else (pa.ListArray, pa.int32())
+    return kind.from_arrays(pa.array(offsets, offset_type), pa.array(flat, value_type))
 
 
 def write_split(path: Path, table: pa.Table) -> None:
     """Write the table of :func:`encode_table` or :func:`table_of_rows` as an Arrow IPC file."""
     with pa.OSFile(str(path), "wb") as file, pa.ipc.new_file(file, table.schema) as writer:
-        # One record batch: then a reader's column is one contiguous piece of the mapped file.
+        # A single record batch: then a reader's column is a contiguous piece of the mapped file.
         writer.write_table(table.combine_chunks(), max_chunksize=max(1, table.num_rows))
 
 
-def is_punctuation(upos: str) -> bool:
-    """Whether the words of a tag are no words to those who score trees without punctuation."""
-    return upos in _PUNCTUATION
+# --- from files to arrays ---------------------------------------------------------------------------------------------
+
+
+class Shard:
+    """One table of encoded sentences."""
+
+    def __init__(self, table: pa.Table, file: mmap.mmap | None = None) -> None:
+        """``table`` has at least the columns ``ids`` and ``frequency``, without nulls; ``file``: where it is."""
+        self.table, self.file = table, file
+        self._columns: dict[str, Arrays] = {}
+        self._stand_ins: dict[str, Arrays] = {}
+        for name in ("ids", "frequency"):
+            self[name]
+
+    @classmethod
+    def open(cls, path: Path) -> Shard:
+        """Map a file into memory; raise a DataError if it is missing or damaged."""
+        try:
+            with regular.open_file(path) as file:
+                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
+            table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
+            for column in table.columns:
+                if column.null_count:
+                    raise ValueError("a list column with nulls")
+            return cls(table, mapped)
+        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
+            hint = "run `probtrans prepare --force`"
+            raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
+
+    def forget(self) -> None:
+        """Let the system have the memory back; columns are read from the file again when they are needed."""
+        self._columns.clear()
+        if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
+            self.file.madvise(mmap.MADV_DONTNEED)
+
+    def __getitem__(self, name: str) -> Arrays:
+        """Return offsets and values of a column, as views of the mapped file (booleans are copied)."""
+        if name in self._stand_ins:
+            return self._stand_ins[name]
+        if name not in self._columns:
+            column = self.table[name]
+            chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
+            values = chunk.values.to_numpy(zero_copy_only=False)
+            self._columns[name] = chunk.offsets.to_numpy(zero_copy_only=False), values
+        return self._columns[name]
+
+    def complete(self, schema: pa.Schema) -> None:
+        """Stand in for the columns of a split that this shard lacks."""
+        for name in schema.names:
+            if name in self.table.column_names:
+                continue
+            kind = schema.field(name).type.value_type.to_pandas_dtype()
+            if name in BYTES:
+                offsets: NDArray[np.integer] = np.broadcast_to(np.int32(0), self.table.num_rows + 1)
+                self._stand_ins[name] = offsets, np.zeros(0, dtype=kind)
+            else:
+                offsets = self["frequency"][0] - self["frequency"][0][0]
+                self._stand_ins[name] = offsets, np.broadcast_to(kind(MISSING.get(name, -1)), int(offsets[-1]))
+
+    def with_all(self, schema: pa.Schema) -> pa.Table:
+        """Return the table with all columns of its split, in their order."""
+        columns = {}
+        for name in schema.names:
+            kind = schema.field(name).type
+            if name in self.table.column_names:
+                columns[name] = self.table[name].cast(kind)
+            else:
+                offsets, values = self[name]
+                flat = pa.array(np.ascontiguousarray(values), kind.value_type)
+                columns[name] = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat).cast(kind)
+        return pa.table(columns)
+
+
+class Shards(Sequence[Shard]):
+    """The shards of a split, in order; opening raises a DataError where a file is missing or damaged."""
+
+    def __init__(self, shards: Sequence[Shard | Path]) -> None:
+        self._used: OrderedDict[int, None] = OrderedDict()
+        self._kept = 0  # sentences of these
+        self._shards: list[Shard] = []
+        lengths, counts = [], [0]
+        for shard in shards:
+            opened = Shard.open(shard) if isinstance(shard, Path) else shard
+            lengths.append(np.diff(opened["ids"][0]).astype(np.int32))
+            counts.append(opened.table.num_rows)
+            self._shards.append(opened)
+            self._note(len(self._shards) - 1)
+        fields: dict[str, pa.Field] = {}
+        for field in chain.from_iterable(shard.table.schema for shard in self._shards):
+            if field.name not in fields or pa.types.is_large_list(field.type):
+                fields[field.name] = field
+        self.columns: pa.Schema = pa.schema(list(fields.values()))
+        """The columns that any shard has; of two list types the one with large offsets."""
+        for shard in self._shards:
+            shard.complete(self.columns)
+        self.lengths: NDArray[np.int32] = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
+        """Number of ids of every sentence."""
+        self.bounds: NDArray[np.int64] = np.cumsum(counts)
+        """The numbers of the first sentences of all shards, and behind them the number of sentences."""
+
+    def __len__(self) -> int:
+        return len(self._shards)
+
+    def __getitem__(self, number: Any) -> Any:
+        """Return a shard by its number, with all columns."""
+        shard = self._shards[number]  # an IndexError ends an iteration
+        self._note(int(number))
+        return shard
+
+    def _note(self, number: int) -> None:
+        """Note that a shard is used, and forget those that were not used for longest."""
+        if number not in self._used:
+            self._kept += self._shards[number].table.num_rows
+        self._used[number] = None
+        self._used.move_to_end(number)
+        while self._kept > KEPT and len(self._used) > 1:
+            oldest = self._shards[self._used.popitem(last=False)[0]]
+            oldest.forget()
+            self._kept -= oldest.table.num_rows
+
+    def place(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
+        """Return the number of the shard of every sentence."""
+        return np.searchsorted(self.bounds, indices, side="right") - 1
 
 
 class Split:
-    """The encoded sentences of one split; ``len()`` is their number."""
+    """The encoded sentences of a split; ``len()`` is their number."""
 
-    def __init__(self, *shards: pa.Table) -> None:
-        """``shards``: in order; each has at least the columns ``ids`` and ``frequency``."""
-        self._set_up(Shards([Shard(table) for table in shards]))
-
-    def _set_up(self, shards: Shards) -> None:
-        self._shards = shards
-        self.lengths: NDArray[np.int32] = shards.lengths
+    def __init__(self, *shards: pa.Table | Path) -> None:
+        """``shards``: tables in order, each with at least the columns ``ids`` and ``frequency``; or files of them."""
+        self._shards = Shards([shard if isinstance(shard, Path) else Shard(shard) for shard in shards])
+        self.lengths: NDArray[np.int32] = self._shards.lengths
         """Number of ids of every sentence."""
 
     @cached_property
     def words(self) -> NDArray[np.int32]:
         """Number of words of every sentence."""
-        found = [np.diff(shard.offsets("frequency")).astype(np.int32) for shard in self._shards]
-        return np.concatenate([np.zeros(0, dtype=np.int32), *found])
+        counts = [np.diff(shard["frequency"][0]).astype(np.int32) for shard in self._shards]
+        return np.concatenate([np.zeros(0, dtype=np.int32), *counts])
 
     @classmethod
     def encode(cls, sentences: Iterable[Sentence], vocabulary: Vocabulary, labels: Labels) -> Split:
@@ -196,14 +330,8 @@ class Split:
 
     @classmethod
     def open(cls, *paths: Path) -> Split:
-        """Map files into memory, the shards of the split in order.
-
-        Raises:
-            DataError: a file is missing or damaged.
-        """
-        split = cls.__new__(cls)
-        split._set_up(Shards(paths))
-        return split
+        """Map files into memory, the shards of the split in order; raise a DataError where one is damaged."""
+        return cls(*paths)
 
     def __len__(self) -> int:
         return len(self.lengths)
@@ -214,46 +342,48 @@ class Split:
         return self._shards.bounds
 
     def select(self, indices: NDArray[np.integer]) -> Split:
-        """Some of the sentences, in the order of ``indices``, as a split of their own in memory."""
+        """Return some of the sentences, in the order of ``indices``, as a split in memory."""
         if len(self._shards) == 1:
             return Split(self._shards[0].table.take(indices))
         owners = self._shards.place(indices)
         order = np.argsort(owners, kind="stable")
         parts = [
-            self._shards[number].whole(self._shards).take(indices[owners == number] - self.bounds[number])
+            self._shards[number].with_all(self._shards.columns).take(indices[owners == number] - self.bounds[number])
             for number in np.unique(owners).tolist()
         ]
         return Split(pa.concat_tables(parts).take(np.argsort(order)))
 
     def with_column(self, name: str, values: Sequence[Sequence[int]]) -> Split:
-        """The same sentences with one more column of small numbers, those of each word."""
+        """Return the same sentences with a further column of small numbers, those of each word."""
 
-        def column(some: Sequence[Sequence[int]]) -> Any:
-            flat = pa.array(list(chain.from_iterable(some)), pa.int8())
-            return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *map(len, some)]), pa.int32()), flat)
+        def column(lists: Sequence[Sequence[int]]) -> Any:
+            flat = pa.array(list(chain.from_iterable(lists)), pa.int8())
+            return pa.ListArray.from_arrays(pa.array(np.cumsum([0, *map(len, lists)]), pa.int32()), flat)
 
         shards = zip(self._shards, pairwise(self.bounds), strict=True)
         return Split(*(shard.table.append_column(name, column(values[begin:end])) for shard, (begin, end) in shards))
 
     def has(self, name: str) -> bool:
-        """Whether the split has this column."""
+        """Return whether the split has this column."""
         return name in self._shards.columns.names
 
     def columns(self, name: str) -> Iterator[NDArray[Any]]:
-        """Yield the values of all sentences, one after the other, a shard at a time."""
+        """Iterate over the values of all sentences in order, a shard at a time."""
         if not self.has(name):
             raise KeyError(name)
-        return (shard.values(name) for shard in self._shards)
+        arrays = (shard[name] for shard in self._shards)
+        return (values[offsets[0] : offsets[-1]] for offsets, values in arrays)
 
     def column(self, name: str) -> NDArray[Any]:
-        """Return the values of all sentences, one after the other; those of several shards are copied."""
-        found = list(self.columns(name))
-        return found[0] if len(found) == 1 else np.concatenate(found)
+        """Return the values of all sentences in order; those of several shards are copied."""
+        values = list(self.columns(name))
+        return values[0] if len(values) == 1 else np.concatenate(values)
 
     def row(self, name: str, index: int) -> NDArray[Any]:
-        """Return the values of one sentence, in the column's own type."""
-        shard, place = self._shards.of(index)
-        offsets, values = shard[name]
+        """Return the values of a sentence, in the column's own type."""
+        number = int(self._shards.place(np.asarray(index))) if len(self._shards) > 1 else 0
+        offsets, values = self._shards[number][name]
+        place = int(index - self.bounds[number])
         return values[offsets[place] : offsets[place + 1]]
 
     def text(self, name: str, index: int) -> str:
@@ -281,10 +411,9 @@ class Split:
         for number in np.unique(owners).tolist():
             offsets, values = self._shards[number][name]
             parts[number] = _padded(offsets, values, indices[owners == number] - self.bounds[number], fill)
-        result = np.full(
-            (len(indices), max((part.shape[1] for part in parts.values()), default=0)), fill,
-            dtype=next((part.dtype for part in parts.values()), np.dtype(np.int64)),
-        )  # fmt: skip
+        dtype = next((part.dtype for part in parts.values()), np.dtype(np.int64))
+        width = max((part.shape[1] for part in parts.values()), default=0)
+        result = np.full((len(indices), width), fill, dtype=dtype)
         for number, part in parts.items():
             result[owners == number, : part.shape[1]] = part
         return result
@@ -300,12 +429,11 @@ class Split:
         return np.concatenate(rows).astype(np.int64), self.padded("widths", indices, 0)
 
     def padded_values(self, values: NDArray[Any], indices: NDArray[np.integer], fill: float) -> NDArray[Any]:
-        """Gather ``values``, one for each id of the whole split, like :meth:`padded`; the result has their type."""
+        """Gather ``values``, one for each id of the split, like :meth:`padded`; the result has their type."""
         return _padded(self._starts, values, indices, fill, values.dtype)
 
     @cached_property
     def _starts(self) -> NDArray[np.int64]:
-        """Where the ids of every sentence begin among those of all, and where the last ones end."""
         return np.concatenate([[0], np.cumsum(self.lengths, dtype=np.int64)])
 
 
@@ -319,170 +447,3 @@ def _padded(
     result = np.full(inside.shape, fill, dtype=dtype or (np.bool_ if values.dtype == np.bool_ else np.int64))
     result[inside] = values[(starts[:, None] + positions)[inside]]
     return result
-
-
-BYTES = ("spelling", "form")
-"""Columns of bytes; a sentence without them has none."""
-MISSING = {"punct": 0, "parents": -2, "grid": 0}
-"""What a word has in a column that its sentence does not have; -1 in all other columns."""
-KEPT = 5 << 18
-"""Sentences of shards that stay in memory: those of a window of the plan of batches, and some more."""
-Arrays = tuple[NDArray[np.integer], NDArray[Any]]
-"""Where the values of every sentence begin, and behind them where the last ones end; and all values."""
-
-
-class Shard:
-    """One table of encoded sentences."""
-
-    def __init__(self, table: pa.Table, file: mmap.mmap | None = None) -> None:
-        """``table`` has at least the columns ``ids`` and ``frequency``, without nulls; ``file``: where it is."""
-        self.table, self.file = table, file
-        self.sentences: int = table.num_rows
-        self._columns: dict[str, Arrays] = {}
-        self._stand_ins: dict[str, Arrays] = {}
-        for name in ("ids", "frequency"):
-            self[name]
-
-    @classmethod
-    def open(cls, path: Path) -> Shard:
-        """Map a file into memory.
-
-        Raises:
-            DataError: the file is missing or damaged.
-        """
-        try:
-            with regular.open_file(path) as file:
-                mapped = mmap.mmap(file.fileno(), 0, access=mmap.ACCESS_READ)
-            table = pa.ipc.open_file(pa.BufferReader(pa.py_buffer(mapped))).read_all()
-            for column in table.columns:
-                if column.null_count:
-                    raise ValueError("a list column with nulls")
-            return cls(table, mapped)
-        except (pa.ArrowException, OSError, KeyError, ValueError) as error:
-            hint = "run `probtrans prepare --force`"
-            raise DataError(f"{path}: not a readable Arrow file ({error})", hint=hint) from None
-
-    def forget(self) -> None:
-        """Let the system have the memory back; what is wanted is read from the file again."""
-        self._columns.clear()
-        if self.file is not None and hasattr(mmap, "MADV_DONTNEED"):
-            self.file.madvise(mmap.MADV_DONTNEED)
-
-    def __getitem__(self, name: str) -> Arrays:
-        """Offsets and values of a column."""
-        if name in self._stand_ins:
-            return self._stand_ins[name]
-        if name not in self._columns:
-            self._columns[name] = _arrays(self.table[name])
-        return self._columns[name]
-
-    def offsets(self, name: str) -> NDArray[np.integer]:
-        """Where the values of every sentence begin, and where the last ones end."""
-        return self[name][0]
-
-    def values(self, name: str) -> NDArray[Any]:
-        """The values of all sentences, one after the other."""
-        offsets, values = self[name]
-        return values[offsets[0] : offsets[-1]]
-
-    def complete(self, schema: pa.Schema) -> None:
-        """Let it have all columns of its split."""
-        for name in schema.names:
-            if name not in self.table.column_names:
-                self._stand_ins[name] = self._stand_in(name, schema)
-
-    def whole(self, shards: Shards) -> pa.Table:
-        """The table with all columns of its split, in their order."""
-        found = {}
-        for name in shards.columns.names:
-            kind = shards.columns.field(name).type
-            if name in self.table.column_names:
-                found[name] = self.table[name].cast(kind)
-            else:
-                offsets, values = self[name]
-                flat = pa.array(np.ascontiguousarray(values), kind.value_type)
-                found[name] = pa.ListArray.from_arrays(pa.array(offsets, pa.int32()), flat).cast(kind)
-        return pa.table(found)
-
-    def _stand_in(self, name: str, schema: pa.Schema) -> Arrays:
-        kind = schema.field(name).type.value_type.to_pandas_dtype()
-        if name in BYTES:
-            return np.broadcast_to(np.int32(0), self.sentences + 1), np.zeros(0, dtype=kind)
-        offsets = self.offsets("frequency")
-        return offsets - offsets[0], np.broadcast_to(kind(MISSING.get(name, -1)), int(offsets[-1] - offsets[0]))
-
-
-class Shards(Sequence[Shard]):
-    """The shards of a split, in order."""
-
-    def __init__(self, shards: Sequence[Shard | Path]) -> None:
-        """
-        Raises:
-            DataError: a file is missing or damaged.
-        """
-        self._used: OrderedDict[int, None] = OrderedDict()
-        self._kept = 0  # sentences of these
-        self._shards: list[Shard] = []
-        lengths, counts = [], [0]
-        for given in shards:
-            shard = Shard.open(given) if isinstance(given, Path) else given
-            lengths.append(np.diff(shard.offsets("ids")).astype(np.int32))
-            counts.append(shard.sentences)
-            self._shards.append(shard)
-            self._note(len(self._shards) - 1)
-        self.columns: pa.Schema = _together([shard.table.schema for shard in self._shards])
-        """The columns that any of them has."""
-        for shard in self._shards:
-            shard.complete(self.columns)
-        self.lengths: NDArray[np.int32] = lengths[0] if len(lengths) == 1 else np.concatenate(lengths)
-        """Number of ids of every sentence."""
-        self.bounds: NDArray[np.int64] = np.cumsum(counts)
-        """The numbers of the first sentences of all shards, and behind them the number of sentences."""
-
-    def __len__(self) -> int:
-        return len(self._shards)
-
-    def __getitem__(self, number: Any) -> Any:
-        """A shard by its number, with all columns."""
-        shard = self._shards[number]  # an IndexError ends an iteration
-        self._note(int(number))
-        return shard
-
-    def _note(self, number: int) -> None:
-        """A shard is used; those that were not used for longest are forgotten."""
-        if number not in self._used:
-            self._kept += self._shards[number].sentences
-        self._used[number] = None
-        self._used.move_to_end(number)
-        while self._kept > KEPT and len(self._used) > 1:
-            oldest = self._shards[self._used.popitem(last=False)[0]]
-            oldest.forget()
-            self._kept -= oldest.sentences
-
-    def place(self, indices: NDArray[np.integer]) -> NDArray[np.int64]:
-        """For every sentence the number of its shard."""
-        return np.searchsorted(self.bounds, indices, side="right") - 1
-
-    def of(self, index: int) -> tuple[Shard, int]:
-        """The shard of a sentence, and the sentence's number in it."""
-        if len(self) == 1:
-            return self[0], index
-        number = int(self.place(np.asarray(index)))
-        return self[number], int(index - self.bounds[number])
-
-
-def _together(schemas: Sequence[pa.Schema]) -> pa.Schema:
-    """All columns of some tables; of two list types the one with large offsets."""
-    fields: dict[str, pa.Field] = {}
-    for schema in schemas:
-        for field in schema:
-            if field.name not in fields or pa.types.is_large_list(field.type):
-                fields[field.name] = field
-    return pa.schema(list(fields.values()))
-
-
-def _arrays(column: Any) -> Arrays:
-    """Return offsets and values of a list column, as views of the mapped file (booleans are copied)."""
-    chunk = column.chunk(0) if column.num_chunks == 1 else column.combine_chunks()
-    values = chunk.values.to_numpy(zero_copy_only=False)
-    return chunk.offsets.to_numpy(zero_copy_only=False), values

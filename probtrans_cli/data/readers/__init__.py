@@ -1,4 +1,4 @@
-"""From files to sentences: one file a format, and the table of them, :data:`READERS`.
+"""From files to sentences: the readers of all formats, and the table of them, :data:`READERS`.
 
 A format is one row: :func:`register` takes the reader of a format that another package defines, and from then on
 `data.format` may name it.
@@ -33,10 +33,10 @@ class Reader:
     format: Format
     """Name of the format and what its files have."""
     read: Read
-    """Yields the sentences of ``(lines, name, data)``: the lines of a file without their ends, how messages call the
-    file, and the section with the format's options. It raises a DataError that begins with ``name:line:``."""
+    """Yields the sentences of ``(lines, name, data)``: the lines of a file without their ends, the file's name in
+    messages, and the section with the format's options. Its DataErrors begin with ``name:line:``."""
     ends: Ends | None = None
-    """What ends a sentence, so that a file can be cut there, and its parts read alone; None = it is read as a whole."""
+    """What ends a sentence, so that a file can be cut there and its parts read alone; None = it cannot be cut."""
 
 
 READERS: Table[Reader] = Table("reader")
@@ -56,7 +56,7 @@ def register(reader: Reader) -> Reader:
 
 
 def _elsewhere(place: str, lines: Iterable[str], name: str, data: Data) -> Iterator[Sentence]:
-    """Read by the reader at ``module:name``, which is imported when a file is read."""
+    """Read with the reader at ``module:name``, which is imported when a file is read."""
     return resolve_name(place)(lines, name, data)  # type: ignore[no-any-return]
 
 
@@ -74,19 +74,20 @@ register(Reader(FORMATS["documents"], lambda lines, name, data: read_documents(l
 
 
 def format_by_name(path: str | Path) -> str | None:
-    """The format that claims the name of a file; None: none does."""
+    """Return the format that claims the name of a file, or None."""
     name = str(path).lower()
     name = name.removesuffix(ending_of(name))
-    return next((one.name for one in FORMATS.values() if one.endings and name.endswith(one.endings)), None)
+    formats = (format.name for format in FORMATS.values() if format.endings and name.endswith(format.endings))
+    return next(formats, None)
 
 
 def format_of(path: str | Path, format: str = "auto", lines: Sequence[str] | None = None) -> str:
     """Resolve `auto`: by the name of a file where a format claims it, else CoNLL-U where the file, or ``lines``, its
-    content, looks so, else text. Standard input is text, unless its lines are given."""
+    content, looks so, else text. Standard input is text, unless ``lines`` has its content."""
     if format != "auto":
         return format
-    if (claimed := format_by_name(path)) is not None:
-        return claimed
+    if (by_name := format_by_name(path)) is not None:
+        return by_name
     kind = appearance_of(path) if lines is None else appearance(lines)
     return "conllu" if kind == "conllu" else "text"
 
@@ -102,5 +103,4 @@ def read_corpus(
         DataError: see :func:`open_lines` and the readers.
     """
     reader = READERS[format_of(path, format)]
-    given = open_lines(path) if lines is None else lines
-    return reader.read(given, display_name(path), data or Data(train=str(path)))
+    return reader.read(open_lines(path) if lines is None else lines, display_name(path), data or Data(train=str(path)))

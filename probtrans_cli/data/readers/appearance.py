@@ -1,7 +1,7 @@
-"""What a file is to all appearance, whatever its name: CoNLL-U, rows of other columns, JSON lines, or text.
+"""What a file looks like, whatever its name: CoNLL-U, rows of other columns, JSON lines, or text.
 
-Text is what any file could be. So a file without a known name is CoNLL-U where its first lines look so, and one that is
-read as text although it looks like something else is told.
+Text is what any file could be. So a file without a known name is CoNLL-U where its first lines look so, and a warning
+names a file that is read as text although it looks like something else.
 """
 
 from __future__ import annotations
@@ -28,7 +28,7 @@ IN_WORDS: dict[Appearance, str] = {
     "text": "text",
 }
 LOOKED_AT = 100
-"""Lines that tell it."""
+"""Lines that decide what a file looks like."""
 _ID = re.compile(r"\d+([-.]\d+)?")
 _HEAD = re.compile(r"\d+|_")
 _TAG = re.compile(r"O|[BILUES]-\S+")
@@ -39,7 +39,7 @@ _LEAST_ROWS = 5  # that show that their last column has tags
 
 
 def begun(lines: Iterable[str]) -> tuple[list[str], Iterator[str]]:
-    """The lines up to the first one that is neither blank nor a comment, none where a file is empty; and all lines."""
+    """Return the lines up to the first that is neither blank nor a comment (none of an empty file), and all lines."""
     return up_to(lines, _has_content)
 
 
@@ -48,27 +48,27 @@ def _has_content(line: str) -> bool:
 
 
 def begins_as_conllu(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
-    """Whether the first line that is neither blank nor a comment is a word of CoNLL-U, or a comment names columns; and
-    all lines."""
-    seen, every = begun(lines)
-    named = any(column_names(line) is not None for line in seen if line.startswith("#"))
-    return named or (bool(seen) and seen[-1].count("\t") == len(COLUMNS) - 1), every
+    """Return whether the first line that is neither blank nor a comment is a word of CoNLL-U, or a comment names
+    columns; and all lines."""
+    first, lines = begun(lines)
+    named = any(column_names(line) is not None for line in first if line.startswith("#"))
+    return named or (bool(first) and first[-1].count("\t") == len(COLUMNS) - 1), lines
 
 
 def look_ahead(lines: Iterable[str]) -> tuple[bool, Iterator[str]]:
-    """Whether lines are CoNLL-U to all appearance, and all of them.
+    """Return whether lines look like CoNLL-U, and all of them.
 
     No more of them is read than what decides it: a comment that UD defines, or else the first line that is neither
     blank nor begins with `#`, as text may.
     """
-    seen, every = up_to(lines, lambda line: bool(_COMMENT.match(line)) or _has_content(line))
-    return appearance(seen) == "conllu", every
+    first, lines = up_to(lines, lambda line: bool(_COMMENT.match(line)) or _has_content(line))
+    return appearance(first) == "conllu", lines
 
 
 def appearance(lines: Iterable[str]) -> Appearance:
-    """What the lines of a file look like, of which no more than the first are read."""
-    begin, every = begun(lines)
-    lines, _ = up_to(islice(every, len(begin) + LOOKED_AT), lambda _: False)
+    """Return what the lines of a file look like, of which no more than the first are read."""
+    first, lines = begun(lines)
+    lines, _ = up_to(islice(lines, len(first) + LOOKED_AT), lambda _: False)
     content: list[str] = []
     for line in lines:
         if not content and _COMMENT.match(line):
@@ -85,8 +85,8 @@ def appearance(lines: Iterable[str]) -> Appearance:
 
 
 def _is_row(line: str) -> bool:
-    """Whether it is a word in ten columns, or one with its number in so many that they could be those of a treebank;
-    or one with spaces between columns, as it is copied from a page: its reader says what is wrong with it."""
+    """Return whether a line is a word in ten columns, or a number and so many columns that it could be of a treebank;
+    or has spaces between such columns, as if copied from a page: the reader of CoNLL-U says what is wrong with it."""
     row = line.split("\t")
     if len(row) > 1:
         return len(row) == len(COLUMNS) or (len(row) >= _LEAST_COLUMNS and _ID.fullmatch(row[0]) is not None)
@@ -97,7 +97,7 @@ def _is_row(line: str) -> bool:
 
 
 def is_object(line: str) -> bool:
-    """Whether a line is a JSON object."""
+    """Return whether a line is a JSON object."""
     if not line.lstrip().startswith("{"):
         return False
     try:
@@ -107,7 +107,7 @@ def is_object(line: str) -> bool:
 
 
 def _have_columns(content: Sequence[str]) -> bool:
-    """Whether lines have the same number of columns with tabs between them, or the last one is a tag of an entity."""
+    """Return whether lines have equally many columns with tabs between them, or an entity's tag in the last column."""
     if content[0].startswith(DOCUMENT):
         return True
     tabs = {line.count("\t") for line in content}
@@ -118,32 +118,31 @@ def _have_columns(content: Sequence[str]) -> bool:
 
 
 def appearance_of(path: str | Path) -> Appearance:
-    """What a file looks like; text where it cannot be read, and where it can be read only once."""
+    """Return what a file looks like; text where it cannot be read, and where it can be read only once."""
     if str(path) == "-" or not holds(Path.is_file, Path(path)):
         return "text"
     try:
         with closing(open_lines(path)) as lines:  # type: ignore[type-var]
             return appearance(lines)
-    except DataError:  # who reads it says so
+    except DataError:  # the reader of the file says so
         return "text"
 
 
 def misread(path: str | Path, kind: Appearance, remedy: str) -> str:
-    """What to tell of a file that is read as text and does not look so."""
+    """Return the warning about a file that is read as text and does not look so."""
     return f"warning: {display_name(path)}: looks like {IN_WORDS[kind]}, but each line is read as a sentence: {remedy}"
 
 
-def watched(lines: Iterable[str], tell: Callable[[Appearance], None]) -> Iterator[str]:
-    """The same lines, none of which waits for the next; ``tell`` is told what the first of them look like, if that is
-    not text."""
-    given = iter(lines)
-    seen: list[str] = []
+def watched(lines: Iterable[str], warn: Callable[[Appearance], None]) -> Iterator[str]:
+    """Yield the same lines, none of which waits for the next; call ``warn`` if the first do not look like text."""
+    lines = iter(lines)
+    first: list[str] = []
     room = _HELD
-    for line in islice(given, LOOKED_AT):
+    for line in islice(lines, LOOKED_AT):
         room -= len(line)
         if room >= 0:
-            seen.append(line)
+            first.append(line)
         yield line
-    if (kind := appearance(seen)) != "text":
-        tell(kind)
-    yield from given
+    if (kind := appearance(first)) != "text":
+        warn(kind)
+    yield from lines

@@ -54,10 +54,10 @@ def read_semantic(lines: Iterable[str], name: str) -> Iterator[Sentence]:
     Raises:
         DataError: a line is malformed; the message names it.
     """
-    given = iter(lines)
-    first = list(islice(given, 1))
+    lines = iter(lines)
+    first = list(islice(lines, 1))
     read = read_seqtag if first and first[0].lstrip().startswith("{") else read_cogs
-    return map(_labelled, read(chain(first, given), name))
+    return map(_labelled, read(chain(first, lines), name))
 
 
 def _labelled(example: Example) -> Sentence:
@@ -94,9 +94,9 @@ def read_cogs(lines: Iterable[str], name: str) -> Iterator[Example]:
     for number, raw in enumerate(lines, start=1):
         columns = raw.removesuffix("\n").removesuffix("\r").split("\t")
         if len(columns) != 3:
-            found = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
+            count = f"{len(columns)} column{'s' if len(columns) > 1 else ''}"
             hint = "a line of COGS is sentence, logical form and distribution, separated by single tabs"
-            _fail(name, number, f"{found} instead of 3", hint)
+            _fail(name, number, f"{count} instead of 3", hint)
         words = words_of(columns[0])
         if not words or " ".join(words) != columns[0]:  # its form counts the words
             _fail(name, number, "a sentence with an empty word", "words are separated by single spaces")
@@ -116,7 +116,7 @@ _VALUES = {"role": ROLES, "category": CATEGORIES, "noun_type": NOUN_TYPES}
 def read_seqtag(lines: Iterable[str], name: str) -> Iterator[Example]:
     r"""Yield the examples of a file of labels, one JSON object a line; they have no form.
 
-    The labels are not asked to describe a form. ``lines`` may end in ``\n`` or ``\r\n``.
+    The labels need not describe a form. ``lines`` may end in ``\n`` or ``\r\n``.
 
     Raises:
         DataError: a line is malformed; the message starts with ``name:line:``.
@@ -141,14 +141,14 @@ def _check_record(record: Any, name: str, number: int) -> None:
         _fail(name, number, f"no key {missing[0]!r}", hint)
     if not isinstance(record["distribution"], str):
         _fail(name, number, "distribution is not a string", 'for example "in_distribution"')
+    n = len(record["tokens"]) if isinstance(record["tokens"], list) else 0
     for key in _KEYS[:-1]:
-        kind, what = (int, "whole numbers") if key == "parent" else (str, "strings")
+        kind, kinds = (int, "whole numbers") if key == "parent" else (str, "strings")
         if not isinstance(record[key], list) or any(type(value) is not kind for value in record[key]):
-            _fail(name, number, f"{key} is not a list of {what}", "one value a word")
-        if len(record[key]) != len(record["tokens"]):
-            found = f"{len(record[key])} values for {len(record['tokens'])} tokens"
-            _fail(name, number, f"{key} has {found}", "one value a word")
-    if not record["tokens"]:
+            _fail(name, number, f"{key} is not a list of {kinds}", "one value a word")
+        if len(record[key]) != n:
+            _fail(name, number, f"{key} has {len(record[key])} values for {n} tokens", "one value a word")
+    if not n:
         _fail(name, number, "a sentence without words", "remove the line")
     if not are_words(record["tokens"]):
         _fail(name, number, "tokens is no list of words without white space", "one word a token")
@@ -156,10 +156,10 @@ def _check_record(record: Any, name: str, number: int) -> None:
 
 
 def _check_values(record: dict[str, list[Any]], name: str, number: int) -> None:
-    for key, known in _VALUES.items():
-        if unknown := [value for value in record[key] if value not in known]:
-            _fail(name, number, f"unknown {key} {unknown[0]!r}", f"it is one of {', '.join(map(repr, known))}")
     n = len(record["tokens"])
+    for key, values in _VALUES.items():
+        if unknown := [value for value in record[key] if value not in values]:
+            _fail(name, number, f"unknown {key} {unknown[0]!r}", f"it is one of {', '.join(map(repr, values))}")
     for i, parent in enumerate(record["parent"]):
         if not -1 <= parent < n or parent == i:
             hint = f"the sentence has {n} words, counted from 0; -1 is no parent"

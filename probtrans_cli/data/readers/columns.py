@@ -123,17 +123,25 @@ def read_entities(
         DataError: see :func:`read_tagged`.
     """
     options = options or Options()
-    every = list(read_rows(lines, name, columns, options=options))  # only the whole corpus shows notation and scheme
-    plain = plain_tags(Counter(chain.from_iterable(rows.tags for rows in every)), types_alone=types_alone)
-    respelled = [[plain[tag].tag for tag in rows.tags] for rows in every]
-    repairs = _repairs(every, name, plain, columns, options)
+    sentences = list(read_rows(lines, name, columns, options=options))  # the whole corpus shows notation and scheme
+    plain = plain_tags(Counter(chain.from_iterable(rows.tags for rows in sentences)), types_alone=types_alone)
+    respelled = [[plain[tag].tag for tag in rows.tags] for rows in sentences]
+    repairs = _repairs(sentences, name, plain, columns, options)
     scheme: Scheme
-    if columns.scheme == "auto":
-        scheme = _detected(every, respelled, name, strict=columns.strict, prefer=prefer, options=options)
-    else:
+    if columns.scheme != "auto":
         scheme = columns.scheme
-    found = []
-    for rows, tags, repaired in zip(every, respelled, repairs, strict=True):
+    else:
+        try:
+            scheme = detect(respelled, strict=columns.strict, prefer=prefer)
+        except MisfitError as error:
+            rows = sentences[error.sequence]
+            verb = "fits" if columns.strict else "has"
+            message = f"{name}:{rows.lines[error.index]}: {error.reason} (no scheme {verb} all tags of the file; "
+            message += f"{error.scheme} {verb} them up to here)"
+            hint = f"mend the tag, or {options.tag}{options.scheme}"
+            raise DataError(message, hint=_hint(hint, rows.words[error.index], options)) from None
+    marked = []
+    for rows, tags, repaired in zip(sentences, respelled, repairs, strict=True):
         broken = []
         for fault in faults(tags, scheme):
             where = f"{name}:{rows.lines[fault.index]}"
@@ -141,21 +149,17 @@ def read_entities(
                 hint = f"the tags are read as {scheme}: mend this one{options.scheme}"
                 raise DataError(f"{where}: {fault.reason}", hint=_hint(hint, rows.words[fault.index], options))
             broken.append(TagFault(where, fault.reason))
-        found.append(Marked(rows.words, tags, f"{name}:{rows.lines[0]}", repaired, broken))
-    return scheme, found
+        marked.append(Marked(rows.words, tags, f"{name}:{rows.lines[0]}", repaired, broken))
+    return scheme, marked
 
 
 def _repairs(
-    every: Sequence[Rows], name: str, plain: dict[str, Plain], columns: Columns, options: Options
+    sentences: Sequence[Rows], name: str, plain: dict[str, Plain], columns: Columns, options: Options
 ) -> list[list[TagFault]]:
-    """The tags of each sentence that are spelled otherwise.
-
-    Raises:
-        DataError: one is no tag of the file, or the section is strict.
-    """
+    """Return the tags of each sentence that are spelled otherwise; raise a DataError for those that are refused."""
     odd = {tag: spelled for tag, spelled in plain.items() if spelled.repair or spelled.misfit}
-    found: list[list[TagFault]] = [[] for _ in every]
-    for rows, repaired in zip(every if odd else (), found, strict=False):
+    repairs: list[list[TagFault]] = [[] for _ in sentences]
+    for rows, repaired in zip(sentences if odd else (), repairs, strict=False):
         for index, tag in enumerate(rows.tags):
             if spelled := odd.get(tag):
                 where = f"{name}:{rows.lines[index]}"
@@ -164,33 +168,10 @@ def _repairs(
                     hint = _hint(f"mend the tag, or {options.tag}", rows.words[index], options)
                     raise DataError(f"{where}: {reason}", hint=hint)
                 repaired.append(TagFault(where, reason, spelled.repair))
-    return found
-
-
-def _detected(
-    every: Sequence[Rows],
-    respelled: Sequence[list[str]],
-    name: str,
-    *,
-    strict: bool,
-    prefer: Scheme,
-    options: Options,
-) -> Scheme:
-    try:
-        return detect(respelled, strict=strict, prefer=prefer)
-    except MisfitError as error:
-        rows = every[error.sequence]
-        hint = f"mend the tag, or {options.tag}{options.scheme}"
-        verb = "fits" if strict else "has"
-        message = (
-            f"{name}:{rows.lines[error.index]}: {error.reason} (no scheme {verb} all tags of the file; {error.scheme} "
-            f"{verb} them up to here)"
-        )
-        raise DataError(message, hint=_hint(hint, rows.words[error.index], options)) from None
+    return repairs
 
 
 def _hint(hint: str, word: str, options: Options) -> str:
-    """The hint, beginning with what may be the matter with a line that begins with ``#``."""
     if not word.startswith("#"):
         return hint
     return f"if lines that begin with '#' are comments, say so with {options.comments_set}; else {hint}"
@@ -228,10 +209,10 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
         if comments.have(line, row, number):
             continue
         if problem := _problem(row, columns.word, columns.tag):
-            hint = (
-                f"columns count from 0, negative ones from the end, and are separated by "
-                f"{_separation(columns.separator)}"
-            )
+            separation = "tabs in a line that has one, else by spaces"
+            if columns.separator is not None:
+                separation = repr(columns.separator)
+            hint = f"columns count from 0, negative ones from the end, and are separated by {separation}"
             if not row[-1]:
                 hint += f"; a separator at the end of a line begins one more: {options.tag}"
             raise DataError(f"{name}:{number}: {problem}", hint=_hint(hint, line, options))
@@ -250,15 +231,15 @@ def read_rows(lines: Iterable[str], name: str, columns: Columns, *, options: Opt
 
 
 class _Comments:
-    """The comments of a file, of which none may have the columns and the tag of a word: it could be the word ``#``."""
+    """The comments of a file, none of which may have the columns and the tag of a word: it could be the word ``#``."""
 
     def __init__(self, columns: Columns, name: str, options: Options) -> None:
         self.begin, self.tag, self.name, self.options = columns.comments, columns.tag, name, options
-        self.known: set[tuple[int, str]] = set()
-        self.lines: dict[tuple[int, str], int] = {}
+        self.words: set[tuple[int, str]] = set()  # number of columns and tag
+        self.lines: dict[tuple[int, str], int] = {}  # of comments, by the same
 
     def have(self, line: str, row: Sequence[str], number: int) -> bool:
-        """Whether a line is a comment; where comments begin with a space, that may be a tab or the line's end."""
+        """Return whether a line is a comment; a space that begins comments may be a tab or the line's end."""
         if self.begin is None or not f"{line} ".replace("\t", " ").startswith(self.begin.replace("\t", " ")):
             return False
         if -len(row) <= self.tag < len(row):
@@ -267,18 +248,18 @@ class _Comments:
         return True
 
     def meet(self, width: int, tag: str) -> None:
-        """Take note of the tag of a word in a line of so many columns."""
-        if self.begin is not None and (width, tag) not in self.known:
-            self.known.add((width, tag))
+        """Note the tag of a word in a line of ``width`` columns."""
+        if self.begin is not None and (width, tag) not in self.words:
+            self.words.add((width, tag))
             self._require_clear(width, tag)
 
     def _require_clear(self, width: int, tag: str) -> None:
-        if (width, tag) not in self.known or (width, tag) not in self.lines:
+        if (width, tag) not in self.words or (width, tag) not in self.lines:
             return
-        key = self.options.comments
-        hint = f"leave out {key} if this is a word, or give more of what comments begin with, such as '# id'"
-        what = f"begins with {self.begin!r} as comments do, but has the columns and the tag {tag!r} of a word"
-        raise DataError(f"{self.name}:{self.lines[width, tag]}: {what}", hint=hint)
+        hint = f"leave out {self.options.comments} if this is a word, or give more of what comments begin with, "
+        hint += "such as '# id'"
+        problem = f"begins with {self.begin!r} as comments do, but has the columns and the tag {tag!r} of a word"
+        raise DataError(f"{self.name}:{self.lines[width, tag]}: {problem}", hint=hint)
 
 
 def _row(line: str, columns: Columns) -> list[str]:
@@ -299,7 +280,7 @@ def _counted(row: Sequence[str]) -> str:
 
 
 def _problem(row: list[str], word: int, tag: int) -> str | None:
-    """What keeps a row from having a word and a tag of its own; None if it has both."""
+    """Return what keeps a row from having a word and a tag of its own; None if it has both."""
     for kind, column in (("word", word), ("tag", tag)):
         if not -len(row) <= column < len(row):
             return f"{_counted(row)}, but the {kind} is column {column}"
@@ -308,7 +289,3 @@ def _problem(row: list[str], word: int, tag: int) -> str | None:
     if word % len(row) == tag % len(row):
         return f"{_counted(row)}, so that the word (column {word}) and the tag (column {tag}) are the same"
     return None
-
-
-def _separation(separator: str | None) -> str:
-    return "tabs in a line that has one, else by spaces" if separator is None else repr(separator)

@@ -14,9 +14,22 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.recipe.data import Documents, Keys, Table
 from probtrans_cli.text import from_json
 
+LABEL = "label"
+"""The column of the label of a sentence."""
+_LONGEST_SHOWN = 60
+_QUOTES = (
+    'a column that begins with " ends with ", and a " in it is written twice; data.table.quoting=false takes quotes '
+    "for characters like others"
+)
+_CSV_ERRORS = {
+    "unexpected end of data": "a quote that is not closed",
+    "new-line character": "a line that ends in \\r alone",
+}
+"""What the errors of Python's reader begin with, and what they mean."""
+
 
 def read_text(lines: Iterable[str], name: str, *, keep_empty: bool = False) -> Iterator[Sentence]:
-    """Yield one sentence a line, its tokens separated by white space (a no-break space does not separate).
+    """Yield a sentence for each line, its tokens separated by white space (a no-break space does not separate).
 
     Blank lines are skipped, or with ``keep_empty`` give a sentence without words.
     """
@@ -27,9 +40,9 @@ def read_text(lines: Iterable[str], name: str, *, keep_empty: bool = False) -> I
 
 
 def read_documents(lines: Iterable[str], name: str, documents: Documents) -> Iterator[Sentence]:
-    """Yield the sentences of documents; the first sentence of each is marked. A blank line or a heading separates two.
+    """Yield the sentences of documents; the first of each is marked. A blank line or a heading separates documents.
 
-    A line is one sentence, or several where ``documents.stops`` names the tokens that end one.
+    A line is a sentence, or several where ``documents.stops`` names the tokens that end a sentence.
     """
     begins, stops = True, set(documents.stops or ())
     for number, line in enumerate(lines, start=1):
@@ -43,12 +56,8 @@ def read_documents(lines: Iterable[str], name: str, documents: Documents) -> Ite
             begins = False
 
 
-LABEL = "label"
-"""The column of the label."""
-
-
 def labelled(text: str | list[str], label: str, where: str) -> Sentence:
-    """The sentence of a text, or of a list of words, with its label, without white space around it.
+    """Return the sentence of a text, or of a list of words, with its label, without white space around it.
 
     Raises:
         DataError: there is no word, or no label.
@@ -61,113 +70,7 @@ def labelled(text: str | list[str], label: str, where: str) -> Sentence:
     return Sentence(words=words, labels={LABEL: label.strip()}, where=where)
 
 
-_LONGEST_SHOWN = 60
-_QUOTES = (
-    'a column that begins with " ends with ", and a " in it is written twice; data.table.quoting=false takes quotes '
-)
-_QUOTES += "for characters like others"
-_REASONS = {
-    "unexpected end of data": "a quote that is not closed",
-    "new-line character": "a line that ends in \\r alone",
-}
-"""What the errors of Python's reader begin with, and what they mean."""
-
-
-def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Sentence]:
-    """Yield a sentence for every row that is not blank: the words of its text, and its label.
-
-    Raises:
-        DataError: a row has too few columns, or too many, no label, or one that holds the separator, or a quote is not
-            closed; the message names the line where the row begins.
-    """
-    first = True
-    for number, columns in _quoted(lines, name, table) if table.quoted else _plain(lines, table):
-        if not any(map(str.strip, columns)):
-            continue
-        if not (first and table.header):
-            where = f"{name}:{number}"
-            _check(columns, where, table)
-            sentence = labelled(columns[table.text], columns[table.label], where)
-            sentence.may_be_header = first
-            yield sentence
-        first = False
-
-
-def _plain(lines: Iterable[str], table: Table) -> Iterator[tuple[int, list[str]]]:
-    """The columns of every line, and its number."""
-    last = table.width - 1
-    splits = last if table.separator == " " and table.text == last else -1
-    for number, line in enumerate(lines, start=1):
-        yield number, line.removesuffix("\r").split(table.separator, splits)
-
-
-def _quoted(lines: Iterable[str], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
-    """The columns of every row of CSV, and the number of its first line.
-
-    Raises:
-        DataError: a quote is not closed, or is closed within a column; or, behind the last row, in another row.
-    """
-    read: list[str] = []  # the lines of a row
-    labels: set[str | None] = set()
-    swallowed: list[tuple[int, int, set[str | None]]] = []  # rows of several lines, and the labels of these lines
-
-    def ended() -> Iterator[str]:
-        for line in lines:
-            read.append(line)
-            yield f"{line}\n"
-
-    separator = table.separator
-    rows = csv.reader(ended(), delimiter=separator, skipinitialspace=separator != " ", strict=True)
-    while True:
-        number = rows.line_num + 1
-        try:
-            columns = next(rows, None)
-        except csv.Error as error:
-            reason = next((reason for begin, reason in _REASONS.items() if str(error).startswith(begin)), str(error))
-            up_to = f" (read up to line {rows.line_num})" if rows.line_num > number else ""
-            raise DataError(f"{name}:{number}: not CSV: {reason}{up_to}", hint=_QUOTES) from None
-        if columns is None:
-            break
-        labels.update(map(str.strip, columns[table.label : table.label + 1]))
-        if len(read) > 1:  # all lines of the text, but for the one that has the label of this row, too
-            within = read[1:] if table.label < table.text else read[:-1]
-            swallowed.append((number, rows.line_num, {_label_of(line, table) for line in within if line.strip()}))
-        read.clear()
-        yield number, columns
-    for number, last, found in swallowed:
-        if found and found <= labels:
-            what = f"a quote is not closed before line {last}, and each line up to there is a row with a label"
-            raise DataError(f"{name}:{number}: {what}", hint=_QUOTES)
-
-
-def _label_of(line: str, table: Table) -> str | None:
-    """The label of a line that is a row by itself, if quotes are characters like others; None: it is no row."""
-    columns = line.split(table.separator)
-    return columns[table.label].strip() if len(columns) == table.width else None
-
-
-def _check(columns: list[str], where: str, table: Table) -> None:
-    """Refuse a row of too few or too many columns, and a label that holds the separator.
-
-    Raises:
-        DataError: it is such a row.
-    """
-    if len(columns) < table.width:
-        hint = "see data.table: which column is text, which label, how many there are, and what separates them"
-        raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
-    label = columns[table.label]
-    if any(map(str.strip, columns[table.width :])):
-        what = f"{len(columns)} columns instead of {table.width}"
-        if table.label == table.width - 1:
-            label = table.separator.join(columns[table.label :])
-            what = f"the label {label[:_LONGEST_SHOWN]!r} holds the separator: {what}"
-        hint = f"data.table.columns={len(columns)} allows for so many; a sentence that holds the separator stands in "
-        hint += "double quotes" if table.quoted else "double quotes, with data.table.quoting=true"
-        raise DataError(f"{where}: {what}", hint=hint)
-    for mark, called in ((table.separator, "the separator"), ("\n", "a line end")):
-        if mark in label.strip():
-            what = f"the label {label[:_LONGEST_SHOWN]!r} holds {called}"
-            raise DataError(f"{where}: {what}", hint=f"give the class a name without it; {_QUOTES}")
+# --- JSON lines -------------------------------------------------------------------------------------------------------
 
 
 def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence]:
@@ -176,6 +79,13 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
     Raises:
         DataError: a line is no JSON object, or lacks a key, or has a value of another type; the message names it.
     """
+
+    def value(values: dict[str, Any], key: str, role: str) -> Any:
+        if key not in values:
+            keys = ", ".join(sorted(values)) or "none"
+            raise DataError(f"{where}: no key {key!r}", hint=f"there are: {keys}; set data.jsonl.{role}")
+        return values[key]
+
     for number, line in enumerate(lines, start=1):
         if not line.strip():
             continue
@@ -184,29 +94,112 @@ def read_jsonl(lines: Iterable[str], name: str, keys: Keys) -> Iterator[Sentence
             values = from_json(line)
         except ValueError as error:
             raise DataError(f"{where}: not JSON ({error})", hint="one object a line") from None
-        if "\\u" in line and not _printable(values):
-            raise DataError(f"{where}: an escape of half a character", hint="\\ud800 to \\udfff stand in pairs alone")
+        if "\\u" in line:
+            try:
+                json.dumps(values, ensure_ascii=False).encode()
+            except UnicodeEncodeError:
+                hint = "\\ud800 to \\udfff stand in pairs alone"
+                raise DataError(f"{where}: an escape of half a character", hint=hint) from None
         if not isinstance(values, dict):
             raise DataError(f"{where}: not a JSON object", hint='a line is for example {"text": "...", "label": "..."}')
-        text, label = _value(values, keys.text, "text", where), _value(values, keys.label, "label", where)
-        listed = isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text)
-        if not (listed or isinstance(text, str)):
+        text, label = value(values, keys.text, "text"), value(values, keys.label, "label")
+        are_words = isinstance(text, list) and all(isinstance(word, str) and word.strip() for word in text)
+        if not (are_words or isinstance(text, str)):
             raise DataError(f"{where}: {keys.text} is neither text nor a list of words", hint="see data.jsonl")
         if not isinstance(label, str | int):  # a truth value is a whole number
             raise DataError(f"{where}: {keys.label} is no label", hint="text, a whole number or a truth value")
         yield labelled(text, label if isinstance(label, str) else json.dumps(label), where)
 
 
-def _printable(values: Any) -> bool:
-    """Whether values can be written as UTF-8; the escapes of JSON may be halves of a character."""
-    try:
-        return bool(json.dumps(values, ensure_ascii=False).encode())
-    except UnicodeEncodeError:
-        return False
+# --- tables -----------------------------------------------------------------------------------------------------------
 
 
-def _value(values: dict[str, Any], key: str, role: str, where: str) -> Any:
-    if key not in values:
-        there = ", ".join(sorted(values)) or "none"
-        raise DataError(f"{where}: no key {key!r}", hint=f"there are: {there}; set data.jsonl.{role}")
-    return values[key]
+def read_table(lines: Iterable[str], name: str, table: Table) -> Iterator[Sentence]:
+    """Yield a sentence for every row that is not blank: the words of its text, and its label.
+
+    Raises:
+        DataError: a row has too few columns, or too many, no label, or a label that holds the separator, or a quote is
+            not closed; the message names the line where the row begins.
+    """
+    first = True
+    for number, columns in _quoted_rows(lines, name, table) if table.quoted else _plain_rows(lines, table):
+        if not any(map(str.strip, columns)):
+            continue
+        if not (first and table.header):
+            where = f"{name}:{number}"
+            _check_row(columns, where, table)
+            sentence = labelled(columns[table.text], columns[table.label], where)
+            sentence.may_be_header = first
+            yield sentence
+        first = False
+
+
+def _plain_rows(lines: Iterable[str], table: Table) -> Iterator[tuple[int, list[str]]]:
+    last = table.width - 1
+    splits = last if table.separator == " " and table.text == last else -1
+    for number, line in enumerate(lines, start=1):
+        yield number, line.removesuffix("\r").split(table.separator, splits)
+
+
+def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tuple[int, list[str]]]:
+    """Yield the number of the first line and the columns of every row of CSV.
+
+    Raises:
+        DataError: a quote is not closed, or is closed within a column; or, behind the last row, in another row.
+    """
+    read: list[str] = []  # the lines of a row
+    labels: set[str | None] = set()
+    several: list[tuple[int, int, set[str | None]]] = []  # rows of several lines, and the labels of these lines
+    separator = table.separator
+
+    def recorded() -> Iterator[str]:
+        for line in lines:
+            read.append(line)
+            yield f"{line}\n"
+
+    def label_of(line: str) -> str | None:
+        # Of a line that is a row by itself, if quotes are characters like others.
+        columns = line.split(separator)
+        return columns[table.label].strip() if len(columns) == table.width else None
+
+    rows = csv.reader(recorded(), delimiter=separator, skipinitialspace=separator != " ", strict=True)
+    while True:
+        number = rows.line_num + 1
+        try:
+            columns = next(rows, None)
+        except csv.Error as error:
+            reason = next((text for begin, text in _CSV_ERRORS.items() if str(error).startswith(begin)), str(error))
+            up_to = f" (read up to line {rows.line_num})" if rows.line_num > number else ""
+            raise DataError(f"{name}:{number}: not CSV: {reason}{up_to}", hint=_QUOTES) from None
+        if columns is None:
+            break
+        labels.update(map(str.strip, columns[table.label : table.label + 1]))
+        if len(read) > 1:  # all lines of the text, but for the line that has the label of this row, too
+            within = read[1:] if table.label < table.text else read[:-1]
+            several.append((number, rows.line_num, {label_of(line) for line in within if line.strip()}))
+        read.clear()
+        yield number, columns
+    for number, last, within_labels in several:
+        if within_labels and within_labels <= labels:
+            reason = f"a quote is not closed before line {last}, and each line up to there is a row with a label"
+            raise DataError(f"{name}:{number}: {reason}", hint=_QUOTES)
+
+
+def _check_row(columns: list[str], where: str, table: Table) -> None:
+    """Refuse a row of too few or too many columns, and a label that holds the separator."""
+    if len(columns) < table.width:
+        hint = "see data.table: which column is text, which label, how many there are, and what separates them"
+        raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
+    label = columns[table.label]
+    if any(map(str.strip, columns[table.width :])):
+        problem = f"{len(columns)} columns instead of {table.width}"
+        if table.label == table.width - 1:
+            label = table.separator.join(columns[table.label :])
+            problem = f"the label {label[:_LONGEST_SHOWN]!r} holds the separator: {problem}"
+        hint = f"data.table.columns={len(columns)} allows for so many; a sentence that holds the separator stands in "
+        hint += "double quotes" if table.quoted else "double quotes, with data.table.quoting=true"
+        raise DataError(f"{where}: {problem}", hint=hint)
+    for mark, called in ((table.separator, "the separator"), ("\n", "a line end")):
+        if mark in label.strip():
+            problem = f"the label {label[:_LONGEST_SHOWN]!r} holds {called}"
+            raise DataError(f"{where}: {problem}", hint=f"give the class a name without it; {_QUOTES}")
