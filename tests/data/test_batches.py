@@ -63,10 +63,10 @@ def test_batches_are_filled() -> None:
     assert padded / len(batches) > 0.85 * 2048
 
 
-@pytest.mark.parametrize(("words", "sentences"), [(0, None), (-1, None), (5, 0)])
-def test_impossible_bounds(words: int, sentences: int | None) -> None:
-    with pytest.raises(ValueError, match="at least one"):
-        plan(np.ones(3, dtype=np.int64), words, 0, 0, sentences=sentences)
+def test_impossible_bounds() -> None:
+    for words, sentences in [(0, None), (-1, None), (5, 0)]:
+        with pytest.raises(ValueError, match="at least one"):
+            plan(np.ones(3, dtype=np.int64), words, 0, 0, sentences=sentences)
 
 
 # --- the store --------------------------------------------------------------------------------------------------------

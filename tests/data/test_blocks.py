@@ -2,19 +2,15 @@
 
 from __future__ import annotations
 
-import gzip
-import lzma
 import subprocess
 from pathlib import Path
 
-import pyarrow as pa
 import pytest
 from hypothesis import given
 from hypothesis import strategies as st
 
 from probtrans_cli.data.blocks import Block, Ends, cut, in_file, lines_of
 from probtrans_cli.data.files import open_lines
-from probtrans_cli.data.readers import format_of
 from probtrans_cli.data.readers.conllu import read_conllu
 from probtrans_cli.errors import DataError
 
@@ -76,27 +72,6 @@ def test_a_fault_is_named_by_its_line_in_the_file(tmp_path: Path, ends: Ends) ->
     assert told == [f"{path}:101: not UTF-8 (byte 0xfc at 2)"]
 
 
-def test_archives_of_all_kinds(tmp_path: Path) -> None:
-    """Also several parts one after the other, as `cat` and parallel compressors make them."""
-    content = "\ufeffdas Haus\n\nzwei\n".encode() * 3000
-    parts = (content[:9000], content[9000:])
-    zstandard = pa.Codec("zstd")
-    (tmp_path / "a.gz").write_bytes(b"".join(map(gzip.compress, parts)))
-    (tmp_path / "a.xz").write_bytes(b"".join(map(lzma.compress, parts)))
-    (tmp_path / "a.zst").write_bytes(b"".join(bytes(zstandard.compress(part)) for part in parts))
-    (tmp_path / "a").write_bytes(content)
-    for ending in ("gz", "xz", "zst"):
-        assert list(open_lines(tmp_path / f"a.{ending}")) == list(open_lines(tmp_path / "a"))
-        assert format_of(f"A.conllu.{ending}") == "conllu"
-        whole = (tmp_path / f"a.{ending}").read_bytes()
-        for number, damaged in enumerate((b"plain text", whole[:-5], whole[:3])):
-            path = tmp_path / f"{number}.{ending}"
-            path.write_bytes(damaged)
-            with pytest.raises(DataError, match=rf"{number}.{ending}:\d+: cannot be unpacked") as caught:
-                list(open_lines(path))
-            assert f"must not end in .{ending}" in (caught.value.hint or "")
-        with pytest.raises(DataError, match="cannot be read"):
-            list(open_lines(tmp_path / f"none.{ending}"))
 
 
 @pytest.mark.parametrize("ending", ["gz", "xz", "zst"])

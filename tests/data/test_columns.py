@@ -28,19 +28,18 @@ def read(text: str, **options: Any) -> list[tuple[list[str], list[str], str]]:
     return list(read_columns(text.splitlines(keepends=True), "x", **options))
 
 
-@pytest.mark.parametrize("blank", ["\n", "\t\n", " \t \n", "\r\n", "\u00a0\n", "\n\n\t\n"])
-def test_sentences_end_at_lines_of_white_space(blank: str) -> None:
-    text = f"{blank}Ada\tB-PER\nsings\tO\n{blank}So\tO\n"
-    first = 1 + blank.count("\n")
-    second = first + 2 + blank.count("\n")
-    expected = [(["Ada", "sings"], ["B-PER", "O"], f"x:{first}"), (["So"], ["O"], f"x:{second}")]
-    assert read(text) == expected
-    assert read(text + blank) == expected
+def test_sentences_end_at_lines_of_white_space() -> None:
+    for blank in ["\n", "\t\n", " \t \n", "\r\n", "\u00a0\n", "\n\n\t\n"]:
+        text = f"{blank}Ada\tB-PER\nsings\tO\n{blank}So\tO\n"
+        first = 1 + blank.count("\n")
+        second = first + 2 + blank.count("\n")
+        expected = [(["Ada", "sings"], ["B-PER", "O"], f"x:{first}"), (["So"], ["O"], f"x:{second}")]
+        assert read(text) == expected
+        assert read(text + blank) == expected
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "expected"),
-    [
+def test_what_separates_columns() -> None:
+    for line, options, expected in [
         ("Ada\tB-PER", {}, ("Ada", "B-PER")),
         ("Ada B-PER", {}, ("Ada", "B-PER")),
         ("  Ada   NNP  B-PER ", {}, ("Ada", "B-PER")),
@@ -60,10 +59,8 @@ def test_sentences_end_at_lines_of_white_space(blank: str) -> None:
         ("Ada\tB-PER\t", {"entities": "iob2"}, ("Ada", "B-PER")),
         ("Ada\tNNP\tB-PER\t \t", {"entities": "iob2"}, ("Ada", "B-PER")),
         ("Ada\tB-PER\t", {"word": 0, "tag": 1}, ("Ada", "B-PER")),
-    ],
-)
-def test_what_separates_columns(line: str, options: dict[str, int | str], expected: tuple[str, str]) -> None:
-    assert list(read_columns([line], "x", **options)) == [([expected[0]], [expected[1]], "x:1")]
+    ]:
+        assert list(read_columns([line], "x", **options)) == [([expected[0]], [expected[1]], "x:1")]
 
 
 def test_document_lines_are_no_words_and_end_a_sentence() -> None:
@@ -72,9 +69,8 @@ def test_document_lines_are_no_words_and_end_a_sentence() -> None:
     assert read("-DOCSTART- O\n\n") == read("") == read("\n \n") == []
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "message"),
-    [
+def test_refused_lines_are_named() -> None:
+    for line, options, message in [
         ("b", {}, r"1 column, so that the word \(column 0\) and the tag \(column -1\) are the same"),
         ("b O", {"tag": -2}, r"2 columns, so that the word \(column 0\) and the tag \(column -2\) are the same"),
         ("b", {"tag": 1}, "1 column, but the tag is column 1"),
@@ -85,16 +81,14 @@ def test_document_lines_are_no_words_and_end_a_sentence() -> None:
         ("b\t \tO", {"tag": 1}, r"the tag \(column 1 of 3\) is empty"),
         ("b\tO", {"separator": ","}, "1 column, so that"),
         ("b\tNN\t", {}, r"the tag \(column -1 of 3\) is empty"),
-    ],
-)
-def test_refused_lines_are_named(line: str, options: dict[str, int | str], message: str) -> None:
-    lines = ["", f"a{options.get('separator', ' ')}O", line]
-    if "tag" in options or "word" in options:
-        lines[1] = ""
-    with pytest.raises(DataError, match=f"^x:3: {message}") as caught:
-        list(read_columns(lines, "x", **options))
-    assert "columns count from 0" in (caught.value.hint or "")
-    assert repr(options.get("separator", "tabs"))[1:-1] in (caught.value.hint or "")
+    ]:
+        lines = ["", f"a{options.get('separator', ' ')}O", line]
+        if "tag" in options or "word" in options:
+            lines[1] = ""
+        with pytest.raises(DataError, match=f"^x:3: {message}") as caught:
+            list(read_columns(lines, "x", **options))
+        assert "columns count from 0" in (caught.value.hint or "")
+        assert repr(options.get("separator", "tabs"))[1:-1] in (caught.value.hint or "")
 
 
 @given(
@@ -118,28 +112,23 @@ def test_sentences_are_yielded_as_soon_as_they_end() -> None:
         next(reader)
 
 
-@pytest.mark.parametrize(
-    ("text", "line", "found"),
-    [
+def test_lines_of_other_columns_are_refused() -> None:
+    """As by conlleval: the word, or the tag, would be another one than is meant."""
+    for text, line, found in [
         ("a O\nWORK OF ART B-X\n", 2, "4 columns, but line 1 has 2"),
         ("a NN O\nb O\n", 2, "2 columns, but line 1 has 3"),
         ("a\tO\n\nb\tNN\tO\n", 3, "3 columns, but line 1 has 2"),
-    ],
-)
-def test_lines_of_other_columns_are_refused(text: str, line: int, found: str) -> None:
-    """As by conlleval: the word, or the tag, would be another one than is meant."""
-    with pytest.raises(DataError, match=f"^x:{line}: {found}$") as caught:
-        read(text)
-    assert "comments" not in (caught.value.hint or "")
+    ]:
+        with pytest.raises(DataError, match=f"^x:{line}: {found}$") as caught:
+            read(text)
+        assert "comments" not in (caught.value.hint or "")
 
 
-@pytest.mark.parametrize(
-    "text", ["# id 7 en\na _ O\n", "a _ O\n\n# id 7 en\nb _ O\n", "# id\nb _ O", "#\nb O", "a\tO\n#\t7 x\tO\tO"]
-)
-def test_the_error_for_a_line_that_begins_with_a_hash_names_the_key(text: str) -> None:
-    with pytest.raises(DataError, match=r"^x:") as caught:
-        read(text)
-    assert 'data.columns.comments="# "' in (caught.value.hint or "")
+def test_the_error_for_a_line_that_begins_with_a_hash_names_the_key() -> None:
+    for text in ["# id 7 en\na _ O\n", "a _ O\n\n# id 7 en\nb _ O\n", "# id\nb _ O", "#\nb O", "a\tO\n#\t7 x\tO\tO"]:
+        with pytest.raises(DataError, match=r"^x:") as caught:
+            read(text)
+        assert 'data.columns.comments="# "' in (caught.value.hint or "")
 
 
 def test_comments() -> None:
@@ -151,14 +140,14 @@ def test_comments() -> None:
     assert uner == (["Ada", "#"], ["B-PER", "O"], "x:3")
 
 
-@pytest.mark.parametrize("text", ["a O\n# O\n", "# O\na O\n", "# x\n\n# O\n# O\n\na B-X\nb O\n"])
-def test_a_comment_that_can_be_a_word_is_refused(text: str) -> None:
-    number = 1 + text.split("\n").index("# O")
-    with pytest.raises(
-        DataError, match=f"^x:{number}: begins with '# ' as comments do, but has .* the tag 'O' of a word"
-    ):
-        read(text, comments="# ")
-    assert len(read(text.replace("# x\n\n", ""))) > 0
+def test_a_comment_that_can_be_a_word_is_refused() -> None:
+    for text in ["a O\n# O\n", "# O\na O\n", "# x\n\n# O\n# O\n\na B-X\nb O\n"]:
+        number = 1 + text.split("\n").index("# O")
+        with pytest.raises(
+            DataError, match=f"^x:{number}: begins with '# ' as comments do, but has .* the tag 'O' of a word"
+        ):
+            read(text, comments="# ")
+        assert len(read(text.replace("# x\n\n", ""))) > 0
 
 
 # --- real corpora: counts as published --------------------------------------------------------------------------------
@@ -176,19 +165,16 @@ def check(sentences: list[tuple[list[str], list[str], str]], scheme: Scheme) -> 
     return len(sentences), sum(len(words) for words, _, _ in sentences), dict(counts)
 
 
-@pytest.mark.parametrize(
-    ("split", "sentences", "words", "entities"),
-    [
+def test_counts_of_wnut17() -> None:
+    for split, sentences, words, entities in [
         ("train", 3394, 62730, (660, 548, 221, 142, 140, 264)),
         ("dev", 1009, 15733, (470, 74, 34, 114, 105, 39)),
         ("test", 1287, 23394, (429, 150, 66, 127, 142, 165)),
-    ],
-)
-def test_counts_of_wnut17(split: str, sentences: int, words: int, entities: tuple[int, ...]) -> None:
-    found = corpus(f"ner/wnut17/{split}.conll")
-    assert check(found, "iob2") == (sentences, words, dict(zip(TYPES, entities, strict=True)))
-    odd = {"train": 0, "dev": 2, "test": 0}[split]
-    assert sum("\u200b" in word or "\ufeff" in word for words, _, _ in found for word in words) == odd
+    ]:
+        found = corpus(f"ner/wnut17/{split}.conll")
+        assert check(found, "iob2") == (sentences, words, dict(zip(TYPES, entities, strict=True)))
+        odd = {"train": 0, "dev": 2, "test": 0}[split]
+        assert sum("\u200b" in word or "\ufeff" in word for words, _, _ in found for word in words) == odd
 
 
 def test_counts_of_wikigold() -> None:

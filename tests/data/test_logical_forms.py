@@ -1,7 +1,8 @@
-"""The COGS codec: forms written by hand, labels of every kind of nonsense, malformed forms, and the corpus itself."""
+"""The COGS codec and its readers: forms written by hand, labels of every kind of nonsense, and the corpus itself."""
 
 from __future__ import annotations
 
+import json
 from collections.abc import Iterator, Sequence
 from dataclasses import replace
 from itertools import islice
@@ -22,9 +23,13 @@ from probtrans_cli.data.codecs.logical_forms import (
     categories,
     kinds_of_words,
     logical_form,
+    parent_by_category,
+    parents_by_category,
+    places_of_kinds,
 )
 from probtrans_cli.data.files import open_lines
-from probtrans_cli.data.readers.cogs import read_cogs, read_seqtag
+from probtrans_cli.data.readers.cogs import Example, read_cogs, read_seqtag
+from probtrans_cli.errors import DataError
 
 # Sentence, form, and of every word that has labels: parent, role, category, noun type, verb name.
 Labels = dict[int, tuple[int, str, str, str, str]]
@@ -249,9 +254,8 @@ WORDS = ["The", "hat", "on", "a", "shelf", "sank", "."]
 FORM = "* hat ( x _ 1 ) ; hat . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 ) AND sink . theme ( x _ 5 , x _ 1 )"
 
 
-@pytest.mark.parametrize(
-    ("old", "new", "message"),
-    [
+def test_malformed_forms() -> None:
+    for old, new, message in [
         (FORM, "", "'' is not a term"),
         (FORM, "LAMBDA a . hat ( a )", "is not a term"),
         ("sink . theme", "sink . patient", "'sink . patient .*' is not a term"),
@@ -272,12 +276,10 @@ FORM = "* hat ( x _ 1 ) ; hat . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 ) 
         ("x _ 5 , x _ 1", "x _ 05 , x _ 1", "not in order"),
         ("shelf ( x _ 4 )", "shelf ( x _ 4 ) AND shelf ( x _ 4 )", "not in order"),
         ("sink . theme ( x _ 5", "float . theme ( x _ 2", "has a role already|not in order"),
-    ],
-)
-def test_malformed_forms(old: str, new: str, message: str) -> None:
-    assert old in FORM
-    with pytest.raises(ValueError, match=message):
-        analyse(WORDS, FORM.replace(old, new, 1))
+    ]:
+        assert old in FORM
+        with pytest.raises(ValueError, match=message):
+            analyse(WORDS, FORM.replace(old, new, 1))
 
 
 def test_forms_without_words() -> None:
@@ -364,3 +366,108 @@ def test_a_changed_label_never_gives_the_gold_form(corpus: Path) -> None:
         assert form != example.form
         others += form is not None
     assert 0.05 < others / len(examples) < 0.15
+
+
+LINKS = st.integers(1, 7).flatmap(
+    lambda n: st.lists(
+        st.tuples(st.integers(-1, n - 1), st.sampled_from(ROLES), st.sampled_from(CATEGORIES)), min_size=n, max_size=n
+    )
+)
+
+
+@given(LINKS)
+def test_a_parent_is_found_again_by_its_number_among_its_kind(links: list[tuple[int, str, str]]) -> None:
+    parents, role, category = (list(column) for column in zip(*links, strict=True))
+    parents = [-1 if parent == i else parent for i, parent in enumerate(parents)]
+    labels = GraphLabels(parents, role, category, [""] * len(links), [""] * len(links))
+    of_words = kinds_of_words(role, category, labels.verb_name)
+    places = places_of_kinds(of_words)
+    kinds = [
+        "PREP" if of_word == "PREP" else kind[1:] if kind.endswith("NOUN") else kind
+        for of_word, kind in zip(role, category, strict=True)
+    ]
+    assert {i: kind for kind, found in places.items() for i in found} == dict(enumerate(kinds))
+    for i, (parent, label) in enumerate(zip(parents, parents_by_category(labels), strict=True)):
+        assert parent_by_category(label, i, places) == parent
+        if parent >= 0:
+            step = 1 if parent > i else -1
+            number = sum(kinds[j] == kinds[parent] for j in range(i + step, parent + step, step))
+            assert label == f"{number * step:+d} {kinds[parent]}".strip()
+            assert parent_by_category(f"{100 * step:+d} {kinds[parent]}", i, places) is None
+
+
+def test_phrases_between_a_noun_and_its_verb_change_no_label() -> None:
+    words = ["The", "kite", "on", "a", "shelf", "behind", "the", "shed", "sank", "."]
+    form = (
+        "* kite ( x _ 1 ) ; * shed ( x _ 7 ) ; kite . nmod . on ( x _ 1 , x _ 4 ) AND shelf ( x _ 4 ) AND"
+        " shelf . nmod . behind ( x _ 4 , x _ 7 ) AND sink . theme ( x _ 8 , x _ 1 )"
+    )
+    wanted = ["", "+1 VERB", "-1 NOUN", "", "-1 PREP", "-1 NOUN", "", "-1 PREP", "", ""]
+    assert parents_by_category(analyse(words, form)) == wanted
+
+
+def record(**changed_keys: Any) -> str:
+    keys = {"tokens": ["Wim", "sank"], "parent": [1, -1], "role": ["theme", ""], "category": ["PNOUN", "VERB"]}
+    keys |= {"noun_type": ["", ""], "verb_name": ["", "sink"], "distribution": "in_distribution"}
+    return json.dumps({key: value for key, value in {**keys, **changed_keys}.items() if value is not None})
+
+
+def test_readers() -> None:
+    for end in ["", "\n", "\r\n", "\r"]:
+        analysis = GraphLabels([1, -1], ["theme", ""], ["PNOUN", "VERB"], ["", ""], ["", "sink"])
+        form = "sink . theme ( x _ 1 , Wim )"
+        expected = Example(["Wim", "sank"], analysis, form, "in_distribution", "c:2")
+        first, second = read_cogs(
+            [f"otter\tLAMBDA a . otter ( a )\tprimitive{end}", f"Wim sank\t{form}\tin_distribution{end}"], "c"
+        )
+        assert (first.where, first.distribution, first.words) == ("c:1", "primitive", ["otter"])
+        assert second == expected
+        assert list(read_seqtag([record() + end, record() + end], "c"))[1] == replace(expected, form=None)
+
+
+def test_sentences_are_yielded_at_once() -> None:
+    assert next(read_cogs(iter(["Wim\tWim\tprimitive", "broken"]), "c")).words == ["Wim"]
+    assert next(read_seqtag(iter([record(), "broken"]), "c")).words == ["Wim", "sank"]
+
+
+def test_malformed_lines_of_forms() -> None:
+    for line, message, hint in [
+        ("", "1 column instead of 3", "separated by single tabs"),
+        ("a\tb\tc\td", "4 columns instead of 3", "separated by single tabs"),
+        ("Wim  sank\tx\ty", "a sentence with an empty word", "single spaces"),
+        ("Wim\u3000sank\tx\ty", "a sentence with an empty word", "single spaces"),
+        ("\tx\ty", "a sentence with an empty word", "single spaces"),
+        ("Wim sank\tsink . theme ( x _ 1 , Ann )\ty", "no 'Ann' in the sentence", "the second column is a COGS form"),
+    ]:
+        with pytest.raises(DataError, match=rf"^c.tsv:2: .*{message}") as error:
+            list(read_cogs(["Wim\tWim\tprimitive", line], "c.tsv"))
+        assert hint in (error.value.hint or "")
+
+
+def test_malformed_lines_of_labels() -> None:
+    for line, message, hint in [
+        ("", "not JSON", "one JSON object"),
+        ("Wim\tWim\tprimitive", "not JSON", ".tsv"),
+        ("[" * 100_000, "not JSON", "one JSON object"),
+        ("9" * 5000, "not JSON", "one JSON object"),
+        ("[]", "not a JSON object", "has the keys tokens, parent"),
+        (record(head=[1, 2]), "unknown key 'head'", "has the keys"),
+        (record(role=None), "no key 'role'", "has the keys"),
+        (record(distribution=3), "distribution is not a string", "in_distribution"),
+        (record(tokens="Wim sank"), "tokens is not a list of strings", "one value a word"),
+        (record(tokens=["Wim\n", "sank"]), "tokens is no list of words without white space", "one word a token"),
+        (record(role=["theme", 1]), "role is not a list of strings", "one value a word"),
+        (record(parent=[True, -1]), "parent is not a list of whole numbers", "one value a word"),
+        (record(parent=[1.0, -1]), "parent is not a list of whole numbers", "one value a word"),
+        (record(noun_type=[""]), "noun_type has 1 values for 2 tokens", "one value a word"),
+        (record(role=["subject", ""]), "unknown role 'subject'", "'agent'"),
+        (record(category=["NOUN", ""]), "unknown category 'NOUN'", "'CNOUN'"),
+        (record(noun_type=["def", ""]), "unknown noun_type 'def'", "'DEF'"),
+        (record(parent=[2, -1]), "parent 2 of word 0 is not another word", "2 words, counted from 0"),
+        (record(parent=[1, -2]), "parent -2 of word 1 is not another word", "-1 is no parent"),
+        (record(parent=[0, -1]), "parent 0 of word 0 is not another word", "-1 is no parent"),
+        (json.dumps({key: [] for key in json.loads(record())} | {"distribution": ""}), "without words", "remove"),
+    ]:
+        with pytest.raises(DataError, match=rf"^c.jsonl:2: .*{message}") as error:
+            list(read_seqtag([record(), line], "c.jsonl"))
+        assert hint in (error.value.hint or "")

@@ -1,10 +1,11 @@
-"""`prepare`: what it makes, when it is up to date, and what it refuses."""
+"""`prepare`: what it makes, when it is up to date, what it refuses, and the names of its folders."""
 
 from __future__ import annotations
 
 import io
 import json
 import os
+import random
 from pathlib import Path
 from typing import Any
 
@@ -15,8 +16,12 @@ from small_treebank import TRAIN, names, recipe, treebank
 from support import Stdin
 
 from probtrans_cli.commands.prepare import report
+from probtrans_cli.data.corpus.manifest import canonical, fingerprint, folder_of
 from probtrans_cli.data.corpus.prepared import Prepared, open_prepared, prepare
-from probtrans_cli.errors import DataError
+from probtrans_cli.data.corpus.sources import find_sources
+from probtrans_cli.errors import DataError, RecipeError
+from probtrans_cli.recipe.schema import Recipe
+from probtrans_cli.recipe.source import load_recipe
 
 
 def shown(prepared: Prepared) -> str:
@@ -261,3 +266,158 @@ def test_real_treebank(corpora: Path, tmp_path: Path, monkeypatch: pytest.Monkey
     assert {column: len(labels) for column, labels in made.labels.items()} == {"upos": 17, "xpos": 49, "feats": 230}
     assert made.vocabulary.size == 19674 + 3
     assert not prepare(recipe(task, **data)).fresh
+
+
+WORDS = {"kind": "words", "min_count": 2, "features": {"ngrams": 3}, "punctuation": False}
+
+
+@pytest.fixture
+def here(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
+    monkeypatch.chdir(tmp_path)
+    words = ("goat", "hen", "fox")
+    (tmp_path / "train.conllu").write_text("".join(f"1\t{w}\t_\tNOUN\t_\t_\t0\t_\t_\t_\n\n" for w in words))
+    (tmp_path / "train.txt").write_text("a goat sleeps\n\nthe fox\nthe hen\n")
+    (tmp_path / "train.col").write_text("goat B-X\n\nfox O\n")
+    (tmp_path / "train.tsv").write_text("a goat\t1\nfox\t0\n")
+    return tmp_path
+
+
+@pytest.mark.usefixtures("here")
+@pytest.mark.parametrize(
+    ("data", "task", "folder", "begins"),
+    [
+        ({}, "mlm", "x-edc3744a", "f58a8dbcaca7e4e8"),
+        ({"vocabulary": WORDS}, "mlm", "x-57ad4f18", "ac3a505db839fbce"),
+        (
+            {"vocabulary": {"kind": "sentencepiece", "size": 20}, "longest": 9, "too_long": "cut"},
+            "mlm",
+            "x-a9dbc90d",
+            "12ac8b3b09935ff4",
+        ),
+        ({"vocabulary": {"kind": "char"}, "extra": "train.conllu"}, "mlm", "x-f8be0f68", "bd49125a662ec5f7"),
+        ({"vocabulary": {"kind": "wordpiece", "size": 90}}, "mlm", "x-95e0acd9", "89feb1d3840bff7f"),
+        (
+            {"train": "train.col", "format": "columns", "columns": {"entities": "bioes"}},
+            "ner",
+            "x-684c55e3",
+            "173e87ca06744a42",
+        ),
+        (
+            {"train": "train.col", "format": "columns", "columns": {"entities": "bioes", "strict": False}},
+            "ner",
+            "x-684c55e3",
+            "173e87ca06744a42",
+        ),
+        ({"train": "train.tsv", "format": "table"}, "classification", "x-7f0c40c3", "f94a697b83dafc9d"),
+        (
+            {"train": "train.txt", "format": "documents", "documents": {"pairs": "sop", "seed": 3}},
+            "pretrain",
+            "x-08faa839",
+            "511e3c0487cd4419",
+        ),
+    ],
+)
+def test_names_and_fingerprints_are_those_of_version_1(
+    data: dict[str, Any], task: str, folder: str, begins: str
+) -> None:
+    """The values are those of the code before there were tables of formats and vocabularies (commit 1a04c22)."""
+    recipe = Recipe.model_validate({"name": "x", "data": {"train": "train.conllu", **data}, "task": {"kind": task}})
+    assert folder_of(recipe) == Path("prepared") / folder
+    assert fingerprint(recipe.data, find_sources(recipe.data, {})).startswith(begins)
+
+
+@pytest.mark.usefixtures("here")
+def test_a_younger_key_that_asks_for_something_makes_another_folder() -> None:
+    def made(strict: bool) -> tuple[Path, str]:
+        columns = {"entities": "bioes", "strict": strict}
+        data = {"train": "train.col", "format": "columns", "columns": columns}
+        recipe = Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "ner"}})
+        return folder_of(recipe), fingerprint(recipe.data, find_sources(recipe.data, {}))
+
+    (plain, of_plain), (strict, of_strict) = made(False), made(True)
+    assert plain != strict
+    assert of_plain != of_strict
+
+
+def test_a_vocabulary_of_a_folder_is_its_content(here: Path) -> None:
+    def described() -> Any:
+        vocabulary = {"kind": "wordpiece", "folder": "bert"}
+        data = {"train": "train.conllu", "vocabulary": vocabulary}
+        return canonical(Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "mlm"}}).data)["vocabulary"]
+
+    (here / "bert").mkdir()
+    (here / "bert" / "vocab.txt").write_text("[PAD]\n")
+    before = described()
+    assert before["folder"] != "bert"
+    (here / "bert" / "vocab.txt").write_text("[PAD]\n[UNK]\n")
+    assert described()["folder"] != before["folder"]
+
+
+LENGTHS = [3, 12, 5, 9, 1, 7, 30, 4, 6, 2]
+
+
+@pytest.fixture
+def prepared_with(tmp_path: Path, monkeypatch: pytest.MonkeyPatch):
+    """Prepare sentences of known lengths, each of which names itself in its first word."""
+    monkeypatch.chdir(tmp_path)
+    lines = [" ".join([f"s{number}", *["w"] * (length - 1)]) for number, length in enumerate(LENGTHS)]
+    Path("text.txt").write_text("\n".join(lines) + "\n", encoding="utf-8")
+    Path("recipe.yaml").write_text(
+        "version: 1\nname: t\ntask: {kind: mlm}\ndata: {train: text.txt, dev: text.txt}\n", encoding="utf-8"
+    )
+
+    def run(*overrides: str) -> Prepared:
+        return prepare(load_recipe("recipe.yaml", list(overrides)))
+
+    return run
+
+
+def first_words(prepared: Prepared, split: str) -> list[str]:
+    one = prepared.splits[split]
+    return [prepared.vocabulary.decode(int(one.row("ids", index)[0])) for index in range(len(one))]
+
+
+def test_long_sentences_are_left_out_of_every_split_and_counted(prepared_with) -> None:
+    prepared = prepared_with("data.select.words=9")
+    kept = [f"s{number}" for number, length in enumerate(LENGTHS) if length <= 9]
+    assert first_words(prepared, "train") == first_words(prepared, "dev") == kept
+    assert prepared.manifest["notes"] == [
+        "data.train: data.select leaves out 2 sentences of more than 9 words",
+        "data.dev: data.select leaves out 2 sentences of more than 9 words",
+    ]
+    assert "s1" not in [prepared.vocabulary.decode(id) for id in range(prepared.vocabulary.size)]
+
+
+def test_training_sentences_are_drawn_among_the_short_ones(prepared_with) -> None:
+    prepared = prepared_with("data.select.words=9", "data.select.sentences=4", "data.select.seed=3")
+    short = [f"s{number}" for number, length in enumerate(LENGTHS) if length <= 9]
+    random.Random(3).shuffle(drawn := list(short))
+    assert set(first_words(prepared, "train")) == set(drawn[:4])
+    assert first_words(prepared, "dev") == [name if name in drawn[:4] else "<unk>" for name in short]
+    assert "2 sentences of more than 9 words, and 4 others, as 4 were drawn" in prepared.manifest["notes"][0]
+
+
+def test_each_selection_is_another_corpus(prepared_with) -> None:
+    kinds = [
+        (),
+        ("data.select.words=9",),
+        ("data.select.sentences=4",),
+        ("data.select.sentences=4", "data.select.seed=1"),
+    ]
+    made = [prepared_with(*one) for one in kinds]
+    assert len({one.folder for one in made}) == len({one.manifest["fingerprint"] for one in made}) == len(kinds)
+    assert not prepared_with("data.select.sentences=4").fresh
+
+
+def test_more_than_there_are_is_all(prepared_with) -> None:
+    prepared = prepared_with("data.select.sentences=100")
+    assert len(prepared.splits["train"]) == len(LENGTHS)
+    assert prepared.manifest["notes"] == ["data.train: data.select.sentences is 100, 90 more than there are"]
+
+
+def test_refusals(prepared_with) -> None:
+    Path("text.txt").write_text("five words in this sentence\n", encoding="utf-8")
+    with pytest.raises(DataError, match=r"every sentence of data\.train has more than 2 words"):
+        prepared_with("data.select.words=2")
+    with pytest.raises(RecipeError, match="documents are read as a whole"):
+        prepared_with("data.select.words=2", "data.format=documents", "task.kind=pretrain")

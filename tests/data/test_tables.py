@@ -1,9 +1,10 @@
-"""Tables: which column is which, quotes, and what looks like the name of a column."""
+"""Tables and JSON lines: columns, quotes, labels, and what looks like the name of a column."""
 
 from __future__ import annotations
 
 import csv
 import io
+import json
 from typing import Any
 
 import pytest
@@ -12,10 +13,10 @@ from hypothesis import strategies as st
 from pydantic import ValidationError
 
 from probtrans_cli.data.corpus.gold import OddLabels
-from probtrans_cli.data.readers.lines import read_table
+from probtrans_cli.data.readers.lines import read_jsonl, read_table
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.errors import DataError
-from probtrans_cli.recipe.data import Table
+from probtrans_cli.recipe.data import Keys, Table
 from probtrans_cli.recipe.schema import Recipe
 from tests.support import real_data
 
@@ -28,9 +29,8 @@ def content(file: str, **options: Any) -> list[tuple[str, str, str]]:
     return [(" ".join(one.words), one.labels["label"], one.where) for one in read(file, **options)]
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "expected"),
-    [
+def test_columns_are_those_that_are_named() -> None:
+    for line, options, expected in [
         ("3 it was  long ", {"text": 1, "label": 0, "separator": " "}, ("it was long", "3")),
         ("a b;x;good", {"label": 2, "separator": ";"}, ("a b", "good")),
         ("a fine film\t1\tid7", {"columns": 3}, ("a fine film", "1")),
@@ -45,15 +45,13 @@ def content(file: str, **options: Any) -> list[tuple[str, str, str]]:
         ('5" of film,good', {"separator": ","}, ('5" of film', "good")),
         ('"a\tb"\tgood', {"quoting": True}, ("a b", "good")),
         ('3 "a b" 7', {"text": 1, "label": 0, "columns": 3, "separator": " ", "quoting": True}, ("a b", "3")),
-    ],
-)  # fmt: skip
-def test_columns_are_those_that_are_named(line: str, options: dict[str, Any], expected: tuple[str, str]) -> None:
-    assert content(line, **options) == [(*expected, "x:1")]
+    ]:
+        assert content(line, **options) == [(*expected, "x:1")]
 
 
-@pytest.mark.parametrize(
-    ("line", "options", "message"),
-    [
+def test_what_is_misread_otherwise_is_an_error() -> None:
+    """The line is named where the row begins, behind a row of two lines if there are quotes."""
+    for line, options, message in [
         ("a fine film\t1\tid7", {}, r"the label '1\\tid7' holds the separator: 3 columns instead of 2"),
         ("a b;x;good;as it seems", {"label": 2, "separator": ";"}, "the label 'good;as it seems' holds the separator"),
         ("it was long 3", {"separator": " "}, "the label 'was long 3' holds the separator: 4 columns instead of 2"),
@@ -79,16 +77,13 @@ def test_columns_are_those_that_are_named(line: str, options: dict[str, Any], ex
         ('0,"a\n\n1,b\n0,c"', {"separator": ",", "text": 1, "label": 0}, "a quote is not closed before line 6"),
         ("a,1\rb,0", {"separator": ","}, r"not CSV: a line that ends in \\r alone"),
         ('"a,1\n' + "b,0\n" * 100_000, {"separator": ","}, "not CSV: field larger than field limit"),
-    ],
-)
-def test_what_is_misread_otherwise_is_an_error(line: str, options: dict[str, Any], message: str) -> None:
-    """The line is named where the row begins, behind a row of two lines if there are quotes."""
-    table = Table(**options)
-    row = [""] * table.width
-    row[table.text], row[table.label] = ('"a\nb"' if table.quoted else "a\n"), "1"
-    first = table.separator.join(row) if table.quoted else "\n"
-    with pytest.raises(DataError, match=f"^x:3: {message}"):
-        read(f"{first}\n{line}", **options)
+    ]:
+        table = Table(**options)
+        row = [""] * table.width
+        row[table.text], row[table.label] = ('"a\nb"' if table.quoted else "a\n"), "1"
+        first = table.separator.join(row) if table.quoted else "\n"
+        with pytest.raises(DataError, match=f"^x:3: {message}"):
+            read(f"{first}\n{line}", **options)
 
 
 @given(
@@ -118,40 +113,32 @@ def test_blank_rows_and_the_header() -> None:
     assert not any(one.may_be_header for one in read(text, separator=",", header=True))
 
 
-@pytest.mark.parametrize(
-    ("labels", "known", "told"),
-    [
+def test_a_label_that_only_the_first_row_has_is_told_of() -> None:
+    for labels, known, told in [
         (["label", "1", "0"], (), "warning: x:1: no other row has the label 'label'"),
         (["1", "1", "0"], (), None),
         (["label"], (), None),
         (["rare", "1", "0"], ("rare",), None),
-    ],
-)
-def test_a_label_that_only_the_first_row_has_is_told_of(
-    labels: list[str], known: tuple[str, ...], told: str | None
-) -> None:
-    passing = OddLabels(read_table([f"a\t{label}" for label in labels], "x", Table()))
-    assert len(list(passing)) == len(labels)
-    found = passing.all_warnings({"label": known})
-    assert len(found) == (told is not None)
-    if told:
-        assert found[0].startswith(told)
-        assert "data.table.header=true" in found[0]
+    ]:
+        passing = OddLabels(read_table([f"a\t{label}" for label in labels], "x", Table()))
+        assert len(list(passing)) == len(labels)
+        found = passing.all_warnings({"label": known})
+        assert len(found) == (told is not None)
+        if told:
+            assert found[0].startswith(told)
+            assert "data.table.header=true" in found[0]
 
 
-@pytest.mark.parametrize(
-    ("table", "reason"),
-    [
+def test_options_that_do_not_go_together() -> None:
+    for table, reason in [
         ({"columns": 1}, "found 1, but there is a column 1, counted from 0"),
         ({"quoting": True, "separator": "||"}, "one character other than a quote separates: found '||'"),
         ({"quoting": True, "separator": '"'}, "one character other than a quote separates"),
-    ],
-)
-def test_options_that_do_not_go_together(table: dict[str, Any], reason: str) -> None:
-    data = {"train": "x.tsv", "format": "table", "table": table}
-    with pytest.raises(ValidationError) as error:
-        Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "classification"}})
-    assert reason in str(error.value)
+    ]:
+        data = {"train": "x.tsv", "format": "table", "table": table}
+        with pytest.raises(ValidationError) as error:
+            Recipe.model_validate({"name": "x", "data": data, "task": {"kind": "classification"}})
+        assert reason in str(error.value)
 
 
 @pytest.mark.parametrize("name", ["sst2", "sst5"])
@@ -164,3 +151,45 @@ def test_the_corpora_of_the_recipes_are_divided_at_spaces_alone(name: str) -> No
     given = [line.split(table.separator, 1) for line in lines]
     texts = [(columns[table.text], columns[table.label]) for columns in given]
     assert found == [([word for word in text.split(" ") if word], label) for text, label in texts]
+
+
+plain = st.text(st.characters(exclude_categories=["Cs"]), min_size=1).filter(lambda text: text.split() == [text])
+
+
+@given(st.lists(st.tuples(st.lists(plain, min_size=1, max_size=4), plain), max_size=4), st.booleans(), st.booleans())
+def test_tables_and_json_lines_say_the_same(rows: list[tuple[list[str], str]], turned: bool, header: bool) -> None:
+    columns = [(label, " ".join(text)) if turned else (" ".join(text), label) for text, label in rows]
+    lines = ["some\theader"] * header + ["\t".join(one) + "\r" for one in columns]
+    table = list(read_table(lines, "x", Table(text=int(turned), label=int(not turned), header=header)))
+    assert [(one.words, one.labels) for one in table] == [(text, {"label": label.strip()}) for text, label in rows]
+    assert [one.where for one in table] == [f"x:{i}" for i in range(1 + header, len(rows) + 1 + header)]
+    for ascii_only in (False, True):
+        for text in (list, " ".join):
+            records = [
+                json.dumps({"t": text(one), "l": label, "more": 1}, ensure_ascii=ascii_only) for one, label in rows
+            ]
+            found = list(read_jsonl(records, "x", Keys(text="t", label="l")))
+            assert [(one.words, one.labels) for one in found] == [(one.words, one.labels) for one in table]
+
+
+def test_no_break_spaces_stay_inside_of_words() -> None:
+    (one,) = read_table(["4\u00a0 1/2\u00a0miles\tgood"], "x", Table())
+    assert one.words == ["4\u00a0", "1/2\u00a0miles"]
+
+
+def test_white_space_is_no_part_of_a_word() -> None:
+    for text, words in [
+        ("good\n", ["good"]),
+        ("\ta\tfine\r\nfilm\x0b", ["a", "fine", "film"]),
+        ("a\u2028b\u3000c\u2009d\x85e", ["a", "b", "c", "d", "e"]),
+        ("4\u00a01/2\n", ["4\u00a01/2"]),
+        (["good\n", "a\tb", "2 1/2", "4\u00a0"], ["good", "a b", "2 1/2", "4\u00a0"]),
+    ]:
+        (one,) = read_jsonl([json.dumps({"text": text, "label": "pos\n"})], "x", Keys())
+        assert (one.words, one.labels) == (words, {"label": "pos"})
+
+
+def test_halves_of_characters_are_refused() -> None:
+    for line in ['{"text": "a", "label": "\\udc00"}', '{"text": ["\\ud800"], "label": "x"}']:
+        with pytest.raises(DataError, match="x:2: an escape of half a character"):
+            list(read_jsonl(["", line], "x", Keys()))
