@@ -1,5 +1,7 @@
 """The folder of a job that is done in blocks, by any number of processes, at any time, in any order.
 
+Parsing in bulk and encoding a corpus are such jobs.
+
     OUT/job.json               what the job is; another one is refused in this folder
     OUT/blocks/000001.conllu   the result of a block ...
     OUT/blocks/000001.done     ... and its marker, which is written after it and says of which job and of which part of
@@ -69,7 +71,7 @@ class Job:
 
     @staticmethod
     def _refuse_blocks_without_job(folder: Path) -> None:
-        """Refuse blocks that nobody knows the job of: they would be overwritten, or taken for those of another job."""
+        """Refuse blocks without a `job.json`: they would be overwritten, or taken for those of another job."""
         for name in (BLOCKS, FAILED):
             regular.refuse_others(folder / name, folder=True)
             there = sorted(path.name for path in (folder / name).iterdir()) if (folder / name).exists() else []
@@ -81,11 +83,7 @@ class Job:
 
     @classmethod
     def of(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:
-        """The job that a folder holds.
-
-        Raises:
-            UsageError: there is none, or another one.
-        """
+        """Return the job that a folder holds; raise a UsageError if there is none, or another one."""
         for name in (BLOCKS, FAILED):
             regular.refuse_folder_of_others(folder / name)
         try:
@@ -100,50 +98,52 @@ class Job:
         return cls(folder, ending, _sum_of(identity))
 
     def result(self, number: int) -> Path:
-        """The result of a block."""
+        """Return the path of a block's result."""
         return self.folder / BLOCKS / f"{number:06d}.{self.ending}"
 
     def marker(self, number: int) -> Path:
-        """The marker of a block that is done."""
+        """Return the path of a block's marker, which is there when the block is done."""
         return self.folder / BLOCKS / f"{number:06d}.done"
 
     def note(self, number: int) -> Path:
-        """Why a block could not be done."""
+        """Return the path of the reason why a block could not be done."""
         return self.folder / FAILED / f"{number:06d}.txt"
 
     def is_done(self, number: int) -> bool:
-        """Whether a block has its marker, and beside it its result."""
+        """Return whether a block has its marker, and beside it its result."""
         return os.path.lexists(self.marker(number)) and os.path.lexists(self.result(number))
 
     def done(self) -> set[int]:
-        """The blocks that have their marker, and beside it their result."""
-        there = {path.name for path in (self.folder / BLOCKS).iterdir()}
-        numbers = (int(name[1]) for name in map(_MARKER.fullmatch, there) if name)
-        return {number for number in numbers if self.result(number).name in there}
+        """Return the blocks that have their marker, and beside it their result."""
+        names = {path.name for path in (self.folder / BLOCKS).iterdir()}
+        numbers = (int(marker[1]) for marker in map(_MARKER.fullmatch, names) if marker)
+        return {number for number in numbers if self.result(number).name in names}
 
     def about(self, number: int) -> dict[str, Any]:
-        """What the marker of a block says of it; nothing where there is none, or it is damaged."""
+        """Return the content of a block's marker; nothing where there is none, or it is damaged."""
         try:
-            found = from_json(regular.read_text(self.marker(number)))
+            content = from_json(regular.read_text(self.marker(number)))
         except (OSError, ValueError):
             return {}
-        return found if isinstance(found, dict) else {}
+        return content if isinstance(content, dict) else {}
 
     def require_own(self, number: int, part: Mapping[str, Any]) -> None:
-        """Refuse a block that is done, but of another job, or of another ``part`` of the inputs: what its marker must
-        say. Of a marker that is damaged nothing is known, and the block is to be done again.
+        """Refuse a block that is done, but of another job, or of another ``part`` of the inputs than its marker says.
+
+        A block whose marker is damaged is to be done again.
 
         Raises:
-            DataError: it is; nothing is removed.
+            DataError: it is such a block; nothing is removed.
         """
         about = self.about(number)
-        wanted = {"job": self.sum, **part}
-        if key := next((key for key in wanted if about and about.get(key) != wanted[key]), None):
-            what = f"{self.result(number)}: of another job than that of {self.folder / JOB}"
+        expected = {"job": self.sum, **part}
+        if key := next((key for key in expected if about and about.get(key) != expected[key]), None):
+            problem = f"{self.result(number)}: of another job than that of {self.folder / JOB}"
             if key != "job":
-                what = f"{self.marker(number)}: {key} is {_shown(about.get(key))} there and {_shown(wanted[key])} here"
+                values = f"{_shown(about.get(key))} there and {_shown(expected[key])} here"
+                problem = f"{self.marker(number)}: {key} is {values}"
             hint = f"give the job another folder; or move {self.marker(number)} away, and run it without --merge: "
-            raise DataError(f"block {number}: {what}", hint=f"{hint}it does this block again")
+            raise DataError(f"block {number}: {problem}", hint=f"{hint}it does this block again")
 
     def forget(self, number: int) -> None:
         """Remove the marker of a block, which is then to be done again."""
@@ -152,21 +152,24 @@ class Job:
 
     @contextmanager
     def writing(self, number: int, about: Mapping[str, Any]) -> Iterator[TextIO]:
-        """Within: the result of a block, which gets its name and then its marker at the end; a failure leaves neither.
+        """Enter to write the result of a block, which gets its name and then its marker at the end; a failure leaves
+        neither.
 
-        ``about``: what the marker says of it, besides its size and checksum; it is filled while the result is written.
+        ``about``: the marker's content besides size and checksum; it may be filled while the result is written.
         """
         result, marker = self.result(number), self.marker(number)
         try:
             with atomic.replacing(result, shared=True) as file:
                 yield file
-            told = {"job": self.sum, **about, "bytes": result.stat().st_size, "sha256": _sha256(result)}
+            with result.open("rb") as content:
+                checksum = hashlib.file_digest(content, "sha256").hexdigest()
+            content_of_marker = {"job": self.sum, **about, "bytes": result.stat().st_size, "sha256": checksum}
             with atomic.replacing(marker, shared=True) as file:
-                file.write(json.dumps(told, ensure_ascii=False) + "\n")
+                file.write(json.dumps(content_of_marker, ensure_ascii=False) + "\n")
         except FileNotFoundError:
             if not self.is_done(number):
                 raise
-        # Another process that did the same block was faster, and has tidied up: what it wrote stands.
+        # On the FileNotFoundError, another process that did the same block was faster, and has tidied up.
         for path in (self.note(number), *atomic.left_of(result), *atomic.left_of(marker)):
             with suppress(FileNotFoundError):
                 path.unlink()
@@ -177,18 +180,14 @@ class Job:
             file.write(why if why.endswith("\n") else f"{why}\n")
 
     def why(self, number: int) -> str | None:
-        """Why a block could not be done, in a line; None: nobody knows."""
+        """Return why a block could not be done, in a line; None if that is not noted."""
         try:
             return printable(regular.read_text(self.note(number)).partition("\n")[0], 400)
         except (OSError, ValueError):
             return None
 
     def content(self, number: int) -> Iterator[bytes]:
-        """The result of a block that is done, in pieces.
-
-        Raises:
-            DataError: it is not what was written, which is known at its end.
-        """
+        """Yield the result of a block that is done, in pieces; raise a DataError if it is damaged, at its end."""
         digest = hashlib.sha256()
         path = self.result(number)
         try:
@@ -209,13 +208,8 @@ class Job:
         return f"remove {self.marker(number)}, and run the job again without --merge"
 
 
-def _sha256(path: Path) -> str:
-    with path.open("rb") as file:
-        return hashlib.file_digest(file, "sha256").hexdigest()
-
-
 def _sum_of(identity: Mapping[str, Any]) -> str:
-    """A checksum of all that is compared of a job; what is null, or is not there, is the same."""
+    """Return a checksum of all keys that are compared; a key that is null and a missing key are the same."""
     compared = {key: value for key, value in identity.items() if key != "named"}
     for key, value in compared.items():
         if isinstance(value, dict):
@@ -224,7 +218,7 @@ def _sum_of(identity: Mapping[str, Any]) -> str:
 
 
 def _difference(there: Any, here: Mapping[str, Any]) -> str:
-    """What is different in two jobs, in words; nothing where they are the same."""
+    """Return what is different in two jobs, in words; an empty text where they are the same."""
     if not isinstance(there, dict):
         return "its job.json is damaged"
     for key in here:
@@ -238,9 +232,9 @@ def _difference(there: Any, here: Mapping[str, Any]) -> str:
             return f"{name} is {_shown(old.get(name))} there and {_shown(new.get(name))} here"
         if isinstance(old, list) and isinstance(new, list):
             both = zip(old, new, strict=False)
-            number = next((i for i, (one, other) in enumerate(both) if one != other), min(len(old), len(new)))
-            one, other = (_shown(values[number]) if number < len(values) else "none" for values in (old, new))
-            return f"number {number + 1} of {key} is {one} there and {other} here"
+            number = next((i for i, pair in enumerate(both) if pair[0] != pair[1]), min(len(old), len(new)))
+            shown = [_shown(values[number]) if number < len(values) else "none" for values in (old, new)]
+            return f"number {number + 1} of {key} is {shown[0]} there and {shown[1]} here"
         return f"{key} is {_shown(old)} there and {_shown(new)} here"
     return ""
 
