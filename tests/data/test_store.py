@@ -172,8 +172,8 @@ def test_windows_have_every_sentence_once(sizes: list[int], window: int, epoch: 
     lengths = np.random.default_rng(3).integers(0, 6, size=bounds[-1]).astype(np.int32)
     with pytest.MonkeyPatch.context() as patch:
         patch.setattr(batches, "WINDOW", window)
-        found = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences_shards=4)
-        again = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences_shards=4)
+        found = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences=4)
+        again = plan(lengths, 12, 5, epoch, bounds=bounds, shuffle=shuffle, sentences=4)
         every = [one.tolist() for one in found]
         assert every == [one.tolist() for one in again]
         assert [found[i].tolist() for i in range(len(found))] == every
