@@ -72,8 +72,6 @@ def test_a_fault_is_named_by_its_line_in_the_file(tmp_path: Path, ends: Ends) ->
     assert told == [f"{path}:101: not UTF-8 (byte 0xfc at 2)"]
 
 
-
-
 @pytest.mark.parametrize("ending", ["gz", "xz", "zst"])
 def test_an_archive_of_no_bytes_was_cut_off(ending: str, tmp_path: Path) -> None:
     path = tmp_path / f"a.{ending}"
