@@ -36,8 +36,7 @@ def assert_shared_has_the_variances(found: State) -> None:
     torch.testing.assert_close(found.shared.diagonal(dim1=-2, dim2=-1), found.variance.sum(-1), **NEAR)
 
 
-def distances(*names: str, per_head: bool = False) -> moments.Distances:
+def distances(*names: str) -> moments.Distances:
     """Vectors of the distances of N words, of the terms that are named."""
-    shape = (HEADS, N, N, 2) if per_head else (N, N, 2)
-    terms = {name: normal(*shape, seed=20 + i) for i, name in enumerate(("query", "key", "value")) if name in names}
+    terms = {name: normal(N, N, 2, seed=20 + i) for i, name in enumerate(("query", "key", "value")) if name in names}
     return moments.Distances(*(terms.get(name) for name in ("query", "key", "value")))

@@ -281,7 +281,7 @@ class Layer(nn.Module):
         self.dropout = nn.Dropout(section.dropout)
         self.tables = nn.ParameterDict()
         if isinstance(positions, RelativePositions):
-            shape = ((h,) if positions.per_head else ()) + (2 * positions.clip + 1, self.size)
+            shape = (2 * positions.clip + 1, self.size)
             for name, letter in _TERMS.items():
                 if letter in positions.terms:
                     self.tables[name] = nn.Parameter(torch.randn(shape) * self.size**-0.5)

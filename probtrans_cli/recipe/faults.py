@@ -25,6 +25,7 @@ REMOVED: dict[str, tuple[object, str]] = {
     "optim.ivon.predict.temperature": (False, "write predict.temperature"),
     "optim.ternary_penalty.squared": (False, "the norm is never squared"),
     "model.bayes.predict.temperature": (False, "write predict.temperature"),
+    "model.positions.per_head": (False, "all heads of a layer share the vectors of distances"),
     "runtime.graphs": (False, "there are no CUDA graphs any more: leave it out"),
     "runtime.parallel": ("ddp", "each process has the whole model: leave it out"),
     "task.dev_masks": (1, "a score during training is that of one draw of masks"),
@@ -117,8 +118,12 @@ def _overridden(node: Node) -> bool:
 def drop_removed(tree: Node) -> list[Fault]:
     """Remove the keys of :data:`REMOVED` from the tree; the faults are those that asked for something."""
     faults = []
-    for key, (neutral, advice) in REMOVED.items():
-        *sections, last = path = tuple(key.split("."))
+    removed_paths = {tuple(key.split(".")): row for key, row in REMOVED.items()}
+    for (first, *below), row in list(removed_paths.items()):
+        if first == "model":  # the two encoders of a stack have the keys of `model`
+            removed_paths |= {(first, side, *below): row for side in ("lower", "upper")}
+    for path, (neutral, advice) in removed_paths.items():
+        *sections, last = path
         node: Node | None = tree
         for part in sections:
             node = node.value.get(part) if node is not None and isinstance(node.value, dict) else None

@@ -60,7 +60,6 @@ OPTIONS: dict[str, dict[str, Any]] = {
 TRANSFORMERS: dict[str, dict[str, Any]] = {
     "absolute": {},
     "relative": {"positions": {"kind": "relative", "clip": 2, "terms": "qkv"}, "norm": "pre", "share_layers": True},
-    "per-head": {"positions": {"kind": "relative", "clip": 2, "terms": "k", "per_head": True}},
     "sinusoidal": {"positions": {"kind": "sinusoidal"}, "tie_kv": True, "tie_qo": True},
     "bert": {"preset": "bert", "pooler": True},
 }

@@ -92,7 +92,7 @@ def carried(given: State, vx: Tensor, of_rows: Tensor) -> Tensor:
     return scaled + of_rows.sum() * (given.mean @ given.mean.T + given.shared)
 
 
-TERMS = ("key", "key value", "query key", "query key value", "all of each head")
+TERMS = ("key", "key value", "query key", "query key value")
 
 
 @pytest.mark.parametrize("shared", [True, False], ids=["kronecker", "diagonal"])
@@ -103,9 +103,7 @@ def test_attention_in_loops(shared: bool, terms: str, monkeypatch: pytest.Monkey
         monkeypatch.setattr("probtrans_cli.models.bayesian.attention._AT_ONCE", 1)
     given = state(shared=shared)
     weight, of_weight, bias = 0.3 * normal(12, D, seed=7), 0.1 * positive(12, seed=8), normal(12, seed=9)
-    per_head = terms == "all of each head"
-    vectors = distances("query", "key", "value", per_head=True) if per_head else distances(*terms.split())
-    vectors = vectors if terms else None
+    vectors = distances(*terms.split()) if terms else None
     found, expected = moments.attention(given, weight, of_weight, bias, HEADS, distances=vectors)
     mean, variance, total = attention_in_loops(given, weight, of_weight, bias, vectors)
     torch.testing.assert_close(found.mean, mean, **NEAR)

@@ -30,7 +30,7 @@ WIRINGS: list[dict[str, Any]] = [
     {"positions": {"kind": "none"}, "norm": "pre", "activation": "gelu"},
     {"segments": 2, "embedding_norm": True, "pooler": True},
     {"layers": 1, "pooler": True, "bias": "none"},
-    {"positions": {"kind": "relative", "clip": 2, "terms": "qkv", "per_head": True}},
+    {"positions": {"kind": "relative", "clip": 2, "terms": "qkv"}},
     {"positions": {"kind": "relative", "clip": 1, "terms": "k"}, "norm": "pre"},
 ]
 OPTIONS = pytest.mark.parametrize("options", WIRINGS, ids=name)

@@ -22,10 +22,7 @@ from probtrans_cli.recipe.base import InconsistentError
 
 SMALL: dict[str, Any] = {"kind": "transformer", "width": 6, "inner": 5, "heads": 2, "layers": 2}
 STILL = {"dropout": 0.0, "attention_dropout": 0.0, "embedding_dropout": 0.0}
-RELATIVE: list[dict[str, Any]] = [
-    {"kind": "relative", "clip": 2, "terms": terms, "per_head": per_head}
-    for terms, per_head in (("k", False), ("kv", False), ("qk", True), ("qkv", False), ("kv", True))
-]
+RELATIVE: list[dict[str, Any]] = [{"kind": "relative", "clip": 2, "terms": terms} for terms in ("k", "kv", "qk", "qkv")]
 OPTIONS: list[dict[str, Any]] = [
     {},
     {"norm": "pre", "head_size": 4},

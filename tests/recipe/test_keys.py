@@ -38,7 +38,7 @@ KEPT = {
     "machines": """eval.batch_words runtime.compile runtime.device runtime.messages runtime.timeout
         train.accumulate save.every_steps save.keep log.tensorboard""",
     "pages that show their use": """eval.iteration model.factors model.head_bias.rarer model.init_from optim.betas
-        optim.schedule.final task.valid train.freeze train.probe model.positions.per_head""",
+        optim.schedule.final task.valid train.freeze train.probe""",
 }
 
 
@@ -65,9 +65,13 @@ def test_removed_keys_are_read_where_they_change_nothing_and_refused_by_name_els
     keys = {".".join(path) for path, _ in every_key()}
     for key, (neutral, advice) in REMOVED.items():
         assert key not in keys
-        start = ["model={kind: transformer, bayes: {}}"] if key.startswith("model.bayes") else []
+        start = ["model={kind: transformer, bayes: {}, positions: {kind: relative}}"] if key.startswith("model.") else []
         assert read(SMALL, *start, f"{key}={neutral}") == read(SMALL, *start)
         assert refused(SMALL, *start, f"{key}=7") == [f"override '{key}=7': {key}: this key was removed; {advice}"]
+    start = ["model={kind: stacked, lower: {kind: transformer, positions: {kind: relative}}}"]
+    below = "model.lower.positions.per_head"
+    assert read(SMALL, *start, f"{below}=false") == read(SMALL, *start)
+    assert refused(SMALL, *start, f"{below}=true")[0].startswith(f"override '{below}=true': {below}: this key was removed;")
     text = SMALL + "runtime:\n  graphs: true\n"
     assert refused(text)[0].startswith("r.yaml:9:3: runtime.graphs: this key was removed; ")
 

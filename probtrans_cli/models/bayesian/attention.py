@@ -100,7 +100,7 @@ def _attention(
 
 @dataclass(frozen=True, slots=True)
 class Distances:
-    """Vectors ``[n, n, s]`` or ``[h, n, n, s]`` that are added for words a and c: to a's query, to c's key and value.
+    """Vectors ``[n, n, s]`` that are added for words a and c: to a's query, to c's key and value.
 
     They are certain, and their own product is left out (Shaw et al. 2018, see ``models/transformer.py``). With
     ``q_ac = q_a + a^Q_ac``, ``k_ac = k_c + a^K_ac``, ``u_ac = u_c + a^V_ac``, a row of logits and the values have

@@ -69,8 +69,6 @@ class RelativePositions(Positions):
     """Distances beyond this share one vector."""
     terms: Literal["k", "kv", "qk", "qkv"] = "k"
     """Where the distance's vector is added: k: to the key (the paper's code); v: to the value; q: to the query."""
-    per_head: bool = False
-    """Vectors of their own for every head, not for the layer."""
 
 
 @POSITIONS.add
