@@ -41,6 +41,13 @@ OPTIONS: dict[str, dict[str, dict[str, Any]]] = {
         "head bias": {"head_bias": {"distance": 0.7, "right": 0.4, "frequency": 0.1, "rarer": 0.5}},
         "phrases": {"head_bias": {"leaning_head": 0.3, "phrase_end": 0.2, "punctuation": 0.4, "alone": 0.5}},
         "spherical": {"latent": "spherical", "root": {"labels": 4}, "message_weight": {"labels": 0.5}},
+        "full": {"decomposition": {"kind": "none"}, "distance": 0, "globals": {"kind": "single-split", "features": 3}},
+        "uvw": {
+            "decomposition": {"kind": "uvw", "rank": 4},
+            "gains": True,
+            "globals": {"kind": "rectified", "features": 3},
+        },
+        "symmetric": {"decomposition": {"kind": "shared", "rank": 3}, "symmetric": True, "distance": None},
     },
     "transformer": {
         "plain": {},

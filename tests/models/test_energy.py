@@ -82,7 +82,6 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     return state._replace(**{State._fields[number]: new})
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize("options", MODELS, ids=name)
 def test_sequential_updates_never_raise_the_energy(options: dict[str, Any]) -> None:
     """One variable at a time, in a random order, from the start and from a random state; and they do lower it."""
@@ -152,7 +151,6 @@ def entropy(row: list[float]) -> float:
     return -sum(p * float(torch.tensor(p, dtype=torch.float64).log()) for p in row if p > 0)
 
 
-@pytest.mark.usefixtures("quick")
 @torch.no_grad()
 @pytest.mark.parametrize(("scores", "options"), [pair for pair in PAIRS if pair[1] in MODELS[:7]], ids=name)
 def test_the_energy_bounds_the_log_partition(scores: dict[str, Any], options: dict[str, Any]) -> None:

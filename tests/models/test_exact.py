@@ -126,7 +126,6 @@ def test_scores_of_pairs_follow_the_distance() -> None:
         torch.testing.assert_close(pairs[i, j], T[bucket])
 
 
-@pytest.mark.usefixtures("quick")
 @pytest.mark.parametrize(
     ("root", "globals_"),
     [(None, None), ({"labels": 3}, None), ({"labels": 3}, "all-dep"), (None, "dep-split"), (None, "single-split")],

@@ -16,7 +16,6 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.models.probabilistic.crf import MeanField, Ternary
 from probtrans_cli.models.probabilistic.inference import Sentences, State
 
-pytestmark = pytest.mark.usefixtures("quick")
 FACTORS = [{"kind": "neighbours"}, {"kind": "grandparents", "rank": 2}]
 FIELD: dict[str, Any] = {"labels": 2, "channels": 1, "distance": 1, "root": {"labels": 2}}
 

@@ -27,7 +27,7 @@ from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.update import counts_of, loss_of
 
-pytestmark = [pytest.mark.gpu, pytest.mark.usefixtures("quick")]
+pytestmark = pytest.mark.gpu
 
 DTYPES = {"float64": (torch.float64, 1e-9), "float32": (torch.float32, 2e-4)}
 """How near a tensor must be, in relation to its largest entry."""

@@ -185,7 +185,6 @@ def test_what_does_not_go_together_is_named(
     assert f"{key}: {message}" in ran.err.replace("\n", " "), ran.err
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_model_reads_how_common_its_words_are(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:
@@ -213,7 +212,6 @@ def test_a_model_reads_how_common_its_words_are(
     assert not (tmp_path / "hf").exists()
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_model_keeps_what_the_order_of_words_told(
     tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke
 ) -> None:
@@ -244,7 +242,6 @@ def test_a_model_keeps_what_the_order_of_words_told(
             assert words.code == 0, words.err
 
 
-@pytest.mark.usefixtures("quick")
 def test_a_model_keeps_how_its_language_leans(tmp_path: Path, monkeypatch: pytest.MonkeyPatch, invoke: Invoke) -> None:
     """Λ, D, e, N and r of every word, and what is punctuation, read off the text; such a model reads."""
     monkeypatch.chdir(tmp_path)

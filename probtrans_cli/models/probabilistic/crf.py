@@ -156,11 +156,11 @@ class MeanField:
         before = self.Q
         messages = self.messages(before, "heads", "features")
         now = before._replace(**{name: self._update(name, message) for name, message in messages.items()})
-        seen = now if self.inference.asynchronous else before
-        seen = seen._replace(heads=self._drop(seen.heads))
-        if seen.features is not None:
-            seen = seen._replace(features=self._drop(seen.features))
-        messages = self.messages(seen, "labels", "root")
+        dropped = now if self.inference.asynchronous else before
+        dropped = dropped._replace(heads=self._drop(dropped.heads))
+        if dropped.features is not None:
+            dropped = dropped._replace(features=self._drop(dropped.features))
+        messages = self.messages(dropped, "labels", "root")
         self.Q = now._replace(**{name: self._update(name, self._drop(values)) for name, values in messages.items()})
         self.iteration += 1
 

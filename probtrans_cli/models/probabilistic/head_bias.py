@@ -52,8 +52,8 @@ class HeadBiasFactor(Factor):
 
     def score(self, Q: State, sentences: Sentences) -> Float[Tensor, " b"]:
         unary, mask, cues = sentences
-        known = unary.new_zeros(*mask.shape, CUES) if cues is None else cues.to(unary.dtype)
-        words, root = head_bias(self.section, known, mask)
+        cues = unary.new_zeros(*mask.shape, CUES) if cues is None else cues.to(unary.dtype)
+        words, root = head_bias(self.section, cues, mask)
         score = (Q.word_heads * words).sum((1, 2, 3))
         return score if Q.root is None else score + (Q.root_heads * root).sum((1, 2))
 

@@ -142,10 +142,10 @@ def _weights(scores: Tensor, mask: Tensor) -> tuple[Tensor, Tensor, Tensor]:
     return weights, torch.where(mask, scores[..., -1].clamp(min=FORBIDDEN) - shift, 0.0), shift
 
 
-def _eliminate(given: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
+def _eliminate(factors: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
     """Log Z [B] and marginals [B, n, n+1] from weights (real, or complex for a derivative; 0 for padding)."""
     n = root.shape[-1]
-    weights, root = given.clone(), root.clone()
+    weights, root = factors.clone(), root.clone()
     # The first word of a sentence stays to the end: whatever is before it is padding.
     last = mask & (mask.cumsum(-1) == 1)
     log_z = shift.sum(-1).to(root.dtype)
@@ -176,13 +176,13 @@ def _eliminate(given: Tensor, root: Tensor, shift: Tensor, mask: Tensor) -> tupl
         under_root[:, :k] *= kept.pop()
         under_root[:, k] = flow.sum(-1) + last[:, k]
         column, row = weights[:, :k, k], weights[:, k, :k] / total[:, None]
-        inner = adjoint[:, :k, :k]
-        d_row = (column[:, None, :] @ inner)[:, 0]
-        adjoint[:, :k, k] = (inner @ row[:, :, None])[..., 0] + flow / torch.where(column == 0, 1.0, column)
+        before = adjoint[:, :k, :k]
+        d_row = (column[:, None, :] @ before)[:, 0]
+        adjoint[:, :k, k] = (before @ row[:, :, None])[..., 0] + flow / torch.where(column == 0, 1.0, column)
         d_total = 1.0 - (d_row * row).sum(-1) - flow.sum(-1)
         adjoint[:, k, :k] = (d_row + d_total[:, None]) / total[:, None]
         adjoint[:, : k + 1, : k + 1].diagonal(dim1=-2, dim2=-1).zero_()
-    marginals = torch.cat([given * adjoint, under_root[..., None]], -1)
+    marginals = torch.cat([factors * adjoint, under_root[..., None]], -1)
     return log_z.real, marginals
 
 

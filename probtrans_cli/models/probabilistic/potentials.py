@@ -49,11 +49,6 @@ from probtrans_cli.recipe.model.probabilistic import (
 )
 
 
-def _signs(*shape: int) -> Tensor:
-    """Alternately 1 and -1 along the last axis: half of a symmetric matrix's eigenvalues of either sign."""
-    return torch.ones(shape) - 2.0 * (torch.arange(shape[-1]) % 2)
-
-
 class Scores(crf.Factor):
     """A factor with gains.
 
@@ -141,7 +136,9 @@ class UV(Factored):
         shape = (buckets, channels, rank, labels)
         self.U = nn.Parameter(torch.randn(shape) * rank**-0.5)
         self.V = None if symmetric else nn.Parameter(torch.randn(shape) * rank**-0.5)
-        self.D = nn.Parameter(_signs(buckets, channels, rank)) if symmetric else None
+        # Half of a symmetric matrix's eigenvalues have either sign.
+        signs = torch.ones(buckets, channels, rank) - 2.0 * (torch.arange(rank) % 2)
+        self.D = nn.Parameter(signs) if symmetric else None
 
     def factors(self) -> tuple[Tensor, Tensor]:
         U, V = super().factors()
@@ -235,7 +232,7 @@ class Rotary(Factored):
         U, V = self.factors()
         angle = torch.stack([x * self.frequency for x in distances])
         turned = [_turned(V, cos, sin) for cos, sin in zip(angle.cos(), angle.sin(), strict=True)]
-        return torch.stack([torch.einsum("cra,cre->cae", U, one) for one in turned])
+        return torch.stack([torch.einsum("cra,cre->cae", U, V) for V in turned])
 
     def squared_norm(self) -> Float[Tensor, ""]:
         """The mean of ``Σ T[x]²`` over angles that are independent and uniform: half of ``Σ ‖U_p‖² ‖V_p‖²``, plane by
@@ -344,16 +341,6 @@ def _ranked(kind: type[UV | UVW | Shared]) -> Callable[[ProbabilisticTransformer
     return make
 
 
-def _full(section: ProbabilisticTransformer) -> Ternary:
-    sizes = bucket_count(section.distance), section.channels, section.labels
-    return Full(*sizes, symmetric=section.symmetric)
-
-
-def _rotary(section: ProbabilisticTransformer) -> Ternary:
-    form: Any = section.decomposition
-    return Rotary(section.channels, section.labels, form.rank, form.base)
-
-
 TERNARY: Table[TernaryKind] = Table("parameterisation of the ternary scores")
 """The parameterisations of the ternary scores, by the kind of `model.decomposition`."""
 
@@ -368,6 +355,16 @@ def register(row: TernaryKind) -> TernaryKind:
     return row
 
 
+def _full(section: ProbabilisticTransformer) -> Ternary:
+    sizes = bucket_count(section.distance), section.channels, section.labels
+    return Full(*sizes, symmetric=section.symmetric)
+
+
+def _rotary(section: ProbabilisticTransformer) -> Ternary:
+    form: Any = section.decomposition
+    return Rotary(section.channels, section.labels, form.rank, form.base)
+
+
 register(TernaryKind(NoDecomposition, _full))
 register(TernaryKind(UVDecomposition, _ranked(UV)))
 register(TernaryKind(UVWDecomposition, _ranked(UVW)))
@@ -377,10 +374,10 @@ register(TernaryKind(RotaryDecomposition, _rotary))
 
 def ternary(section: ProbabilisticTransformer) -> Ternary:
     """The ternary scores that a recipe's ``model`` section asks for."""
-    made = TERNARY[section.decomposition.kind].make(section)
-    made.distance = section.distance
-    start(made, section.ternary_std)
-    return made
+    scores = TERNARY[section.decomposition.kind].make(section)
+    scores.distance = section.distance
+    start(scores, section.ternary_std)
+    return scores
 
 
 def start(scores: nn.Module, std: float | None) -> None:

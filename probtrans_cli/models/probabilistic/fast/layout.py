@@ -4,7 +4,7 @@ Products with the model's matrices and everything along the sentence are done on
 after the other; products between words on *lines* ``[l, m]``, a grid in which a line holds one sentence or several
 short ones. A neighbour is a shift by one row. In the layout of the equations, :meth:`Layout.of`, rows are all positions
 of the padded batch, which are the lines as well, and what belongs to padding is masked where it matters. Where there is
-much padding, rows are better the real words only, and lines as few as it takes (``fast/lines.py``).
+much padding, rows are better the real words only, and lines as few as it takes (:func:`shared_lines`).
 """
 
 from __future__ import annotations
@@ -36,30 +36,30 @@ class Layout:
 
     @classmethod
     def of(cls, mask: Bool[Tensor, "b n"]) -> Layout:
-        """All positions of a padded batch: each is a row, and each sentence a line."""
+        """Make each position of a padded batch a row, and each sentence a line."""
         number = torch.arange(mask.shape[0], device=mask.device)[:, None]
         return cls(mask, None, None, torch.where(mask, number, -1))
 
     @property
     def position(self) -> Int[Tensor, " w"]:
-        """Place of every row's word in its sentence."""
+        """The place of every row's word in its sentence."""
         b, n = self.mask.shape
         return self.rows(torch.arange(n, device=self.mask.device).expand(b, n))
 
     def rows(self, grid: Shaped[Tensor, "b n ..."]) -> Shaped[Tensor, "w ..."]:
-        """From the grid to rows."""
+        """Go from the padded batch to rows."""
         flat = grid.flatten(0, 1)
         return flat if self.index is None else flat.index_select(0, self.index)
 
     def grid(self, rows: Shaped[Tensor, "w ..."]) -> Shaped[Tensor, "b n ..."]:
-        """From rows to the grid; positions without a row are zero."""
+        """Go from rows to the padded batch; positions without a row are zero."""
         if self.index is not None:
             empty = rows.new_zeros((self.mask.numel(), *rows.shape[1:]))
             rows = empty.index_copy(0, self.index, rows)
         return rows.reshape(*self.mask.shape, *rows.shape[1:])
 
     def to_channels(self, rows: Shaped[Tensor, "w c r"]) -> Shaped[Tensor, "l c m r"]:
-        """From rows to lines, channel by channel, as batched products want it; places without a word are zero."""
+        """Go from rows to lines, channel by channel, as batched products want it; places without a word are zero."""
         lines, m = self.sentence.shape
         _, channels, rank = rows.shape
         if self.place is None:
@@ -68,7 +68,7 @@ class Layout:
         return empty.index_copy(0, self._by_channel(channels), rows.flatten(0, 1)).view(lines, channels, m, rank)
 
     def from_channels(self, grid: Shaped[Tensor, "l c m r"]) -> Shaped[Tensor, "w c r"]:
-        """The way back."""
+        """Go back to rows."""
         if self.place is None:
             return grid.transpose(1, 2).flatten(0, 1)
         _, channels, _, rank = grid.shape
@@ -76,19 +76,19 @@ class Layout:
         return rows.reshape(self.place.shape[0], channels, rank)
 
     def _by_channel(self, channels: int) -> Int[Tensor, " w_c"]:
-        """Where channel ``c`` of every row stands in the grid ``[l, c, m]``."""
+        """Return where channel ``c`` of every row stands in ``[l, c, m]``."""
         assert self.place is not None, "there are places when rows are packed"
-        known = self._by_channels.get(channels)
-        if known is None:
+        places = self._by_channels.get(channels)
+        if places is None:
             m = self.sentence.shape[1]
             line, position = self.place // m, self.place % m
             channel = torch.arange(channels, device=self.place.device)
-            known = ((line[:, None] * channels + channel) * m + position[:, None]).flatten()
-            self._by_channels[channels] = known
-        return known
+            places = ((line[:, None] * channels + channel) * m + position[:, None]).flatten()
+            self._by_channels[channels] = places
+        return places
 
     def near(self, distance: int) -> Bool[Tensor, "l m k"]:
-        """Whether word ``i`` has a head at the distance ``x``, for every near bucket: ``x`` from -γ to γ without 0."""
+        """Return whether word ``i`` has a head at the distance ``x``, from -γ to γ without 0."""
         m = self.sentence.shape[1]
         word = torch.arange(m, device=self.sentence.device)
         head = word[:, None] - offset_tensor(distance, word.device)
@@ -98,19 +98,25 @@ class Layout:
 
 
 def worth_packing(mask: Bool[Tensor, "b n"]) -> bool:
-    """Whether rows are to be the real words only: not on a GPU nor in a graph, whose shapes must not depend on values,
-    nor where padding stands between the words of a sentence, as the next row must be the next word."""
-    return may_depend_on(mask) and float(mask.float().mean()) < 1.0 - WORTH_PACKING and not _interrupted(mask)
+    """Return whether rows are to be the real words only.
+
+    Not on a GPU nor in a graph, whose shapes must not depend on values; nor where padding stands between the words of a
+    sentence, as the next row must be the next word.
+    """
+    if not may_depend_on(mask) or float(mask.float().mean()) >= 1.0 - WORTH_PACKING:
+        return False
+    begins = mask[:, 1:] & ~mask[:, :-1]
+    return not bool((begins.sum(1) + mask[:, 0] > 1).any())
 
 
 def packed(mask: Bool[Tensor, "b n"]) -> Layout:
-    """Real words only; every sentence has a line of its own."""
+    """Make real words rows; every sentence has a line to itself."""
     index = mask.flatten().nonzero()[:, 0]
     return Layout(mask, index, index, Layout.of(mask).sentence)
 
 
 def shared_lines(mask: Bool[Tensor, "b n"]) -> Layout:
-    """Real words only; sentences stand together on lines of the length of the longest, rows in the lines' order."""
+    """Make real words rows, in the lines' order; sentences share lines of the length of the longest."""
     index = mask.flatten().nonzero()[:, 0]
     lengths = mask.sum(1)
     m = max(int(lengths.max()), 1)
@@ -129,17 +135,11 @@ def shared_lines(mask: Bool[Tensor, "b n"]) -> Layout:
     return Layout(mask, index, place, sentence.view(len(lines), m))
 
 
-def _interrupted(mask: Bool[Tensor, "b n"]) -> bool:
-    """Whether padding stands between the words of a sentence."""
-    begins = mask[:, 1:] & ~mask[:, :-1]
-    return bool((begins.sum(1) + mask[:, 0] > 1).any())
-
-
 def _first_fit(lengths: list[int], room: int) -> list[list[int]]:
-    """Sentences of every line, the longest ones first, each in the first line that has room for it."""
+    """Return the sentences of every line, the longest first, each in the first line that has room for it."""
     lines: list[list[int]] = []
     free: list[int] = []
-    for sentence in sorted(range(len(lengths)), key=lambda one: -lengths[one]):
+    for sentence in sorted(range(len(lengths)), key=lambda number: -lengths[number]):
         line = next((number for number, left in enumerate(free) if left >= lengths[sentence]), len(lines))
         if line == len(lines):
             lines.append([])
@@ -150,11 +150,11 @@ def _first_fit(lengths: list[int], room: int) -> list[list[int]]:
 
 
 def offsets(distance: int) -> list[int]:
-    """The distances ``x = i - j`` of the near buckets, in the order of Eq. 10."""
+    """Return the distances ``x = i - j`` of the near buckets, in the order of Eq. 10."""
     return [x for x in range(-distance, distance + 1) if x != 0]
 
 
 def offset_tensor(distance: int, device: torch.device) -> Int[Tensor, " k"]:
-    """The same, made where they are wanted: to copy them to a GPU is to wait for it."""
+    """Return the same, made on the device: to copy them to a GPU is to wait for it."""
     k = torch.arange(2 * distance, device=device)
     return k - distance + (k >= distance)

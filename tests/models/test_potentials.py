@@ -1,0 +1,519 @@
+"""The potentials of the field: sizes, options that are refused, scores, gains, the penalty; and what comes out."""
+
+from __future__ import annotations
+
+import itertools
+import math
+from collections.abc import Iterator
+from typing import Any
+
+import pytest
+import torch
+from pydantic import ValidationError
+from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences
+from torch import nn
+
+from probtrans_cli.models import build
+from probtrans_cli.models.network import Network
+from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
+from probtrans_cli.models.probabilistic.crf import bucket_of
+from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder, message_norm
+from probtrans_cli.models.probabilistic.fast.layout import offsets
+from probtrans_cli.models.probabilistic.potentials import bucket_count
+from probtrans_cli.recipe.base import InconsistentError
+from probtrans_cli.recipe.model import ProbabilisticTransformer
+from probtrans_cli.recipe.training import Optim
+from probtrans_cli.training.optim import Optimizers
+
+ROOTS: list[dict[str, Any]] = [
+    {"labels": 3, "decomposition": {"kind": "none"}},
+    {"labels": 3, "decomposition": {"kind": "uv", "rank": 2}},
+    {"labels": 3, "decomposition": {"kind": "uvw", "rank": 2}},
+]
+
+
+def bucket(x: int, gamma: int | None) -> int:
+    """f of Eq. 10."""
+    if gamma is None or x < -gamma:
+        return 0
+    if x < 0:
+        return x + gamma + 1
+    return min(x + gamma, 2 * gamma + 1)
+
+
+# --- building ---------------------------------------------------------------------------------------------------------
+
+UV = {"kind": "uv", "rank": 64}
+SIZES: list[tuple[str, dict[str, Any], int]] = [
+    # 2 factors x 8 buckets x 16 channels x 64 x 384
+    ("PTB, masked words", {"labels": 384, "channels": 16, "decomposition": UV, "distance": 3}, 6_291_456),
+    # 8 buckets x 18 channels x 128 x 128
+    ("UD, tagging", {"labels": 128, "channels": 18, "decomposition": {"kind": "none"}, "distance": 3}, 2_359_296),
+    # 2 factors x 18 buckets x 4 channels x 16 x 64
+    ("COGS", {"labels": 64, "channels": 4, "decomposition": {**UV, "rank": 16}, "distance": 8}, 147_456),
+    # 2 factors x 8 buckets x 10 channels x 64 x 512, and as much again for the root: 10 channels x 512 x 1024
+    (
+        "SST-2",
+        {"labels": 512, "channels": 10, "decomposition": UV, "distance": 3, "root": {"labels": 1024}},
+        10_485_760,
+    ),
+]
+
+
+@pytest.mark.parametrize(("section", "count"), [size[1:] for size in SIZES], ids=[size[0] for size in SIZES])
+def test_parameter_counts_are_the_published_ones(section: dict[str, Any], count: int) -> None:
+    """Encoder sizes that the reference reports, without the unary scores."""
+    with torch.device("meta"):
+        model = build(section)
+    assert sum(parameter.numel() for parameter in model.parameters()) == count
+
+
+WRONG: list[tuple[dict[str, Any], str]] = [
+    ({"decomposition": {"kind": "rotary", "rank": 2}, "distance": 3}, "distance"),
+    ({"decomposition": {"kind": "rotary", "rank": 2}, "symmetric": True}, "symmetric"),
+    ({"globals": {"kind": "dep-split", "parameterization": "neural"}}, "globals.parameterization"),
+    ({"globals": {"kind": "single-split", "parameterization": "neural"}}, "globals.parameterization"),
+    ({"globals": {"kind": "rectified", "parameterization": "neural"}}, "globals.parameterization"),
+    ({"globals": {"kind": "all-dep"}, "heads": "tree"}, "globals.kind"),
+]
+
+
+@pytest.mark.parametrize(("section", "key"), WRONG, ids=[f"{name(one)}" for one, _ in WRONG])
+def test_options_that_do_not_go_together_are_refused(section: dict[str, Any], key: str) -> None:
+    with pytest.raises(InconsistentError) as raised:
+        build(section)
+    assert [".".join(path) for path, _ in raised.value.faults] == [key]
+
+
+def test_wrong_values_and_kinds_are_refused() -> None:
+    with pytest.raises(ValidationError, match="labels"):
+        build({"labels": 0})
+    with pytest.raises(ValidationError, match="chanels"):
+        build({"chanels": 3})
+    with pytest.raises(KeyError, match="lstm"):
+        build({"kind": "lstm"})
+
+
+def test_a_dict_and_its_section_build_the_same() -> None:
+    def weights(section: Any) -> Iterator[torch.Tensor]:
+        torch.manual_seed(0)
+        return build(section).parameters()
+
+    section = {"labels": 8, "channels": 2, "root": {"labels": 4}, "globals": GLOBALS[1]}
+    again = build(section).section
+    assert all(torch.equal(*pair) for pair in zip(weights(section), weights(again), strict=True))
+    model = build(section).double()
+    assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
+    assert model.width == 8
+
+
+@pytest.mark.parametrize(
+    ("features", "faulty"),
+    [(None, True), ("all-dep", True), ("dep-split", False), ("single-split", False), ("rectified", True)],
+)
+def test_a_weight_of_features_needs_features_apart_from_heads(features: str | None, faulty: bool) -> None:
+    section: dict[str, Any] = {"globals": features and {"kind": features}, "message_weight": {"features": 2.0}}
+    found = ProbabilisticTransformer.model_validate(section).inconsistencies()
+    assert [path for path, _ in found] == ([("message_weight", "features")] if faulty else [])
+
+
+# --- what comes out ---------------------------------------------------------------------------------------------------
+
+
+def test_a_word_by_itself_and_a_sentence_of_padding() -> None:
+    """The word has no word as head, and its states are its unary scores; what is padding is zero."""
+    for options in ({}, {"root": ROOTS[0]}, *({"globals": features} for features in GLOBALS), {"heads": "tree"}):
+        model = encoder(**options)
+        unary, mask = sentences([1, 1])
+        mask[1] = False
+        encoded = model(unary, mask, arcs=True)
+        assert not encoded.arcs[..., :1].any()
+        assert not encoded.arcs[1].any()
+        assert not encoded.states[1].any()
+        assert encoded.states.isfinite().all()
+        assert encoded.sentence is None or encoded.sentence.isfinite().all()
+        if options in ({}, {"heads": "tree"}):
+            torch.testing.assert_close(encoded.states[0], unary[0])
+
+
+@pytest.mark.parametrize("heads", ["independent", "tree"])
+def test_probabilities_are_the_softmax_of_the_scores(heads: str) -> None:
+    options: dict[str, Any] = {"heads": heads, "root": ROOTS[0]}
+    scores, probabilities = encoder(**options), encoder(**options, output="probabilities")
+    unary, mask = sentences([5, 2])
+    given, found = scores(unary, mask), probabilities(unary, mask)
+    torch.testing.assert_close(found.states[mask], given.states[mask].softmax(-1))
+    torch.testing.assert_close(found.sentence, given.sentence.softmax(-1))
+    torch.testing.assert_close(found.states.sum(-1), mask.double())
+    torch.testing.assert_close(found.sentence.sum(-1), torch.ones(2, dtype=torch.float64))
+    at = torch.zeros_like(mask)
+    at[0, 1] = True
+    torch.testing.assert_close(probabilities(unary, mask, at=at).states[0, 1], found.states[0, 1])
+
+
+def test_arcs_are_the_heads_of_every_iteration() -> None:
+    model = encoder(root=ROOTS[0], globals=GLOBALS[0], iterations=3)
+    unary, mask = sentences([4, 2])
+    arcs, states = model(unary, mask, arcs=True).arcs, model.infer(unary, mask)
+    assert len(states) == 4
+    torch.testing.assert_close(arcs, torch.stack([state.heads for state in states[1:]], 1))
+
+
+# --- the scores -------------------------------------------------------------------------------------------------------
+
+
+SHAPES = [
+    (decomposition, distance, symmetric)
+    for k, decomposition in enumerate(DECOMPOSITIONS[:4])
+    for symmetric in (False, True)
+    for distance in [(None, 0), (0, 2), (None, 2)][(k + symmetric) % 3]
+]
+
+
+@torch.no_grad()
+@pytest.mark.parametrize(("decomposition", "distance", "symmetric"), SHAPES, ids=name)
+def test_ternary_scores_are_those_of_their_factors(
+    decomposition: dict[str, Any], distance: int | None, symmetric: bool
+) -> None:
+    """Eq. 13 and 14 and those of our own, term by term; and the bucket of every distance (Eq. 10)."""
+    model = encoder(decomposition=decomposition, distance=distance, symmetric=symmetric, labels=3)
+    T, parameters = model.ternary_scores(), dict(model.ternary.named_parameters())
+    assert T.shape == (bucket_count(distance), 2, 3, 3)
+    kind, ranks = decomposition["kind"], range(decomposition.get("rank", 0))
+    U = parameters.get("U")
+    V = parameters.get("V", U)
+    for k, c, a, b in itertools.product(*map(range, T.shape)):
+        if kind == "none":
+            full = parameters["T"][k, c]
+            expected = (full[a, b] + full[b, a]) / 2 if symmetric else full[a, b]
+        elif kind == "uv":
+            weight = parameters["D"][k, c] if symmetric else torch.ones(len(ranks))
+            expected = sum(U[k, c, r, a] * weight[r] * V[k, c, r, b] for r in ranks)
+        elif kind == "uvw":
+            expected = sum(U[k, r, a] * V[k, r, b] * parameters["W"][k, c, r] for r in ranks)
+        else:
+            expected = sum(U[c, r, a] * parameters["D"][k, c, r] * V[c, r, b] for r in ranks)
+        assert abs(float(T[k, c, a, b]) - float(expected)) < 1e-12
+    distances = [-4, -3, -2, -1, 1, 2, 3, 4]
+    by_distance = model.ternary_scores(distances)
+    for found, x in zip(by_distance, distances, strict=True):
+        torch.testing.assert_close(found, T[bucket(x, distance)])
+
+
+@torch.no_grad()
+def test_rotary_scores_are_a_rotation_between_the_factors() -> None:
+    model = encoder(decomposition={"kind": "rotary", "rank": 4, "base": 100.0}, labels=3)
+    U, V = model.ternary.U, model.ternary.V  # [h, r, d]
+    distances = [-7, -1, 0, 1, 5]
+    for found, x in zip(model.ternary_scores(distances), distances, strict=True):
+        R = torch.zeros(4, 4, dtype=torch.float64)
+        for plane in range(2):
+            angle = x * 100.0 ** (-2 * plane / 4)
+            for row, column, value in (
+                (plane, plane, math.cos(angle)),
+                (plane, plane + 2, -math.sin(angle)),
+                (plane + 2, plane, math.sin(angle)),
+                (plane + 2, plane + 2, math.cos(angle)),
+            ):
+                R[row, column] = value
+        torch.testing.assert_close(found, torch.einsum("cra,rs,cse->cae", U, R, V), rtol=0, atol=1e-12)
+    torch.testing.assert_close(model.ternary_scores(), model.ternary_scores([-1, 1]))
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("root", ROOTS, ids=name)
+def test_root_scores(root: dict[str, Any]) -> None:
+    model = encoder(root=root, labels=4)
+    T = model.root_scores()
+    assert T.shape == (2, 4, 3)
+    part = model.root
+    for c, a, b in itertools.product(*map(range, T.shape)):
+        kind = root["decomposition"]["kind"]
+        if kind == "none":
+            expected = part.T[c, a, b]
+        elif kind == "uv":
+            expected = sum(part.U[c, r, a] * part.V[c, r, b] for r in range(2))
+        else:
+            expected = sum(part.U[r, a] * part.V[r, b] * part.W[c, r] for r in range(2))
+        assert abs(float(T[c, a, b]) - float(expected)) < 1e-12
+    assert encoder().root_scores() is None
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("given", GLOBALS, ids=name)
+def test_global_scores(given: dict[str, Any]) -> None:
+    model = encoder(globals=given, labels=4)
+    B, part = model.global_scores(), model.globals
+    alone = given["kind"] in ("single-split", "rectified")
+    assert B.shape == ((3, 4) if alone else (2, 3, 4))
+    if given.get("parameterization") == "neural":
+        labels = part.features.softmax(-1)
+        for c, k, a in itertools.product(*map(range, B.shape)):
+            expected = sum(labels[k, g] * part.T[c, a, g] for g in range(4))
+            assert abs(float(B[c, k, a]) - float(expected)) < 1e-12
+    else:
+        assert torch.equal(B, part.B.squeeze(0) if alone else part.B)
+    assert encoder().global_scores() is None
+
+
+def test_buckets_are_those_of_equation_10() -> None:
+    for gamma in (None, 0, 1, 3):
+        planes = bucket_of(9, gamma, torch.device("cpu"))
+        assert len(planes) == bucket_count(gamma) == (1 if gamma is None else 2 * gamma + 2)
+        for i, j in itertools.permutations(range(9), 2):
+            assert planes[:, i, j].nonzero().tolist() == [[bucket(i - j, gamma)]]
+    assert [bucket(x, 3) for x in offsets(3)] == [*range(1, 7)]
+
+
+# --- the penalty ------------------------------------------------------------------------------------------------------
+
+
+@pytest.mark.parametrize(("decomposition", "distance", "symmetric"), SHAPES, ids=name)
+def test_penalty_is_the_norm_of_the_whole_of_t(
+    decomposition: dict[str, Any], distance: int | None, symmetric: bool
+) -> None:
+    model = encoder(decomposition=decomposition, distance=distance, symmetric=symmetric)
+    parameters = list(model.parameters())
+    norm = model.ternary_scores().norm()
+    torch.testing.assert_close(model.penalty(), norm)
+    pairs = (torch.autograd.grad(value, parameters, retain_graph=True) for value in (model.penalty(), norm))
+    for left, right in zip(*pairs, strict=True):
+        torch.testing.assert_close(left, right)
+
+
+@torch.no_grad()
+def test_penalty_of_a_rotation_is_the_mean_over_its_angles() -> None:
+    """A square norm is a trigonometric polynomial of degree 2 of every angle: the mean of four angles is exact."""
+    model = encoder(decomposition={"kind": "rotary", "rank": 4})
+    U, V = (factor.unflatten(1, (2, 2)) for factor in (model.ternary.U, model.ternary.V))  # [h, half, plane, d]
+    norms = []
+    for angles in itertools.product([0.3 + quarter * math.pi / 2 for quarter in range(4)], repeat=2):
+        total = torch.zeros(())
+        for plane, angle in enumerate(angles):
+            turn = [[math.cos(angle), -math.sin(angle)], [math.sin(angle), math.cos(angle)]]
+            R = torch.tensor(turn, dtype=torch.float64)
+            total = total + torch.einsum("cpa,pq,cqe->cae", U[:, :, plane], R, V[:, :, plane])
+        norms.append(float(total.square().sum()))
+    assert float(model.penalty() ** 2) == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+    assert float(model.penalty()) ** 2 == pytest.approx(sum(norms) / len(norms), rel=1e-12)
+
+
+@pytest.mark.gpu
+@pytest.mark.parametrize("messages", ["plain", "banded", "linear"])
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS, ids=name)
+def test_gpu_gives_the_same_values(decomposition: dict[str, Any], messages: str) -> None:
+    options: dict[str, Any] = {"root": ROOTS[0], "globals": GLOBALS[0], "labels": 16, "gains": True}
+    model = encoder(decomposition=decomposition, **options, messages=messages)
+    unary, mask = sentences([20, 7, 1], labels=16)
+    here = model(unary, mask), model(unary, mask, arcs=True)
+    model.cuda()
+    there = model(unary.cuda(), mask.cuda()), model(unary.cuda(), mask.cuda(), arcs=True)
+    for left, right in zip(there, here, strict=True):
+        torch.testing.assert_close(left.states.cpu(), right.states, rtol=0, atol=1e-9)
+        torch.testing.assert_close(left.sentence.cpu(), right.sentence, rtol=0, atol=1e-9)
+    torch.testing.assert_close(there[1].arcs.cpu(), here[1].arcs, rtol=0, atol=1e-9)
+
+
+# --- potentials of every iteration ------------------------------------------------------------------------------------
+
+
+def test_each_iteration_may_have_potentials_of_its_own() -> None:
+    """The first ones are called as those of a model that shares them; the penalty is that of all together."""
+    parts = {"root": ROOTS[0], "globals": GLOBALS[2], "iterations": 3}
+    shared, own = encoder(**parts), encoder(**parts, share_potentials=False)
+    names, more = ({name for name, _ in model.named_parameters()} for model in (shared, own))
+    assert more == names | {f"later.{number}.{name}" for number in (0, 1) for name in names}
+    scores = [own.ternary_scores(iteration=number) for number in (1, 2, 3)]
+    assert not any(torch.equal(one, other) for one, other in itertools.combinations(scores, 2))
+    torch.testing.assert_close(own.penalty() ** 2, sum(one.square().sum() for one in scores))
+    assert torch.equal(shared.ternary_scores(iteration=3), shared.ternary_scores())
+    for model, wrong in itertools.product((shared, own), (0, 4)):
+        with pytest.raises(ValueError, match="iterations 1 to 3"):
+            model.ternary_scores(iteration=wrong)
+    assert "each with potentials of its own" in own.section.describe()
+    assert "of its own" not in shared.section.describe()
+    for one, other in ((own.root_scores(2), own.later[0].root), (own.global_scores(3), own.later[1].globals)):
+        assert one is not None
+        torch.testing.assert_close(one, other.dense())
+
+
+@torch.no_grad()
+def test_the_same_potentials_in_every_iteration_are_shared_ones() -> None:
+    parts = {"root": ROOTS[0], "globals": GLOBALS[0], "iterations": 3, "step_size": {"heads": 0.6}}
+    shared, own = encoder(**parts), encoder(**parts, share_potentials=False)
+    own.load_state_dict({key: shared.state_dict()[key.split(".", 2)[-1] if "later" in key else key]
+                         for key in own.state_dict()})  # fmt: skip
+    unary, mask = sentences([5, 3])
+    torch.testing.assert_close(own(unary, mask).states, shared(unary, mask).states, rtol=0, atol=0)
+
+
+# --- gains ------------------------------------------------------------------------------------------------------------
+
+TERNARY = [{"decomposition": kind} for kind in DECOMPOSITIONS]
+TERNARY += [{"decomposition": kind, "symmetric": True} for kind in DECOMPOSITIONS if kind["kind"] != "rotary"]
+
+
+def without_gains(model: ProbabilisticEncoder, **options: Any) -> ProbabilisticEncoder:
+    """A model without gains that has all other parameters of this one."""
+    plain = encoder(**options)
+    plain.load_state_dict({key: value for key, value in model.state_dict().items() if not key.endswith("gains")})
+    return plain
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", TERNARY, ids=name)
+def test_ternary_scores_are_scaled_at_the_word_and_at_its_head(options: dict[str, Any]) -> None:
+    model = encoder(**options, gains=True)
+    plain, gains = without_gains(model, **options), model.ternary.gains
+    for distances in (None, [-3, -1, 2]):
+        T, bare = model.ternary_scores(distances), plain.ternary_scores(distances)
+        for k, c, a, b in itertools.product(*map(range, T.shape)):
+            assert abs(float(T[k, c, a, b]) - float(gains[a] * gains[b] * bare[k, c, a, b])) < 1e-12
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("features", GLOBALS, ids=name)
+@pytest.mark.parametrize("root", ROOTS, ids=name)
+def test_root_and_global_scores_are_scaled_at_the_word(root: dict[str, Any], features: dict[str, Any]) -> None:
+    options = {"root": root, "globals": features, "labels": 4}
+    model = encoder(**options, gains=True)
+    plain = without_gains(model, **options)
+    of_root = model.root.gains[:, None] * plain.root_scores()
+    torch.testing.assert_close(model.root_scores(), of_root, rtol=0, atol=1e-12)
+    of_features = model.globals.gains * plain.global_scores()
+    torch.testing.assert_close(model.global_scores(), of_features, rtol=0, atol=1e-12)
+
+
+@pytest.mark.parametrize("decomposition", DECOMPOSITIONS[:4], ids=name)
+def test_the_penalty_is_that_of_the_scaled_scores(decomposition: dict[str, Any]) -> None:
+    model = encoder(decomposition=decomposition, gains=True)
+    torch.testing.assert_close(model.penalty() ** 2, model.ternary_scores().square().sum())
+
+
+@torch.no_grad()
+def test_the_penalty_of_a_rotation_is_that_of_scaled_factors() -> None:
+    options = {"decomposition": {"kind": "rotary", "rank": 4}}
+    model = encoder(**options, gains=True)
+    plain = without_gains(model, **options)
+    plain.ternary.U *= model.ternary.gains
+    plain.ternary.V *= model.ternary.gains
+    torch.testing.assert_close(model.penalty() ** 2, plain.penalty() ** 2)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("latent", ["categorical", "spherical"])
+def test_a_model_starts_as_one_without(latent: str) -> None:
+    """Gains of 1 change nothing, and nothing else is drawn otherwise."""
+    options: dict[str, Any] = {"labels": 6, "channels": 2, "latent": latent, "dropout": 0.0, "root": ROOTS[1]}
+    options |= {"globals": GLOBALS[2], "share_potentials": False, "iterations": 2}
+    made = []
+    for gains in (False, True):
+        torch.manual_seed(0)
+        made.append(build({**options, "gains": gains}).double().eval())
+    unary, mask = sentences([5, 2], labels=6)
+    plain, model = (one(unary, mask) for one in made)
+    torch.testing.assert_close(plain.states, model.states)
+    torch.testing.assert_close(plain.sentence, model.sentence)
+    more = sum(one.numel() for one in made[1].parameters()) - sum(one.numel() for one in made[0].parameters())
+    assert more == 2 * 3 * 6  # two iterations, of three sets of scores each
+
+
+# --- the output -------------------------------------------------------------------------------------------------------
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("output", ["scores", "probabilities"])
+def test_the_tied_output_of_labels_scales_the_scores_of_words(output: str) -> None:
+    made = network(latent="categorical", output=output)
+    assert isinstance(made.words, TiedOutput)
+    gains, table = made.words.gains, made.unary.weight
+    messages = torch.randn(5, 6, dtype=torch.float64)
+    states = messages.softmax(-1) if output == "probabilities" else messages
+    for row, message in zip(made.words(states, table).softmax(-1), messages, strict=True):
+        weights = [sum(math.exp(gains[a] * table[w, a] + message[a]) for a in range(6)) for w in range(9)]
+        expected = torch.tensor([0.0 if w in (0, 2) else weights[w] for w in range(9)], dtype=torch.float64)
+        torch.testing.assert_close(row, expected / expected.sum(), rtol=1e-9, atol=1e-12)
+
+
+@torch.no_grad()
+def test_the_tied_output_of_points_scales_the_scores_of_words() -> None:
+    made = network(latent="spherical")
+    assert isinstance(made.words, TiedMean)
+    states = torch.randn(5, 6, dtype=torch.float64)
+    scaled = made.words.mean(states) @ (made.unary.weight * made.words.gains).T
+    torch.testing.assert_close(made.words(states, made.unary.weight), scaled + made.words.bias + made.words.impossible)
+
+
+def network(**options: Any) -> Network:
+    """A network of nine words with a tied output, in float64; gains of the output are N(0, 1)."""
+    torch.manual_seed(0)
+    section = {"kind": "probabilistic", "labels": 6, "channels": 2, "dropout": 0.0, "gains": True, **options}
+    made = Network(9, build(section), lambda of: WORD_OUTPUTS["tied"](of, 9, (0, 2), tied=True)).double().eval()
+    nn.init.normal_(made.words.gains)
+    return made
+
+
+# --- training ---------------------------------------------------------------------------------------------------------
+
+
+def test_a_decay_of_matrices_leaves_gains_alone() -> None:
+    made = network(latent="spherical", globals=GLOBALS[4], root=ROOTS[0])
+    options = {"kind": "adamw", "weight_decay": 0.2, "decayed": "matrices"}
+    groups = Optimizers(Optim.model_validate(options), made).adam.param_groups
+    decays = {id(one): group["weight_decay"] for group in groups for one in group["params"]}
+    found = {key: decays[id(one)] for key, one in made.named_parameters() if key.endswith("gains")}
+    names = ("encoder.ternary", "encoder.root", "encoder.globals", "output")
+    assert found == {f"{name}.gains": 0.0 for name in names}
+    assert decays[id(made.encoder.ternary.U)] == 0.2
+
+
+# --- how loud messages are --------------------------------------------------------------------------------------------
+
+
+def test_how_loud_messages_are() -> None:
+    """`message_norm`, by loops; it does not hear of padding, nor of what all labels of a word share."""
+    torch.manual_seed(0)
+    unary, messages, mask = torch.randn(2, 4, 5), torch.randn(2, 4, 5), torch.ones(2, 4, dtype=torch.bool)
+    mask[1, 2:] = False
+    own = heard = 0.0
+    for b, i in mask.nonzero().tolist():
+        for a in range(5):
+            own += float(unary[b, i, a] - unary[b, i].mean()) ** 2
+            heard += float(messages[b, i, a] - messages[b, i].mean()) ** 2
+    scores = torch.where(mask[:, :, None], unary + messages + torch.randn(2, 4, 1), 1e9)
+    assert float(message_norm(unary, scores, mask)) == pytest.approx((heard / own) ** 0.5, rel=1e-5)
+
+
+@torch.no_grad()
+def test_messages_are_compared_before_they_are_divided() -> None:
+    """By λ_Z; of points on a sphere with all that their numbers share."""
+    torch.manual_seed(0)
+    options = {"labels": 6, "channels": 2, "iterations": 1, "dropout": 0.0, "message_weight": {"labels": 0.5}}
+    section = ProbabilisticTransformer.model_validate({**options, "latent": "spherical"})
+    encoder = ProbabilisticEncoder(section)
+    unary, mask = torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool)
+    states = encoder(unary, mask)
+    found = encoder.figures(unary, mask, states)
+    messages = 0.5 * states.states - unary
+    assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-5)
+    torch.nn.init.zeros_(encoder.ternary.U)
+    quiet = encoder.figures(unary, mask, encoder(unary, mask))
+    assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
+
+
+@pytest.mark.parametrize("output", ["scores", "probabilities"])
+@torch.no_grad()
+def test_an_encoder_tells_how_loud_its_messages_are(output: str) -> None:
+    """It is the same whether the states are label scores or probabilities; without ternary scores it is 0."""
+    torch.manual_seed(0)
+    section = ProbabilisticTransformer(labels=6, channels=2, iterations=2, dropout=0.0, output=output)
+    encoder = ProbabilisticEncoder(section)
+    unary, mask = torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool)
+    last = encoder.infer(unary, mask)[-1].labels.log() - unary
+    last = last - last.mean(-1, keepdim=True)
+    own = unary - unary.mean(-1, keepdim=True)
+    found = encoder.figures(unary, mask, encoder(unary, mask))
+    assert float(found["message_norm"]) == pytest.approx(float(last.norm() / own.norm()), rel=1e-4)
+    torch.nn.init.zeros_(encoder.ternary.U)
+    quiet = encoder.figures(unary, mask, encoder(unary, mask))
+    assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
