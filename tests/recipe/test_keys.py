@@ -65,13 +65,17 @@ def test_removed_keys_are_read_where_they_change_nothing_and_refused_by_name_els
     keys = {".".join(path) for path, _ in every_key()}
     for key, (neutral, advice) in REMOVED.items():
         assert key not in keys
-        start = ["model={kind: transformer, bayes: {}, positions: {kind: relative}}"] if key.startswith("model.") else []
+        start = (
+            ["model={kind: transformer, bayes: {}, positions: {kind: relative}}"] if key.startswith("model.") else []
+        )
         assert read(SMALL, *start, f"{key}={neutral}") == read(SMALL, *start)
         assert refused(SMALL, *start, f"{key}=7") == [f"override '{key}=7': {key}: this key was removed; {advice}"]
     start = ["model={kind: stacked, lower: {kind: transformer, positions: {kind: relative}}}"]
     below = "model.lower.positions.per_head"
     assert read(SMALL, *start, f"{below}=false") == read(SMALL, *start)
-    assert refused(SMALL, *start, f"{below}=true")[0].startswith(f"override '{below}=true': {below}: this key was removed;")
+    assert refused(SMALL, *start, f"{below}=true")[0].startswith(
+        f"override '{below}=true': {below}: this key was removed;"
+    )
     text = SMALL + "runtime:\n  graphs: true\n"
     assert refused(text)[0].startswith("r.yaml:9:3: runtime.graphs: this key was removed; ")
 
