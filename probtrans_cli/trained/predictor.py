@@ -61,6 +61,7 @@ Sizes = Mapping[str, Sequence[int]]
 class Predictor(ABC):
     """A way to predict."""
 
+    network: Network
     several: ClassVar[bool]
     """Whether there are members that can disagree, so that there is a mutual information."""
     doubt: bool
@@ -77,9 +78,10 @@ class Predictor(ABC):
         """Return the same with the arcs of each member, where that can be."""
         return self
 
-    @abstractmethod
     def ready(self) -> Self:
         """Put all networks into evaluation mode."""
+        self.network.eval()
+        return self
 
     @abstractmethod
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
@@ -94,10 +96,6 @@ class Plain(Predictor):
     temperature: float = 1.0
     doubt: bool = False
     several: ClassVar[bool] = False
-
-    def ready(self) -> Self:
-        self.network.eval()
-        return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         outputs: Outputs = self.network(inputs, wants)
@@ -332,10 +330,6 @@ class OnePass(Predictor):
     several: ClassVar[bool] = True
     own_states: ClassVar[bool] = False
     own_arcs: ClassVar[bool] = False
-
-    def ready(self) -> Self:
-        self.network.eval()
-        return self
 
     def __call__(self, inputs: Inputs, wants: Wants, /) -> Outputs:
         rest = _without_scores(self.network, inputs, wants)

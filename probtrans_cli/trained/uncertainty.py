@@ -72,19 +72,16 @@ class Notes:
         for name, values in columns_of_batch.items():
             self.rows.setdefault(name, []).append(values.cpu().numpy())
 
-    def __getitem__(self, name: str) -> np.ndarray:
-        return np.concatenate(self.rows[name])
+    def columns(self) -> dict[str, np.ndarray]:
+        """Return all that was noted, by name; nothing where there was no question."""
+        return {name: np.concatenate(parts) for name, parts in self.rows.items()}
 
-    def __contains__(self, name: str) -> bool:
-        return name in self.rows
 
-    def __len__(self) -> int:
-        return sum(map(len, self.rows.get("right", ())))
-
-    def of_sentences(self, name: str) -> np.ndarray:
-        sentence, values = self["sentence"], self[name]
-        numbers = np.bincount(sentence)
-        return np.asarray(np.bincount(sentence, weights=values)[numbers > 0] / numbers[numbers > 0])
+def _of_sentences(notes: Mapping[str, np.ndarray], name: str) -> np.ndarray:
+    # The mean of every sentence with a question.
+    numbers = np.bincount(notes["sentence"])
+    means = np.bincount(notes["sentence"], weights=notes[name])[numbers > 0] / numbers[numbers > 0]
+    return np.asarray(means)
 
 
 def _at(values: Tensor, gold: Tensor) -> Tensor:
@@ -136,7 +133,7 @@ def uncertainty_scores(
     # The temperature of dev, or none where the model predicts with it already; not by another method than dev's.
     if model.temperature is not None and predictor == predictor_of(model, doubt=predictor.doubt):
         scale = 1.0 / model.temperature if temperature == 1.0 else temperature
-    notes = Notes(model, predictor, scale)
+    watch = Notes(model, predictor, scale)
     how, asking = model.evaluation(), predictor
     if model.recipe.model.facts.has_head_variables:
         asking, channels = _WithInnerWants(model, predictor), model.recipe.model.channels
@@ -144,7 +141,8 @@ def uncertainty_scores(
         how = how._replace(
             batches=lambda split: [part for batch in batches(split) for part in divided(split, batch, channels)]
         )
-    scores = evaluate(model.task, asking, split, how, final=True, watch=notes)
+    scores = evaluate(model.task, asking, split, how, final=True, watch=watch)
+    notes = watch.columns()
     measured = of_notes(notes)
     if scale is not None:
         name = "with_temperature" if temperature == 1.0 else "without_temperature"
@@ -155,20 +153,21 @@ def uncertainty_scores(
         measured["arc_error_auroc"] = arc_error_auroc(model, split, reading, predictor)
     scores["uncertainty"] = measured
     if ood is not None:
-        ood_notes = Notes(model, predictor)
+        ood_watch = Notes(model, predictor)
         for outputs, batch in answered(model.task, asking, ood, how, passes=model.task.passes(final=True)):
-            ood_notes(outputs, batch)
+            ood_watch(outputs, batch)
+        ood_notes = ood_watch.columns()
         scores["ood"] = {"sentences": len(ood)}
         for part, name in (("entropy", "ood_auroc"), ("mutual_information", "ood_auroc_mi")):
-            if part in notes and len(ood_notes):
-                scores["ood"][name] = uncertainty.auroc(notes.of_sentences(part), ood_notes.of_sentences(part))
+            if part in notes and part in ood_notes:
+                scores["ood"][name] = uncertainty.auroc(_of_sentences(notes, part), _of_sentences(ood_notes, part))
                 scores["ood"][part] = float(ood_notes[part].mean(dtype=np.float64))
     return scores
 
 
-def of_notes(notes: Notes) -> dict[str, Any]:
+def of_notes(notes: Mapping[str, np.ndarray]) -> dict[str, Any]:
     confidence, right = notes["confidence"], notes["right"]
-    scores: dict[str, Any] = {"number": len(notes), "nll": _mean_of(notes["nll"], notes["learned"])}
+    scores: dict[str, Any] = {"number": len(right), "nll": _mean_of(notes["nll"], notes["learned"])}
     scores["brier"] = float(notes["brier"].mean(dtype=np.float64))
     scores["ece"] = uncertainty.calibration_error(confidence, right)
     scores["ece_floor"] = uncertainty.ece_floor(confidence)
