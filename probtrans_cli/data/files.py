@@ -258,7 +258,6 @@ class _Streams(io.RawIOBase):
         return len(content)
 
     def next(self) -> bool:
-        """Begin the next stream; return False if there is none."""
         zeros = 0
         while self.rest or (more := self.file.read(_PIECE)):
             self.rest = self.rest or more

@@ -129,7 +129,6 @@ class Pool:
 
 
 def _work(connection: Connection, begin: Begin, arguments: tuple[Any, ...]) -> None:
-    """Do one task after the other, until the parent closes the connection."""
 
     def send(message: dict[str, Any]) -> None:
         connection.send_bytes(json.dumps(message).encode())

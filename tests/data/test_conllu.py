@@ -309,7 +309,7 @@ def test_a_malformed_line_is_an_error_with_its_position() -> None:
         assert caught.value.hint
 
 
-@settings(max_examples=100, deadline=None)
+@settings(max_examples=60, deadline=None)
 @given(st.data())
 def test_random_damage_is_read_or_refused_with_a_position(data: st.DataObject) -> None:
     text = BLOCK + "\n" + BLOCK

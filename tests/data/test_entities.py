@@ -452,6 +452,7 @@ def test_types_alone_where_they_are_asked_for() -> None:
     assert plain_tags(Counter(["PERSON", "O"]))["PERSON"].tag == "PERSON"
 
 
+@settings(max_examples=40)
 @given(st.lists(st.tuples(st.sampled_from("BIESLUMW"), st.text(min_size=1).filter(str.strip)), min_size=1))
 def test_plain_tags_are_left_alone(parts: list[tuple[str, str]]) -> None:
     tags = ["-".join(part) for part in parts]

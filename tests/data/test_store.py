@@ -75,10 +75,10 @@ def test_labels_of_a_batch_are_a_column_of_it() -> None:
     assert split.padded("label", np.array([1, 0, 1]), -1).tolist() == [[0], [1], [0]]
 
 
-SHARDS_LABELS = {"upos": ["N", "V"], "label": ["good"]}
+LABELS_OF_SHARDS = {"upos": ["N", "V"], "label": ["good"]}
 
 
-def sentences_shards() -> list[Sentence]:
+def sentences_of_shards() -> list[Sentence]:
     """Some with tags, heads, a label or a form, at first none; so shards have different columns."""
     random = np.random.default_rng(0)
     found = []
@@ -99,14 +99,14 @@ def sentences_shards() -> list[Sentence]:
 
 @pytest.fixture
 def both(tmp_path: Path) -> tuple[Split, Split]:
-    """The same sentences_shards in one file and in nine."""
-    corpus = sentences_shards()
+    """The same sentences in one file and in nine."""
+    corpus = sentences_of_shards()
     vocabulary = build_vocabulary(WordVocabulary(features=WordFeatures(rows=64)), (one.words for one in corpus))
-    write_split(tmp_path / "all.arrow", encode_table(corpus, vocabulary, SHARDS_LABELS))
+    write_split(tmp_path / "all.arrow", encode_table(corpus, vocabulary, LABELS_OF_SHARDS))
     paths = []
     for begin in range(0, 60, 7):
         paths.append(tmp_path / f"{begin}.arrow")
-        write_split(paths[-1], encode_table(corpus[begin : begin + 7], vocabulary, SHARDS_LABELS))
+        write_split(paths[-1], encode_table(corpus[begin : begin + 7], vocabulary, LABELS_OF_SHARDS))
     return Split.open(tmp_path / "all.arrow"), Split.open(*paths)
 
 

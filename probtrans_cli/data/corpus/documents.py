@@ -246,7 +246,6 @@ class _Text:
         self.corpus = Corpus(tokens, documents)
 
     def row(self, instance: Instance) -> Row:
-        """Return the row of an instance."""
         ids, segments = enclosed(instance, self.ids, self.vocabulary.FIRST, self.vocabulary.LAST)
         stretches = [(1, instance.first)]
         if instance.second is not None:

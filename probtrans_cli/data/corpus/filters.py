@@ -184,7 +184,6 @@ class Shortened:
 
 
 def _between_entities(sentence: Sentence, start: int, end: int) -> int:
-    """Move the end of a portion back so that it divides no entity, unless a single entity fills the portion."""
     if sentence.form is None or "tag" not in sentence.tags:
         return end
     tags = sentence.tags["tag"]
@@ -195,7 +194,6 @@ def _between_entities(sentence: Sentence, start: int, end: int) -> int:
 
 
 def _portion_with_rows(sentence: Sentence, start: int, end: int) -> Sentence:
-    """Return some words and the extra words behind them, with the rows that label no words outside of the portion."""
     words = len(sentence.words) - sentence.extra
     grid = [
         row[start:end] + row[words:]
@@ -208,7 +206,6 @@ def _portion_with_rows(sentence: Sentence, start: int, end: int) -> Sentence:
 
 
 def _portion(sentence: Sentence, start: int, end: int) -> Sentence:
-    """Return some words of a sentence, with their labels; `form` is cut like the tags, which it repeats."""
     tags = {column: labels[start:end] for column, labels in sentence.tags.items()}
     form = None if sentence.form is None else TAG_END.join(sentence.form.split(TAG_END)[start:end])
     without = replace(sentence, heads=None, relations=None, lines=None, rows=None)

@@ -86,7 +86,6 @@ def parts_of(data: Data, sources: Sequence[Source]) -> list[Part]:
 
 
 def _divided(split: str, sources: Sequence[Source]) -> Iterator[Part]:
-    """Yield parts of consecutive blocks, as many in each as fit into `BYTES`."""
     together: list[Block] = []
     room, number = BYTES, 0
     for source in sources:
@@ -168,7 +167,6 @@ def begin_counting(data: Data, parts: Sequence[Part]) -> Callable[[int], Report]
 def _count_all(
     data: Data, sources: Sequence[Source], parts: Sequence[Part], folder: Path, jobs: int
 ) -> Mapping[str, Counter[str]]:
-    """Write the vocabulary and the labels; return how often each label occurs, by column."""
     encoding = encoding_of(data)
     counts: defaultdict[str, Counter[str]] = defaultdict(Counter)
     counts |= {column: Counter() for source in sources for column in FORMATS[source.format].columns}
@@ -265,7 +263,6 @@ def encode(data: Data, part: Part, vocabulary: Vocabulary, labels: Labels, folde
 def _tables(
     data: Data, part: Part, sentences: Iterator[Sentence], vocabulary: Vocabulary, labels: Labels
 ) -> Iterator[pa.Table]:
-    """Yield tables of at most `data.shard_sentences` rows."""
     size, training = data.shard_sentences, part.split == "train"
     if not encoding_of(data).alone:
         table = encode_corpus(data, sentences, vocabulary, labels, training=training)
@@ -332,7 +329,6 @@ def encode_all(data: Data, sources: Sequence[Source], folder: Path, jobs: int = 
 def _each(
     numbers: Sequence[int], parts: Sequence[Part], title: str, jobs: int, begin: Begin, arguments: tuple[Any, ...]
 ) -> Iterator[tuple[int, Report]]:
-    """Do the same with several parts, here or in other processes; yield their numbers and reports in any order."""
     work = console.Work(sum(parts[number].size for number in numbers), title)
     try:
         if jobs > 1 and len(numbers) > 1:

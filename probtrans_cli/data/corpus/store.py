@@ -293,7 +293,6 @@ class Shards(Sequence[Shard]):
         return shard
 
     def _note(self, number: int) -> None:
-        """Note that a shard is used, and forget those that were not used for longest."""
         if number not in self._used:
             self._kept += self._shards[number].table.num_rows
         self._used[number] = None

@@ -107,7 +107,6 @@ def is_object(line: str) -> bool:
 
 
 def _have_columns(content: Sequence[str]) -> bool:
-    """Return whether lines have equally many columns with tabs between them, or an entity's tag in the last column."""
     if content[0].startswith(DOCUMENT):
         return True
     tabs = {line.count("\t") for line in content}

@@ -239,7 +239,6 @@ class _Comments:
         self.lines: dict[tuple[int, str], int] = {}  # of comments, by the same
 
     def have(self, line: str, row: Sequence[str], number: int) -> bool:
-        """Return whether a line is a comment; a space that begins comments may be a tab or the line's end."""
         if self.begin is None or not f"{line} ".replace("\t", " ").startswith(self.begin.replace("\t", " ")):
             return False
         if -len(row) <= self.tag < len(row):
@@ -280,7 +279,6 @@ def _counted(row: Sequence[str]) -> str:
 
 
 def _problem(row: list[str], word: int, tag: int) -> str | None:
-    """Return what keeps a row from having a word and a tag of its own; None if it has both."""
     for kind, column in (("word", word), ("tag", tag)):
         if not -len(row) <= column < len(row):
             return f"{_counted(row)}, but the {kind} is column {column}"

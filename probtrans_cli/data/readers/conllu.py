@@ -90,7 +90,6 @@ def column_names(comment: str) -> list[str] | None:
 
 
 def _names_columns(block: Sequence[str]) -> bool:
-    """Return whether a block is only the comment that names the columns, with a blank line below it."""
     return len(block) == 1 and block[0][0] == "#" and column_names(block[0]) is not None
 
 
@@ -346,7 +345,6 @@ def annotated(
 
 
 def _lines_of_text(sentence: Sentence) -> list[str]:
-    """Return the lines of a sentence that was no CoNLL-U."""
     forms = [_one_line(word) for word in sentence.words]
     joined = [False] * len(forms)  # the next word follows without a space
     end = 0
@@ -366,5 +364,4 @@ def _value(text: str) -> str:
 
 
 def _one_line(text: str) -> str:
-    """Return the text with anything that would end a column or a line turned into a space; never empty."""
     return _LINE_BREAKS.sub(" ", text).strip(" ") or "_"

@@ -186,7 +186,6 @@ def _quoted_rows(lines: Iterable[str], name: str, table: Table) -> Iterator[tupl
 
 
 def _check_row(columns: list[str], where: str, table: Table) -> None:
-    """Refuse a row of too few or too many columns, and a label that holds the separator."""
     if len(columns) < table.width:
         hint = "see data.table: which column is text, which label, how many there are, and what separates them"
         raise DataError(f"{where}: {len(columns)} of {table.width} columns", hint=hint)
