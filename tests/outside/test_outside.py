@@ -170,7 +170,7 @@ def test_a_task(commands: Any, tmp_path: Path) -> None:
     )
     assert [code for code, _, _ in refused] == [2, 2, 0, 2, 2]
     assert "`kind: rarity` reads auto, conllu, text, columns, table, jsonl, cogs" in refused[0][2]
-    assert "`kind: rarity` has something to say of every token" in refused[1][2]
+    assert "`kind: rarity` labels every token" in refused[1][2]
     assert "--masks is for masked language models" in refused[3][2]
     assert "there is no score 'perplexity'" in refused[4][2]
 
