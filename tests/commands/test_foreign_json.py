@@ -24,7 +24,7 @@ def test_json_of_others_has_one_kind_of_error() -> None:
 def test_json_is_read_in_one_place() -> None:
     reads = re.compile(r"(?m)^ [^'\n]*json\.loads?\(")  # not in a program that is written
     paths = (ROOT / "probtrans_cli").rglob("*.py")
-    beside_a_graph = {"answers.py", "lookup.py"}  # which run without the package, on files of their own folder
+    beside_a_graph = {"answers.py"}  # which runs without the package, on files of its own folder
     assert {path.name for path in paths if reads.search(path.read_text("utf-8"))} == {"text.py", *beside_a_graph}
 
 
