@@ -6,10 +6,12 @@ import os
 import subprocess
 import sys
 import sysconfig
+from collections.abc import Iterable
 from pathlib import Path
 from typing import Any
 
 from made_tasks import Made
+from run_of_every_task import OVERRIDES
 
 from probtrans_cli.export.graph import Graph, Plan
 
@@ -39,3 +41,61 @@ def run_alone(folder: Path, *texts: str) -> str:
     done = subprocess.run(command, cwd="/", env=environment, capture_output=True, text=True, timeout=300)
     assert (done.returncode, done.stderr) == (0, "")
     return done.stdout
+
+
+# --- what an exported folder answers ----------------------------------------------------------------------------------
+
+NASTY = (
+    "", " ", "\u00a0", "a", ".", "–", "--", "-", "…", "...", "“", "'", "x\ty",
+    "Two cheap farmers fold every shirt.", "TWO CHEAP FARMERS FOLD EVERY SHIRT.", "two farmers fold",
+    "“Two farmers” – they said — don’t fold … the ‘shirt’.", "Farmers – and goats – can’t fold; won't they?",
+    "word\u2011break soft\u00adhyphen no\u00a0break thin\u202fspace zero\u200bwidth", "e\u0301 é İstanbul ẞ straße ﬁne",
+    "1,234.5 and 3rd of 12.12.2012 at 10:30, $5.00 – 7%", "unknownword qwertyuiop Zażółć gęślą jaźń",
+    "👩‍👩‍👧 fold 😀 shirts", "漢字かな交じり文 عربي हिन्दी", "<unk> <mask> [MASK] [UNK] [CLS] <pad> [unused1] N ▁ ##s",
+    "two [MASK] farmers, [MASK] fold", "farmers and goats and hens fold , cheap or dear , shirts and trousers",
+    "http://example.org/a,b me@x.com U.S. Mr. O'Neil (Ltd.) 'tis ``quoted''", "x" * 1200, "farmers " * 150,
+    "Ann sang .", "A hen saw Ann .", "Wim Vos sails to Elst.", "‘Wim’ and “Anna van Elst” met the Otter…",
+)  # fmt: skip
+LAYERS = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, dropout: 0.0}"
+ENTITIES = (
+    "data={train: ner.txt, dev: ner.txt, format: columns, columns: {word: 0, tag: 1, entities: iob2}}",
+    "task={kind: ner}",
+)
+TAGGING = ("task={kind: tagging, column: xpos}",)
+FIELD = "model.root={}"
+
+
+def vocabulary(options: str, *task: str) -> tuple[str, ...]:
+    return (*task, f"data.vocabulary={{{options}}}", f"model={LAYERS}")
+
+
+CASES: dict[str, tuple[str, ...]] = {
+    **{kind: tuple(options) for kind, options in OVERRIDES.items()},
+    "iob2": ENTITIES,
+    "any tags": (*ENTITIES[:1], "task={kind: ner, valid: false}"),
+    "lower case": (*TAGGING, "data.vocabulary={kind: words, lowercase: true, digits: true, features: {ngrams: 3}}"),
+    "no punctuation": ("task={kind: mlm}", "data.vocabulary={kind: words, punctuation: false, features: {}}"),
+    "characters": vocabulary("kind: char", *TAGGING),
+    "small characters": vocabulary("kind: char, lowercase: true", *OVERRIDES["classification"][:2]),
+    "sentencepiece": vocabulary("kind: sentencepiece, size: 120", *TAGGING),
+    "small sentencepiece": vocabulary("kind: sentencepiece, size: 120, lowercase: true", "task={kind: mlm}"),
+    "wordpiece": vocabulary("kind: wordpiece, size: 120, lowercase: true, features: {}", *TAGGING),
+    "large wordpiece": vocabulary("kind: wordpiece, size: 140, lowercase: false", "task={kind: mlm}"),
+    "entities of pieces": vocabulary("kind: wordpiece, size: 60", *ENTITIES),
+    "hidden words with features": ("task={kind: mlm}", "data.vocabulary={kind: words, features: {}}"),
+    "parents by attention": (*OVERRIDES["cogs"][:1], "task={kind: cogs, parent: attention}"),
+    "parents by position": (*OVERRIDES["cogs"][:1], "task={kind: cogs, parent: absolute}"),
+    "whole sentences": (
+        *OVERRIDES["cogs"][:1],
+        "task={kind: cogs, parent: category, category: word, verb: word, decode: sentence}",
+    ),
+    "smallest confidence": (
+        "data={train: tuples.jsonl, dev: tuples.jsonl, format: extractions}",
+        "task={kind: openie, rows: 3, iterative_steps: 1, confidence: min, location_time: false}",
+    ),
+}  # fmt: skip
+
+
+def fitting(texts: Iterable[str], longest: int | None) -> list[str]:
+    """Those that are short enough for a model, whatever its tokens: a character is three of them at most."""
+    return [text for text in texts if longest is None or 3 * len(text) + 5 <= longest]

@@ -16,10 +16,9 @@ from typing import Any
 import numpy as np
 import pytest
 import torch
-from export_graphs import run_alone
-from run_of_every_task import COORDINATED, DOCUMENTS, OVERRIDES, ROWS, TUPLES
-from small_entities import TRAIN
-from support import COGS, Invoke, real_data, workplace
+from export_graphs import CASES, ENTITIES, LAYERS, NASTY, TAGGING, fitting
+from run_of_every_task import OVERRIDES, ROWS
+from support import Invoke, real_data
 
 from probtrans_cli.cli import application
 from probtrans_cli.commands.parse import ParseRequest
@@ -34,82 +33,6 @@ from probtrans_cli.tasks import valid_tags
 from probtrans_cli.tasks.valid_tags import allowed_by
 from probtrans_cli.trained.model import Model
 
-pytestmark = pytest.mark.usefixtures("quick")
-
-NASTY = (
-    "", " ", "\u00a0", "a", ".", "–", "--", "-", "…", "...", "“", "'", "x\ty",
-    "Two cheap farmers fold every shirt.", "TWO CHEAP FARMERS FOLD EVERY SHIRT.", "two farmers fold",
-    "“Two farmers” – they said — don’t fold … the ‘shirt’.", "Farmers – and goats – can’t fold; won't they?",
-    "word\u2011break soft\u00adhyphen no\u00a0break thin\u202fspace zero\u200bwidth", "e\u0301 é İstanbul ẞ straße ﬁne",
-    "1,234.5 and 3rd of 12.12.2012 at 10:30, $5.00 – 7%", "unknownword qwertyuiop Zażółć gęślą jaźń",
-    "👩‍👩‍👧 fold 😀 shirts", "漢字かな交じり文 عربي हिन्दी", "<unk> <mask> [MASK] [UNK] [CLS] <pad> [unused1] N ▁ ##s",
-    "two [MASK] farmers, [MASK] fold", "farmers and goats and hens fold , cheap or dear , shirts and trousers",
-    "http://example.org/a,b me@x.com U.S. Mr. O'Neil (Ltd.) 'tis ``quoted''", "x" * 1200, "farmers " * 150,
-    "Ann sang .", "A hen saw Ann .", "Wim Vos sails to Elst.", "‘Wim’ and “Anna van Elst” met the Otter…",
-)  # fmt: skip
-MARKS = ("do", "n't", "-", "--", "--", "...", '"', "``", "''", "'", "'s", ",", ".", "(", ")", "a-b", "can't", "1,234.5")
-"""Plain spellings, of which typographic marks of the texts above are variants."""
-LAYERS = "{kind: transformer, width: 8, heads: 2, inner: 12, layers: 1, dropout: 0.0}"
-ENTITIES = (
-    "data={train: ner.txt, dev: ner.txt, format: columns, columns: {word: 0, tag: 1, entities: iob2}}",
-    "task={kind: ner}",
-)
-TAGGING = ("task={kind: tagging, column: xpos}",)
-FIELD = "model.root={}"
-
-
-def vocabulary(options: str, *task: str) -> tuple[str, ...]:
-    return (*task, f"data.vocabulary={{{options}}}", f"model={LAYERS}")
-
-
-CASES: dict[str, tuple[str, ...]] = {
-    **{kind: tuple(options) for kind, options in OVERRIDES.items()},
-    "iob2": ENTITIES,
-    "any tags": (*ENTITIES[:1], "task={kind: ner, valid: false}"),
-    "lower case": (*TAGGING, "data.vocabulary={kind: words, lowercase: true, digits: true, features: {ngrams: 3}}"),
-    "no punctuation": ("task={kind: mlm}", "data.vocabulary={kind: words, punctuation: false, features: {}}"),
-    "characters": vocabulary("kind: char", *TAGGING),
-    "small characters": vocabulary("kind: char, lowercase: true", *OVERRIDES["classification"][:2]),
-    "sentencepiece": vocabulary("kind: sentencepiece, size: 120", *TAGGING),
-    "small sentencepiece": vocabulary("kind: sentencepiece, size: 120, lowercase: true", "task={kind: mlm}"),
-    "wordpiece": vocabulary("kind: wordpiece, size: 120, lowercase: true, features: {}", *TAGGING),
-    "large wordpiece": vocabulary("kind: wordpiece, size: 140, lowercase: false", "task={kind: mlm}"),
-    "entities of pieces": vocabulary("kind: wordpiece, size: 60", *ENTITIES),
-    "hidden words with features": ("task={kind: mlm}", "data.vocabulary={kind: words, features: {}}"),
-    "parents by attention": (*OVERRIDES["cogs"][:1], "task={kind: cogs, parent: attention}"),
-    "parents by position": (*OVERRIDES["cogs"][:1], "task={kind: cogs, parent: absolute}"),
-    "whole sentences": (
-        *OVERRIDES["cogs"][:1],
-        "task={kind: cogs, parent: category, category: word, verb: word, decode: sentence}",
-    ),
-    "smallest confidence": (
-        "data={train: tuples.jsonl, dev: tuples.jsonl, format: extractions}",
-        "task={kind: openie, rows: 3, iterative_steps: 1, confidence: min, location_time: false}",
-    ),
-}  # fmt: skip
-
-
-@pytest.fixture
-def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
-    """A workplace as the current folder, with a file of every format."""
-    monkeypatch.chdir(workplace(tmp_path))
-    monkeypatch.setattr("probtrans_cli.export.measure.SENTENCES", 3)
-    monkeypatch.setattr("probtrans_cli.export.measure.SPEED_SECONDS", 0.0)
-    texts = {
-        "texts.tsv": "x\ttwo farmers fold\ny\tcheap farmers\nz\twe sing .\n" * 3,
-        "cogs.tsv": "".join("\t".join(row) + "\n" for row in COGS) * 3,
-        "doc.txt": DOCUMENTS, "tuples.jsonl": TUPLES * 4, "cc.txt": COORDINATED * 4, "ner.txt": TRAIN,
-    }  # fmt: skip
-    for name, text in texts.items():
-        Path(name).write_text(text, "utf-8")
-    with Path("train.conllu").open("a", encoding="utf-8") as file:
-        for sentence in (MARKS, MARKS[::-1]):  # the toy treebank has no punctuation
-            for number, word in enumerate(sentence, start=1):
-                tag = f"T{sum(map(ord, word)) % 3}"
-                file.write(f"{number}\t{word}\t_\tX\t{tag}\t_\t{number - 1}\tdep\t_\t_\n")
-            file.write("\n")
-    return tmp_path
-
 
 def folder_of(model: Model, folder: Path) -> Answers:
     """What stands beside a graph, and the network of the graph as what runs it."""
@@ -123,11 +46,6 @@ def folder_of(model: Model, folder: Path) -> Answers:
 
     about = {"task": model.recipe.task.kind, "inputs": dict.fromkeys(graph.plan.inputs), **described(model)}
     return Answers(folder, run, json.loads(json.dumps(about)))
-
-
-def fitting(texts: Iterable[str], longest: int | None) -> list[str]:
-    """Those that are short enough for a model, whatever its tokens: a character is three of them at most."""
-    return [text for text in texts if longest is None or 3 * len(text) + 5 <= longest]
 
 
 def numbered(texts: Iterable[str]) -> Iterator[tuple[str, str]]:
@@ -207,19 +125,17 @@ def test_the_best_valid_tags_are_those_of_the_task() -> None:
             assert best_valid(scores.double().numpy(), lists).tolist() == expected.tolist()
 
 
-@pytest.mark.parametrize("least", [0.0, 0.3, 0.6, 1.0])
-def test_what_is_left_out_is_what_parse_leaves_out(least: float, trained: Path, place: Path, invoke: Invoke) -> None:
+def test_what_is_left_out_is_what_parse_leaves_out(trained: Path, place: Path, invoke: Invoke) -> None:
     """By the probability at the model's temperature."""
-    model = Model.load(str(trained / "runs" / "tagger"))
-    answers = folder_of(model, place / "out")
+    run = str(trained / "runs" / "tagger")
+    answers = folder_of(Model.load(run), place / "out")
     Path("texts").write_text("\n".join(NASTY) + "\n", "utf-8")
-    parsed = invoke(
-        "parse", str(trained / "runs" / "tagger"), "texts", "--input", "text", "--trees", "no", "-f", "jsonl",
-        "--abstain", str(least),
-    )  # fmt: skip
-    assert parsed.code == 0, parsed.err
-    found = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
-    assert all(map(alike, map(json.loads, parsed.out.splitlines()), found))
+    for least in (0.0, 0.3, 1.0):
+        options = ("--input", "text", "--trees", "no", "-f", "jsonl", "--abstain", str(least))
+        parsed = invoke("parse", run, "texts", *options)
+        assert parsed.code == 0, parsed.err
+        records = [record for record, _, _ in answers.records(numbered(NASTY), abstain=least)]
+        assert all(map(alike, map(json.loads, parsed.out.splitlines()), records))
 
 
 def test_entities_and_classes_are_left_out_too(place: Path, invoke: Invoke) -> None:
@@ -342,50 +258,7 @@ def test_lines_of_a_file_are_texts(trained: Path, place: Path, capsys: pytest.Ca
     assert [json.loads(line)["words"] for line in out.splitlines()] == [["we", "sing"], [], ["a", "b", "c"]]
 
 
-# --- whole folders ----------------------------------------------------------------------------------------------------
-
-
-def end_to_end(invoke: Invoke, form: str, texts: Sequence[str], *options: str) -> None:
-    """A folder, its example in a process without this package, and `parse`, on the lines of a file."""
-    ran = invoke("export", "run", "out", "--format", form, "--json", *options)
-    assert ran.code == 0, ran.err
-    assert ran.json["compared"]["texts"] == ran.json["compared"]["same"] > 0
-    assert ran.json["left_out"]
-    texts = fitting(texts, ran.json["longest"])
-    Path("texts").write_text("".join(f"{text}\n" for text in texts), "utf-8")
-    parsed = invoke("parse", "run", "texts", "--input", "text", "--trees", "no", "-f", "jsonl")
-    found = run_alone(Path("out").absolute(), "--json", "--file", str(Path("texts").absolute()))
-    assert len(found.splitlines()) == len(texts)
-    for text, record, expected in zip(texts, found.splitlines(), parsed.out.splitlines(), strict=True):
-        assert alike(json.loads(expected), json.loads(record)), (text, expected, record)
-
-
-@pytest.mark.parametrize(("form", "options"), [("pt2", ENTITIES), ("onnx", vocabulary("kind: char", *TAGGING))])
-def test_a_whole_folder_answers_as_parse_does(form: str, options: tuple[str, ...], place: Path, invoke: Invoke) -> None:
-    if form == "onnx":
-        pytest.importorskip("onnxruntime")
-    train = ("train={steps: 40, batch_words: 60}", "optim.lr=0.05", "--run", "run")
-    assert invoke("train", "tiny.yaml", *options, *train).code == 0
-    end_to_end(invoke, form, NASTY)
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["pt2", "onnx"])
-@pytest.mark.parametrize("name", CASES)
-def test_every_whole_folder_answers_as_parse_does(name: str, form: str, place: Path, invoke: Invoke) -> None:
-    if form == "onnx":
-        pytest.importorskip("onnxruntime")
-    if name == "ner":
-        Path("ner.txt").write_text(ROWS * 3, "utf-8")
-    train = ("train={steps: 40, batch_words: 60}", "optim.lr=0.05", "--run", "run")
-    assert invoke("train", "tiny.yaml", *CASES[name], *train).code == 0
-    end_to_end(invoke, form, NASTY)
-
-
-def real_texts(number: int) -> list[str]:
-    """Texts as they stand in the English Web Treebank."""
-    with real_data("ud/en_ewt/dev.conllu").open(encoding="utf-8") as file:
-        return [line.removeprefix("# text = ").rstrip("\n") for line in file if line.startswith("# text = ")][:number]
+# --- real texts -------------------------------------------------------------------------------------------------------
 
 
 def real_options(task: str) -> tuple[str, ...]:
@@ -399,23 +272,10 @@ def real_options(task: str) -> tuple[str, ...]:
 
 @pytest.mark.parametrize("task", ["tagging", "ner"])
 def test_200_real_texts_are_answered_as_the_model_does(task: str, place: Path, invoke: Invoke) -> None:
-    texts = real_texts(200)
+    with real_data("ud/en_ewt/dev.conllu").open(encoding="utf-8") as file:
+        texts = [line.removeprefix("# text = ").rstrip("\n") for line in file if line.startswith("# text = ")][:200]
     model = drawn(invoke, *real_options(task))
     found = [record for record, _, _ in folder_of(model, place / "out").records(numbered(texts))]
     expected = [analysis.record() for analysis in model.analyze(texts, trees=False)]
     assert len(found) == 200
     assert all(map(alike, expected, found))
-
-
-@pytest.mark.slow
-@pytest.mark.parametrize("form", ["pt2", "onnx"])
-@pytest.mark.parametrize("task", ["tagging", "ner"])
-def test_real_texts_are_answered_as_by_parse(task: str, form: str, place: Path, invoke: Invoke) -> None:
-    """200 sentences, and the list above."""
-    if form == "onnx":
-        pytest.importorskip("onnxruntime")
-    model = "model={labels: 16, channels: 2, iterations: 2, decomposition: {kind: uv, rank: 4}}"
-    train_options = ("train={steps: 60, batch_words: 1500}", "optim.lr=0.05", model, "--run", "run")
-    ran = invoke("train", "tiny.yaml", *real_options(task), *train_options)
-    assert ran.code == 0, ran.err
-    end_to_end(invoke, form, [*real_texts(200), *NASTY])
