@@ -23,10 +23,9 @@ class Analyses(PipelineStep):  # type: ignore[misc]
     type = "ANALYSES"
 
     def __init__(self, checkpoint: str, key: str = "analyses", **options: Any) -> None:
-        """The model of ``checkpoint`` (a run folder, ...) is loaded by each process, for one thread.
-
+        """
         Args:
-            checkpoint: a CKPT argument.
+            checkpoint: a CKPT argument (a run folder, ...); each process loads the model, for one thread.
             key: of the metadata.
             options: those of :meth:`probtrans_cli.trained.model.Model.analyze`.
         """
@@ -37,25 +36,22 @@ class Analyses(PipelineStep):  # type: ignore[misc]
         """Yield the documents, in order."""
         del rank, world_size  # the reader has divided the documents
         model = Model.load(self.checkpoint, threads=1)
-        for portion in _portions(data or ()):
-            with self.track_time("portion"):
-                lines = [document.text.splitlines() for document in portion]
-                found = model.analyze((line for of_one in lines for line in of_one), **self.options)
-                for document, of_one in zip(portion, lines, strict=True):
-                    document.metadata[self.key] = [next(found).record() for _ in of_one]
-                    self.stat_update("sentences", value=len(of_one))
-            yield from portion
+        portion: list[Document] = []
+        count = 0
+        for document in data or ():
+            portion.append(document)
+            count += document.text.count("\n") + 1
+            if count >= ANALYSED_AT_ONCE:  # enough sentences together to be parsed fast
+                yield from self._analysed(model, portion)
+                portion, count = [], 0
+        if portion:
+            yield from self._analysed(model, portion)
 
-
-def _portions(documents: Iterable[Document]) -> Iterator[list[Document]]:
-    """Documents with enough sentences together to be parsed fast."""
-    portion: list[Document] = []
-    count = 0
-    for document in documents:
-        portion.append(document)
-        count += document.text.count("\n") + 1
-        if count >= ANALYSED_AT_ONCE:
-            yield portion
-            portion, count = [], 0
-    if portion:
-        yield portion
+    def _analysed(self, model: Model, portion: list[Document]) -> list[Document]:
+        with self.track_time("portion"):
+            lines = [document.text.splitlines() for document in portion]
+            analyses = model.analyze((line for of_document in lines for line in of_document), **self.options)
+            for document, of_document in zip(portion, lines, strict=True):
+                document.metadata[self.key] = [next(analyses).record() for _ in of_document]
+                self.stat_update("sentences", value=len(of_document))
+        return portion

@@ -11,10 +11,10 @@ token.head, token.dep_      the tree: `ROOT`, and `dep` for all others, as induc
 token._.arc_probability     probability of the arc to its head
 token.tag_, pos_, morph     of a tagger: xpos and other columns, upos, feats; of `deprel` dep_
 doc.ents, doc.cats          entities; the class, of its last sentence
-doc._.probtrans             of every sentence all that the model says, as a line of `parse -f jsonl`
+doc._.probtrans             for every sentence its record, as in a line of `parse -f jsonl`
 
-Sentences are those that the pipeline has found before; without any, the document is one. Tokens are those of the
-pipeline: white space is no word of the model, and hangs at the word before it.
+Sentences and tokens are those of the pipeline; a document without sentences is one sentence. White space is no word of
+the model, and depends on the word before it.
 
 What a pipeline has set before stays as it is: predicted entities that overlap with those of a ruler or with blocked
 tokens are left out, and so are tags of tokens that have some; `overwrite` replaces them. `nlp.to_disk` stores the model
@@ -50,7 +50,7 @@ ARC, RECORDS = "arc_probability", "probtrans"
 
 
 class Component:
-    """What a pipeline calls."""
+    """The component, which a pipeline calls."""
 
     def __init__(
         self,
@@ -62,8 +62,14 @@ class Component:
         overwrite: bool = False,
         load: bool = True,
     ) -> None:
-        """``checkpoint``: a run folder, ``RUN@last``, an exported folder. ``trees``: whether heads are set;
-        ``overwrite``: whether entities and tags set before are replaced; ``load``: False if :meth:`from_disk` follows.
+        """
+        Args:
+            name: in the pipeline.
+            checkpoint: a run folder, ``RUN@last``, an exported folder.
+            trees: whether heads are set.
+            threads: of torch; None = as many as there are cores.
+            overwrite: whether entities and tags set before are replaced.
+            load: False if :meth:`from_disk` follows.
 
         Raises:
             ValueError: there is no such model.
@@ -112,22 +118,19 @@ class Component:
         while batch := list(islice(documents, batch_size)):
             try:
                 self._annotate_all(batch)
-            except Exception:  # of one of them: read each by itself
-                yield from self._one_by_one(batch)
+            except Exception:  # in one of the documents: read each by itself
+                for doc in batch:
+                    try:
+                        self._annotate_all([doc])
+                    except Exception as error:
+                        self._handle(self.name, self, [doc], error)
+                    else:
+                        yield doc
             else:
                 yield from batch
 
-    def _one_by_one(self, batch: Sequence[Doc]) -> Iterator[Doc]:
-        for doc in batch:
-            try:
-                self._annotate_all([doc])
-            except Exception as error:
-                self._handle(self.name, self, [doc], error)
-            else:
-                yield doc
-
     def set_error_handler(self, error_handler: Callable[..., Any]) -> None:
-        """Set what is called for a document that cannot be read: with name, component, documents and error."""
+        """Set the function for documents that cannot be read; it takes name, component, documents and error."""
         self._handle = error_handler
 
     def get_error_handler(self) -> Callable[..., Any]:
@@ -179,7 +182,7 @@ class Component:
         return self
 
     def __reduce__(self) -> tuple[Callable[..., Component], tuple[Any, ...]]:
-        """Processes of a pipeline that are not forked get the stored files."""
+        """Give processes of a pipeline that are not forked the stored files."""
         options = {"trees": self.trees, "threads": self.threads, "overwrite": self.overwrite}
         return _restored, (self.name, options, self.to_bytes())
 
@@ -215,7 +218,7 @@ class Component:
             if "label" in analysis.prediction:
                 doc.cats[analysis.prediction["label"]] = analysis.prediction["label_probability"]
             self._set_tags(words, analysis)
-        if self.model.task.answers == "tags" and any("entities" in (one.prediction or {}) for one in analyses):
+        if self.model.task.answers == "tags" and any("entities" in (it.prediction or {}) for it in analyses):
             _set_entities(doc, entities, overwrite=self.overwrite)
 
     def _set_tags(self, words: Sequence[Token], analysis: Analysis) -> None:
@@ -239,15 +242,15 @@ def _restored(name: str, options: dict[str, Any], data: bytes) -> Component:
 
 
 def _set_entities(doc: Doc, entities: Sequence[Span], *, overwrite: bool) -> None:
-    """Set predicted entities; those that overlap with what the pipeline has set before are left out, or replace it."""
+    """Set predicted entities; leave out those that overlap with entities set before, or replace these."""
     if overwrite:
         for token in doc:
             token.ent_id_ = token.ent_kb_id_ = ""
         doc.set_ents(list(entities), default="outside")
         return
     # An entity, or a blocked token, which begins an entity without a type.
-    kept = [token.ent_type != 0 or token.ent_iob_ == "B" for token in doc]
-    free = [entity for entity in entities if not any(kept[entity.start : entity.end])]
+    is_set = [token.ent_type != 0 or token.ent_iob_ == "B" for token in doc]
+    free = [entity for entity in entities if not any(is_set[entity.start : entity.end])]
     predicted = {i for entity in free for i in range(entity.start, entity.end)}
     missing = [token.i for token in doc if token.ent_iob_ == "" and token.i not in predicted]
     runs = (list(run) for _, run in groupby(enumerate(missing), lambda pair: pair[1] - pair[0]))
@@ -256,7 +259,7 @@ def _set_entities(doc: Doc, entities: Sequence[Span], *, overwrite: bool) -> Non
 
 
 def _sentences(doc: Doc) -> Iterator[list[Token]]:
-    """The tokens of each sentence; of all as one where nobody has found sentences."""
+    """Yield the tokens of each sentence; without sentences, all tokens together."""
     if doc.has_annotation("SENT_START"):
         yield from (list(sentence) for sentence in doc.sents)
     elif len(doc):
@@ -267,19 +270,19 @@ def _words(tokens: Sequence[Token]) -> list[Token]:
     return [token for token in tokens if not token.is_space]
 
 
-def _set_heads(doc: Doc, sentences: Sequence[list[Token]], found: Sequence[Analysis]) -> None:
-    """Heads as distances, and what each word is to its head. Where several words are nobody's, the first is the root of
-    the others; white space hangs at the word before it, or at the first one."""
+def _set_heads(doc: Doc, sentences: Sequence[list[Token]], analyses: Sequence[Analysis]) -> None:
+    """Set heads as distances, and what each word is to its head. Where several words have no head, the first is the
+    root of the others; white space depends on the word before it, or on the first word."""
     heads = np.zeros(len(doc), np.int64)
-    root, other = doc.vocab.strings.add("ROOT"), doc.vocab.strings.add("dep")
-    names = np.full(len(doc), other, np.uint64)
-    for tokens, one in zip(sentences, found, strict=True):
-        assert one.heads is not None, "trees are asked for"
-        assert one.probabilities is not None, "trees are asked for"
-        words, of_words = _words(tokens), one.heads.tolist()
+    root, dependent = doc.vocab.strings.add("ROOT"), doc.vocab.strings.add("dep")
+    names = np.full(len(doc), dependent, np.uint64)
+    for tokens, analysis in zip(sentences, analyses, strict=True):
+        assert analysis.heads is not None, "trees are wanted"
+        assert analysis.probabilities is not None, "trees are wanted"
+        words, of_words = _words(tokens), analysis.heads.tolist()
         top = words[of_words.index(0)] if words else tokens[0]
         names[top.i] = root
-        for token, head, probability in zip(words, of_words, one.probabilities.tolist(), strict=True):
+        for token, head, probability in zip(words, of_words, analysis.probabilities.tolist(), strict=True):
             heads[token.i] = (words[head - 1] if head else top).i - token.i
             token._.set(ARC, None if np.isnan(probability) else probability)
         before = words[0] if words else top

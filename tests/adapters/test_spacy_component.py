@@ -18,7 +18,6 @@ from probtrans_cli.errors import DataError
 from probtrans_cli.trained.model import Model
 
 spacy = pytest.importorskip("spacy")
-pytestmark = pytest.mark.usefixtures("quick")
 TEXT = "Two cheap farmers  fold every shirt. They sing"
 
 

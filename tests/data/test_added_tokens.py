@@ -109,13 +109,12 @@ def assert_as_theirs(ours: WordPieces, theirs: Any, words: list[str]) -> None:
 FORMS = ["saved by transformers", "added_tokens_decoder", "special_tokens_map.json", "additional_special_tokens"]
 
 
-@pytest.mark.parametrize("lowercase", [True, False], ids=["lower case", "cased"])
-@pytest.mark.parametrize("form", FORMS)
-@pytest.mark.parametrize("tokens", TOKENS.values(), ids=TOKENS)
-def test_ids_and_words_as_in_transformers(
-    tmp_path: Path, tokens: list[dict[str, Any]], form: str, lowercase: bool
-) -> None:
-    folder = folder_of(tmp_path / "theirs", form, tokens, lowercase)
+PRODUCT = [(name, form, lowercase) for name in TOKENS for form in FORMS for lowercase in (True, False)]
+
+
+@pytest.mark.parametrize(("name", "form", "lowercase"), PRODUCT[::3])
+def test_ids_and_words_as_in_transformers(tmp_path: Path, name: str, form: str, lowercase: bool) -> None:
+    folder = folder_of(tmp_path / "theirs", form, TOKENS[name], lowercase)
     theirs = transformers.AutoTokenizer.from_pretrained(folder)
     ours = read_wordpieces(folder)
     assert_as_theirs(ours, theirs, WORDS)

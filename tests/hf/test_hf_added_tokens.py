@@ -15,7 +15,6 @@ from probtrans_cli.__main__ import run
 from probtrans_cli.trained.model import Model
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("quick")
 
 PIECES = ["[PAD]", "[UNK]", "[CLS]", "[SEP]", "[MASK]", "foo", "two", "farmers", *"abcdefghijklmnopqrstuvwxyz<>"]
 ADDED = {

@@ -17,7 +17,6 @@ from probtrans_cli.data.vocabularies.wordpiece import WordPieces, read_wordpiece
 from probtrans_cli.trained.model import Model
 
 transformers = pytest.importorskip("transformers")
-pytestmark = pytest.mark.usefixtures("quick")
 
 BERT = "model={kind: transformer, preset: bert, width: 8, heads: 2, inner: 12, layers: 2}"
 PIECES = "data.vocabulary={kind: wordpiece, size: 120, lowercase: true}"

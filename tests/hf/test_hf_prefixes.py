@@ -13,7 +13,6 @@ from torch import Tensor
 from probtrans_cli.errors import CheckpointError
 from probtrans_cli.hf import read_bert
 
-pytestmark = pytest.mark.usefixtures("quick")
 FIRST = "embeddings.word_embeddings.weight"
 
 
@@ -25,20 +24,26 @@ def swapped(old: str, new: str) -> Callable[[str], str]:
     return lambda name: new + name.removeprefix(old) if name.startswith(old) else name
 
 
-@pytest.mark.parametrize(
-    "prefix",
-    [
-        "module.", "model.", "_orig_mod.", "_orig_mod.module.", "module._orig_mod.model.", "model._orig_mod.", "net.",
-    ],
-)  # fmt: skip
+PREFIXES = [
+    "module.",
+    "model.",
+    "_orig_mod.",
+    "_orig_mod.module.",
+    "module._orig_mod.model.",
+    "model._orig_mod.",
+    "net.",
+]
+
+
 @pytest.mark.parametrize("kind", ["BertModel", "BertForPreTraining", "BertForTokenClassification"])
-def test_a_prefix_of_all_names(tmp_path: Path, kind: str, prefix: str) -> None:
-    plain = read_bert(saved(tmp_path, kind))
-    bert = read_bert(renamed(tmp_path, lambda name: prefix + name))
-    assert_same(plain, bert)
+def test_a_prefix_of_all_names(tmp_path: Path, kind: str) -> None:
     own = "" if kind == "BertModel" else "bert."
-    assert bert.notes == [f"the names there begin with '{prefix}{own}': left out"]
-    assert bert.unexpected == []
+    for number, prefix in enumerate(PREFIXES if kind == "BertModel" else PREFIXES[:2]):
+        plain = read_bert(saved(tmp_path / str(number), kind))
+        bert = read_bert(renamed(tmp_path / str(number), lambda name, prefix=prefix: prefix + name))
+        assert_same(plain, bert)
+        assert bert.notes == [f"the names there begin with '{prefix}{own}': left out"]
+        assert bert.unexpected == []
 
 
 @pytest.mark.parametrize(

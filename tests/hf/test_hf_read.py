@@ -22,8 +22,6 @@ from torch import Tensor
 from probtrans_cli.hf import read_bert, write_bert
 from probtrans_cli.recipe.model import Transformer
 
-pytestmark = pytest.mark.usefixtures("quick")
-
 
 @pytest.mark.parametrize(
     ("kind", "parts", "pooler"),

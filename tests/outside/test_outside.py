@@ -9,6 +9,7 @@ from __future__ import annotations
 import json
 import subprocess
 import sys
+from collections.abc import Callable, Iterator
 from pathlib import Path
 from typing import Any
 
@@ -16,24 +17,28 @@ import pytest
 from support import ROOT, environment, interrupted, workplace
 
 HERE = Path(__file__).parent
+Commands = Callable[..., list[tuple[int, str, str]]]
 KINDS = ("grandparents", "window", "rarity", "slashed", "diagonal")
 
-# Runs commands one after the other in one process, which has the kinds by its entry points.
+# Runs commands in one process, which has the kinds by its entry points: a line of JSON in, one line a command out.
 SCRIPT = """
 import contextlib, io, json, os, sys
 os.fsync = lambda handle: None  # guards against a loss of power, and costs most of the time
 from probtrans_cli.__main__ import run
-for arguments in json.load(sys.stdin):
-    out, err = io.StringIO(), io.StringIO()
-    with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
-        code = run(arguments)
-    print(json.dumps([code, out.getvalue(), err.getvalue()]), file=sys.__stdout__, flush=True)
+for line in sys.stdin:
+    folder, commands = json.loads(line)
+    os.chdir(folder)
+    for arguments in commands:
+        out, err = io.StringIO(), io.StringIO()
+        with contextlib.redirect_stdout(out), contextlib.redirect_stderr(err):
+            code = run(arguments)
+        print(json.dumps([code, out.getvalue(), err.getvalue()]), file=sys.__stdout__, flush=True)
 """
 
 
 @pytest.fixture(scope="module")
-def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder of installed packages: one with entry points that name the four modules."""
+def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
+    """A process with an installed package whose entry points name the modules."""
     site = tmp_path_factory.mktemp("site")
     (site / "outside").symlink_to(HERE)
     info = site / "outside-1.0.dist-info"
@@ -41,27 +46,28 @@ def installed(tmp_path_factory: pytest.TempPathFactory) -> Path:
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
     points = "".join(f"{kind} = outside.{kind}\n" for kind in (*KINDS, "alone"))
     (info / "entry_points.txt").write_text(f"[probtrans.kinds]\n{points}")
-    return site
+    variables = environment() | {"PYTHONPATH": f"{ROOT}:{site}"}
+    command = [sys.executable, "-c", SCRIPT]
+    with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+        yield process
 
 
 @pytest.fixture
-def commands(installed: Path, tmp_path: Path):
+def commands(server: subprocess.Popen[str], tmp_path: Path) -> Commands:
     """Run commands in a folder with a tiny corpus and recipe; returns the exit code, stdout and stderr of each."""
     folder = workplace(tmp_path)
 
-    def run(*given: str) -> list[tuple[int, str, str]]:
-        path = f"{ROOT}:{installed}"
-        done = subprocess.run(
-            [sys.executable, "-c", SCRIPT], cwd=folder, env=environment() | {"PYTHONPATH": path},
-            input=json.dumps([one.split("|") for one in given]), capture_output=True, text=True, timeout=300,
-        )  # fmt: skip
-        assert done.returncode == 0, done.stderr
-        return [tuple(json.loads(line)) for line in done.stdout.splitlines()]
+    def run(*lines: str) -> list[tuple[int, str, str]]:
+        assert server.stdin is not None
+        assert server.stdout is not None
+        server.stdin.write(json.dumps([str(folder), [line.split("|") for line in lines]]) + "\n")
+        server.stdin.flush()
+        return [tuple(json.loads(server.stdout.readline())) for _ in lines]
 
     return run
 
 
-def whole_way(commands: Any, folder: Path, name: str, overrides: str, *, metric: str) -> dict[str, Any]:
+def whole_way(commands: Commands, folder: Path, name: str, overrides: str, *, metric: str) -> dict[str, Any]:
     """Train; go back to an early checkpoint and resume; evaluate, parse, export, parse again. Returns the scores."""
     (trained,) = commands(
         f"train|tiny.yaml|name={name}|{overrides}|train.steps=8|save={{every_steps: 2, keep: 99}}|--json"
@@ -98,7 +104,7 @@ def test_a_kind_is_one_row_and_at_most_60_lines(name: str) -> None:
     assert text in page, "docs/extending.md shows the file as it is"
 
 
-def test_an_encoder_without_arcs(commands: Any) -> None:
+def test_an_encoder_without_arcs(commands: Commands) -> None:
     """It is trained and scored; trees are refused, and no pictures of them are drawn."""
     trained, evaluated, parsed, schema = commands(
         "train|tiny.yaml|name=alone|model={kind: alone}|train.steps=4|--json",
@@ -116,7 +122,7 @@ def test_an_encoder_without_arcs(commands: Any) -> None:
     assert "Alone" in json.loads(schema[1])["$defs"]
 
 
-def test_an_encoder(commands: Any, tmp_path: Path) -> None:
+def test_an_encoder(commands: Commands, tmp_path: Path) -> None:
     model = "model={kind: window, width: 8, reach: 2}"
     scores = whole_way(commands, tmp_path, "window", model, metric="perplexity")
     assert scores["trees"]["no_punct"]["all"]["uuas"] > 0
@@ -141,7 +147,7 @@ def test_an_encoder(commands: Any, tmp_path: Path) -> None:
     assert "not expressible in transformers: model.kind: window" in says[7]
 
 
-def test_an_encoder_is_one_of_two(commands: Any) -> None:
+def test_an_encoder_is_one_of_two(commands: Commands) -> None:
     """Below and above another one; what the one above does not have, the two do not have."""
     field = "{kind: probabilistic, labels: 6, channels: 2, decomposition: {kind: uv, rank: 2}}"
     below, above, parsed, refused, wrong = commands(
@@ -157,7 +163,7 @@ def test_an_encoder_is_one_of_two(commands: Any) -> None:
     assert "model.lower.reach: found 0, wanted a whole number ≥ 1" in wrong[2]
 
 
-def test_a_task(commands: Any, tmp_path: Path) -> None:
+def test_a_task(commands: Commands, tmp_path: Path) -> None:
     rarity = "task={kind: rarity, most: 2}|optim.lr=0.1"
     scores = whole_way(commands, tmp_path, "rarity", rarity, metric="accuracy")
     assert scores["accuracy"] > 0.5
@@ -199,7 +205,7 @@ def slashed(source: Path, target: Path) -> None:
     target.write_text("".join(" ".join(f"{row[1]}/{row[3]}" for row in one) + "\n" for one in rows), encoding="utf-8")
 
 
-def test_a_format(commands: Any, tmp_path: Path) -> None:
+def test_a_format(commands: Commands, tmp_path: Path) -> None:
     for split in ("train", "dev", "test"):
         slashed(tmp_path / f"{split}.conllu", tmp_path / f"{split}.slashed")
     data = "data={format: slashed, train: train.slashed, dev: dev.slashed, test: test.slashed}"
@@ -220,7 +226,7 @@ def test_a_format(commands: Any, tmp_path: Path) -> None:
     assert "did you mean `slashed`?" in refused[3][2]
 
 
-def test_a_factor(commands: Any, tmp_path: Path) -> None:
+def test_a_factor(commands: Commands, tmp_path: Path) -> None:
     factors = "model.factors=[{kind: grandparents, rank: 2}, {kind: neighbours}]"
     whole_way(commands, tmp_path, "grandparents", factors, metric="perplexity")
     told, refused = commands(
@@ -231,7 +237,7 @@ def test_a_factor(commands: Any, tmp_path: Path) -> None:
     assert "model.factors" in refused[2]
 
 
-def test_ternary_scores(commands: Any, tmp_path: Path) -> None:
+def test_ternary_scores(commands: Commands, tmp_path: Path) -> None:
     diagonal = "model.decomposition={kind: diagonal}"
     whole_way(commands, tmp_path, "diagonal", f"{diagonal}|model.distance=1", metric="perplexity")
     plain, fast, labelled, refused, without_gains = commands(
