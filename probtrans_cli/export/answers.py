@@ -80,7 +80,7 @@ class Lookup:
         self._counts: dict[str, int] = dict(zip(saved["words"], saved["counts"], strict=True))
         self._counts = {**(saved["options"].get("omitted") or {}), **self._counts}
         self._numbers = None if reading["numbers"] is None else re.compile(reading["numbers"])
-        self._ids: Ids = LOOKUPS[reading["kind"]](folder, saved, reading)
+        self._ids = ids_by(folder, saved, reading)
         features = reading["features"]
         self.features = None if features is None else HashedFeatures(SimpleNamespace(**features))  # type: ignore[arg-type]
 
@@ -132,50 +132,36 @@ class Lookup:
         )  # fmt: skip
 
 
-def _words_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
-    del folder
-    table = {word: id for id, word in enumerate(saved["words"], start=len(reading["names"]))}
-    for word in reading["extra_words"]:
-        del table[word]
-    return lambda word: [table[word]] if word in table else []
+def ids_by(folder: Path, saved: Any, reading: Reading) -> Ids:
+    """Return what a vocabulary of any kind looks a normalised word up by.
 
+    Args:
+        folder: with the vocabulary's files.
+        saved: the content of `vocabulary.json`.
+        reading: the section of `EXPORT.json`.
+    """
+    begin, unknown = len(reading["names"]), int(reading["unknown"])
+    if reading["kind"] == "words":
+        table = {word: id for id, word in enumerate(saved["words"], start=begin)}
+        for word in reading["extra_words"]:
+            del table[word]
+        return lambda word: [table[word]] if word in table else []
+    if reading["kind"] == "char":
+        characters = saved["options"]["characters"]
+        first = {it: id for id, it in enumerate(characters, start=begin)}
+        within = {it: id for id, it in enumerate(characters, start=begin + len(characters))}
+        return lambda word: [(within if place else first).get(it, unknown) for place, it in enumerate(word)]
+    file = str(folder / reading["file"])
+    if reading["kind"] == "sentencepiece":
+        import sentencepiece  # noqa: PLC0415  (only such a vocabulary needs it)
 
-def _characters_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
-    del folder
-    characters, unknown, begin = saved["options"]["characters"], int(reading["unknown"]), len(reading["names"])
-    first: dict[str, int] = {it: id for id, it in enumerate(characters, start=begin)}
-    within: dict[str, int] = {it: id for id, it in enumerate(characters, start=begin + len(characters))}
+        processor = sentencepiece.SentencePieceProcessor(model_file=file)
+        return lambda word: [int(id) for id in processor.encode(valid(word))]
+    from tokenizers import Tokenizer  # noqa: PLC0415  (only a vocabulary of word pieces needs it)
 
-    def ids(word: str) -> list[int]:
-        return [(within if number else first).get(character, unknown) for number, character in enumerate(word)]
-
-    return ids
-
-
-def _sentencepiece_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
-    import sentencepiece  # noqa: PLC0415  (only such a vocabulary needs it)
-
-    del saved
-    processor = sentencepiece.SentencePieceProcessor(model_file=str(folder / reading["file"]))
-    return lambda word: [int(id) for id in processor.encode(valid(word))]
-
-
-def _wordpiece_lookup(folder: Path, saved: Any, reading: Reading) -> Ids:
-    from tokenizers import Tokenizer  # noqa: PLC0415  (only such a vocabulary needs it)
-
-    del saved
-    tokenizer = Tokenizer.from_file(str(folder / reading["file"]))
+    tokenizer = Tokenizer.from_file(file)
     tokenizer.encode_special_tokens = True  # the name of a special piece is a word like others
     return lambda word: [int(id) for id in tokenizer.encode(valid(word), add_special_tokens=False).ids]
-
-
-LOOKUPS: Mapping[str, Callable[[Path, Any, Reading], Ids]] = {
-    "words": _words_lookup,
-    "char": _characters_lookup,
-    "sentencepiece": _sentencepiece_lookup,
-    "wordpiece": _wordpiece_lookup,
-}
-"""Kinds of vocabularies."""
 
 
 def batches(texts: Sequence[Text]) -> Iterator[list[Text]]:
@@ -371,31 +357,25 @@ def _coordinations(answers: Answers, text: Text, scores: Scores) -> Record:
 
 
 def _graphs(answers: Answers, text: Text, scores: Scores) -> Record:
-    rules, number = answers.rules, len(text.words)
-    labels = _columns(answers, text, scores)
-    texts = {name: [names[id] for id in labels[name]] for name, names in rules["columns"].items()}
-    parents = None if "parents" not in scores else scores["parents"][:number, : number + 1].argmax(-1) - 1
-    return graph_record(graph_labels(texts, rules["parent"], None if parents is None else parents.tolist()), text.words)
-
-
-def _columns(answers: Answers, text: Text, scores: Scores) -> dict[str, list[int]]:
-    """Return the label ids of every column; a known preposition, and nothing else, has its role."""
-    columns: Mapping[str, list[str]] = answers.rules["columns"]
+    number, columns = len(text.words), answers.rules["columns"]
     ends = np.cumsum([len(names) for names in columns.values()])[:-1]
-    apart = np.split(scores["scores"][: len(text.words)], ends, axis=-1)
-    of_columns = dict(zip(columns, apart, strict=True))
+    of_columns = dict(zip(columns, np.split(scores["scores"][:number], ends, axis=-1), strict=True))
     best = {name: of_words.argmax(-1) for name, of_words in of_columns.items()}
-    if "PREP" in columns.get("kind", ()):
+    if "PREP" in columns.get("kind", ()):  # a known preposition, and nothing else, has its role
         kind, role = columns["kind"].index("PREP"), columns["role"].index("PREP")
         roles = of_columns["role"].copy()
         roles[:, role] = -np.inf
         best["role"] = np.where(best["kind"] == kind, role, roles.argmax(-1))
     labels = {name: ids.tolist() for name, ids in best.items()}
-    if answers.sentences is None or len(text.words) == 1:
-        return labels
-    kinds = [columns["kind"][id] for id in labels["kind"]]
-    logs = {name: log_softmax(of_words) for name, of_words in of_columns.items()}
-    return labels | (answers.sentences.find(kinds, logs) or {})
+    if answers.sentences is not None and number > 1:
+        kinds = [columns["kind"][id] for id in labels["kind"]]
+        logs = {name: log_softmax(of_words) for name, of_words in of_columns.items()}
+        labels |= answers.sentences.find(kinds, logs) or {}
+    texts = {name: [names[id] for id in labels[name]] for name, names in columns.items()}
+    parents = None
+    if "parents" in scores:
+        parents = (scores["parents"][:number, : number + 1].argmax(-1) - 1).tolist()
+    return graph_record(graph_labels(texts, answers.rules["parent"], parents), text.words)
 
 
 KINDS: Mapping[str, Callable[[Answers, Text, Scores], Record]] = {

@@ -262,22 +262,22 @@ def _largest(
     return Difference(max(absolute), max(relative))
 
 
-def _compared(expected: Outputs, found: Outputs, sentences: Drawn, plan: Plan) -> Iterator[tuple[Tensor, Tensor]]:
+def _compared(expected: Outputs, actual: Outputs, sentences: Drawn, plan: Plan) -> Iterator[tuple[Tensor, Tensor]]:
     """Yield the pairs of what both say, without padding."""
-    assert expected.scores.keys() == found.scores.keys(), "a graph gives the same scores"
+    assert expected.scores.keys() == actual.scores.keys(), "a graph gives the same scores"
     for name, values in expected.scores.items():
         if name == "rows":
             there = sentences.words[:, None].expand(values.shape[:3])
-            yield values[there], found.scores[name][there]
+            yield values[there], actual.scores[name][there]
         else:
-            yield values, found.scores[name]
+            yield values, actual.scores[name]
     if plan.sentence and expected.sentence is not None:
-        assert found.sentence is not None, "so is its plan"
-        yield expected.sentence, found.sentence
+        assert actual.sentence is not None, "so is its plan"
+        yield expected.sentence, actual.sentence
     if expected.arcs is not None:
-        assert found.arcs is not None, "so is its plan"
+        assert actual.arcs is not None, "so is its plan"
         there = sentences.inputs.mask[:, None, None].expand(expected.arcs.shape[:4])
-        yield expected.arcs[there], found.arcs[there]
+        yield expected.arcs[there], actual.arcs[there]
 
 
 def largest_rounded(rounding: float) -> float:

@@ -128,7 +128,7 @@ def read_bert(folder: Path, *, strict: bool = True) -> Bert:
         notes.append(f"keys of {CONFIG} that are none of BERT's, and not read: {first_of(unread)}")
     classifier = tensors.get("classifier.weight")
     classes = len(classifier) if classifier is not None and classifier.ndim else 1
-    parts["classifier"] = _linear("classifier", config.hidden_size, classes)
+    parts["classifier"] = _module("classifier", classes, config.hidden_size)
     there = {name: part for name, part in parts.items() if part.keys() & tensors.keys()}
     untied = _untie(tensors, config, notes)
     shapes = required | {key: shape for part in there.values() for key, shape in part.items()}
@@ -155,30 +155,27 @@ def _shapes_of(config: Config) -> tuple[Shapes, dict[str, Shapes]]:
         "embeddings.word_embeddings.weight": (v, d),
         "embeddings.position_embeddings.weight": (config.max_position_embeddings, d),
         "embeddings.token_type_embeddings.weight": (config.type_vocab_size, d),
-        **_norm("embeddings.LayerNorm", d),
+        **_module("embeddings.LayerNorm", d),
     }
     for index in range(config.num_hidden_layers):
         layer = f"encoder.layer.{index}."
         for name in _QUERY_KEY_VALUE:
-            shapes |= _linear(f"{layer}attention.self.{name}", d, d)
-        shapes |= _linear(f"{layer}attention.output.dense", d, d) | _norm(f"{layer}attention.output.LayerNorm", d)
-        shapes |= _linear(f"{layer}intermediate.dense", d, width) | _linear(f"{layer}output.dense", width, d)
-        shapes |= _norm(f"{layer}output.LayerNorm", d)
+            shapes |= _module(f"{layer}attention.self.{name}", d, d)
+        shapes |= _module(f"{layer}attention.output.dense", d, d) | _module(f"{layer}attention.output.LayerNorm", d)
+        shapes |= _module(f"{layer}intermediate.dense", width, d) | _module(f"{layer}output.dense", d, width)
+        shapes |= _module(f"{layer}output.LayerNorm", d)
     transform = "cls.predictions.transform"
-    words = _linear(f"{transform}.dense", d, d) | _norm(f"{transform}.LayerNorm", d) | {"cls.predictions.bias": (v,)}
+    words = _module(f"{transform}.dense", d, d) | _module(f"{transform}.LayerNorm", d) | {"cls.predictions.bias": (v,)}
     return shapes, {
-        "pooler": _linear("pooler.dense", d, d),
+        "pooler": _module("pooler.dense", d, d),
         "words": words,
-        "pair": _linear("cls.seq_relationship", d, 2),
+        "pair": _module("cls.seq_relationship", 2, d),
     }
 
 
-def _linear(name: str, inputs: int, outputs: int) -> Shapes:
-    return {f"{name}.weight": (outputs, inputs), f"{name}.bias": (outputs,)}
-
-
-def _norm(name: str, width: int) -> Shapes:
-    return {f"{name}.weight": (width,), f"{name}.bias": (width,)}
+def _module(name: str, *shape: int) -> Shapes:
+    """Return the shapes of a linear layer (outputs, inputs), or of a norm (width)."""
+    return {f"{name}.weight": shape, f"{name}.bias": shape[:1]}
 
 
 def _by_plain_names(
@@ -186,8 +183,8 @@ def _by_plain_names(
 ) -> tuple[dict[str, Tensor], Names, list[str]]:
     """Return tensors in float32 by their names today, without prefix; these names; notes."""
     names = without_prefix(tensors, required)
-    if names.others and (strict or names.prefix not in _USUAL):
-        prefixes = " and ".join(repr(prefix) for prefix in (names.prefix, *names.others))
+    if names.further and (strict or names.prefix not in _USUAL):
+        prefixes = " and ".join(repr(prefix) for prefix in (names.prefix, *names.further))
         hint = "write the one that is meant to a folder of its own"
         raise CheckpointError(f"{folder}: has more than one encoder, under {prefixes}", hint=hint)
     if required.keys().isdisjoint(names.plain.values()):
@@ -306,7 +303,7 @@ class Names:
     plain: dict[str, str]
     prefix: str
     """What stands in front of the encoder's names, without what torch wraps around modules."""
-    others: list[str]
+    further: list[str]
     """Further prefixes under which a whole encoder stands."""
     elsewhere: dict[str, str]
     """For tensors of an encoder that stand under another prefix their names in the file."""
