@@ -19,6 +19,26 @@ from probtrans_cli.trained.model import Model
 
 spacy = pytest.importorskip("spacy")
 TEXT = "Two cheap farmers  fold every shirt. They sing"
+NAMES = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 3
+COLUMNS = "format: columns, columns: {word: 0, tag: -1, entities: bioes}"
+
+
+def trained_on(run: str, *overrides: str) -> None:
+    train(TrainRequest("tiny.yaml", ["train.steps=8", "optim.lr=0.1", *overrides], run=Path(run)))
+
+
+@pytest.fixture(scope="module")
+def runs(tmp_path_factory: pytest.TempPathFactory) -> Path:
+    """A folder with the runs `tagger`, of xpos, and `names`, which finds `cheap farmers` as x; do not change it."""
+    folder = workplace(tmp_path_factory.mktemp("runs"))
+    with pytest.MonkeyPatch.context() as patch:
+        patch.chdir(folder)
+        patch.setattr("probtrans_cli.atomic.sync", lambda path: None)
+        Path("names.txt").write_text(NAMES, "utf-8")
+        trained_on("tagger", "task={kind: tagging, column: xpos}")
+        data = f"data={{train: names.txt, dev: names.txt, {COLUMNS}}}"
+        trained_on("names", data, "task={kind: ner}", "train.steps=60", "train.epochs=60", "model.dropout=0")
+    return folder
 
 
 @pytest.fixture
@@ -27,113 +47,85 @@ def place(tmp_path: Path, monkeypatch: pytest.MonkeyPatch) -> Path:
     return tmp_path
 
 
-def trained_on(*overrides: str) -> Model:
-    """A model that was trained for a moment, in `run`."""
-    train(TrainRequest("tiny.yaml", ["train.steps=8", "optim.lr=0.1", *overrides], run=Path("run")))
-    return Model.load("run")
-
-
-def pipeline(*before: str, **config: Any) -> Any:
+def pipeline(
+    checkpoint: str | Path | None, *before: str, name: str = "probtrans", rules: Any = (), **config: Any
+) -> Any:
+    """A pipeline with the component behind others, and behind rules that set entities."""
     from probtrans_cli.adapters import spacy as component  # noqa: F401  (as the entry point does)
 
     nlp = spacy.blank("en")
-    for name in before:
-        nlp.add_pipe(name)
-    nlp.add_pipe("probtrans", config={"checkpoint": "run", **config})
+    for other in before:
+        nlp.add_pipe(other)
+    if rules:
+        nlp.add_pipe("entity_ruler").add_patterns(list(rules))
+    checkpoint = None if checkpoint is None else str(checkpoint)
+    nlp.add_pipe("probtrans", name=name, config={"checkpoint": checkpoint, **config})
     return nlp
 
 
-def test_tags_heads_and_probabilities_of_arcs(place: Path) -> None:
-    model = trained_on("task={kind: tagging, column: xpos}")
-    doc = pipeline("sentencizer")(TEXT)
+def test_tags_heads_and_probabilities_of_arcs(runs: Path) -> None:
+    model = Model.load(str(runs / "tagger"))
+    doc = pipeline(runs / "tagger", "sentencizer")(TEXT)
     sentences = list(doc.sents)
     assert len(sentences) == 2
     for sentence in sentences:
         words = [token for token in sentence if not token.is_space]
-        (said,) = model.analyze([[token.text for token in words]])
-        assert said.prediction is not None and said.heads is not None and said.probabilities is not None  # noqa: PT018
-        assert [token.tag_ for token in words] == said.prediction["tags"]
+        (analysis,) = model.analyze([[token.text for token in words]])
+        assert analysis.prediction is not None
+        assert analysis.heads is not None
+        assert analysis.probabilities is not None
+        assert [token.tag_ for token in words] == analysis.prediction["tags"]
         heads = [0 if token.dep_ == "ROOT" else words.index(token.head) + 1 for token in words]
-        assert heads == said.heads.tolist()
+        assert heads == analysis.heads.tolist()
         probabilities = np.array([token._.arc_probability for token in words], float)  # None is NaN
-        np.testing.assert_allclose(probabilities, said.probabilities)
+        np.testing.assert_allclose(probabilities, analysis.probabilities)
         assert sum(token.dep_ == "ROOT" for token in sentence) == 1
     (blank,) = [token for token in doc if token.is_space]
     assert (blank.head.text, blank.dep_, blank._.arc_probability) == ("farmers", "dep", None)
-    assert [one["tags"] for one in doc._.probtrans] == [
+    assert [record["tags"] for record in doc._.probtrans] == [
         [token.tag_ for token in sentence if not token.is_space] for sentence in sentences
     ]
 
 
 def test_documents_are_annotated_in_order(place: Path) -> None:
     """Empty ones and white space alone among them; several at a time as one by one."""
-    trained_on("task={kind: tagging, column: upos}")
-    nlp = pipeline()
+    trained_on("run", "task={kind: tagging, column: upos}")
+    nlp = pipeline("run")
     texts = ["Farmers sing", "", "  ", " They fold it", "A shirt \n\n"]
     together = [doc.to_json() for doc in nlp.pipe(texts, batch_size=2)]
     assert together == [nlp(text).to_json() for text in texts]
-    assert [len(one["tokens"]) for one in together] == [2, 0, 1, 4, 3]
+    assert [len(doc["tokens"]) for doc in together] == [2, 0, 1, 4, 3]
     assert nlp("Farmers sing")[0].pos_
-
-
-def test_entities(place: Path) -> None:
-    rows = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 3
-    Path("names.txt").write_text(rows, "utf-8")
-    data = "data={train: names.txt, dev: names.txt, format: columns, columns: {word: 0, tag: -1, entities: bioes}}"
-    model = trained_on(data, "task={kind: ner}", "train.steps=60", "model.dropout=0")
-    doc = pipeline(trees=False)("two cheap farmers")
-    (said,) = model.analyze(["two cheap farmers"], trees=False)
-    assert said.prediction is not None
-    expected = [(" ".join(said.words[slice(*one["words"])]), one["type"]) for one in said.prediction["entities"]]
-    assert [(entity.text, entity.label_) for entity in doc.ents] == expected != []
-    assert not doc.has_annotation("DEP")
-
-
-NAMES = "two O\ncheap B-x\nfarmers E-x\n\nfold O\nfarmers S-y\n\n" * 3
-
-
-@pytest.fixture(scope="module")
-def named(tmp_path_factory: pytest.TempPathFactory) -> Path:
-    """A folder with the run `run`, which finds `cheap farmers` as x; do not change it."""
-    folder = workplace(tmp_path_factory.mktemp("named"))
-    with pytest.MonkeyPatch.context() as patch:
-        patch.chdir(folder)
-        Path("names.txt").write_text(NAMES, "utf-8")
-        data = "data={train: names.txt, dev: names.txt, format: columns, columns: {word: 0, tag: -1, entities: bioes}}"
-        trained_on(data, "task={kind: ner}", "train.steps=60", "train.epochs=60", "model.dropout=0")
-    return folder
-
-
-def ruled(name: str, folder: Path, patterns: list[dict[str, Any]], **config: Any) -> Any:
-    """A pipeline whose entities are set by rules before."""
-    from probtrans_cli.adapters import spacy as component  # noqa: F401
-
-    nlp = spacy.blank("en")
-    if patterns:
-        nlp.add_pipe("entity_ruler").add_patterns(patterns)
-    nlp.add_pipe("probtrans", name=name, config={"checkpoint": str(folder / "run"), "trees": False, **config})
-    return nlp
 
 
 def entities_of(doc: Any) -> list[tuple[str, str, str]]:
     return [(entity.text, entity.label_, entity.ent_id_) for entity in doc.ents]
 
 
-def test_entities_set_before_stay_whole(named: Path) -> None:
+def ruled(name: str, runs: Path, rules: list[dict[str, Any]], **config: Any) -> Any:
+    return pipeline(runs / "names", name=name, rules=rules, trees=False, **config)
+
+
+def test_entities_set_before_stay_whole(runs: Path) -> None:
     """With their id; a prediction that overlaps is left out, and others are added."""
     text = "two cheap farmers"
+    (analysis,) = Model.load(str(runs / "names")).analyze([text], trees=False)
+    assert analysis.prediction is not None
+    (entity,) = analysis.prediction["entities"]
+    assert (" ".join(analysis.words[slice(*entity["words"])]), entity["type"]) == ("cheap farmers", "x")
     rule = {"label": "RULE", "pattern": "two cheap", "id": "q1"}
-    assert entities_of(ruled("a", named, [])(text)) == [("cheap farmers", "x", "")]
-    assert entities_of(ruled("a", named, [rule])(text)) == [("two cheap", "RULE", "q1")]
+    assert entities_of(ruled("a", runs, [])(text)) == [("cheap farmers", "x", "")]
+    assert entities_of(ruled("a", runs, [rule])(text)) == [("two cheap", "RULE", "q1")]
     beside = {"label": "RULE", "pattern": "two", "id": "q2"}
-    assert entities_of(ruled("a", named, [beside])(text)) == [("two", "RULE", "q2"), ("cheap farmers", "x", "")]
-    replaced = ruled("a", named, [rule], overwrite=True)(text)
+    assert entities_of(ruled("a", runs, [beside])(text)) == [("two", "RULE", "q2"), ("cheap farmers", "x", "")]
+    replaced = ruled("a", runs, [rule], overwrite=True)(text)
     assert entities_of(replaced) == [("cheap farmers", "x", "")]
+    assert not replaced.has_annotation("DEP")
     assert [token.ent_id_ for token in replaced] == ["", "", ""]
 
 
-def test_blocked_tokens_are_no_entities(named: Path) -> None:
-    nlp = ruled("a", named, [])
+def test_blocked_tokens_are_no_entities(runs: Path) -> None:
+    nlp = ruled("a", runs, [])
     doc = nlp.make_doc("two cheap farmers")
     doc.set_ents([], blocked=[doc[1:2]], default="missing")
     doc = nlp.get_pipe("a")(doc)
@@ -141,15 +133,15 @@ def test_blocked_tokens_are_no_entities(named: Path) -> None:
     assert [token.ent_iob_ for token in doc] == ["O", "B", "O"]
 
 
-def test_a_pipeline_on_disk_and_in_bytes_has_its_model(named: Path, tmp_path: Path) -> None:
+def test_a_pipeline_on_disk_and_in_bytes_has_its_model(runs: Path, tmp_path: Path) -> None:
     """Without the run that it came from, and a second time over the same folder."""
-    (tmp_path / "run").symlink_to(named / "run")
+    (tmp_path / "names").symlink_to(runs / "names")
     nlp = ruled("mine", tmp_path, [])
     expected = entities_of(nlp("two cheap farmers"))
     nlp.to_disk(tmp_path / "stored")
     nlp.to_disk(tmp_path / "stored")
     data = nlp.to_bytes()
-    (tmp_path / "run").unlink()
+    (tmp_path / "names").unlink()
     again = spacy.load(tmp_path / "stored")
     assert entities_of(again("two cheap farmers")) == expected != []
     assert entities_of(again.from_bytes(data)("two cheap farmers")) == expected
@@ -163,9 +155,9 @@ def test_a_pipeline_on_disk_and_in_bytes_has_its_model(named: Path, tmp_path: Pa
         spacy.load(tmp_path / "stored")
 
 
-def test_a_document_that_cannot_be_read_is_left_out(named: Path, monkeypatch: pytest.MonkeyPatch) -> None:
+def test_a_document_that_cannot_be_read_is_left_out(runs: Path, monkeypatch: pytest.MonkeyPatch) -> None:
     """The pipeline's error handler is told of it, and the stream goes on; without one it is an error."""
-    nlp = ruled("mine", named, [])
+    nlp = ruled("mine", runs, [])
     component = nlp.get_pipe("mine")
     analyze = Model.analyze
 
@@ -187,10 +179,9 @@ def test_a_document_that_cannot_be_read_is_left_out(named: Path, monkeypatch: py
     assert failures[0] == ("mine", component, [texts[1]], "a sentence of 4 words: at most 3 can be read; split it")
 
 
-def test_tags_set_before_stay(place: Path) -> None:
-    trained_on("task={kind: tagging, column: xpos}")
+def test_tags_set_before_stay(runs: Path) -> None:
     for overwrite in (False, True):
-        nlp = pipeline(overwrite=overwrite)
+        nlp = pipeline(runs / "tagger", overwrite=overwrite)
         doc = nlp.make_doc("Farmers sing")
         doc[0].tag_ = "MINE"
         nlp.get_pipe("probtrans")(doc)
@@ -200,25 +191,25 @@ def test_tags_set_before_stay(place: Path) -> None:
 
 def test_a_class_is_a_category(place: Path) -> None:
     Path("texts.tsv").write_text("two cheap\ta\nfarmers fold\tb\n" * 4, "utf-8")
-    trained_on("data={train: texts.tsv, dev: texts.tsv, format: table}", "task={kind: classification}", "model.root={}")
-    (label, chance), *more = pipeline()("farmers fold").cats.items()
+    data = "data={train: texts.tsv, dev: texts.tsv, format: table}"
+    trained_on("run", data, "task={kind: classification}", "model.root={}")
+    (label, chance), *more = pipeline("run")("farmers fold").cats.items()
     assert label in ("a", "b")
     assert 0.5 <= chance <= 1.0
     assert not more
 
 
-def test_a_model_that_is_not_there_is_named(place: Path) -> None:
+def test_a_model_that_is_not_there_is_named() -> None:
     with pytest.raises(ValueError, match="no such run or checkpoint folder"):
-        pipeline(checkpoint="nowhere")
+        pipeline("nowhere")
     with pytest.raises(ValueError, match="name a model"):
-        pipeline(checkpoint=None)
+        pipeline(None)
 
 
-def test_the_entry_point_is_found(place: Path) -> None:
+def test_the_entry_point_is_found(runs: Path, tmp_path: Path) -> None:
     """An installed package is a folder with its metadata on the path."""
     group = tomllib.loads((ROOT / "pyproject.toml").read_text("utf-8"))["project"]["entry-points"]["spacy_factories"]
-    trained_on()
-    info = place / "site" / "probtrans-0.dist-info"
+    info = tmp_path / "site" / "probtrans-0.dist-info"
     info.mkdir(parents=True)
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: probtrans\nVersion: 0\n", "utf-8")
     lines = "".join(f"{name} = {value}\n" for name, value in group.items())
@@ -226,13 +217,13 @@ def test_the_entry_point_is_found(place: Path) -> None:
     script = """
 import spacy
 nlp = spacy.blank("en")
-nlp.add_pipe("probtrans", config={"checkpoint": "run"})
+nlp.add_pipe("probtrans", config={"checkpoint": "tagger"})
 print([(token.text, token.head.text) for token in nlp("Farmers sing")])
 """
-    path = f"{ROOT}:{place / 'site'}"
+    path = f"{ROOT}:{tmp_path / 'site'}"
     command = [sys.executable, "-W", "ignore", "-c", script]
     done = subprocess.run(
-        command, cwd=place, env=environment() | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300
+        command, cwd=runs, env=environment() | {"PYTHONPATH": path}, capture_output=True, text=True, timeout=300
     )
     assert done.returncode == 0, done.stderr
     assert "('Farmers', " in done.stdout

@@ -78,7 +78,7 @@ def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, 
     torch.manual_seed(0)
     encoder = models.build(section)
     made: Any = encoder.section
-    common = torch.arange(40.0) if made.counts_words else None
+    common = torch.arange(40.0) if made.facts.counts_words else None
     network = Network(
         40, encoder, lambda one: LinearOutput(one.width, 5), feature_rows=features, begins=encoder.reads_segments,
         common=common, order_cues=made.order_cues,
