@@ -81,7 +81,7 @@ def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, 
     common = torch.arange(40.0) if made.facts.counts_words else None
     network = Network(
         40, encoder, lambda one: LinearOutput(one.width, 5), feature_rows=features, begins=encoder.reads_segments,
-        common=common, order_cues=made.order_cues,
+        common=common, order_cues=made.facts.order_cues,
     ).eval()  # fmt: skip
     with torch.no_grad():
         if network.order is not None:
