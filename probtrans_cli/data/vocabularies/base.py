@@ -98,6 +98,8 @@ def joined(pieces: Iterable[list[int]]) -> EncodedWords:
 class Vocabulary(ABC):
     """What every vocabulary has and does. ``PAD``, ``UNKNOWN`` and ``MASK`` are ids."""
 
+    size: int
+    """The number of ids, specials included."""
     PAD: int = PAD
     UNKNOWN: int = UNKNOWN
     MASK: int = MASK
@@ -115,11 +117,6 @@ class Vocabulary(ABC):
     """Features of the spelling of words; None without."""
     entry_counts: Sequence[int] | None = None
     """Training counts of the entries behind the specials, by id, where each entry is a whole word; None elsewhere."""
-
-    @property
-    @abstractmethod
-    def size(self) -> int:
-        """The number of ids, specials included."""
 
     @abstractmethod
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
@@ -184,11 +181,8 @@ class Enclosed(EnclosingVocabulary):
         self.units = plain.units
         self.PAD, self.UNKNOWN, self.MASK = plain.PAD, plain.UNKNOWN, plain.MASK
         self.FIRST, self.LAST = plain.size, plain.size + 1
+        self.size = plain.size + len(ENDS)
         self.specials: tuple[int, ...] = (*plain.specials, self.FIRST, self.LAST)
-
-    @property
-    def size(self) -> int:
-        return self.plain.size + len(ENDS)
 
     def encode_part(self, words: Sequence[str]) -> EncodedWords:
         return self.plain.encode_words(words)

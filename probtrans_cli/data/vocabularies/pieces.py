@@ -135,13 +135,10 @@ class Characters(Pieces):
         """``characters``, each once, in the order of their ids; ``counts`` of whole words."""
         super().__init__(counts, lowercase=lowercase)
         self.characters = characters
+        self.size = len(SPECIALS) + 2 * len(characters)
         self._first = {character: id for id, character in enumerate(characters, start=len(SPECIALS))}
         behind = len(SPECIALS) + len(characters)
         self._within = {character: id for id, character in enumerate(characters, start=behind)}
-
-    @property
-    def size(self) -> int:
-        return len(SPECIALS) + 2 * len(self.characters)
 
     def decode(self, id: int) -> str:
         """Return the character of an id (0 <= id < size); `▁` in front marks the beginning of a word."""
@@ -204,10 +201,7 @@ class Subwords(Pieces):
         super().__init__(counts, lowercase=lowercase)
         self.model = model
         self._processor = sentencepiece.SentencePieceProcessor(model_proto=model)
-
-    @property
-    def size(self) -> int:
-        return int(self._processor.get_piece_size())
+        self.size = int(self._processor.get_piece_size())
 
     def decode(self, id: int) -> str:
         """Return the piece of an id (0 <= id < size); `▁` marks the beginning of a word."""

@@ -31,13 +31,9 @@ class HashedFeatures:
     """The feature rows of words, as ``data.vocabulary.features`` of a recipe describes them."""
 
     def __init__(self, section: WordFeatures) -> None:
-        self.section = section
+        """``size``: the number of rows of the table."""
+        self.section, self.size = section, section.rows
         self._rows: dict[str, tuple[int, ...]] = {}
-
-    @property
-    def size(self) -> int:
-        """The number of rows of the table."""
-        return self.section.rows
 
     def rows(self, word: str) -> tuple[int, ...]:
         """Return the rows of a word as it is written; each number is at least 0 and less than ``size``."""

@@ -103,7 +103,7 @@ class WordPieces(EnclosingVocabulary):
         self.options = options or Options()
         self.counts = dict(counts or {})
         self.features = None if features is None else HashedFeatures(features)
-        self._size = max(rows or 0, len(self.pieces))
+        self.size = max(rows or 0, len(self.pieces))
         self._ids = {piece: id for id, piece in enumerate(self.pieces) if piece}
         if len(self._ids) + self.pieces.count("") < len(self.pieces):
             piece, _ = Counter(filter(None, self.pieces)).most_common(1)[0]
@@ -119,10 +119,6 @@ class WordPieces(EnclosingVocabulary):
         self._text = _tokenizer(self._ids, self.options, tokens.values())
         self._words = _tokenizer(self._ids, self.options, self.options.further)  # a corpus's `[MASK]` is three pieces
         self._cache: dict[str, list[int]] = {}
-
-    @property
-    def size(self) -> int:
-        return self._size
 
     def encode_text(self, text: str, second: str | None = None) -> EncodedText:
         """Return the ids of `[CLS]` text `[SEP]`, or of `[CLS]` text `[SEP]` second `[SEP]`.

@@ -58,6 +58,7 @@ class Words(Vocabulary):
             extra: the number of extra words at the end of ``words``.
         """
         self.words = list(words)
+        self.size = len(SPECIALS) + len(words)
         self.counts = self.entry_counts = list(counts)
         self.lowercase = lowercase
         self.digits = digits
@@ -66,10 +67,6 @@ class Words(Vocabulary):
         self.divides = self.omits = omitted is not None
         self._ids = {word: id for id, word in enumerate(self.words, start=len(SPECIALS))}
         self._extra = {word: self._ids.pop(word) for word in self.words[len(words) - extra :]}
-
-    @property
-    def size(self) -> int:
-        return len(SPECIALS) + len(self.words)
 
     def encode_words(self, words: Sequence[str], extra: int = 0) -> EncodedWords:
         """Return one id for each word that is read. A word that is not read has the position of the word before it that
