@@ -37,8 +37,8 @@ for line in sys.stdin:
 
 
 @pytest.fixture(scope="module")
-def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Popen[str]]:
-    """A process with an installed package whose entry points name the modules."""
+def installed(tmp_path_factory: pytest.TempPathFactory) -> dict[str, str]:
+    """The environment of a process with an installed package whose entry points name the modules."""
     site = tmp_path_factory.mktemp("site")
     (site / "outside").symlink_to(HERE)
     info = site / "outside-1.0.dist-info"
@@ -46,9 +46,13 @@ def server(tmp_path_factory: pytest.TempPathFactory) -> Iterator[subprocess.Pope
     (info / "METADATA").write_text("Metadata-Version: 2.1\nName: outside\nVersion: 1.0\n")
     points = "".join(f"{kind} = outside.{kind}\n" for kind in (*KINDS, "alone"))
     (info / "entry_points.txt").write_text(f"[probtrans.kinds]\n{points}")
-    variables = environment() | {"PYTHONPATH": f"{ROOT}:{site}"}
+    return environment() | {"PYTHONPATH": f"{ROOT}:{site}"}
+
+
+@pytest.fixture(scope="module")
+def server(installed: dict[str, str]) -> Iterator[subprocess.Popen[str]]:
     command = [sys.executable, "-c", SCRIPT]
-    with subprocess.Popen(command, env=variables, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
+    with subprocess.Popen(command, env=installed, stdin=subprocess.PIPE, stdout=subprocess.PIPE, text=True) as process:
         yield process
 
 
@@ -181,7 +185,7 @@ def test_a_task(commands: Commands, tmp_path: Path) -> None:
     assert "there is no score 'perplexity'" in refused[4][2]
 
 
-def test_predictions_of_a_task(installed: Path, tmp_path: Path) -> None:
+def test_predictions_of_a_task(installed: dict[str, str], tmp_path: Path) -> None:
     script = """
 import probtrans_cli
 from probtrans_cli.__main__ import run
@@ -193,7 +197,7 @@ assert len(said["rare"]) == 5 and all(0 <= p <= 1 for p in said["rare"])
 """
     done = subprocess.run(
         [sys.executable, "-c", script], cwd=workplace(tmp_path), capture_output=True, text=True, timeout=120,
-        env=environment() | {"PYTHONPATH": f"{ROOT}:{installed}"},
+        env=installed,
     )  # fmt: skip
     assert done.returncode == 0, done.stderr
 
