@@ -43,7 +43,7 @@ EXPRESSIBLE: list[dict[str, Any]] = [
 ]
 
 
-@pytest.mark.parametrize(("options", "architecture"), zip(EXPRESSIBLE, [*PARTS, *PARTS], strict=True), ids=str)
+@pytest.mark.parametrize(("options", "architecture"), list(zip(EXPRESSIBLE, [*PARTS, *PARTS], strict=True)), ids=str)
 def test_transformers_opens_what_is_written(
     tmp_path: Path, architecture: Architecture, options: dict[str, Any]
 ) -> None:
