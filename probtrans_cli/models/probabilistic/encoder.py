@@ -75,7 +75,7 @@ class ProbabilisticEncoder(Encoder):
         ``root`` and ``globals``; before those of the second stands ``later.0``, and so on."""
         first = Potentials(self.ternary, self.root, self.globals)
         later = cast("Sequence[DrawnPotentials]", self.later)
-        return [first, *(Potentials(one.ternary, one.root, one.globals) for one in later)]
+        return [first, *(Potentials(drawn.ternary, drawn.root, drawn.globals) for drawn in later)]
 
     def stages(self) -> Sequence[Sequence[nn.Parameter]]:
         """Those of the iterations, where each has potentials of its own; there is nothing below them."""
@@ -83,7 +83,7 @@ class ProbabilisticEncoder(Encoder):
             return ()
         later = {id(parameter) for parameter in self.later.parameters()}
         first = [parameter for parameter in self.parameters() if id(parameter) not in later]
-        return ([], first, *(list(one.parameters()) for one in self.later))
+        return ([], first, *(list(drawn.parameters()) for drawn in self.later))
 
     @property
     def has_root(self) -> bool:
@@ -312,7 +312,7 @@ class ProbabilisticEncoder(Encoder):
 
     def penalty(self) -> Float[Tensor, ""]:
         """Return the Frobenius norm of the whole of ``T``, of all iterations."""
-        norm = torch.stack([one.ternary.squared_norm() for one in self.potentials]).sum()
+        norm = torch.stack([potentials.ternary.squared_norm() for potentials in self.potentials]).sum()
         return norm.clamp_min(torch.finfo(norm.dtype).tiny).sqrt()  # whose gradient at T = 0 is 0
 
 

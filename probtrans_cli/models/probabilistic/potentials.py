@@ -103,7 +103,7 @@ class Full(Ternary):
 
     def projection(self, sizes: Sequence[int]) -> Projection:
         scores = self.dense().transpose(2, 3).contiguous()
-        return Grouped([Group(part, None) for part in scores.split(list(sizes))])
+        return Grouped([Group(part, None) for part in torch.split(scores, list(sizes))])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         T = (self.T + self.T.transpose(2, 3)) / 2 if self.symmetric else self.T
@@ -145,7 +145,7 @@ class UV(Factored):
         return U, V if self.D is None else U * self.D[..., None]
 
     def projection(self, sizes: Sequence[int]) -> Projection:
-        U, V = (factor.split(list(sizes)) for factor in self.factors())
+        U, V = (torch.split(factor, list(sizes)) for factor in self.factors())
         return Grouped([Group(*pair) for pair in zip(U, V, strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
@@ -167,8 +167,8 @@ class UVW(Factored):
         self.W = nn.Parameter(torch.randn(buckets, channels, rank) * rank**-0.5)
 
     def projection(self, sizes: Sequence[int]) -> Projection:
-        U, V = (factor[:, None].split(list(sizes)) for factor in self.factors())
-        return Grouped([Group(*group) for group in zip(U, V, self.W.split(list(sizes)), strict=True)])
+        U, V = (torch.split(factor[:, None], list(sizes)) for factor in self.factors())
+        return Grouped([Group(*group) for group in zip(U, V, torch.split(self.W, list(sizes)), strict=True)])
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         return torch.einsum("kra,kre,kcr->kcae", *self.factors(), self.W)
@@ -192,7 +192,7 @@ class Shared(Factored):
         self.D = nn.Parameter(torch.randn(buckets, channels, rank))
 
     def projection(self, sizes: Sequence[int]) -> Projection:
-        return SharedSides(*self.factors(), self.D.split(list(sizes)))
+        return SharedSides(*self.factors(), torch.split(self.D, list(sizes)))
 
     def dense(self) -> Float[Tensor, "k c a e"]:
         U, V = self.factors()

@@ -116,7 +116,7 @@ class SharedSides(Projection):
 
     def collect(self, messages: Sequence[Sides], position: Int[Tensor, " w"]) -> Float[Tensor, "w d"]:
         del position
-        child, head = (_sum([message[number] for message in messages]) for number in (0, 1))
+        child, head = _sum([message.child for message in messages]), _sum([message.head for message in messages])
         return to_labels(child, self.U) + to_labels(head, self.V)
 
 

@@ -392,7 +392,7 @@ def _joined(parts: Sequence[Tensor]) -> Float[Tensor, "l c m k"]:
 
 def _split(values: Float[Tensor, "l c m k"], columns: Sequence[slice], short: Tensor) -> tuple[Tensor, ...]:
     """Return the values of a block by far bucket, and those of the short columns."""
-    return values.split([*(part.stop - part.start for part in columns), short.shape[-1]], dim=-1)
+    return torch.split(values, [*(part.stop - part.start for part in columns), short.shape[-1]], dim=-1)
 
 
 def random_state(like: Tensor) -> tuple[Tensor, Tensor | None]:
