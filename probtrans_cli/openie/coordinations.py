@@ -4,7 +4,7 @@ Each row of a grid holds one level of nesting. The rules are those of the code o
 2010.03147, section 4), step by step, with two differences: a coordination also ends at the end of its row, where
 OpenIE6 loses it unless the sentence has a final period; and the number of simple sentences is limited.
 
-Coordinations of dependency trees are in :mod:`probtrans_cli.openie.coordination_trees`. Nothing here needs torch: the
+Coordinations of dependency trees are in :mod:`probtrans_cli.openie.coordination_files`. Nothing here needs torch: the
 program beside an exported graph has this module, too, as it stands.
 """
 

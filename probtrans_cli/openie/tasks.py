@@ -100,7 +100,6 @@ class GridLabelling(Task):
 
     @property
     def outputs(self) -> int:
-        """One score per label."""
         return len(self.names)
 
     @property
@@ -159,11 +158,9 @@ class GridLabelling(Task):
         return Wants(words=batch.words, fed_back=batch.gold.get(FED_BACK), ends=ends)
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Return the number of words, extra ones among them."""
         return {"loss": batch.words.sum()}
 
     def terms(self, outputs: Outputs, batch: Batch) -> Mapping[str, Term]:
-        """Return the cross entropy of all rows, summed over words."""
         return {"loss": Term(self._loss(outputs, batch, self.section.none_weight), self.counts(batch)["loss"])}
 
     def _gold(self, batch: Batch) -> Int[Tensor, "b r w"]:
@@ -202,7 +199,6 @@ class GridLabelling(Task):
         ]
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Return the summed loss and its words, and what the rows of every sentence are scored by."""
         counts = Counts(loss=float(self._loss(outputs, batch)), words=int(batch.words.sum()))
         for index, rows in zip(batch.indices.tolist(), self.read(outputs, batch), strict=True):
             counts.add(self.compared(batch.split, index, rows))
@@ -238,7 +234,6 @@ class TupleTask(GridLabelling):
         return {**super().columns, CONTENT: 0}
 
     def complete(self, model: Model, splits: Mapping[str, Split], *, required: bool) -> dict[str, Split]:
-        """Add which words are content words and head verbs."""
         return with_content_words(model, splits, required=required)
 
     def advance(self, done: float, epoch: int) -> None:
@@ -246,7 +241,6 @@ class TupleTask(GridLabelling):
         self.penalised = epoch >= self.section.constraint_start_epoch
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
-        """Return the number of words, extra ones among them, and for each penalty that of sentences."""
         sentences = batch.words.any(1).sum()
         return {**super().counts(batch), **dict.fromkeys(self.section.constraints.used, sentences)}
 
@@ -297,7 +291,6 @@ class TupleTask(GridLabelling):
         return (spelled if len(spelled) == number else [str(i) for i in range(number)])[: number - self.extra]
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
-        """Return the counts of every grid, and the penalties where parts of speech are known."""
         counts = super().measure(outputs, batch)
         if CONTENT in batch.gold:
             scores = outputs.scores["rows"]
@@ -361,7 +354,6 @@ class TupleTask(GridLabelling):
         return label_lines([*words, *extra_words(self.extra)], prediction["rows"])
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
-        """Return the prediction with ``chars``, the characters of each part, and the words as the text has them."""
         return {**prediction, "tuples": [located_tuple(record, text, characters) for record in prediction["tuples"]]}
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
@@ -438,9 +430,6 @@ class CoordinationTask(GridLabelling):
         return coordination_lines(words, prediction["rows"])
 
     def located(self, prediction: Prediction, text: str, characters: Sequence[tuple[int, int]]) -> Prediction:
-        """Return the prediction with ``chars``, the characters of each conjunct, and its text. ``sentences``: the
-        simple sentences that the sentence can be split into, none where it stays whole; ``splits``: the numbers of
-        their words."""
         records = prediction["coordinations"]
         return {**prediction, **located_coordinations(records, text, characters, self.section.splitting)}
 
