@@ -6,8 +6,8 @@ not part of a conjunct: ``{"words": [...], "coordinations": [{"cc": 1, "conjunct
 ``"separators": [3]`` may say which words separate the conjuncts.
 
 In corpora, dependency trees of CoNLL-U say what is coordinated, as Universal Dependencies annotates it. The first
-conjunct is the head of all others (relation ``conj``), and a coordinator (``cc``) depends on the conjunct behind it (see
-https://universaldependencies.org/u/dep/conj.html). A conjunct is the words of a subtree, without
+conjunct is the head of all others (relation ``conj``), and a coordinator (``cc``) depends on the conjunct behind it
+(see https://universaldependencies.org/u/dep/conj.html). A conjunct is the words of a subtree, without
 coordinators and punctuation at its ends. Of the first one, whose subtree also has what all conjuncts share:
 
 - the other conjuncts are no part of it, nor is anything behind the last one (an object of all verbs);
