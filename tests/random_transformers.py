@@ -12,8 +12,9 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli.models import Encoded, build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.bayesian.moments import State, mean_over_words
-from probtrans_cli.models.bayesian.propagation import Kind, start
+from probtrans_cli.models.bayesian.propagation import Kind, moments_of_words
 from probtrans_cli.models.bayesian.weights import Prior, drawn, make_uncertain, posterior_of
 from probtrans_cli.models.transformer import TransformerEncoder
 
@@ -72,7 +73,7 @@ def by_draws(encoder: TransformerEncoder, words: Tensor, draws: int, *, seed: in
     pooled, of_pooled = sums[:, 0].clone(), sums[:, 0].clone()
     for _ in range(draws):
         with drawn(encoder):
-            states = encoder(words, mask).states.double()
+            states = encoder(Words(words, mask)).states.double()
         sums, squares = sums + states, squares + states.square()
         mean = states.mean(1)
         pooled, of_pooled = pooled + mean, of_pooled + mean.square()
@@ -104,5 +105,5 @@ def agreement(encoder: TransformerEncoder, words: Tensor, truth: Truth, kind: Ki
 def one_pass(encoder: TransformerEncoder, words: Tensor, mask: Tensor, kind: Kind, **more: Any) -> Encoded:
     """Moments of an encoder's states for certain vectors of words."""
     ids = torch.zeros(words.shape[:2], dtype=torch.int64)
-    found: Encoded = encoder(start(words, kind, nn.Identity(), ids), mask, **more)
+    found: Encoded = encoder(Words(moments_of_words(words, kind, nn.Identity(), ids), mask), **more)
     return found

@@ -15,6 +15,7 @@ from torch.nn import functional
 
 from probtrans_cli.hf import Bert
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.outputs import BertWordOutput, PairOutput
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.model import Transformer
@@ -82,7 +83,7 @@ class Ours:
         hooks += [
             layer.register_forward_hook(lambda _, __, got: hidden.append(got[0])) for layer in self.encoder.layers
         ]
-        encoded = self.encoder(functional.embedding(ids, self.words), mask, segments=segments)
+        encoded = self.encoder(Words(functional.embedding(ids, self.words), mask, segments=segments))
         for hook in hooks:
             hook.remove()
         found = {f"hidden {number}": states for number, states in enumerate(hidden)}
@@ -164,7 +165,7 @@ def states_of(section: Transformer, tensors: dict[str, Tensor], ids: Tensor, mas
     encoder.load_state_dict(
         {key.removeprefix("encoder."): it for key, it in tensors.items() if key.startswith("encoder.")}
     )
-    return encoder(functional.embedding(ids, tensors["unary.weight"]), mask.bool())
+    return encoder(Words(functional.embedding(ids, tensors["unary.weight"]), mask.bool()))
 
 
 def assert_same(one: Bert, other: Bert) -> None:

@@ -22,7 +22,7 @@ CPU = torch.device("cpu")
 
 def linear(outputs: int) -> Callable[[Encoder], LinearOutput]:
     """Makes an output layer of words."""
-    return lambda encoder: LinearOutput(encoder.width, outputs)
+    return lambda encoder: LinearOutput(encoder.facts.width, outputs)
 
 
 def evaluation(words: int = 200) -> Evaluation:

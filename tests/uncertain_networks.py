@@ -23,8 +23,8 @@ def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **o
     """In float64; the matrices of encoder and output are uncertain, gains and shifts are random."""
     torch.manual_seed(0)
     encoder = build({**SMALL, **STILL, **options})
-    begins = encoder.reads_segments
-    make = (lambda one: LinearOutput(one.width, CLASSES)) if output is None else output
+    begins = bool(encoder.facts.segment_types)
+    make = (lambda one: LinearOutput(one.facts.width, CLASSES)) if output is None else output
     made = Network(VOCABULARY, encoder, make, sentence=sentence, begins=begins).double().eval()
     with torch.no_grad():
         made.unary.weight.normal_()
@@ -40,16 +40,16 @@ def network(output: Any = None, *, noise: float = 0.2, sentence: Any = None, **o
 def inputs(made: Network, lengths: tuple[int, ...] = (6, 1, 4), seed: int = 1) -> Inputs:
     generator = torch.Generator().manual_seed(seed)
     size = (len(lengths), max(lengths))
-    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.reads_segments else None
+    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.facts.segment_types else None
     ids = torch.randint(3, VOCABULARY, size, generator=generator)
     return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
 
 
 OUTPUTS: dict[str, tuple[Any, str]] = {
-    "linear": (lambda one: LinearOutput(one.width, CLASSES), "words"),
-    "words": (lambda one: WordOutput(one.width, VOCABULARY, never=[0]), "words"),
+    "linear": (lambda one: LinearOutput(one.facts.width, CLASSES), "words"),
+    "words": (lambda one: WordOutput(one.facts.width, VOCABULARY, never=[0]), "words"),
     "tied": (lambda one: TiedLinear(VOCABULARY), "words"),
-    "bert": (lambda one: BertWordOutput(VOCABULARY, one.width), "words"),
-    "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.width, tied=False), "words"),
-    "semantic": (lambda one: SemanticOutput(one.width, CLASSES, attention=False), "words"),
+    "bert": (lambda one: BertWordOutput(VOCABULARY, one.facts.width), "words"),
+    "bert untied": (lambda one: BertWordOutput(VOCABULARY, one.facts.width, tied=False), "words"),
+    "semantic": (lambda one: SemanticOutput(one.facts.width, CLASSES, attention=False), "words"),
 }

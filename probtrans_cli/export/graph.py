@@ -79,15 +79,17 @@ class Plan:
         grid = network.output.steps is not None
         words = wants.words is not None
         inputs = ["ids", "mask"]
-        if divides and (words or network.encoder.reads_first):
+        if divides and (words or network.encoder.facts.reads_first):
             inputs.append("first")
         if wants.tokens is not None:
             inputs.append("at")
         if network.features is not None:
             inputs.append("features")
-        if network.encoder.reads_segments and wants.tokens is not None and wants.sentence:
+        if network.encoder.facts.segment_types and wants.tokens is not None and wants.sentence:
             inputs.append("segments")
-        has_sentence = network.sentence is not None or network.encoder.has_root or network.encoder.has_pooler
+        has_sentence = (
+            network.sentence is not None or network.encoder.facts.has_root or network.encoder.facts.has_pooler
+        )
         main = "rows" if grid else "words" if words or wants.tokens is not None else "sentence"
         return cls(tuple(inputs), words, has_sentence and not grid, main, iteration)
 
@@ -251,12 +253,12 @@ def traced(graph: Graph, form: str) -> ExportedProgram:
         UsageError: the network cannot be traced.
     """
     encoder, longest = graph.network.encoder, graph.network.longest
-    if encoder.untraceable is not None:
-        option, instead = encoder.untraceable
+    if encoder.facts.untraceable is not None:
+        option, instead = encoder.facts.untraceable
         hint = f"train with model.{instead}, or choose --format safetensors"
         raise UsageError(f"--format {form}: model.{option} has no form in a graph", hint=hint)
     # An encoder of words has positions for them, too, and there are no more words than tokens.
-    limited = ("tokens", "words") if encoder.reads_first else ("tokens",)
+    limited = ("tokens", "words") if encoder.facts.reads_first else ("tokens",)
     axes = {name: Dim(name, max=longest) if name in limited and longest else Dim(name) for name in _EXAMPLE}
     shapes = {name: {i: axes[axis] for i, axis in enumerate(SHAPES[name])} for name in graph.plan.inputs}
     try:

@@ -17,7 +17,9 @@ from torch import Tensor, nn
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models.bayesian.readout import Predictive
+from probtrans_cli.models.bayesian.state import State
 from probtrans_cli.models.bayesian.together import Together
+from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.training import Optim
 
 Iterations = bool | Collection[int]
@@ -150,14 +152,43 @@ class Encoded:
 
 
 @dataclass(frozen=True, slots=True)
-class Reading:
-    """What an encoder has read of a batch so far, to be read on by :meth:`Encoder.again`.
+class Words:
+    """What an encoder reads of a batch of padded sentences.
 
-    ``states [b, n, d]``: one vector a word, zero on padding; None before the first reading. ``carried``: what goes on
-    to the next reading, which is the encoder's own business; ``mask [b, n]``: True at real words. ``steps``: how many
-    layers or iterations a reading is.
-    ``arcs``: the probabilities of heads ``[b, c, n, m]`` after the iterations that :meth:`Encoder.begin` was asked for,
-    as far as they have been read; of a second reading there are none. ``wanted``: those that the next one shall keep.
+    Args:
+        unary: one vector a word, or its moments where weights are uncertain. Values on padding do not matter.
+        mask: True at real words.
+        segments: the segment type of every word, for an encoder with ``facts.segment_types``; None = all 0.
+        cues: how common each word is, and how it stands in the training file, for an encoder with
+            ``facts.counts_words``; None = all 0.
+        first: where words begin among tokens, see :class:`Inputs`, for an encoder with ``facts.reads_first``.
+    """
+
+    unary: Float[Tensor, "b n d"] | State
+    mask: Bool[Tensor, "b n"]
+    segments: Int[Tensor, "b n"] | None = None
+    cues: Float[Tensor, "b n 9"] | None = None
+    first: Int[Tensor, "b w"] | None = None
+
+    @property
+    def vectors(self) -> Float[Tensor, "b n d"]:
+        """``unary``, for an encoder without moments."""
+        assert isinstance(self.unary, Tensor), "moments are refused before"
+        return self.unary
+
+
+@dataclass(frozen=True, slots=True)
+class Reading:
+    """What an encoder has read of a batch, to be read on by :meth:`Encoder.again`.
+
+    Args:
+        mask: True at real words.
+        steps: how many layers or iterations a reading has.
+        carried: what the encoder needs for its next reading.
+        states: one vector a word, zero on padding; None before the first reading.
+        arcs: the head probabilities ``[b, c, n, m]`` of the iterations that :meth:`Encoder.begin` was asked for, as far
+            as they have been read. A second reading has none.
+        wanted: the iterations of the next reading whose arcs are kept.
     """
 
     mask: Bool[Tensor, "b n"]
@@ -169,74 +200,23 @@ class Reading:
 
 
 class Encoder(nn.Module, ABC):
-    """From one vector a word to one vector a word in its sentence."""
+    """From one vector a word to one vector a word in its sentence.
 
-    has_latent_labels: bool = False
-    """Whether a word's representation is a distribution over latent labels, see :meth:`latent_labels`."""
+    ``section``: its section of the recipe; ``facts``: what the encoder has, according to that section.
+    """
+
     latent_mean: Callable[[Tensor], Tensor] | None = None
     """The mean of a word's latent vector, from the word's representation; None = it has no such vector."""
-    has_gains: bool = False
-    """Whether its scores of labels are scaled by learned gains; a tied output then has gains, too."""
-    has_moments: bool = False
-    """Whether ``forward`` takes the moments of uncertain vectors, too: a ``State`` for ``unary``."""
 
-    @property
-    @abstractmethod
-    def width(self) -> int:
-        """d: the size of a word's representation."""
-
-    @property
-    def in_width(self) -> int:
-        """The size of what goes in for a word; that of its representation unless an encoder says otherwise."""
-        return self.width
+    def __init__(self, section: ModelSection) -> None:
+        super().__init__()
+        self.section: Any = section
+        self.facts = section.facts
 
     @property
     def top(self) -> Encoder:
-        """The encoder whose representations, arcs and latent labels these are; of several, the uppermost."""
+        """The encoder that computes representations, arcs and latent labels: the uppermost of several."""
         return self
-
-    @property
-    def sentence_width(self) -> int:
-        """s: the size of a sentence's representation."""
-        return self.width
-
-    @property
-    def longest(self) -> int | None:
-        """The number of words of the longest sentence that it can read; None = any."""
-        return None
-
-    @property
-    def has_root(self) -> bool:
-        """Whether arcs have a column for a root node, behind those of the words, whose representation is that of the
-        sentence."""
-        return False
-
-    @property
-    def has_pooler(self) -> bool:
-        """Whether it makes the sentence's representation of the first word's."""
-        return False
-
-    @property
-    def reads_segments(self) -> bool:
-        """Whether ``forward`` and ``arcs_alone`` take ``segments [b, n]``."""
-        return False
-
-    @property
-    def reads_cues(self) -> bool:
-        """Whether ``forward`` and ``arcs_alone`` take ``cues [b, n, CUES]``: how common each word is in the training
-        file, and what the order of words tells of it there."""
-        return False
-
-    @property
-    def reads_first(self) -> bool:
-        """Whether ``forward`` and ``arcs_alone`` take ``first [b, w]``, where words begin, see :class:`Inputs`."""
-        return False
-
-    @property
-    def untraceable(self) -> tuple[str, str] | None:
-        """The option, as it is called below `model`, whose computation no graph for others can have, and what to write
-        instead; None: there is none."""
-        return None
 
     def check_forms(self) -> str | None:
         """Check that fast forms compute what the plain equations say; return the file of the latter if they run.
@@ -247,77 +227,66 @@ class Encoder(nn.Module, ABC):
         return None
 
     def regularizer(self, section: Optim) -> Mapping[str, Tensor]:
-        """What the recipe's ``optim`` section adds to the loss of every update, whatever its batch; by name."""
+        """Return what the recipe's ``optim`` section adds to the loss of every update, by name."""
         del section
         return {}
 
     @property
-    def figures(self) -> Callable[[Tensor, Tensor, Encoded], Mapping[str, Tensor]] | None:
-        """What is worth watching while it learns, by name, of a batch's ``unary [b, n, d]``, ``mask [b, n]`` and what
-        ``forward`` made of them; None: nothing."""
+    def figures(self) -> Callable[[Words, Encoded], Mapping[str, Tensor]] | None:
+        """Figures to log in training, by name, of a batch and its encoding; None: it has none."""
         return None
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        """The distributions over latent labels that representations stand for; asked where there are such."""
+        """Return the distributions over latent labels, for an encoder with ``facts.has_latent_labels``."""
         del states
         raise TypeError(f"a {type(self).__name__} has no latent labels")
 
     def parts(self) -> Mapping[str, Sequence[nn.Module]]:
-        """Its modules with a matrix ``weight``, by what they are for: `attention` and `feed_forward`, whose weights
-        `model.bayes` can make uncertain."""
+        """Return its modules with a matrix ``weight`` that `model.bayes` can make uncertain, as `attention` and
+        `feed_forward`."""
         return {}
 
     def stages(self) -> Sequence[Sequence[nn.Parameter]]:
-        """Its parameters from below, where it has layers of their own: of what goes into the first layer beside the
-        words, then of each layer. What stands above the last layer is in none; there are none without layers."""
+        """Return its parameters from below, if it has layers of their own: first those below the layers, then those of
+        each layer. Parameters above the last layer are left out."""
         return ()
 
     def start_words(self, table: Float[Tensor, "v d"]) -> None:
-        """Draw the first values of a table of word vectors: Xavier-uniform unless an encoder has its own way."""
+        """Draw the first values of a table of word vectors: Xavier-uniform by default."""
         nn.init.xavier_uniform_(table)
 
-    def begin(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], steps: int, arcs: Iterations = False
-    ) -> Reading:
-        """All that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats. It takes what
-        ``forward`` takes of the words and their arcs, and the reading after the first :meth:`again` has the states and
-        arcs of ``forward``.
+    def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
+        """Compute all that comes before the last ``steps`` layers or iterations, which :meth:`again` repeats.
+
+        After the first :meth:`again`, states and arcs are those of :meth:`forward`.
 
         Raises:
-            UsageError: the encoder cannot be read again.
+            UsageError: the encoder cannot read a sentence again.
         """
-        del unary, mask, steps, arcs
+        del words, steps, arcs
         raise UsageError(f"a {type(self).__name__} cannot read a sentence again", hint="choose another model.kind")
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
-        """One more reading: the last layers once more on what they gave, or so many more iterations. It uses up the
-        reading that it goes on from.
+        """Apply the last ``reading.steps`` layers or iterations once more. This uses up ``reading``.
 
-        ``bias``: added to what is known of every word for this reading alone; of a transformer to what goes into the
-        layers, of a probabilistic transformer to the unary scores.
+        ``bias``: added in this reading alone, by a transformer to what goes into the layers, by a probabilistic
+        transformer to the unary scores.
         """
         del bias
         raise TypeError(f"a {type(self).__name__} has not begun {reading}")
 
     @abstractmethod
-    def forward(
-        self,
-        unary: Float[Tensor, "b n d"],
-        mask: Bool[Tensor, "b n"],
-        arcs: Iterations = False,
-        at: Bool[Tensor, "b n"] | None = None,
-    ) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words.
+    def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
+        """Encode padded sentences.
 
-        ``arcs``: also the probability of every head, after every iteration or after those named.
-
-        ``at``: the only positions whose states are wanted; the others may then be zero.
+        Args:
+            words: the batch.
+            arcs: the iterations whose head probabilities are wanted, from 1; True = all.
+            at: the only positions whose states are wanted; the others may then be zero.
         """
 
-    def arcs_alone(
-        self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], iterations: Collection[int]
-    ) -> Float[Tensor, "b t c n m"]:
-        """Only the probability of every head, after some iterations (at least one), from 1: ``arcs`` of forward."""
-        found: Encoded = self(unary, mask, arcs=iterations)
-        assert found.arcs is not None, "asked for"
-        return found.arcs
+    def arcs_alone(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"]:
+        """Return the head probabilities after ``iterations`` (at least one, from 1), and compute nothing else."""
+        encoded: Encoded = self(words, arcs=iterations)
+        assert encoded.arcs is not None, "asked for"
+        return encoded.arcs

@@ -11,19 +11,19 @@ f(w)     Features             rows of R: affixes, shape (``data.features``)
 from __future__ import annotations
 
 from collections.abc import Callable
-from contextlib import AbstractContextManager, nullcontext
+from contextlib import nullcontext
 from dataclasses import replace
 from typing import Any, Literal
 
 import torch
-from jaxtyping import Bool, Float, Int
+from jaxtyping import Float, Int
 from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models.arithmetic import PLAIN
-from probtrans_cli.models.base import CUES, Encoded, Encoder, Features, Inputs, Outputs, Wants, first_tokens
+from probtrans_cli.models.base import CUES, Encoded, Encoder, Features, Inputs, Outputs, Wants, Words, first_tokens
 from probtrans_cli.models.bayesian.moments import State, mean_over_words
-from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, refusal, start
+from probtrans_cli.models.bayesian.propagation import MOMENTS, Kind, moments_of_words, refusal
 from probtrans_cli.models.bayesian.weights import posterior_of, uncertain
 from probtrans_cli.models.outputs import OutputLayer, TiedOutput, View
 from probtrans_cli.models.shapes import may_depend_on
@@ -84,8 +84,8 @@ class Network(nn.Module):
         self.padding, self.hidden = padding, hidden
         self.register_buffer("common", common, persistent=False)  # follows from the vocabulary
         self.register_buffer("order", torch.zeros(vocabulary, order_cues) if order_cues else None)
-        self.unary = nn.Embedding(vocabulary, encoder.in_width, padding_idx=padding)
-        self.features = FeatureScores(feature_rows, encoder.in_width) if feature_rows else None
+        self.unary = nn.Embedding(vocabulary, encoder.facts.unary_width, padding_idx=padding)
+        self.features = FeatureScores(feature_rows, encoder.facts.unary_width) if feature_rows else None
         self.encoder = encoder
         encoder.start_words(self.unary.weight)
         self.output: Any = output(encoder)
@@ -96,7 +96,9 @@ class Network(nn.Module):
         with torch.no_grad():
             self.unary.weight[padding].zero_()
         self.sentence = sentence
-        self.start = nn.Parameter(torch.empty(1, encoder.in_width)) if sentence == "cls" and not begins else None
+        self.start = (
+            nn.Parameter(torch.empty(1, encoder.facts.unary_width)) if sentence == "cls" and not begins else None
+        )
         if self.start is not None:
             encoder.start_words(self.start)
         for name, values in zip(Features._fields, entries or (None, None), strict=True):
@@ -105,14 +107,14 @@ class Network(nn.Module):
     def potentials(
         self, ids: Int[Tensor, "b n"], features: Features | Int[Tensor, "b n k"] | None
     ) -> Float[Tensor, "b n d"]:
-        """Unary scores of words. A hidden word shows no features, whatever is given.
+        """Return the unary scores of words; hidden words have no features.
 
         Raises:
             ValueError: an id is not in the vocabulary (checked on the CPU alone, where a check costs nothing).
         """
         rows = self.unary.num_embeddings
         if may_depend_on(ids) and ids.numel():
-            least, most = (int(one) for one in ids.aminmax())
+            least, most = map(int, ids.aminmax())
             if not 0 <= least <= most < rows:
                 raise ValueError(f"the id {most if most >= rows else least} is not in the vocabulary of {rows} entries")
         scores: Tensor = self.unary(ids)
@@ -122,31 +124,33 @@ class Network(nn.Module):
         return scores + of_features.view_as(scores).masked_fill((ids == self.hidden)[:, :, None], 0.0)
 
     def forward(self, inputs: Inputs, wants: Wants) -> Outputs:
-        """What is wanted of a batch, and nothing else: the only entrance.
+        """Compute what is wanted of a batch, and nothing else: the only entrance.
 
         Raises:
             UsageError: moments are wanted, and the encoder, the output layer or an option has no rule for them.
         """
-        if wants.arcs and not (wants.scores or wants.states or wants.moments):
-            return Outputs(arcs=self._arcs_alone(inputs, wants))
         if wants.moments is not None:
-            self._check_moments(wants.scores)
-        if wants.scores and self.output.steps is not None:
-            return self._read_again(inputs, wants)
-        with _exactly(wants.moments, inputs.ids.device):
+            self._require_moments(wants.scores)
+        # Moments are computed in float32 at least: differences of squares are many of them.
+        exactly = None if wants.moments is None else torch.autocast(inputs.ids.device.type, enabled=False)
+        with exactly or nullcontext():
+            unary = self.potentials(inputs.ids, inputs.features)
+            words = self._words(inputs, unary, wants.moments)
+            if wants.arcs and not (wants.scores or wants.states or wants.moments):
+                return Outputs(arcs=self._arcs_of_words(self.encoder.arcs_alone(words, wants.arcs)))
+            if wants.scores and self.output.steps is not None:
+                return self._read_again(words, inputs, wants)
             tokens = wants.tokens
             if wants.words is not None and wants.places is None:
                 tokens = inputs.tokens_of(wants.words)
-            unary = self.potentials(inputs.ids, inputs.features)
-            encoded = self._encode(inputs, unary, wants, self._needed(inputs, wants, tokens))
-            by = PLAIN if wants.moments is None else MOMENTS
+            encoded = self._encode(words, inputs, wants, tokens)
             view = View(
                 encoded,
                 tokens,
                 wants.words,
                 self._table,
                 inputs,
-                by,
+                PLAIN if wants.moments is None else MOMENTS,
                 positions=wants.positions,
                 places=wants.places,
                 unary=unary,
@@ -154,8 +158,8 @@ class Network(nn.Module):
             scores = self.output.read(view) if wants.scores else {}
         variances = {}
         if wants.moments is not None:
-            variances = {name: one.variance for name, one in scores.items()}
-            scores = {name: one.mean for name, one in scores.items()}
+            variances = {name: state.variance for name, state in scores.items()}
+            scores = {name: state.mean for name, state in scores.items()}
         return Outputs(
             scores=scores,
             states=encoded.states if wants.states else None,
@@ -165,12 +169,11 @@ class Network(nn.Module):
             variances=variances,
         )
 
-    def _read_again(self, inputs: Inputs, wants: Wants) -> Outputs:
-        """The same where the output layer has the sentences read several times; states and arcs are those of the first
-        reading, which is the encoder's ``forward``."""
-        assert self.start is None, "no such task asks for what represents a sentence"
-        unary, of_words = self.potentials(inputs.ids, inputs.features), self._of_words(inputs)
-        reading = self.encoder.begin(unary, inputs.mask, self.output.steps, arcs=wants.arcs or False, **of_words)
+    def _read_again(self, words: Words, inputs: Inputs, wants: Wants) -> Outputs:
+        """Let the output layer have the sentences read several times. States and arcs are those of the first reading,
+        which equals the encoder's ``forward``."""
+        assert self.start is None, "no such task needs a representation of the sentence"
+        reading = self.encoder.begin(words, self.output.steps, wants.arcs or False)
         states = arcs = None
 
         def again(bias: Tensor | None) -> Tensor:
@@ -189,47 +192,80 @@ class Network(nn.Module):
             arcs=torch.stack(arcs, dim=1) if arcs else None,
         )
 
-    def _check_moments(self, scores: bool) -> None:
-        """Refuse what has no rule; an option of the encoder's is refused by the encoder."""
-        if not self.encoder.has_moments:
-            raise refusal(type(self.encoder).__name__)
+    def _require_moments(self, scores: bool) -> None:
+        """Refuse an encoder or output layer without a rule for moments."""
+        for option in self.encoder.facts.without_moments:
+            raise refusal(option)
         if scores and not self.output.has_moments:
             raise refusal(type(self.output).__name__)
-        if scores and getattr(self.words, "reads_table", False) and posterior_of(self.unary) is not None:
+        if scores and self.tied and posterior_of(self.unary) is not None:
             raise refusal(f"{type(self.words).__name__} that reads uncertain vectors of words")
 
-    def _needed(self, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Bool[Tensor, "b n"] | None:
-        """The only tokens whose states are needed; None = all."""
-        if wants.states or wants.places is not None or (wants.sentence and self.sentence == "mean"):
-            return None
-        needed = torch.zeros_like(inputs.mask) if tokens is None else tokens
-        if self.sentence == "cls" and self.start is None:
-            needed = torch.cat([torch.ones_like(needed[:, :1]), needed[:, 1:]], dim=1)
-        return needed
-
-    def _encode(
-        self, inputs: Inputs, unary: Float[Tensor, "b n d"], wants: Wants, needed: Bool[Tensor, "b n"] | None
-    ) -> Encoded:
-        """Representations of the words, and of the sentences."""
-        mask, arcs = inputs.mask, wants.arcs or False
+    def _words(self, inputs: Inputs, unary: Float[Tensor, "b n d"], moments: Kind | None) -> Words:
+        """Return what the encoder reads. A `<cls>` that is added in front has neither cues nor a segment."""
+        mask, facts = inputs.mask, self.encoder.facts
+        cues = segments = first = None
+        if self.common is not None:
+            columns = self.common[inputs.ids][..., None]
+            columns = columns if self.order is None else torch.cat([columns, self.order[inputs.ids]], dim=-1)
+            cues = functional.pad(columns, (0, CUES - columns.shape[2]))
+            cues = cues if self.start is None else functional.pad(cues, (0, 0, 1, 0))
+        if facts.segment_types and inputs.segments is not None:
+            assert self.start is None, "texts with segments begin with a `<cls>` of their own"
+            segments = inputs.segments
+        if facts.reads_first and inputs.first is not None:
+            first = inputs.first
+            if self.sentence == "cls":  # the token that represents the sentence is a word, too
+                first = functional.pad(first if self.start is None else first + 1, (1, 0))
         if self.start is not None:
-            return self._behind_start(inputs, unary, wants, needed)
-        given = self._given(unary, inputs, wants.moments)
-        encoded: Encoded = self.encoder(given, mask, arcs=arcs, at=needed, **self._of_words(inputs))
-        if self.sentence == "cls":
-            return self._with_first(encoded)
-        return self._with_mean(encoded, inputs, wants) if self.sentence == "mean" and needed is None else encoded
+            start = self.start.expand(mask.shape[0], 1, -1).to(unary.dtype)
+            unary = torch.cat([start, unary], dim=1)
+            mask = torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
+        values = unary if moments is None else moments_of_words(unary, moments, self.unary, inputs.ids)
+        return Words(values, mask, segments, cues, first)
 
-    def _with_mean(self, encoded: Encoded, inputs: Inputs, wants: Wants) -> Encoded:
-        """With the mean of the words; where the encoder asks for words, one counts once however many tokens it has."""
-        words, states = inputs.mask, encoded.states
-        if (first := self._first(inputs)) is not None:
-            words = first_tokens(first, words.shape[1])
-            states = states * words[:, :, None]
-        number = words.sum(1, keepdim=True).clamp(min=1)
+    def _encode(self, words: Words, inputs: Inputs, wants: Wants, tokens: Tensor | None) -> Encoded:
+        """Encode the tokens, and the sentences where they have a representation.
+
+        States are computed for those tokens alone that scores need, unless states are wanted themselves.
+        """
+        at: Tensor | None = None
+        if not (wants.states or wants.places is not None or (wants.sentence and self.sentence == "mean")):
+            at = torch.zeros_like(inputs.mask) if tokens is None else tokens
+            if self.sentence == "cls":
+                behind = at[:, 1:] if self.start is None else at
+                at = torch.cat([torch.ones_like(at[:, :1]), behind], dim=1)
+        encoded: Encoded = self.encoder(words, arcs=wants.arcs or False, at=at)
+        if self.sentence == "mean":
+            return encoded if at is not None else self._with_mean(encoded, words, wants)
+        if self.sentence == "cls" and not self.encoder.facts.has_pooler:
+            encoded = replace(
+                encoded,
+                sentence=encoded.states[:, 0],
+                sentence_variance=None if encoded.variance is None else encoded.variance[:, 0],
+                sentence_together=None if encoded.together is None else encoded.together.each(lambda x: x[:, 0]),
+            )
+        if self.start is None:
+            return encoded
+        return replace(
+            encoded,
+            states=encoded.states[:, 1:],
+            arcs=None if encoded.arcs is None else self._arcs_of_words(encoded.arcs),
+            variance=None if encoded.variance is None else encoded.variance[:, 1:],
+            shared=None if encoded.shared is None else encoded.shared[:, 1:, 1:],
+            together=None if encoded.together is None else encoded.together.each(lambda x: x[:, 1:]),
+        )
+
+    def _with_mean(self, encoded: Encoded, words: Words, wants: Wants) -> Encoded:
+        """Add the mean of the words. Where the encoder reads words, each counts once, however many tokens it has."""
+        mask, states = words.mask, encoded.states
+        if words.first is not None:
+            mask = first_tokens(words.first, mask.shape[1])
+            states = states * mask[:, :, None]
+        number = mask.sum(1, keepdim=True).clamp(min=1)
         if encoded.variance is not None and wants.moments is not None:
-            of_words = State(states, encoded.variance, encoded.shared, encoded.together)
-            pooled = mean_over_words(of_words, words / number.to(states.dtype))
+            state = State(states, encoded.variance, encoded.shared, encoded.together)
+            pooled = mean_over_words(state, mask / number.to(states.dtype))
             return replace(
                 encoded,
                 sentence=pooled.mean,
@@ -238,85 +274,20 @@ class Network(nn.Module):
             )
         return replace(encoded, sentence=states.sum(1) / number.to(states.dtype))
 
-    def _arcs_alone(self, inputs: Inputs, wants: Wants) -> Float[Tensor, "b t c n m"]:
-        """The arcs, and nothing that they do not need."""
-        unary, of_words = self.potentials(inputs.ids, inputs.features), self._of_words(inputs)
+    def _arcs_of_words(self, arcs: Tensor) -> Tensor:
+        """Leave out the rows of a `<cls>` in front; attention to it is added to the arcs to the root."""
         if self.start is None:
-            return self.encoder.arcs_alone(unary, inputs.mask, wants.arcs, **of_words)
-        return self._from_words(self.encoder.arcs_alone(*self._with_start(unary, inputs.mask), wants.arcs, **of_words))
-
-    def _of_words(self, inputs: Inputs) -> dict[str, Tensor]:
-        """What an encoder reads of the words beside their unary scores; a `<cls>` of our own has none of it."""
-        found: dict[str, Tensor] = {}
-        if self.common is not None:
-            common = self.common[inputs.ids][..., None]
-            told = common if self.order is None else torch.cat([common, self.order[inputs.ids]], dim=-1)
-            cues = nn.functional.pad(told, (0, CUES - told.shape[2]))
-            found["cues"] = cues if self.start is None else nn.functional.pad(cues, (0, 0, 1, 0))
-        if inputs.segments is not None and self.encoder.reads_segments:
-            assert self.start is None, "texts with segments begin with a `<cls>` of their own"
-            found["segments"] = inputs.segments
-        if (first := self._first(inputs)) is not None:
-            found["first"] = first
-        return found
-
-    def _first(self, inputs: Inputs) -> Int[Tensor, "b w"] | None:
-        """Where words begin, for an encoder that asks; the token that represents the sentence is one of them."""
-        first = inputs.first if self.encoder.reads_first else None
-        if first is None or self.sentence != "cls":
-            return first
-        return nn.functional.pad(first if self.start is None else first + 1, (1, 0))
-
-    def _behind_start(self, inputs: Inputs, unary: Tensor, wants: Wants, needed: Tensor | None) -> Encoded:
-        """The same behind `<cls>`."""
-        at = None if needed is None else torch.cat([torch.ones_like(needed[:, :1]), needed], dim=1)
-        inside, mask = self._with_start(unary, inputs.mask)
-        given = self._given(inside, inputs, wants.moments)
-        found: Encoded = self.encoder(given, mask, arcs=wants.arcs or False, at=at, **self._of_words(inputs))
-        with_first = self._with_first(found)
-        return replace(
-            with_first,
-            states=found.states[:, 1:],
-            arcs=None if found.arcs is None else self._from_words(found.arcs),
-            variance=None if found.variance is None else found.variance[:, 1:],
-            shared=None if found.shared is None else found.shared[:, 1:, 1:],
-            together=None if found.together is None else found.together.each(lambda one: one[:, 1:]),
-        )
-
-    def _given(self, unary: Tensor, inputs: Inputs, kind: Kind | None) -> Tensor | State:
-        """What goes into the encoder: vectors, or their moments."""
-        return unary if kind is None else start(unary, kind, self.unary, inputs.ids)
-
-    def _with_start(self, unary: Tensor, mask: Tensor) -> tuple[Tensor, Tensor]:
-        """Unary scores and mask with `<cls>` in front."""
-        assert self.start is not None, "asked where there is one"
-        first = self.start.expand(mask.shape[0], 1, -1).to(unary.dtype)
-        return torch.cat([first, unary], dim=1), torch.cat([torch.ones_like(mask[:, :1]), mask], dim=1)
-
-    def _from_words(self, arcs: Tensor) -> Tensor:
-        """Arcs of the words alone; attention to `<cls>` is an arc to the root, beside those to a root node."""
+            return arcs
         n = arcs.shape[-2]
-        words, root, others = arcs[..., 1:, 1:n], arcs[..., 1:, :1], arcs[..., 1:, n:]
-        if self.encoder.has_root:
-            root, others = root + others[..., :1], others[..., 1:]
-        return torch.cat([words, root, others], dim=-1)
-
-    def _with_first(self, found: Encoded) -> Encoded:
-        """With what represents a sentence by its first word."""
-        if self.encoder.has_pooler:
-            assert found.sentence is not None, "the pooler made it"
-            return found
-        return replace(
-            found,
-            sentence=found.states[:, 0],
-            sentence_variance=None if found.variance is None else found.variance[:, 0],
-            sentence_together=None if found.together is None else found.together.each(lambda one: one[:, 0]),
-        )
+        words, root, features = arcs[..., 1:, 1:n], arcs[..., 1:, :1], arcs[..., 1:, n:]
+        if self.encoder.facts.has_root:
+            root, features = root + features[..., :1], features[..., 1:]
+        return torch.cat([words, root, features], dim=-1)
 
     @property
     def longest(self) -> int | None:
-        """The number of words of the longest sentence that it can read; None = any."""
-        limit = self.encoder.longest
+        """The length of the longest sentence that it can read; None = any."""
+        limit = self.encoder.facts.position_rows
         return limit if limit is None or self.start is None else limit - 1
 
     @property
@@ -328,42 +299,41 @@ class Network(nn.Module):
 
     @property
     def tied(self) -> bool:
-        """Whether words are scored by the unary scores themselves."""
+        """Whether the output layer scores words by the unary scores."""
         return bool(getattr(self.words, "reads_table", False))
 
     @property
     def has_root_column(self) -> bool:
         """Whether arcs have a column for the root: a root node, or a `<cls>` in front of the words."""
-        return self.encoder.has_root or self.start is not None
+        return self.encoder.facts.has_root or self.start is not None
 
     def _table(self) -> Float[Tensor, "v d"]:
-        """``S_w(a)`` of every entry of the vocabulary."""
+        """Return ``S_w(a)`` of every entry of the vocabulary."""
         if self.features is None or self.entry_rows is None or self.entry_offsets is None:
             return self.unary.weight
         of_features: Tensor = self.features(Features(self.entry_rows, self.entry_offsets))
         return self.unary.weight + of_features
 
     def stages(self, *, features: bool = True) -> list[list[nn.Parameter]]:
-        """Its parameters from below: of the embeddings (words, features, `<cls>`, positions, segments, norm of their
-        sum), then of each layer of the encoder, where it has such. Those above the last layer are in none, and with
-        ``features=False`` those of features neither."""
+        """Return its parameters from below: embeddings (words, features, `<cls>`, positions, segments, the norm of
+        their sum), then each layer of the encoder, if it has such.
+
+        Parameters above the last layer are left out, and with ``features=False`` those of features too.
+        """
         below, *layers = self.encoder.stages() or ((),)
         modules = (self.unary, self.features if features else None)
         words = [parameter for module in modules if module is not None for parameter in module.parameters()]
         return [[*words, *([] if self.start is None else [self.start]), *below], *map(list, layers)]
 
     def parameter_counts(self) -> dict[str, int]:
-        """Number of parameters of the parts; ``deviations``: of all standard deviations, where weights are uncertain.
-        These are not counted with the parts, whose numbers are those of the same network with certain weights."""
-        deviations = {id(one.posterior.log_sd): one.posterior.log_sd.numel() for one in uncertain(self)}
+        """Return the number of parameters of each part.
+
+        Standard deviations of uncertain weights are counted apart, as ``deviations``.
+        """
+        deviations = {id(tensor.posterior.log_sd): tensor.posterior.log_sd.numel() for tensor in uncertain(self)}
         counts = {
             name: sum(p.numel() for p in part.parameters() if id(p) not in deviations)
             for name, part in self.named_children()
         }
         counts |= {"deviations": sum(deviations.values())} if deviations else {}
         return counts if self.start is None else counts | {"start": self.start.numel()}
-
-
-def _exactly(kind: Kind | None, device: torch.device) -> AbstractContextManager[None]:
-    """Moments are computed in float32 at least: differences of squares are many of them."""
-    return nullcontext() if kind is None else torch.autocast(device.type, enabled=False)

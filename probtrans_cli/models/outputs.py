@@ -358,13 +358,13 @@ WordLayer = WordOutput | TiedOutput | TiedLinear | BertWordOutput
 
 def _linear(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
     del tied
-    return WordOutput(encoder.width, words, never=never)
+    return WordOutput(encoder.facts.width, words, never=never)
 
 
 def _tied(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> WordLayer:
     del tied
-    gains = encoder.width if encoder.has_gains else 0
-    if encoder.has_latent_labels:
+    gains = encoder.facts.width if encoder.facts.has_gains else 0
+    if encoder.facts.has_latent_labels:
         section: Any = encoder.section
         return TiedOutput(words, probabilities=section.output == "probabilities", gains=gains, never=never)
     mean = encoder.latent_mean
@@ -375,7 +375,12 @@ def _bert(encoder: Encoder, words: int, never: Sequence[int], *, tied: bool) -> 
     del never  # as transformers has it
     options: Any = encoder.section
     return BertWordOutput(
-        words, encoder.width, tied=tied, activation=options.activation, norm_eps=options.norm_eps, std=options.std
+        words,
+        encoder.facts.width,
+        tied=tied,
+        activation=options.activation,
+        norm_eps=options.norm_eps,
+        std=options.std,
     )
 
 

@@ -32,9 +32,8 @@ from torch.nn import functional
 
 from probtrans_cli.errors import DataError
 from probtrans_cli.models.arithmetic import PLAIN, Arithmetic, Values
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, chosen_iterations
-from probtrans_cli.models.bayesian.moments import State
-from probtrans_cli.models.bayesian.propagation import MOMENTS, refusal
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Reading, Words, chosen_iterations
+from probtrans_cli.models.bayesian.propagation import MOMENTS
 from probtrans_cli.models.shapes import may_depend_on
 from probtrans_cli.recipe.model import Transformer as Section
 from probtrans_cli.recipe.model.transformer import LearnedSinusoidalPositions, RelativePositions, SinusoidalPositions
@@ -47,11 +46,8 @@ _TERMS = {"query": "q", "key": "k", "value": "v"}
 class TransformerEncoder(Encoder):
     """A transformer encoder; ``section`` holds its options. Its channels are the heads, its iterations the layers."""
 
-    has_moments = True
-
     def __init__(self, section: Section) -> None:
-        super().__init__()
-        self.section = section = section.resolved()
+        super().__init__(section := section.resolved())
         positions, width = section.positions, section.width
         self.sinusoidal = isinstance(positions, SinusoidalPositions)
         self.positions: nn.Parameter | None = None
@@ -69,22 +65,6 @@ class TransformerEncoder(Encoder):
             assert self.positions is not None, "it is a table"
             with torch.no_grad():
                 self.positions.copy_(sinusoids(positions.rows, width, self.positions.device))
-
-    @property
-    def width(self) -> int:
-        return self.section.width
-
-    @property
-    def longest(self) -> int | None:
-        return None if self.positions is None else self.positions.shape[0]
-
-    @property
-    def has_pooler(self) -> bool:
-        return self.pooler is not None
-
-    @property
-    def reads_segments(self) -> bool:
-        return self.segments is not None
 
     def parts(self) -> Mapping[str, Sequence[nn.Module]]:
         layers = [layer for layer in self.layers if isinstance(layer, Layer)]
@@ -117,111 +97,75 @@ class TransformerEncoder(Encoder):
             elif not isinstance(module, nn.LayerNorm):
                 nn.init.normal_(parameter, std=self.section.std)
 
-    def forward(
-        self,
-        unary: Float[Tensor, "b n d"] | State,
-        mask: Bool[Tensor, "b n"],
-        arcs: Iterations = False,
-        at: Bool[Tensor, "b n"] | None = None,
-        segments: Int[Tensor, "b n"] | None = None,
-    ) -> Encoded:
-        """See :meth:`Encoder.forward`; ``segments``: every word's segment type, None = all 0.
+    def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
+        """See :meth:`Encoder.forward`.
 
         Raises:
             DataError: a sentence is longer than there are positions.
-            ValueError: a segment type that there is not.
-            UsageError: moments are asked for, and an option has no rule.
+            ValueError: a segment type is too large.
         """
-        by = self._arithmetic(unary)
-        words = unary.masked_fill(~mask[:, :, None], 0.0) if isinstance(unary, Tensor) else by.masked(unary, mask)
-        states = self._embedded(words, segments, by)
-        allowed = self._allowed(mask)
-        number = self.section.layers
-        seen = chosen_iterations(arcs, number)
+        mask, number = words.mask, self.section.layers
+        by: Arithmetic = PLAIN if isinstance(words.unary, Tensor) else MOMENTS
         if at is not None and (not may_depend_on(mask) or self.pooler is not None):
-            at = None  # the first word's state is always wanted by a pooler
-        states, attentions = self._through(range(number), states, mask, allowed, seen, at, by)
+            at = None  # a pooler always needs the state of the first word
+        wanted = chosen_iterations(arcs, number)
+        states, attentions = self._through(range(number), self._embedded(words, by), mask, wanted, at, by)
         if self.final_norm is not None:
             states = by.norm(self.final_norm, states)
         sentence = None if self.pooler is None else by.activate(_TANH, by.linear(self.pooler, by.first(states)))
         states = by.masked(states, mask)
-        seen_arcs = torch.stack(attentions, dim=1) if attentions else None
+        attention = torch.stack(attentions, dim=1) if attentions else None
         if isinstance(states, Tensor):
-            return Encoded(states, sentence, seen_arcs)
+            return Encoded(states, sentence, attention)
         mean, variance = (None, None) if sentence is None else (sentence.mean, sentence.variance)
-        return Encoded(states.mean, mean, seen_arcs, states.variance, states.shared, states.together, variance)
+        return Encoded(states.mean, mean, attention, states.variance, states.shared, states.together, variance)
 
-    def begin(
-        self,
-        unary: Float[Tensor, "b n d"],
-        mask: Bool[Tensor, "b n"],
-        steps: int,
-        arcs: Iterations = False,
-        segments: Int[Tensor, "b n"] | None = None,
-    ) -> Reading:
-        """See :meth:`Encoder.begin`; ``segments``: see :meth:`forward`."""
-        words = self._embedded(unary.masked_fill(~mask[:, :, None], 0.0), segments, PLAIN)
-        seen, below = chosen_iterations(arcs, self.section.layers), range(self.section.layers - steps)
-        states, attentions = self._through(below, words, mask, self._allowed(mask), seen)
-        return Reading(mask, steps, states, None, tuple(attentions), seen)
+    def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
+        wanted, below = chosen_iterations(arcs, self.section.layers), range(self.section.layers - steps)
+        states, attentions = self._through(below, self._embedded(words, PLAIN), words.mask, wanted)
+        return Reading(words.mask, steps, states, None, tuple(attentions), wanted)
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         states = reading.carried if bias is None else reading.carried + bias
         mask, layers = reading.mask, self.section.layers
-        upper = range(layers - reading.steps, layers)
-        states, attentions = self._through(upper, states, mask, self._allowed(mask), reading.wanted)
-        said = states if self.final_norm is None else self.final_norm(states)
-        return Reading(mask, reading.steps, states, said * mask[:, :, None], (*reading.arcs, *attentions))
+        states, attentions = self._through(range(layers - reading.steps, layers), states, mask, reading.wanted)
+        normed = states if self.final_norm is None else self.final_norm(states)
+        return Reading(mask, reading.steps, states, normed * mask[:, :, None], (*reading.arcs, *attentions))
 
     def _through(
         self,
         layers: range,
         states: Values,
         mask: Bool[Tensor, "b n"],
-        allowed: Tensor | None,
-        seen: Collection[int],
+        wanted: Collection[int],
         at: Bool[Tensor, "b n"] | None = None,
         by: Arithmetic = PLAIN,
     ) -> tuple[Values, list[Float[Tensor, "b c n m"]]]:
-        """The states behind some layers, and the attention in those that are to be ``seen``, by their numbers from 1;
-        ``at``: the only positions whose states are wanted behind the last layer of all."""
+        """Apply some layers; also return the attention of the layers ``wanted``, by their numbers from 1.
+
+        ``at``: the only positions whose states are wanted behind the last layer of all.
+        """
+        allowed: Tensor | None = None  # where all words may be attended to, which lets faster kernels serve
+        if not (may_depend_on(mask) and bool(mask.all())):
+            # A sentence of no words attends to its padding: finite numbers that nobody reads, instead of 0 / 0.
+            allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
         attentions: list[Tensor] = []
         for index in layers:
-            of_words = mask & at if at is not None and index == self.section.layers - 1 else None
-            states, attention = self._layer(index)(states, allowed, of_words, index + 1 in seen, by)
+            layer = self.layers[0 if self.section.share_layers else index]
+            rows = mask & at if at is not None and index == self.section.layers - 1 else None
+            states, attention = layer(states, allowed, rows, index + 1 in wanted, by)
             if attention is not None:
                 attentions.append(attention * mask[:, None, :, None])
         return states, attentions
 
-    def _layer(self, index: int) -> nn.Module:
-        """The layer of that number, from 0."""
-        return self.layers[0 if self.section.share_layers else index]
-
-    def _arithmetic(self, unary: Tensor | State) -> Arithmetic:
-        """What to compute with; moments of shared draws would be wrong, so options that share them are refused."""
-        if isinstance(unary, Tensor):
-            return PLAIN
-        section = self.section
-        for name in ("share_layers", "tie_kv", "tie_qo"):
-            if getattr(section, name):
-                raise refusal(f"model.{name}")
-        return MOMENTS
-
-    def arcs_alone(
-        self,
-        unary: Float[Tensor, "b n d"],
-        mask: Bool[Tensor, "b n"],
-        iterations: Collection[int],
-        segments: Int[Tensor, "b n"] | None = None,
-    ) -> Float[Tensor, "b t c n m"]:
-        """See :meth:`Encoder.arcs_alone`; ``segments``: see :meth:`forward`."""
-        found: Encoded = self(unary, mask, arcs=iterations, segments=segments)
-        assert found.arcs is not None, "asked for"
-        return found.arcs
-
-    def _embedded(self, words: Values, segments: Tensor | None, by: Arithmetic) -> Values:
-        """``x``, what goes into the first layer."""
-        mean = words if isinstance(words, Tensor) else words.mean
+    def _embedded(self, words: Words, by: Arithmetic) -> Values:
+        """Return ``x``, what goes into the first layer."""
+        mask = words.mask
+        if isinstance(words.unary, Tensor):
+            mean = states = words.unary.masked_fill(~mask[:, :, None], 0.0)
+        else:
+            states = by.masked(words.unary, mask)
+            mean = states.mean
         n = mean.shape[1]
         if self.positions is not None and n > self.positions.shape[0]:
             raise DataError(
@@ -229,35 +173,23 @@ class TransformerEncoder(Encoder):
                 hint=f"train with model.positions.rows={n}, or with positions of another kind",
             )
         drop = self.embedding_dropout if self.embedding_norm is None else nn.Identity()
-        states = by.drop(drop, words)
+        states = by.drop(drop, states)
         if self.positions is not None:
             states = by.add(states, drop(self.positions[:n]))
         elif self.sinusoidal:
-            states = by.add(states, drop(sinusoids(n, self.width, mean.device).to(mean.dtype)))
+            states = by.add(states, drop(sinusoids(n, mean.shape[2], mean.device).to(mean.dtype)))
         if self.segments is not None:
-            given = torch.zeros_like(mean[:, :, 0], dtype=torch.int64) if segments is None else segments
-            self._check(given)
-            states = by.add(states, self.segments(given))
-        return (
-            states
-            if self.embedding_norm is None
-            else by.drop(self.embedding_dropout, by.norm(self.embedding_norm, states))
-        )
-
-    def _check(self, segments: Tensor) -> None:
-        """Refuse segment types that there are not; a check on a GPU is a wait, and its own look-up refuses them."""
-        number = self.section.segments
-        if may_depend_on(segments) and segments.numel():
-            for type_ in (int(segments.min()), int(segments.max())):
-                if not 0 <= type_ < number:
-                    raise ValueError(f"segment type {type_}, but the model has {number}, from 0")
-
-    def _allowed(self, mask: Tensor) -> Bool[Tensor, "b 1 1 n"] | None:
-        """Which words may be looked at; None where all may, which lets faster kernels serve."""
-        if may_depend_on(mask) and bool(mask.all()):
-            return None
-        # A sentence of no words looks at its padding: finite numbers that nobody reads, instead of 0 / 0.
-        return (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+            segments = words.segments
+            if segments is None:
+                segments = torch.zeros_like(mean[:, :, 0], dtype=torch.int64)
+            elif may_depend_on(segments) and segments.numel():  # on a GPU the look-up itself refuses them
+                for kind in (int(segments.min()), int(segments.max())):
+                    if not 0 <= kind < self.section.segments:
+                        raise ValueError(f"segment type {kind}, but the model has {self.section.segments}, from 0")
+            states = by.add(states, self.segments(segments))
+        if self.embedding_norm is None:
+            return states
+        return by.drop(self.embedding_dropout, by.norm(self.embedding_norm, states))
 
 
 class Layer(nn.Module):
@@ -298,24 +230,22 @@ class Layer(nn.Module):
         by: Arithmetic = PLAIN,
     ) -> tuple[Values, Float[Tensor, "b c n n"] | None]:
         """The next states ``[b, n, d]``, zero but for the positions ``at`` where given; attention if ``arcs``."""
-        given = by.norm(self.attention_norm, states) if self.pre else states
-        mixed, attention = by.attend(self, given, allowed, arcs, at is not None)
+        inputs = by.norm(self.attention_norm, states) if self.pre else states
+        mixed, attention = by.attend(self, inputs, allowed, arcs, at is not None)
         if at is not None:
             mixed, states = by.take(mixed, at), by.take(states, at)
-        states = by.add(states, by.drop(self.dropout, self._out(mixed, by)))
+        if self.output is None:  # tied to the queries' projection
+            mixed = mixed @ self.projections.weight[: mixed.shape[-1]]
+        else:
+            mixed = by.linear(self.output, mixed)
+        states = by.add(states, by.drop(self.dropout, mixed))
         states = states if self.pre else by.norm(self.attention_norm, states)
-        given = by.norm(self.norm, states) if self.pre else states
-        active = by.activate(self.activation, by.linear(self.widen, given))
+        inputs = by.norm(self.norm, states) if self.pre else states
+        active = by.activate(self.activation, by.linear(self.widen, inputs))
         added = by.drop(self.dropout, by.linear(self.narrow, active))
-        states = by.fed(self, (states, given, active, added), by.add(states, added))
+        states = by.fed(self, (states, inputs, active, added), by.add(states, added))
         states = states if self.pre else by.norm(self.norm, states)
         return states if at is None else by.put(states, at), attention
-
-    def _out(self, mixed: Values, by: Arithmetic) -> Values:
-        """``W_O c``; tied, it is that of the queries."""
-        return (
-            mixed @ self.projections.weight[: mixed.shape[-1]] if self.output is None else by.linear(self.output, mixed)
-        )
 
     def attend(
         self, states: Float[Tensor, "b n d"], allowed: Tensor | None, arcs: bool

@@ -385,7 +385,7 @@ class SemanticParsing(TaskSection):
         if self.decode == "sentence" and (self.parent, self.category) != ("category", "word"):
             reason = "labels of whole sentences are those of `parent: category` and `category: word`: set them, too"
             return [(("task", "decode"), reason)]
-        unary, state = recipe.model.facts.unary_width, recipe.model.facts.state_width
+        unary, state = recipe.model.facts.unary_width, recipe.model.facts.width
         if unary == state:
             return []
         reason = f"a word's unary scores are {unary} numbers and its representation {state}: choose context"

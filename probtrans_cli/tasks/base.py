@@ -195,7 +195,7 @@ class Task(ABC):
 
     def output(self, encoder: Encoder) -> OutputLayer:
         """The output layer: from words' states to scores, one linear layer unless a task has its own."""
-        return LinearOutput(encoder.width, self.outputs)
+        return LinearOutput(encoder.facts.width, self.outputs)
 
     def representation(self, model: ModelSection) -> Sentence | None:
         """What represents a sentence, for tasks that ask, given the recipe's ``model`` section."""

@@ -52,7 +52,7 @@ class SentenceClassification(Task):
     def output(self, encoder: Encoder) -> SentenceOutput:
         """One linear layer on a sentence's representation."""
         rooted = self.section.representation in ("root", "auto")
-        return SentenceOutput(encoder.sentence_width if rooted else encoder.width, self.outputs)
+        return SentenceOutput(encoder.facts.sentence_width if rooted else encoder.facts.width, self.outputs)
 
     def representation(self, model: ModelSection) -> Sentence:
         """What the recipe says, or the root where there is one, else the state of `<cls>`."""
@@ -147,6 +147,6 @@ POOLED = "the pooled first word"
 
 def what_reads(network: Network) -> str:
     """What stands for a text, in words."""
-    if network.sentence == "cls" and network.encoder.has_pooler:
+    if network.sentence == "cls" and network.encoder.facts.has_pooler:
         return POOLED
     return {"root": "the root", "cls": "the first word", "mean": "the mean of the words"}[network.sentence or "cls"]

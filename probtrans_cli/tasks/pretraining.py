@@ -37,7 +37,9 @@ class Pretraining(WordPrediction):
     def output(self, encoder: Encoder) -> PretrainingOutput:
         """The output layers of words and, where there are some, of pairs."""
         words = self.word_output(encoder)
-        return PretrainingOutput(words, PairOutput(encoder.sentence_width, len(self.names)) if self.names else None)
+        return PretrainingOutput(
+            words, PairOutput(encoder.facts.sentence_width, len(self.names)) if self.names else None
+        )
 
     def representation(self, model: ModelSection) -> Sentence | None:
         """Of a pair: the root where there is one, else the state of `<cls>`."""

@@ -108,7 +108,7 @@ class SemanticLabels(Task):
     def output(self, encoder: Encoder) -> SemanticOutput:
         """All labels by one product, and once more of what the word alone tells."""
         alone = [name in self.section.alone for name, labels in self.names.items() for _ in labels]
-        return SemanticOutput(encoder.width, self.outputs, attention=self.attention, alone=alone)
+        return SemanticOutput(encoder.facts.width, self.outputs, attention=self.attention, alone=alone)
 
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network

@@ -228,7 +228,7 @@ class ModelBase:
         limit = self.network.longest
         for name, split in splits.items():
             if split is not None and limit is not None and len(split) and (most := int(split.lengths.max())) > limit:
-                special = (self.network.encoder.longest or 0) - limit  # taken by `<cls>`
+                special = (self.network.encoder.facts.position_rows or 0) - limit  # taken by `<cls>`
                 rows = ".".join(("model", *self.recipe.model.facts.shortest, "positions.rows"))
                 raise DataError(
                     f"{name}: the longest sentence has {most} tokens, the model {limit} positions for them",

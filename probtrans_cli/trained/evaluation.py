@@ -9,7 +9,6 @@ from typing import Any
 
 import numpy as np
 import torch
-from torch import Tensor
 
 from probtrans_cli import console
 from probtrans_cli.data.corpus.store import Split
@@ -102,9 +101,9 @@ def figures_of(model: ModelBase, split: Split) -> dict[str, float]:
         return {}
     figures: dict[str, float] = {}
 
-    def look(_: Encoder, inputs: tuple[Tensor, ...], encoded: Encoded) -> None:
+    def look(_: Encoder, arguments: tuple[Any, ...], encoded: Encoded) -> None:
         assert watched.figures is not None, "see above"
-        measured = watched.figures(inputs[0], inputs[1], encoded)
+        measured = watched.figures(arguments[0], encoded)
         figures.update({name: float(figure) for name, figure in measured.items()})
 
     batches = how.batches(split)

@@ -218,7 +218,7 @@ def describe(model: ModelBase, corpus: Split, types: Types, top: int | None) -> 
         (batch.indices, batch.latent_labels, batch.mask) for batch in word_batches(model, corpus, latent_labels=True)
     )
     counts = expected_counts(
-        types, corpus.words.tolist(), batches, cast("ProbabilisticEncoder", model.network.encoder.top).width
+        types, corpus.words.tolist(), batches, cast("ProbabilisticEncoder", model.network.encoder.top).facts.width
     )
     mass = counts["words"].sum(0)
     order = np.argsort(-mass, kind="stable")

@@ -16,8 +16,7 @@ from torch import Tensor, nn
 from torch.nn.parallel import DistributedDataParallel
 
 from probtrans_cli import console
-from probtrans_cli.models.base import Encoded, Encoder, Iterations
-from probtrans_cli.models.bayesian.moments import State
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Words
 from probtrans_cli.models.network import Network
 
 _DDP = signature(DistributedDataParallel).parameters
@@ -57,12 +56,10 @@ def compile_encoder(encoder: Encoder) -> None:
 def states_by(graph: Callable[..., Encoded], plain: Callable[..., Encoded]) -> Callable[..., Encoded]:
     """Return an encoder's ``forward`` that computes states by a graph, and arcs and moments by the ``plain`` one."""
 
-    def forward(
-        unary: Tensor | State, mask: Tensor, arcs: Iterations = False, at: Tensor | None = None, **of_words: Tensor
-    ) -> Encoded:
-        if arcs or not isinstance(unary, Tensor):
-            return plain(unary, mask, arcs, at, **of_words)
-        return graph(unary, mask, at=at, **of_words)
+    def forward(words: Words, arcs: Iterations = False, at: Tensor | None = None) -> Encoded:
+        if arcs or not isinstance(words.unary, Tensor):
+            return plain(words, arcs, at)
+        return graph(words, at=at)
 
     return forward
 

@@ -18,6 +18,7 @@ import torch
 from torch import nn
 
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 
 from .reference import Reference
 from .settings import ROWS, Setting
@@ -57,7 +58,7 @@ class Step:
 
     def __call__(self) -> None:
         with self.autocast:
-            states = self.encoder(self.unary, self.batch.mask, at=self.batch.wanted).states
+            states = self.encoder(Words(self.unary, self.batch.mask), at=self.batch.wanted).states
             read = states.flatten(0, 1).index_select(0, self.batch.rows)
             loss = (read.float() * self.projection).sum()
         loss.backward()  # type: ignore[no-untyped-call]

@@ -33,7 +33,7 @@ class Update:
     def __init__(self, width: int, bayes: Bayes | None) -> None:
         torch.manual_seed(0)
         section = {"kind": "transformer", "width": width, "inner": 4 * width, "heads": 8, "layers": 4, "dropout": 0.0}
-        self.network = Network(WORDS, build(section), lambda encoder: LinearOutput(encoder.width, CLASSES))
+        self.network = Network(WORDS, build(section), lambda encoder: LinearOutput(encoder.facts.width, CLASSES))
         self.bayes = bayes
         if bayes is not None:
             spread(self.network, bayes)

@@ -28,7 +28,7 @@ sys.path.insert(0, str(Path(__file__).parent.parent))
 from random_transformers import one_pass
 
 from probtrans_cli.data.corpus.prepared import prepare
-from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.base import Inputs, Wants, Words
 from probtrans_cli.models.bayesian.weights import drawn
 from probtrans_cli.recipe.weights import way_of
 from probtrans_cli.tasks.batch import Batch
@@ -62,7 +62,7 @@ class Way(NamedTuple):
         def run() -> None:
             for _ in range(1 if way is None else way.samples):
                 with nullcontext() if way is None else drawn(network):
-                    network.encoder(words, mask)
+                    network.encoder(Words(words, mask))
 
         return run
 

@@ -80,7 +80,8 @@ def encoder_graph(section: dict[str, Any], *, divides: bool, features: int = 0, 
     made: Any = encoder.section
     common = torch.arange(40.0) if made.facts.counts_words else None
     network = Network(
-        40, encoder, lambda one: LinearOutput(one.width, 5), feature_rows=features, begins=encoder.reads_segments,
+        40, encoder, lambda one: LinearOutput(one.facts.width, 5), feature_rows=features,
+        begins=bool(encoder.facts.segment_types),
         common=common, order_cues=made.facts.order_cues,
     ).eval()  # fmt: skip
     with torch.no_grad():

@@ -10,7 +10,8 @@ from test_encoder_contract import NEAR, ROWS, VOCABULARY, network
 
 from probtrans_cli import models
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.base import CUES, Encoder
+from probtrans_cli.models.base import CUES, Encoder, Words
+from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 LENGTHS = (6, 1, 4)
 
@@ -18,12 +19,12 @@ LENGTHS = (6, 1, 4)
 def given(encoder: Any) -> tuple[torch.Tensor, torch.Tensor, dict[str, Any]]:
     """Random unary scores, their mask, and what else the encoder reads of the words."""
     generator = torch.Generator().manual_seed(1)
-    unary = torch.randn(len(LENGTHS), max(LENGTHS), encoder.in_width, dtype=torch.float64, generator=generator)
+    unary = torch.randn(len(LENGTHS), max(LENGTHS), encoder.facts.unary_width, dtype=torch.float64, generator=generator)
     mask = torch.arange(max(LENGTHS)) < torch.tensor(LENGTHS)[:, None]
     more: dict[str, Any] = {}
-    if encoder.reads_cues:
+    if encoder.facts.counts_words:
         more["cues"] = torch.rand(*mask.shape, CUES, dtype=torch.float64, generator=generator)
-    if encoder.reads_segments:
+    if encoder.facts.segment_types:
         more["segments"] = torch.randint(0, 2, mask.shape, generator=generator)
     return unary, mask, more
 
@@ -34,13 +35,13 @@ def test_the_first_reading_is_forward(kind: str, name: str, steps: int) -> None:
     encoder = network(kind, name).encoder
     steps = min(steps, encoder.section.iterations)
     unary, mask, more = given(encoder)
-    reading = encoder.again(encoder.begin(unary, mask, steps, **more))
-    torch.testing.assert_close(reading.states, encoder(unary, mask, **more).states, **NEAR)
+    reading = encoder.again(encoder.begin(Words(unary, mask, **more), steps))
+    torch.testing.assert_close(reading.states, encoder(Words(unary, mask, **more)).states, **NEAR)
     assert not reading.arcs
 
     wanted = sorted({1, encoder.section.iterations})
-    reading = encoder.again(encoder.begin(unary, mask, steps, arcs=wanted, **more))
-    expected = encoder(unary, mask, arcs=wanted, **more)
+    reading = encoder.again(encoder.begin(Words(unary, mask, **more), steps, arcs=wanted))
+    expected = encoder(Words(unary, mask, **more), arcs=wanted)
     torch.testing.assert_close(reading.states, expected.states, **NEAR)
     torch.testing.assert_close(torch.stack(reading.arcs, dim=1), expected.arcs, **NEAR)
 
@@ -49,12 +50,12 @@ def test_the_first_reading_is_forward(kind: str, name: str, steps: int) -> None:
 def test_padding_changes_no_reading(kind: str, name: str) -> None:
     encoder = network(kind, name).encoder
     unary, mask, more = given(encoder)
-    size = (*mask.shape, encoder.width)
+    size = (*mask.shape, encoder.facts.width)
     bias = torch.randn(size, dtype=torch.float64, generator=torch.Generator().manual_seed(2)) * mask[:, :, None]
-    together = encoder.again(encoder.again(encoder.begin(unary, mask, 2, **more)), bias).states
+    together = encoder.again(encoder.again(encoder.begin(Words(unary, mask, **more), 2)), bias).states
     for row, length in enumerate(LENGTHS):
         alone = {key: value[row : row + 1, :length] for key, value in more.items()}
-        reading = encoder.begin(unary[row : row + 1, :length], mask[row : row + 1, :length], 2, **alone)
+        reading = encoder.begin(Words(unary[row : row + 1, :length], mask[row : row + 1, :length], **alone), 2)
         states = encoder.again(encoder.again(reading), bias[row : row + 1, :length]).states
         torch.testing.assert_close(together[row, :length], states[0], **NEAR)
         assert not together[row, length:].any()
@@ -64,9 +65,9 @@ def test_a_transformer_goes_on_with_its_last_layers() -> None:
     encoder = network("transformer", "sinusoidal").encoder  # pre-norm: what is read is not what is carried on
     unary, mask, _ = given(encoder)
     bias = torch.ones_like(unary) * mask[:, :, None]
-    found = encoder.again(encoder.again(encoder.begin(unary, mask, 2)), bias).states
-    allowed = encoder._allowed(mask)
-    states = encoder._embedded(unary.masked_fill(~mask[:, :, None], 0.0), None, models.transformer.PLAIN)
+    found = encoder.again(encoder.again(encoder.begin(Words(unary, mask), 2)), bias).states
+    allowed = (mask | ~mask.any(1, keepdim=True))[:, None, None, :]
+    states = encoder._embedded(Words(unary, mask), models.transformer.PLAIN)
     for number in (0, 1, 2):
         states, _ = encoder.layers[number](states, allowed, None, False)
     states = states + bias
@@ -88,10 +89,10 @@ def test_a_probabilistic_transformer_iterates_on(options: dict[str, Any], messag
         torch.nn.init.normal_(mine, std=0.5)
         other.data.copy_(mine.data)
     unary, mask, _ = given(short)
-    reading = short.begin(unary, mask, 2)
+    reading = short.begin(Words(unary, mask), 2)
     for _ in range(3):  # 1 + 3 x 2 iterations
         reading = short.again(reading)
-    torch.testing.assert_close(reading.states, long(unary, mask).states, **NEAR)
+    torch.testing.assert_close(reading.states, long(Words(unary, mask)).states, **NEAR)
 
 
 def test_potentials_of_the_last_iterations_are_used_again() -> None:
@@ -105,10 +106,10 @@ def test_potentials_of_the_last_iterations_are_used_again() -> None:
         long.later[number].load_state_dict(parts[number % 2])
     long.ternary.load_state_dict(short.ternary.state_dict())
     unary, mask, _ = given(short)
-    reading = short.begin(unary, mask, 2)
+    reading = short.begin(Words(unary, mask), 2)
     for _ in range(2):
         reading = short.again(reading)
-    torch.testing.assert_close(reading.states, long(unary, mask).states, **NEAR)
+    torch.testing.assert_close(reading.states, long(Words(unary, mask)).states, **NEAR)
 
 
 def test_a_bias_is_one_more_unary_factor_of_one_reading() -> None:
@@ -117,16 +118,16 @@ def test_a_bias_is_one_more_unary_factor_of_one_reading() -> None:
     encoder = models.build(section).double().eval()
     unary, mask, _ = given(encoder)
     bias = torch.randn(unary.shape, dtype=torch.float64) * mask[:, :, None]
-    without = encoder.again(encoder.begin(unary, mask, 1)).states
-    told = encoder.again(encoder.begin(unary, mask, 1), bias)
+    without = encoder.again(encoder.begin(Words(unary, mask), 1)).states
+    told = encoder.again(encoder.begin(Words(unary, mask), 1), bias)
     weight = encoder.inference.labels.weight
     # In a single iteration the messages are those of before, and the factor is only added.
     torch.testing.assert_close(told.states, without + bias / weight, **NEAR)
     after = encoder.again(told).states  # from the distributions that the factor has changed, but without it
-    reading = encoder.begin(unary, mask, 1)
+    reading = encoder.begin(Words(unary, mask), 1)
     encoder.again(reading, bias)
     torch.testing.assert_close(after, encoder.again(reading).states, **NEAR)
-    plain = encoder.again(encoder.again(encoder.begin(unary, mask, 1))).states
+    plain = encoder.again(encoder.again(encoder.begin(Words(unary, mask), 1))).states
     assert (after - plain).abs().max() > 1e-3
 
 
@@ -135,12 +136,12 @@ def test_gradients_go_through_every_reading(kind: str) -> None:
     encoder = network(kind, "plain").encoder.train()
     unary, mask, more = given(encoder)
     unary.requires_grad_()
-    reading = encoder.begin(unary, mask, 2, **more)
+    reading = encoder.begin(Words(unary, mask, **more), 2)
     for _ in range(3):
         reading = encoder.again(reading)
 
     def value(at: torch.Tensor) -> torch.Tensor:
-        reading = encoder.begin(at, mask, 2, **more)
+        reading = encoder.begin(Words(at, mask, **more), 2)
         for _ in range(3):
             reading = encoder.again(reading)
         return reading.states
@@ -150,12 +151,10 @@ def test_gradients_go_through_every_reading(kind: str) -> None:
 
 def test_an_encoder_without_a_rule_refuses() -> None:
     class Once(Encoder):
-        @property
-        def width(self) -> int:
-            return 4
-
-        def forward(self, unary: Any, mask: Any, arcs: Any = False, at: Any = None) -> Any:
-            return unary, mask, arcs, at
+        def forward(self, words: Words, arcs: Any = False, at: Any = None) -> Any:
+            return words, arcs, at
 
     with pytest.raises(UsageError, match="a Once cannot read a sentence again"):
-        Once().begin(torch.zeros(1, VOCABULARY, 4), torch.ones(1, VOCABULARY, dtype=torch.bool), 1)
+        Once(ProbabilisticTransformer()).begin(
+            torch.zeros(1, VOCABULARY, 4), torch.ones(1, VOCABULARY, dtype=torch.bool), 1
+        )

@@ -9,6 +9,8 @@ import pytest
 import torch
 from small_models import DECOMPOSITIONS, encoder, name, sentences
 
+from probtrans_cli.models.base import Words
+
 SYMMETRIC = [one for one in DECOMPOSITIONS if one["kind"] != "rotary"]
 
 
@@ -40,7 +42,7 @@ def attention(model: Any, labels: torch.Tensor) -> torch.Tensor:
 
 def message(model: Any, unary: torch.Tensor, mask: torch.Tensor) -> torch.Tensor:
     """``G`` of the last iteration: what the word representations have beyond ``S``."""
-    return (model(unary, mask).states - unary)[0]
+    return (model(Words(unary, mask)).states - unary)[0]
 
 
 @torch.no_grad()

@@ -13,7 +13,7 @@ from small_models import name, sentences
 from torch import Tensor, nn
 from uncertain_networks import OUTPUTS, VOCABULARY, inputs, network
 
-from probtrans_cli.models.base import Inputs, Outputs, Wants
+from probtrans_cli.models.base import Inputs, Outputs, Wants, Words
 from probtrans_cli.models.bayesian import attention, propagation
 from probtrans_cli.models.bayesian.propagation import Kind
 from probtrans_cli.models.bayesian.readout import predictive
@@ -114,7 +114,7 @@ def uncertain_norms(made: Network) -> None:
 def test_scores_beside_draws(sentence: Any, uncertain_too: str) -> None:
     """Of words, of `<cls>` and of means over words, of so many classes that their weights do not matter."""
     read = LinearOutput if sentence is None else SentenceOutput
-    made = network(lambda one: read(one.width, 40), sentence=sentence, noise=0.15, width=16, inner=32)
+    made = network(lambda one: read(one.facts.width, 40), sentence=sentence, noise=0.15, width=16, inner=32)
     if uncertain_too == "norms":
         uncertain_norms(made)
     elif uncertain_too == "words":
@@ -136,7 +136,7 @@ def test_what_is_read_where_it_was_written_has_its_variance(sentence: Any, optio
     """A trained output layer reads the directions in which the feed-forward layer writes, here exactly these: with
     features that do not vary together, the scores would have half of their variance."""
     read = LinearOutput if sentence is None else SentenceOutput
-    made = network(lambda one: read(one.width, 12), sentence=sentence, noise=0.15, width=16, inner=32, **options)
+    made = network(lambda one: read(one.facts.width, 12), sentence=sentence, noise=0.15, width=16, inner=32, **options)
     layer: Any = made.encoder.layers[1]  # type: ignore[index]
     posterior = posterior_of(made.output)
     assert posterior is not None
@@ -229,7 +229,7 @@ def test_memory_is_at_most_four_times_the_plain_pass_s(kind: Kind) -> None:
     """32 sentences of 40 words, in single precision, the sizes of the recipe `uncertainty-ewt-bayes`."""
     encoder = random_encoder(2, 0.3, width=64, inner=128)
     words, mask = torch.randn(32, 40, 64), torch.ones(32, 40, dtype=torch.bool)
-    plain = most_memory(lambda: encoder(words, mask))
+    plain = most_memory(lambda: encoder(Words(words, mask)))
     assert plain > 32 * 40 * 64 * 4
     assert most_memory(lambda: one_pass(encoder, words, mask, kind, at=mask)) <= 4 * plain
 
@@ -317,7 +317,7 @@ def test_output_layers_of_words(output: str, kind: Kind) -> None:
 @torch.no_grad()
 def test_bert_s_pretraining_has_moments_of_both() -> None:
     made = network(
-        lambda one: PretrainingOutput(BertWordOutput(VOCABULARY, one.width), PairOutput(one.width)),
+        lambda one: PretrainingOutput(BertWordOutput(VOCABULARY, one.facts.width), PairOutput(one.facts.width)),
         sentence="cls", segments=2, embedding_norm=True, pooler=True, activation="gelu", bias="all",
     )  # fmt: skip
     given = inputs(made)

@@ -11,7 +11,7 @@ from uncertain_networks import CLASSES, OUTPUTS, VOCABULARY, inputs, network
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models import build
-from probtrans_cli.models.base import Wants
+from probtrans_cli.models.base import Wants, Words
 from probtrans_cli.models.bayesian.weights import Prior, make_uncertain
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer
@@ -39,7 +39,7 @@ def test_options_without_a_rule_are_refused(options: dict[str, Any], key: str) -
 
 def test_other_encoders_are_refused() -> None:
     encoder = build({"kind": "probabilistic", "labels": 6, "channels": 2, "iterations": 2})
-    refused(Network(VOCABULARY, encoder, lambda one: LinearOutput(one.width, CLASSES)).eval(), "ProbabilisticEncoder")
+    refused(Network(VOCABULARY, encoder, lambda one: LinearOutput(one.facts.width, CLASSES)).eval(), "model.kind")
 
 
 def test_output_layers_without_a_rule_are_refused() -> None:
@@ -47,10 +47,13 @@ def test_output_layers_without_a_rule_are_refused() -> None:
         def read(self, view: Any) -> dict[str, Tensor]:
             return {"words": self(view.states)}
 
-    refused(network(lambda one: Other(one.width, CLASSES), noise=0.0), "Other")
-    refused(network(lambda one: SemanticOutput(one.width, CLASSES, attention=True)), "SemanticOutput")
+    refused(network(lambda one: Other(one.facts.width, CLASSES), noise=0.0), "Other")
+    refused(network(lambda one: SemanticOutput(one.facts.width, CLASSES, attention=True)), "SemanticOutput")
     of_words = [True] * (CLASSES - 1) + [False]
-    refused(network(lambda one: SemanticOutput(one.width, CLASSES, attention=False, alone=of_words)), "SemanticOutput")
+    refused(
+        network(lambda one: SemanticOutput(one.facts.width, CLASSES, attention=False, alone=of_words)),
+        "SemanticOutput",
+    )
 
 
 @pytest.mark.parametrize("output", ["tied", "bert"])

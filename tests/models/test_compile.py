@@ -17,6 +17,7 @@ import torch
 from support import ROOT
 
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 
 DECOMPOSITIONS = ({"kind": "none"}, *({"kind": kind, "rank": 4} for kind in ("uv", "uvw", "shared", "rotary")))
 OPTIONS = {
@@ -51,6 +52,7 @@ import json
 import sys
 import torch
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 
 torch.set_num_threads(1)
 sections = json.loads(sys.argv[1])
@@ -88,11 +90,11 @@ for section in sections:
         unary.requires_grad_()
         at = mask & (torch.arange(mask.shape[1]) % 2 == 0)
         results, more = [], {}
-        if eager.reads_first:  # every second token is a word's first
+        if eager.facts.reads_first:  # every second token is a word's first
             first = torch.arange(0, mask.shape[1], 2).expand(len(mask), -1)
             more["first"] = first.masked_fill(first >= mask.sum(1, keepdim=True), mask.shape[1])
         for form in (compiled, eager):
-            encoded = form(unary, mask, at=at, **more)
+            encoded = form(Words(unary, mask, **more), at=at)
             loss = encoded.states[at].square().sum()
             if encoded.sentence is not None:
                 loss = loss + encoded.sentence.square().sum()
@@ -113,11 +115,11 @@ for section in sections:
     found = []
     for seed in (1, 1, 2):
         torch.manual_seed(seed)
-        found.append(compiled(unary, mask).states)
+        found.append(compiled(Words(unary, mask)).states)
     assert torch.equal(found[0], found[1])
     assert not torch.allclose(found[0], found[2])
     eager.eval()
-    torch.testing.assert_close(compiled(unary, mask).states, eager(unary, mask).states)
+    torch.testing.assert_close(compiled(Words(unary, mask)).states, eager(Words(unary, mask)).states)
 """
 )
 
@@ -130,7 +132,7 @@ class States(torch.nn.Module):
         self.encoder = encoder
 
     def forward(self, unary, mask):
-        encoded = self.encoder(unary, mask)
+        encoded = self.encoder(Words(unary, mask))
         return [encoded.states] if encoded.sentence is None else [encoded.states, encoded.sentence]
 
 batch, n = torch.export.Dim("batch"), torch.export.Dim("n", max=512)
@@ -236,9 +238,9 @@ def half_precision_error(section: dict[str, object], messages: str = "fast", see
     mask = torch.arange(20) < torch.tensor([20, 1, 7, 13])[:, None]
     unary = torch.randn(4, 20, 32, requires_grad=True)
     with torch.no_grad():
-        exact = encoder(unary, mask).states
+        exact = encoder(Words(unary, mask)).states
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        states = encoder(unary, mask).states
+        states = encoder(Words(unary, mask)).states
     states.float().square().sum().backward()
     assert states.isfinite().all()
     assert all(x.grad is None or x.grad.isfinite().all() for x in (unary, *encoder.parameters()))

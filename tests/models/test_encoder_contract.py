@@ -12,7 +12,7 @@ from small_tasks import encode
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Inputs, Wants
+from probtrans_cli.models.base import Inputs, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 
@@ -85,11 +85,13 @@ def network(kind: str, name: str, *, of_sentences: bool = False) -> Network:
 
     def output(encoder: Any) -> Any:
         if of_sentences:
-            return SentenceOutput(encoder.sentence_width if section.facts.has_root else encoder.width, OUTPUTS)
-        return LinearOutput(encoder.width, OUTPUTS)
+            return SentenceOutput(
+                encoder.facts.sentence_width if section.facts.has_root else encoder.facts.width, OUTPUTS
+            )
+        return LinearOutput(encoder.facts.width, OUTPUTS)
 
     common = torch.arange(VOCABULARY, dtype=torch.float64) if section.facts.counts_words else None
-    begins = encoder.reads_segments  # such a model reads a `<cls>` of the vocabulary's
+    begins = bool(encoder.facts.segment_types)  # such a model reads a `<cls>` of the vocabulary's
     made = Network(VOCABULARY, encoder, output, sentence=sentence, begins=begins, common=common).double().eval()
     with torch.no_grad():
         for parameter in made.parameters():
@@ -102,7 +104,7 @@ def inputs(made: Network, lengths: tuple[int, ...] = LENGTHS, seed: int = 1) -> 
     generator = torch.Generator().manual_seed(seed)
     size = (len(lengths), max(lengths))
     ids = torch.randint(3, VOCABULARY, size, generator=generator)
-    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.reads_segments else None
+    segments = torch.randint(0, 2, size, generator=generator) if made.encoder.facts.segment_types else None
     return Inputs(ids=ids, mask=torch.arange(size[1]) < torch.tensor(lengths)[:, None], segments=segments)
 
 
@@ -135,40 +137,27 @@ def test_shapes(kind: str, name: str) -> None:
     made = network(kind, name)
     section: Any = made.encoder.section
     found = everything(made, inputs(made))
-    b, n, d = len(LENGTHS), max(LENGTHS), made.encoder.width
+    b, n, d = len(LENGTHS), max(LENGTHS), made.encoder.facts.width
     assert found["states"].shape == (b, n, d)
     assert found["arcs"].shape == (b, section.iterations, section.channels, n, n + others(made))
     assert ("sentence" in found) == (section.facts.has_root or section.facts.has_pooler)
     if "sentence" in found:
-        assert found["sentence"].shape == (b, made.encoder.sentence_width)
+        assert found["sentence"].shape == (b, made.encoder.facts.sentence_width)
     if "variance" in found:
         assert found["variance"].shape == (b, n, d)
-    assert made.unary.weight.shape == (VOCABULARY, made.encoder.in_width)
-
-
-@ROWS
-def test_the_encoder_has_what_its_section_says(kind: str, name: str) -> None:
-    encoder = network(kind, name).encoder
-    section: Any = encoder.section
-    assert isinstance(section, models.ENCODERS[kind].section)
-    assert encoder.has_latent_labels == section.facts.has_latent_labels
-    assert encoder.has_root == section.facts.has_root
-    assert encoder.has_pooler == section.facts.has_pooler
-    assert encoder.reads_cues == section.facts.counts_words
-    assert encoder.reads_segments == bool(section.facts.segment_types)
-    assert encoder.longest == section.facts.position_rows
-    if not encoder.has_latent_labels:
-        with pytest.raises(TypeError, match="has no latent labels"):
-            encoder.latent_labels(torch.zeros(1, 1, encoder.width))
+    assert made.unary.weight.shape == (VOCABULARY, made.encoder.facts.unary_width)
 
 
 @ROWS
 def test_latent_labels_are_distributions(kind: str, name: str) -> None:
     made = network(kind, name)
-    if not made.encoder.has_latent_labels:
+    encoder, given = made.encoder, inputs(made)
+    assert encoder.facts == encoder.section.facts
+    if not encoder.facts.has_latent_labels:
+        with pytest.raises(TypeError, match="has no latent labels"):
+            encoder.latent_labels(torch.zeros(1, 1, encoder.facts.width))
         return
-    given = inputs(made)
-    found = made.encoder.latent_labels(everything(made, given)["states"])[given.mask]
+    found = encoder.latent_labels(everything(made, given)["states"])[given.mask]
     assert bool((found >= 0).all())
     torch.testing.assert_close(found.sum(-1), torch.ones_like(found[:, 0]), **NEAR)
 
@@ -216,7 +205,7 @@ def test_rows_of_arcs_are_distributions_over_candidates(kind: str, name: str, of
     sums = arcs.sum(-1)
     for b, length in enumerate(LENGTHS):
         of_words = sums[b, :, :, :length]
-        if getattr(section, "heads", None) == "tree" and not made.encoder.has_root:
+        if getattr(section, "heads", None) == "tree" and not made.encoder.facts.has_root:
             total = length if made.start is not None else length - 1
             if made.start is None:
                 torch.testing.assert_close(of_words.sum(-1), torch.full_like(of_words[..., 0], total), **NEAR)
@@ -324,7 +313,7 @@ def test_words_of_several_tokens_are_read_at_the_first(kind: str, name: str) -> 
     words = torch.tensor([[True, False, True], [True, False, False], [False, True, False]])
     pieces = Inputs(ids=given.ids, mask=given.mask, first=first, segments=given.segments)
     found = made(pieces, Wants(words=words)).scores["words"]
-    states = made(pieces if made.encoder.reads_first else given, Wants(states=True)).states
+    states = made(pieces if made.encoder.facts.reads_first else given, Wants(states=True)).states
     at = torch.stack([states[0, 1], states[0, 5], states[1, 0], states[2, 3]])
     torch.testing.assert_close(found, made.output(at), **NEAR)
 

@@ -11,6 +11,7 @@ import torch
 from oracle import Drop, keep_all, mean_field_loops
 from small_models import encoder, sentences
 
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic import inference
 from probtrans_cli.models.probabilistic.crf import MeanField
 from probtrans_cli.recipe.model import ProbabilisticTransformer
@@ -75,10 +76,10 @@ def test_the_encoder_equals_the_loops(seed: int) -> None:
     model = encoder(**section, seed=seed)
     unary, mask = sentences(lengths, labels=section["labels"], seed=seed)
     n = mask.shape[1]
-    encoded, states = model(unary, mask, arcs=True), model.infer(unary, mask)
-    fast = model(unary, mask)  # without arcs messages may be computed in another way
+    encoded, states = model(Words(unary, mask), arcs=True), model.infer(unary, mask)
+    fast = model(Words(unary, mask))  # without arcs messages may be computed in another way
     model.messages = "plain"
-    plain = model(unary, mask, arcs=True)
+    plain = model(Words(unary, mask), arcs=True)
     close(plain.states, encoded.states.numpy())
     close(plain.arcs, encoded.arcs.numpy())
     if encoded.sentence is not None:
@@ -137,7 +138,7 @@ def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
 
     with monkeypatch.context() as patch:
         patch.setattr(MeanField, "_drop", drop)
-        encoded = model(unary, mask)
+        encoded = model(Words(unary, mask))
     split = section["globals"] is not None and section["globals"]["kind"] != "all-dep"
     wanted = {"heads", "labels", *(["features"] if split else []), *(["root"] if section["root"] else [])}
     assert {where: len(every) for where, every in factors.items() if every} == dict.fromkeys(

@@ -13,6 +13,7 @@ from small_models import encoder, sentences
 from torch import Tensor
 
 from probtrans_cli.errors import UsageError
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.crf import MeanField, Ternary
 from probtrans_cli.models.probabilistic.inference import Sentences, State
 
@@ -110,15 +111,15 @@ def test_training_reads_the_score(monkeypatch: pytest.MonkeyPatch) -> None:
     """Who edits nothing but a factor's score sees another loss and other gradients; so with ``messages: plain``."""
     model = encoder(messages="plain")
     unary, mask = sentences([5, 3])
-    before = model(unary, mask).states
+    before = model(Words(unary, mask)).states
     score = Ternary.score
     monkeypatch.setattr(Ternary, "score", lambda self, Q, batch: 2.0 * score(self, Q, batch))
-    after = model(unary, mask).states
+    after = model(Words(unary, mask)).states
     assert not torch.allclose(before, after)
     doubled = encoder(messages="fast")
     with torch.no_grad():
         doubled.ternary.U.mul_(2.0)
-    torch.testing.assert_close(after, doubled(unary, mask).states)
+    torch.testing.assert_close(after, doubled(Words(unary, mask)).states)
 
 
 def test_an_edited_equation_is_not_passed_over_in_silence(monkeypatch: pytest.MonkeyPatch) -> None:
@@ -138,22 +139,22 @@ def test_the_plain_equations_have_second_derivatives() -> None:
     """They are derivatives of the score by automatic differentiation; fast ones are partly written by hand."""
     model = encoder(messages="plain", labels=2, channels=1, iterations=2)
     unary, mask = sentences([2], labels=2)
-    assert torch.autograd.gradgradcheck(lambda scores: model(scores, mask).states, unary.requires_grad_())
+    assert torch.autograd.gradgradcheck(lambda scores: model(Words(scores, mask)).states, unary.requires_grad_())
 
 
 def test_a_further_factor_learns() -> None:
     model = encoder(factors=FACTORS)
     assert model.plain
     unary, mask = sentences([4, 2])
-    model(unary, mask).states.square().sum().backward()
+    model(Words(unary, mask)).states.square().sum().backward()
     assert all(parameter.grad.abs().max() > 0 for parameter in model.further.parameters())
     padded = torch.nn.functional.pad(mask, (0, 2))
-    wider = model(torch.nn.functional.pad(unary, (0, 0, 0, 2), value=7.0), padded).states
-    torch.testing.assert_close(wider[:, :4], model(unary, mask).states)
+    wider = model(Words(torch.nn.functional.pad(unary, (0, 0, 0, 2), value=7.0), padded)).states
+    torch.testing.assert_close(wider[:, :4], model(Words(unary, mask)).states)
 
 
 def test_sentences_of_one_word_have_no_neighbours() -> None:
     model = encoder(factors=FACTORS)
     unary, mask = sentences([1])
-    assert model(unary, mask).states.isfinite().all()
+    assert model(Words(unary, mask)).states.isfinite().all()
     assert Sentences(unary, mask).cues is None

@@ -23,6 +23,7 @@ from torch.utils._python_dispatch import TorchDispatchMode
 from torch.utils._pytree import tree_leaves
 
 from probtrans_cli.models import Encoded
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.fast import bands, heads, layout, meanfield
 
 OPTIONS: list[dict[str, Any]] = [
@@ -75,7 +76,7 @@ def compare_forms(
     model = encoder(**options, messages="plain")
     unary, mask = sentences(lengths)
     unary.requires_grad_()
-    plain = model(unary, mask, arcs=arcs)
+    plain = model(Words(unary, mask), arcs=arcs)
     expected = gradients(model, unary, plain)
     fast = FAST[:1] if options.get("heads") == "tree" else FAST
     for dtype, tolerance in [(torch.float64, 1e-10), (torch.float32, 1e-5)][: 1 if arcs else 2]:
@@ -83,7 +84,7 @@ def compare_forms(
         for messages in fast:
             model.to(dtype).messages = messages
             pack(monkeypatch, packed == (messages == "banded"))
-            encoded = model(given, mask, arcs=arcs)
+            encoded = model(Words(given, mask), arcs=arcs)
             assert_near(values(encoded), values(plain), tolerance)
             assert_near(gradients(model, given, encoded), expected, tolerance)
         packed = not packed
@@ -144,7 +145,7 @@ def test_states_of_wanted_positions(options: dict[str, Any], monkeypatch: pytest
         for messages in ("plain", *(() if options.get("heads") == "tree" else ("linear",)), "banded"):
             model.messages = messages
             arcs = messages == "banded"
-            whole, some = model(unary, mask, arcs=arcs), model(unary, mask, arcs=arcs, at=at)
+            whole, some = model(Words(unary, mask), arcs=arcs), model(Words(unary, mask), arcs=arcs, at=at)
             there = (at & mask)[:, :, None]
             some, whole = (Encoded(part.states * there, part.sentence, part.arcs) for part in (some, whole))
             assert_near(values(some), values(whole), 1e-12)
@@ -157,12 +158,12 @@ def test_arcs_of_some_iterations_alone(options: dict[str, Any]) -> None:
     """They are those that come with the states."""
     model = encoder(**options)
     unary, mask = sentences(LENGTHS)
-    arcs = model(unary, mask, arcs=True).arcs
+    arcs = model(Words(unary, mask), arcs=True).arcs
     assert arcs is not None
     for wanted in ([1], [2], [1, 2]):
         rows = [iteration - 1 for iteration in wanted]
-        assert_near([model.arcs_alone(unary, mask, wanted)], [arcs[:, rows]], 1e-12)
-    assert_near([model(unary, mask, arcs=[1]).arcs], [arcs[:, :1]], 1e-12)
+        assert_near([model.arcs_alone(Words(unary, mask), wanted)], [arcs[:, rows]], 1e-12)
+    assert_near([model(Words(unary, mask), arcs=[1]).arcs], [arcs[:, :1]], 1e-12)
 
 
 # --- padding and empty batches ----------------------------------------------------------------------------------------
@@ -172,12 +173,12 @@ def test_arcs_of_some_iterations_alone(options: dict[str, Any]) -> None:
 def test_what_stands_at_padding_changes_nothing(messages: str, monkeypatch: pytest.MonkeyPatch) -> None:
     model = encoder(messages=messages, root={"labels": 3})
     unary, mask = sentences([5, 1, 3])
-    expected = model(unary, mask, arcs=messages == "plain")
+    expected = model(Words(unary, mask), arcs=messages == "plain")
     for packed in (True, False):
         pack(monkeypatch, packed)
         for garbage in (torch.nan, torch.inf, -torch.inf):
             dirty = unary.masked_fill(~mask[:, :, None], garbage).requires_grad_()
-            encoded = model(dirty, mask, arcs=messages == "plain")
+            encoded = model(Words(dirty, mask), arcs=messages == "plain")
             assert_near(values(encoded), values(expected), 1e-12)
             (gradient,) = torch.autograd.grad(encoded.states.sum(), dirty)
             assert gradient.isfinite().all()
@@ -190,9 +191,9 @@ def test_padding_between_words(messages: str) -> None:
     model = encoder(messages="plain", root={"labels": 3})
     unary, mask = sentences([8, 8, 2])
     mask[1] = torch.tensor([True, False, False, True, False, False, False, True])
-    expected = model(unary, mask)
+    expected = model(Words(unary, mask))
     model.messages = messages  # type: ignore[assignment]
-    assert_near(values(model(unary, mask)), values(expected), 1e-12)
+    assert_near(values(model(Words(unary, mask))), values(expected), 1e-12)
 
 
 @pytest.mark.parametrize("options", [{}, {"damping": {"heads": 0.3}}, {"schedule": "synchronous"}], ids=name)
@@ -200,9 +201,9 @@ def test_padding_between_words(messages: str) -> None:
 def test_batches_of_no_words_and_of_no_sentences(messages: str, options: dict[str, Any]) -> None:
     model = encoder(messages=messages, **options)
     for shape in ((2, 0), (0, 3), (2, 3)):
-        unary = torch.zeros(*shape, model.width, dtype=torch.float64, requires_grad=True)
-        encoded = model(unary, torch.zeros(shape, dtype=torch.bool))
-        assert encoded.states.shape == (*shape, model.width)
+        unary = torch.zeros(*shape, model.facts.width, dtype=torch.float64, requires_grad=True)
+        encoded = model(Words(unary, torch.zeros(shape, dtype=torch.bool)))
+        assert encoded.states.shape == (*shape, model.facts.width)
         assert all(not gradient.any() for gradient in gradients(model, unary, encoded))
 
 
@@ -216,7 +217,7 @@ def test_switching_to_evaluation_before_the_backward_pass(messages: str, options
         model = encoder(dropout=0.5, messages=messages, **options).train()
         unary, mask = sentences([20, 3])
         torch.manual_seed(0)
-        states = model(unary.requires_grad_(), mask).states
+        states = model(Words(unary.requires_grad_(), mask)).states
         model.train(not switch)
         results.append(torch.autograd.grad(states.square().sum(), [unary, *model.parameters()]))
     assert_near(results[1], results[0], 1e-12)
@@ -226,9 +227,9 @@ def test_switching_to_evaluation_before_the_backward_pass(messages: str, options
 def test_no_wanted_position(messages: str) -> None:
     model = encoder(messages=messages, root={"labels": 3})
     unary, mask = sentences([4, 2])
-    nothing = model(unary, mask, at=torch.zeros_like(mask))
+    nothing = model(Words(unary, mask), at=torch.zeros_like(mask))
     assert not nothing.states.any()
-    torch.testing.assert_close(nothing.sentence, model(unary, mask).sentence)
+    torch.testing.assert_close(nothing.sentence, model(Words(unary, mask)).sentence)
 
 
 # --- lines and memory -------------------------------------------------------------------------------------------------
@@ -293,7 +294,7 @@ def growth(messages: str, options: dict[str, Any]) -> list[float]:
         unary, mask = sentences([words])
         with Memory() as memory:
             with torch.autograd.graph.saved_tensors_hooks(memory.keep, lambda tensor: tensor):
-                states = model(unary.requires_grad_(), mask).states
+                states = model(Words(unary.requires_grad_(), mask)).states
             states.sum().backward()
         sizes.append((memory.largest, sum(memory.kept.values())))
     return [float(more / less) for less, more in zip(*sizes, strict=True)]
@@ -376,7 +377,7 @@ def test_by_hand_an_autocast_rounds_no_more_than_by_autograd(
         unary = unary.float().requires_grad_()
 
         def everything(model: Any = model, unary: torch.Tensor = unary, mask: torch.Tensor = mask) -> torch.Tensor:
-            encoded = model(unary, mask)
+            encoded = model(Words(unary, mask))
             parts = [encoded.states.detach(), *gradients(model, unary, encoded)]  # from within the autocast
             return torch.cat([(part.float() / part.float().norm().clamp_min(1e-6)).flatten() for part in parts])
 
@@ -405,7 +406,7 @@ def test_what_is_computed_again_in_an_autocast_is_the_same(
             model.messages = messages  # type: ignore[assignment]
             torch.manual_seed(0)
             with torch.autocast("cpu", dtype=torch.bfloat16):
-                encoded = model(unary, mask)
+                encoded = model(Words(unary, mask))
             results.append([encoded.states, *gradients(model, unary, encoded)])
         for kept, again in zip(*results, strict=True):
             assert kept.dtype == torch.float32
@@ -419,6 +420,6 @@ def test_second_derivatives_are_refused(messages: str, autocast: bool) -> None:
     unary, mask = sentences([4, 2])
     unary = unary.float().requires_grad_()
     with torch.autocast("cpu", dtype=torch.bfloat16, enabled=autocast):
-        states = model(unary, mask).states
+        states = model(Words(unary, mask)).states
     with pytest.raises(RuntimeError, match="have no derivatives"):
         torch.autograd.grad(states.square().sum(), unary, create_graph=True)

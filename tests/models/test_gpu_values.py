@@ -23,6 +23,7 @@ from probtrans_cli import atomic
 from probtrans_cli.__main__ import run
 from probtrans_cli.data.corpus.prepared import prepare
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training.loop import Trainer
 from probtrans_cli.training.update import counts_of, loss_of
@@ -71,12 +72,12 @@ def device() -> torch.device:
 
 def compared(model: Any, plain: Any, device: torch.device, dtype: str) -> None:
     """States, the sentence's, and all gradients, of an encoder on the device and of a plain one on the CPU."""
-    unary, mask = sentences(LENGTHS, plain.in_width)
+    unary, mask = sentences(LENGTHS, plain.facts.unary_width)
     kind, tolerance = DTYPES[dtype]
     found = []
     for one, where, of in ((model.to(device, kind), device, kind), (plain, torch.device("cpu"), torch.float64)):
         given = unary.to(where, of).requires_grad_()
-        encoded = one(given, mask.to(where))
+        encoded = one(Words(given, mask.to(where)))
         found.append([part.cpu().double() for part in (*values(encoded), *gradients(one, given, encoded))])
     assert_near(found[0], found[1], tolerance)
 

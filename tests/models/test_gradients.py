@@ -8,6 +8,7 @@ import pytest
 import torch
 from small_models import DECOMPOSITIONS, FAST, assert_near, encoder, gradients, loss, name, sentences, values
 
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.fast import heads
 from probtrans_cli.models.probabilistic.fast.bands import TraceableBand, band
@@ -29,10 +30,10 @@ def test_backward_passes_through_one_graph_do_not_mix(decomposition: dict[str, A
     weights = list(model.parameters())
 
     def fresh(seed: int) -> tuple[torch.Tensor, ...]:
-        return torch.autograd.grad(loss(model(unary, mask), seed), [unary, *weights])
+        return torch.autograd.grad(loss(model(Words(unary, mask)), seed), [unary, *weights])
 
     first, second = fresh(1), fresh(2)
-    encoded = model(unary, mask)
+    encoded = model(Words(unary, mask))
     loss_1, loss_2 = loss(encoded, 1), loss(encoded, 2)
     keep: dict[str, Any] = {"retain_graph": True}
     assert_near(torch.autograd.grad(loss_1, unary, **keep), first[:1], 1e-12)  # leaves the weights' sums behind
@@ -67,7 +68,7 @@ def test_a_backward_pass_that_was_abandoned_leaves_nothing_behind(
     unary, mask = sentences([18, 3])
     unary.requires_grad_()
     weights = list(model.parameters())
-    expected = torch.autograd.grad(loss(model(unary, mask)), [unary, *weights])
+    expected = torch.autograd.grad(loss(model(Words(unary, mask))), [unary, *weights])
     softmax, between = torch.Tensor.softmax, []
 
     def watched(tensor: torch.Tensor, *how: Any) -> torch.Tensor:
@@ -75,9 +76,9 @@ def test_a_backward_pass_that_was_abandoned_leaves_nothing_behind(
         return between[-1]
 
     monkeypatch.setattr(torch.Tensor, "softmax", watched)
-    value = loss(model(unary, mask))
+    value = loss(model(Words(unary, mask)))
     monkeypatch.undo()
-    labels = [tensor for tensor in between if tensor.shape[-1] == model.width and tensor.grad_fn is not None]
+    labels = [tensor for tensor in between if tensor.shape[-1] == model.facts.width and tensor.grad_fn is not None]
 
     def abandon(_: torch.Tensor) -> None:
         raise Abandoned
@@ -125,8 +126,8 @@ def test_two_batches_in_one_backward_pass(messages: str) -> None:
     model = encoder(messages=messages)
     weights = list(model.parameters())
     batches = [sentences([6, 2], seed=seed) for seed in (0, 1)]
-    parts = [torch.autograd.grad(loss(model(*batch)), weights) for batch in batches]
-    whole = torch.autograd.grad(sum(loss(model(*batch)) for batch in batches), weights)
+    parts = [torch.autograd.grad(loss(model(Words(*batch))), weights) for batch in batches]
+    whole = torch.autograd.grad(sum(loss(model(Words(*batch))) for batch in batches), weights)
     assert_near(whole, [left + right for left, right in zip(*parts, strict=True)], 1e-12)
 
 
@@ -134,12 +135,12 @@ def test_frozen_weights_and_no_gradients_at_all() -> None:
     model = encoder(decomposition={"kind": "uv", "rank": 3})
     unary, mask = sentences([6, 2])
     unary.requires_grad_()
-    expected = gradients(model, unary, model(unary, mask))
+    expected = gradients(model, unary, model(Words(unary, mask)))
     model.ternary.U.requires_grad_(False)
-    only = torch.autograd.grad(loss(model(unary, mask)), [unary, model.ternary.V])
+    only = torch.autograd.grad(loss(model(Words(unary, mask))), [unary, model.ternary.V])
     assert_near(only, [expected[0], expected[2]], 1e-12)
     with torch.inference_mode():
-        assert_near([model(unary, mask).states], [model(unary, mask, arcs=True).states], 1e-12)
+        assert_near([model(Words(unary, mask)).states], [model(Words(unary, mask), arcs=True).states], 1e-12)
 
 
 GRADCHECK: list[dict[str, Any]] = [
@@ -179,7 +180,7 @@ def check(model: ProbabilisticEncoder, unary: torch.Tensor, mask: torch.Tensor, 
     def run(unary: torch.Tensor, *weights: torch.Tensor) -> Any:
         if seed is not None:
             torch.manual_seed(seed)
-        encoded = torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (unary, mask))
+        encoded = torch.func.functional_call(model, dict(zip(names, weights, strict=True)), (Words(unary, mask),))
         return tuple(values(encoded))
 
     inputs = [unary, *(parameter.detach().clone() for parameter in model.parameters())]
@@ -212,14 +213,14 @@ def test_dropout_keeps_the_mean(eager: bool, monkeypatch: pytest.MonkeyPatch) ->
 def test_the_generator_decides_what_is_dropped() -> None:
     model = encoder(dropout=0.5, root={"labels": 4})
     unary, mask = sentences([6, 2])
-    kept = values(model(unary, mask))
+    kept = values(model(Words(unary, mask)))
     model.train()
     torch.manual_seed(0)
-    first, second = values(model(unary, mask)), values(model(unary, mask))
+    first, second = values(model(Words(unary, mask))), values(model(Words(unary, mask)))
     torch.manual_seed(0)
-    again = values(model(unary, mask))
+    again = values(model(Words(unary, mask)))
     model.eval()
-    still = values(model(unary, mask))
+    still = values(model(Words(unary, mask)))
     assert len(kept) == 2
     for part in range(2):  # the words' scores, the root's
         assert torch.equal(again[part], first[part])
@@ -231,7 +232,7 @@ def test_the_generator_decides_what_is_dropped() -> None:
 def test_what_a_model_gives_in_training_has_dropped_scores(messages: str) -> None:
     """Of words and root: dropout is on the scores of the last iteration, too."""
     model = encoder(labels=40, root={"labels": 400}, dropout=0.3, messages=messages).train()
-    encoded = model(*sentences([20], labels=40))
+    encoded = model(Words(*sentences([20], labels=40)))
     assert encoded.sentence is not None
     for scores in (encoded.states, encoded.sentence):
         share = float((scores == 0).double().mean())
@@ -244,8 +245,8 @@ def test_the_mean_over_dropout_is_the_value_where_nothing_is_curved() -> None:
     model = encoder(**options, dropout=0.3, iterations=1)
     unary, mask = sentences([4])
     with torch.no_grad():
-        expected = model(unary, mask).states
-        draws = model.train()(unary.expand(5_000, -1, -1), mask.expand(5_000, -1)).states
+        expected = model(Words(unary, mask)).states
+        draws = model.train()(Words(unary.expand(5_000, -1, -1), mask.expand(5_000, -1))).states
     error = (draws.mean(0) - expected[0]).abs() / (draws.std(0) / 5_000**0.5)
     assert float(error.max()) < 5.0
 

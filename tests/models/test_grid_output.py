@@ -23,7 +23,9 @@ def network(kind: str = "transformer", encoder: dict[str, Any] | None = None, **
     made = models.build({"kind": kind, **SMALL[kind], **(encoder or {})})
     options = {"rows": ROWS_OF_GRID, "steps": STEPS, "merge": 5, **options}
     common = torch.arange(VOCABULARY, dtype=torch.float64) if made.section.facts.counts_words else None
-    found = Network(VOCABULARY, made, lambda one: GridOutput(one.width, LABELS, **options), common=common).double()
+    found = Network(
+        VOCABULARY, made, lambda one: GridOutput(one.facts.width, LABELS, **options), common=common
+    ).double()
     torch.manual_seed(1)
     for parameter in found.parameters():
         torch.nn.init.normal_(parameter, std=0.5)
@@ -58,10 +60,10 @@ def by_hand(made: Network, given: Inputs, words: torch.Tensor, told: torch.Tenso
         ends = [*first[1:], n - (given.first is not None)]
         starts = None if given.first is None else given.first[b : b + 1, :w]
         alone = Inputs(ids=given.ids[b : b + 1, :n], mask=given.mask[b : b + 1, :n], first=starts)
-        reading = encoder.begin(made.unary(alone.ids), alone.mask, STEPS, **made._of_words(alone))
+        reading = encoder.begin(made._words(alone, made.unary(alone.ids), None), STEPS)
         labels: list[int] = []
         for m in range(ROWS_OF_GRID):
-            bias = torch.zeros(1, n, encoder.width, dtype=torch.float64)
+            bias = torch.zeros(1, n, encoder.facts.width, dtype=torch.float64)
             if labels and output.feedback in ("hidden", "both"):
                 for i, label in zip(first, labels, strict=True):
                     bias[0, i] += table[label] if label else 0.0

@@ -15,7 +15,7 @@ from support import Invoke
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import CUES, Inputs, Wants
+from probtrans_cli.models.base import CUES, Inputs, Wants, Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.probabilistic.encoder import ProbabilisticEncoder
 from probtrans_cli.models.probabilistic.head_bias import commonness
@@ -98,7 +98,7 @@ def test_first_heads_are_those_of_the_equation(heads: str, root: dict[str, int] 
         found = found if root else found[..., :n]
     else:
         found = expected.softmax(-1) if root else expected[..., :n].softmax(-1)
-    torch.testing.assert_close(encoder.arcs_alone(unary, mask, [1], cues)[0, 0], found)
+    torch.testing.assert_close(encoder.arcs_alone(Words(unary, mask, cues=cues), [1])[0, 0], found)
 
 
 @pytest.mark.parametrize(
@@ -118,19 +118,19 @@ def test_forms_and_batches_agree(options: dict[str, Any]) -> None:
     unary = torch.cat([long[0], torch.nn.functional.pad(short[0], (0, 0, 0, 3), value=torch.nan)])
     cues = torch.cat([long[2], torch.nn.functional.pad(short[2], (0, 0, 0, 3), value=1e6)])
     mask = torch.arange(7) < torch.tensor([[7], [4]])
-    together = encoder(unary, mask, arcs=True, cues=cues)
+    together = encoder(Words(unary, mask, cues=cues), arcs=True)
     assert together.arcs is not None
     for row, (one, its_mask, its_cues) in enumerate([long, short]):
-        alone = encoder(one, its_mask, cues=its_cues)
+        alone = encoder(Words(one, its_mask, cues=its_cues))
         n = one.shape[1]
         torch.testing.assert_close(together.states[row, :n], alone.states[0])
     encoder.messages = "plain"
-    plain = encoder(unary, mask, arcs=True, cues=cues)
+    plain = encoder(Words(unary, mask, cues=cues), arcs=True)
     torch.testing.assert_close(plain.states, together.states)
     torch.testing.assert_close(plain.arcs, together.arcs)
     at = torch.zeros_like(mask)
     at[0, 3] = True
-    torch.testing.assert_close(encoder(unary, mask, at=at, cues=cues).states[at], plain.states[at])
+    torch.testing.assert_close(encoder(Words(unary, mask, cues=cues), at=at).states[at], plain.states[at])
 
 
 @pytest.mark.parametrize(("n", "own"), [(4, {}), (3, {"right": [1.3, -0.6]})])

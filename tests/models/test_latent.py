@@ -15,6 +15,7 @@ from small_models import encoder, name, sentences
 from torch.nn import functional
 
 from probtrans_cli.models import InconsistentError, build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean
 from probtrans_cli.models.probabilistic import inference
@@ -75,8 +76,8 @@ def test_half_precision_is_computed_in_float32(dtype: torch.dtype) -> None:
     torch.testing.assert_close(spherical_mean(scores), torch.ones(1, 128, dtype=dtype), rtol=0.01, atol=0)
     model = encoder(**SPHERICAL, root={"labels": 3}, message_weight={"labels": 0.5})
     unary, mask = sentences([4, 2])
-    expected = model(unary, mask).states
-    found = model.to(dtype)(unary.to(dtype), mask).states
+    expected = model(Words(unary, mask)).states
+    found = model.to(dtype)(Words(unary.to(dtype), mask)).states
     assert found.dtype == dtype
     torch.testing.assert_close(found.double(), expected, rtol=0.1, atol=0.3)
 

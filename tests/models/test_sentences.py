@@ -10,7 +10,7 @@ from small_tasks import encode, linear, sentence_scores
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants
+from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 from probtrans_cli.models.transformer import TransformerEncoder
@@ -44,7 +44,7 @@ def network(name: str) -> Network:
     encoder = models.build(section)
 
     def output(encoder: Encoder) -> SentenceOutput:
-        return SentenceOutput(encoder.sentence_width if sentence == "root" else encoder.width, OUTPUTS)
+        return SentenceOutput(encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS)
 
     made = Network(VOCABULARY, encoder, output, sentence=sentence).double().eval()
     with torch.no_grad():
@@ -70,7 +70,7 @@ def test_a_sentence_is_what_its_definition_says(name: str) -> None:
         if made.sentence == "cls":
             assert made.start is not None
             words = torch.cat([made.start, words])
-        encoded = made.encoder(words[None], torch.ones(1, len(words), dtype=torch.bool))
+        encoded = made.encoder(Words(words[None], torch.ones(1, len(words), dtype=torch.bool)))
         vector: Tensor | None = encoded.sentence[0] if made.sentence == "root" else encoded.states[0, 0]
         if made.sentence == "mean":
             vector = torch.stack([encoded.states[0, i] for i in range(n)]).sum(0) / n
@@ -112,7 +112,7 @@ def test_classify_computes_what_the_full_encoding_gives(name: str) -> None:
 def test_a_sentence_that_was_not_asked_for_is_not_answered() -> None:
     """Else the mean would be that of the words alone whose states were needed."""
     made, (ids, mask) = network("mean"), batch(6, 2)
-    made.output = LinearOutput(made.encoder.width, OUTPUTS).double()
+    made.output = LinearOutput(made.encoder.facts.width, OUTPUTS).double()
     found: Outputs = made(Inputs(ids=ids, mask=mask), Wants(words=mask & (ids == ids[0, 0])))
     assert found.scores["words"].shape[1] == OUTPUTS
     assert found.sentence is None
@@ -135,7 +135,7 @@ def test_rows_of_arcs_are_words_and_columns_words_then_the_start(name: str) -> N
     n = mask.shape[1]
     assert made.start is not None
     unary = torch.cat([made.start.expand(3, 1, -1), made.unary(ids)], dim=1)
-    beside = made.encoder(unary, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], dim=1), arcs=True).arcs
+    beside = made.encoder(Words(unary, torch.cat([torch.ones(3, 1, dtype=torch.bool), mask], dim=1)), arcs=True).arcs
     found = encode(made, ids, mask, arcs=True).arcs
     assert found is not None
     node = name == "cls-beside-a-root"

@@ -10,7 +10,7 @@ import torch
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants
+from probtrans_cli.models.base import Encoder, Inputs, Outputs, Wants, Words
 from probtrans_cli.models.network import Network, Sentence
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 from probtrans_cli.models.stacked import StackedEncoder
@@ -40,8 +40,8 @@ def network(upper: str, sentence: Sentence | None = None, *, begins: bool = True
 
     def output(encoder: Encoder) -> LinearOutput | SentenceOutput:
         if sentence is None:
-            return LinearOutput(encoder.width, OUTPUTS)
-        return SentenceOutput(encoder.sentence_width if sentence == "root" else encoder.width, OUTPUTS)
+            return LinearOutput(encoder.facts.width, OUTPUTS)
+        return SentenceOutput(encoder.facts.sentence_width if sentence == "root" else encoder.facts.width, OUTPUTS)
 
     made = Network(VOCABULARY, encoder, output, sentence=sentence, begins=begins).double().eval()
     with torch.no_grad():
@@ -69,9 +69,9 @@ def by_hand(made: Network, ids: Tensor, first: list[int]) -> tuple[Tensor, Tenso
     """States ``[w, d]`` and arcs ``[t, c, w, m]`` of the words of one sentence: one encoder, W, the other encoder."""
     stack = made.encoder
     assert isinstance(stack, StackedEncoder)
-    below = stack.lower(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool)).states[0]
+    below = stack.lower(Words(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool))).states[0]
     scores = torch.stack([stack.projection.weight @ below[position] for position in first])
-    found = stack.upper(scores[None], torch.ones(1, len(first), dtype=torch.bool), arcs=(1, 2))
+    found = stack.upper(Words(scores[None], torch.ones(1, len(first), dtype=torch.bool)), arcs=(1, 2))
     return found.states[0], found.arcs[0]
 
 
@@ -149,9 +149,9 @@ def test_a_root_is_that_of_the_upper_encoder() -> None:
     found = made(given, Wants(sentence=True)).scores["sentence"]
     for b, first in enumerate(FIRST):
         ids = given.ids[b, : LENGTHS[b]]
-        below = stack.lower(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool)).states
+        below = stack.lower(Words(made.unary.weight[ids][None], torch.ones(1, len(ids), dtype=torch.bool))).states
         scores = below[:, list(first)] @ stack.projection.weight.T
-        root = stack.upper(scores, torch.ones(1, len(first), dtype=torch.bool)).sentence[0]
+        root = stack.upper(Words(scores, torch.ones(1, len(first), dtype=torch.bool))).sentence[0]
         torch.testing.assert_close(found[b], made.output(root), **NEAR)
 
 
@@ -165,9 +165,9 @@ def test_the_token_that_stands_for_the_sentence_is_a_word_of_the_upper_encoder(b
         if not begins:
             vectors = torch.cat([made.start, vectors])
         read = [0, *(position + (not begins) for position in first)]
-        below = stack.lower(vectors[None], torch.ones(1, len(vectors), dtype=torch.bool)).states
+        below = stack.lower(Words(vectors[None], torch.ones(1, len(vectors), dtype=torch.bool))).states
         scores = below[:, read] @ stack.projection.weight.T
-        states = stack.upper(scores, torch.ones(1, len(read), dtype=torch.bool)).states[0]
+        states = stack.upper(Words(scores, torch.ones(1, len(read), dtype=torch.bool))).states[0]
         torch.testing.assert_close(found.scores["sentence"][b], made.output(states[0]), **NEAR)
         torch.testing.assert_close(found.states[b, list(first)], states[1:], **NEAR)
 
@@ -202,7 +202,7 @@ def test_scores_of_labels_are_exact_in_an_autocast() -> None:
     made, given = network("field").float(), inputs()
     stack: Any = made.encoder
     seen: list[torch.dtype] = []
-    stack.upper.register_forward_pre_hook(lambda _, given: seen.append(given[0].dtype))
+    stack.upper.register_forward_pre_hook(lambda _, given: seen.append(given[0].vectors.dtype))
     with torch.autocast("cpu", dtype=torch.bfloat16):
         found = asked(made, given)
     assert seen == [torch.float32]
@@ -213,7 +213,7 @@ def test_a_compiled_graph_has_no_value_in_its_shapes() -> None:
     """The sizes of what the upper encoder reads follow from those of the input."""
     made = network("field")
     shapes: list[torch.Size] = []
-    made.encoder.top.register_forward_pre_hook(lambda _, given: shapes.append(given[0].shape))
+    made.encoder.top.register_forward_pre_hook(lambda _, given: shapes.append(given[0].vectors.shape))
     for words in (FIRST[0], FIRST[1]):
         given = inputs((0,))
         n = given.mask.shape[1]
@@ -254,5 +254,5 @@ def test_dropout_is_on_what_the_upper_encoder_reads() -> None:
     seen: list[Tensor] = []
     encoder.projection.register_forward_pre_hook(lambda _, given: seen.append(given[0]))
     torch.manual_seed(0)
-    encoder(torch.randn(4, 50, 8), torch.ones(4, 50, dtype=torch.bool))
+    encoder(Words(torch.randn(4, 50, 8), torch.ones(4, 50, dtype=torch.bool)))
     assert float((seen[0] == 0.0).float().mean()) == pytest.approx(0.5, abs=0.05)

@@ -17,6 +17,7 @@ from torch.nn import functional
 from probtrans_cli.__main__ import run
 from probtrans_cli.errors import DataError
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.transformer import TransformerEncoder
 from probtrans_cli.recipe.base import InconsistentError
 
@@ -140,8 +141,8 @@ def test_it_equals_a_loop_written_from_the_equations(options: dict[str, Any]) ->
     model, lengths = encoder(**options), [5, 1, 3]
     unary, mask = sentences(lengths, labels=6)
     segments = torch.tensor([[0, 1, 1, 0, 1]] * 3) if model.segments is not None else None
-    fast = model(unary, mask, segments=segments)
-    seen = model(unary, mask, arcs=True, segments=segments)
+    fast = model(Words(unary, mask, segments=segments))
+    seen = model(Words(unary, mask, segments=segments), arcs=True)
     assert seen.arcs is not None
     for b, n in enumerate(lengths):
         kinds = [0] * n if segments is None else segments[b, :n].tolist()
@@ -167,7 +168,7 @@ def test_both_ways_have_the_same_gradients(options: dict[str, Any]) -> None:
     wanted = [unary, *model.parameters()]
     found = []
     for how in ({}, {"arcs": True}, {"at": at}, {"at": at, "arcs": True}):
-        encoded = model(unary, mask, **how)
+        encoded = model(Words(unary, mask), **how)
         there = (encoded.states * (at & mask)[:, :, None]).square().sum()
         total = there if encoded.sentence is None else there + encoded.sentence.square().sum()
         found.append([total, *torch.autograd.grad(total, wanted, materialize_grads=True)])
@@ -192,7 +193,7 @@ def test_a_layer_equals_torchs_own(kind: str, pre: bool) -> None:
     expected = theirs(unary, src_key_padding_mask=~mask)
     if model.final_norm is not None:
         expected = functional.layer_norm(expected, (6,), model.final_norm.weight, model.final_norm.bias)
-    torch.testing.assert_close(model(unary, mask).states[mask], expected[mask], rtol=0, atol=1e-12)
+    torch.testing.assert_close(model(Words(unary, mask)).states[mask], expected[mask], rtol=0, atol=1e-12)
 
 
 # --- the contract of every encoder ------------------------------------------------------------------------------------
@@ -202,14 +203,16 @@ def test_a_layer_equals_torchs_own(kind: str, pre: bool) -> None:
 def test_padding_and_batch_mates_change_nothing(options: dict[str, Any]) -> None:
     model, lengths = encoder(**options), [6, 3, 1, 0]
     unary, mask = sentences(lengths, labels=6)
-    together = model(unary, mask)
+    together = model(Words(unary, mask))
     assert together.states.isfinite().all()
     garbage = torch.where(mask[:, :, None], unary, torch.nan)
-    torch.testing.assert_close(model(garbage, mask).states, together.states, rtol=0, atol=0)
+    torch.testing.assert_close(model(Words(garbage, mask)).states, together.states, rtol=0, atol=0)
     order = torch.tensor([2, 0, 3, 1])
-    torch.testing.assert_close(model(unary[order], mask[order]).states, together.states[order], rtol=0, atol=1e-12)
+    torch.testing.assert_close(
+        model(Words(unary[order], mask[order])).states, together.states[order], rtol=0, atol=1e-12
+    )
     for b, n in enumerate(lengths[:3]):
-        alone = model(unary[b : b + 1, :n], mask[b : b + 1, :n])
+        alone = model(Words(unary[b : b + 1, :n], mask[b : b + 1, :n]))
         torch.testing.assert_close(together.states[b : b + 1, :n], alone.states, rtol=0, atol=1e-12)
 
 
@@ -218,7 +221,7 @@ def test_every_parameter_matters(options: dict[str, Any]) -> None:
     model = encoder(**options)
     unary, mask = sentences([6, 4], labels=6)
     segments = torch.arange(6).expand(2, 6) % 2 if model.segments is not None else None
-    loss(model(unary, mask, segments=segments)).backward()
+    loss(model(Words(unary, mask, segments=segments))).backward()
     for key, parameter in model.named_parameters():
         assert parameter.grad is not None, key
         if model.positions is not None and key == "positions":
@@ -231,7 +234,7 @@ def test_a_batch_of_no_words() -> None:
     model = encoder()
     for lengths in ([0], [0, 0]):
         unary = torch.zeros(len(lengths), 3, 6, dtype=torch.float64, requires_grad=True)
-        states = model(unary, torch.zeros(len(lengths), 3, dtype=torch.bool)).states
+        states = model(Words(unary, torch.zeros(len(lengths), 3, dtype=torch.bool))).states
         states.sum().backward()
         assert not states.any()
         assert unary.grad is not None
@@ -243,7 +246,7 @@ def test_a_row_without_a_word_changes_no_other_and_no_gradient(options: dict[str
     model = encoder(**options)
     unary, mask = sentences([6, 4], labels=6)
     beside, among = torch.cat([unary, unary[:1]]), torch.cat([mask, torch.zeros_like(mask[:1])])
-    expected, found = model(unary, mask, arcs=True), model(beside, among, arcs=True)
+    expected, found = model(Words(unary, mask), arcs=True), model(Words(beside, among), arcs=True)
     assert not found.states[2].any()
     assert_near([found.states[:2], found.arcs[:2]], [expected.states, expected.arcs], 1e-12)
     wanted = list(model.parameters())
@@ -256,9 +259,9 @@ def test_half_precision_is_finite_and_near(options: dict[str, Any]) -> None:
     torch.manual_seed(0)
     model = build({**SMALL, "width": 32, "heads": 4, "inner": 64, **STILL, **options})
     unary, mask = sentences([9, 1, 4], labels=32)
-    exact = model(unary.float(), mask).states
+    exact = model(Words(unary.float(), mask)).states
     with torch.autocast("cpu", dtype=torch.bfloat16):
-        states = model(unary.float(), mask).states
+        states = model(Words(unary.float(), mask)).states
     assert states.isfinite().all()
     assert float(((states - exact).norm() / exact.norm()).detach()) < 2e-2
 
@@ -268,14 +271,14 @@ def test_what_is_dropped_where() -> None:
     unary, mask = sentences([6, 3], labels=6)
     for where in STILL:
         model = encoder(**{where: 0.5})
-        still = model(unary, mask).states
-        torch.testing.assert_close(still, encoder()(unary, mask).states, rtol=0, atol=0)
+        still = model(Words(unary, mask)).states
+        torch.testing.assert_close(still, encoder()(Words(unary, mask)).states, rtol=0, atol=0)
         model.train()
         torch.manual_seed(1)
-        first = model(unary, mask).states
+        first = model(Words(unary, mask)).states
         assert not torch.equal(first, still)
         torch.manual_seed(1)
-        torch.testing.assert_close(model(unary, mask).states, first, rtol=0, atol=0)
+        torch.testing.assert_close(model(Words(unary, mask)).states, first, rtol=0, atol=0)
 
 
 # --- mistakes ---------------------------------------------------------------------------------------------------------
@@ -283,21 +286,21 @@ def test_what_is_dropped_where() -> None:
 
 def test_a_sentence_longer_than_its_positions_is_refused() -> None:
     model = encoder(positions={"kind": "absolute", "rows": 4})
-    assert model.longest == 4
+    assert model.facts.position_rows == 4
     with pytest.raises(DataError, match="a sentence of 6 words is longer than the model's 4 positions") as caught:
-        model(*sentences([6, 2], labels=6))
+        model(Words(*sentences([6, 2], labels=6)))
     assert "model.positions.rows=6" in str(caught.value.hint)
-    assert encoder(positions={"kind": "learned_sinusoidal", "rows": 4}).longest == 4
-    assert encoder(positions={"kind": "sinusoidal"}).longest is None
+    assert encoder(positions={"kind": "learned_sinusoidal", "rows": 4}).facts.position_rows == 4
+    assert encoder(positions={"kind": "sinusoidal"}).facts.position_rows is None
 
 
 def test_a_segment_type_that_there_is_not_is_refused() -> None:
     unary, mask = sentences([3, 2], labels=6)
     model = encoder(segments=2)
     with pytest.raises(ValueError, match="segment type 2, but the model has 2, from 0"):
-        model(unary, mask, segments=torch.tensor([[0, 1, 2], [0, 0, 0]]))
+        model(Words(unary, mask, segments=torch.tensor([[0, 1, 2], [0, 0, 0]])))
     with pytest.raises(ValueError, match="segment type -1, but the model has 2, from 0"):
-        model(unary, mask, segments=torch.tensor([[0, 1, -1], [0, 0, 0]]))
+        model(Words(unary, mask, segments=torch.tensor([[0, 1, -1], [0, 0, 0]])))
 
 
 def test_wrong_sizes_are_refused() -> None:

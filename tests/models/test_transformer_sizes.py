@@ -12,6 +12,7 @@ from small_tasks import linear
 from torch import nn
 
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.recipe.model import Transformer
 
@@ -107,8 +108,8 @@ def test_learned_sinusoidal_positions_start_as_fixed_ones(options: dict[str, Any
     assert all(torch.equal(value, others[key]) for key, value in learned.named_parameters() if key != "positions")
     fixed.load_state_dict({key: value for key, value in learned.state_dict().items() if key != "positions"})
     unary, mask = sentences([6, 4], labels=6)
-    given = unary.float(), mask
-    torch.testing.assert_close(learned.eval()(*given).states, fixed.eval()(*given).states, rtol=0, atol=1e-6)
+    given = Words(unary.float(), mask)
+    torch.testing.assert_close(learned.eval()(given).states, fixed.eval()(given).states, rtol=0, atol=1e-6)
 
 
 @pytest.mark.parametrize(("initialization", "usual"), [("normal", 0.02), ("xavier", math.sqrt(2.0 / (500 + 64)))])

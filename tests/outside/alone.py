@@ -7,7 +7,7 @@ from typing import Literal
 from torch import Tensor, nn
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoded, Encoder, Iterations
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Words
 from probtrans_cli.recipe.base import File
 from probtrans_cli.recipe.model import ModelSection
 from probtrans_cli.recipe.model.base import Facts
@@ -21,22 +21,19 @@ class Alone(ModelSection):
 
     @property
     def facts(self) -> Facts:
-        return Facts(has_arcs=False)
+        return Facts(width=8, has_arcs=False)
 
 
 class AloneEncoder(Encoder):
     """``x'_i = W x_i``."""
 
-    width = 8
-
     def __init__(self, section: Alone) -> None:
-        super().__init__()
-        self.section = section
-        self.mix = nn.Linear(self.width, self.width)
+        super().__init__(section)
+        self.mix = nn.Linear(8, 8)
 
-    def forward(self, unary: Tensor, mask: Tensor, arcs: Iterations = False, at: Tensor | None = None) -> Encoded:
+    def forward(self, words: Words, arcs: Iterations = False, at: Tensor | None = None) -> Encoded:
         del arcs, at
-        return Encoded(self.mix(unary) * mask[:, :, None])
+        return Encoded(self.mix(words.vectors) * words.mask[:, :, None])
 
 
 models.register(models.EncoderKind(Alone, lambda section, _: AloneEncoder(section)))

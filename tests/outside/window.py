@@ -11,9 +11,10 @@ import torch
 from torch import Tensor, nn
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Encoded, Encoder, Iterations, chosen_iterations
+from probtrans_cli.models.base import Encoded, Encoder, Iterations, Words, chosen_iterations
 from probtrans_cli.recipe.base import File, PositiveInt
 from probtrans_cli.recipe.model import ModelSection
+from probtrans_cli.recipe.model.base import Facts
 
 
 class Window(ModelSection):
@@ -31,23 +32,23 @@ class Window(ModelSection):
     init_from: File | None = None
     """What the weights start with; null = drawn at random."""
 
+    @property
+    def facts(self) -> Facts:
+        return Facts(width=self.width)
+
 
 class WindowEncoder(Encoder):
     """See the module."""
 
     def __init__(self, section: Window) -> None:
-        super().__init__()
-        self.section = section
+        super().__init__(section)
         self.distance = nn.Parameter(torch.zeros(2 * section.reach + 1))
         self.mix = nn.Linear(section.width, section.width)
 
-    @property
-    def width(self) -> int:
-        return self.section.width
-
-    def forward(self, unary: Tensor, mask: Tensor, arcs: Iterations = False, at: Tensor | None = None) -> Encoded:
+    def forward(self, words: Words, arcs: Iterations = False, at: Tensor | None = None) -> Encoded:
+        unary, mask, reach = words.vectors, words.mask, self.section.reach
         word = torch.arange(mask.shape[1], device=mask.device)
-        x, reach = word[:, None] - word, self.section.reach
+        x = word[:, None] - word
         scores = self.distance[x.clamp(-reach, reach) + reach]
         near = (x != 0) & (x.abs() <= reach) & mask[:, None, :] & mask[:, :, None]
         p = scores.masked_fill(~near, torch.finfo(scores.dtype).min).softmax(-1) * near

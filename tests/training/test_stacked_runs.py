@@ -13,6 +13,7 @@ from support import interrupted
 from torch import Tensor
 
 from probtrans_cli.__main__ import run
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.stacked import StackedEncoder
 
 UPPER = "{kind: probabilistic, labels: 8, channels: 3, iterations: 2, decomposition: {kind: uv, rank: 2}}"
@@ -44,8 +45,8 @@ def test_a_bert_becomes_the_lower_encoder(bert: Any, says: Says) -> None:
     ids = torch.randint(6, 20, (2, 7), generator=torch.Generator().manual_seed(0))
     mask = torch.ones(2, 7, dtype=torch.bool)
     assert isinstance(stack.encoder, StackedEncoder)
-    found = stack.encoder.lower(stack.unary(ids), mask).states
-    torch.testing.assert_close(found, alone.encoder(alone.unary(ids), mask).states, rtol=0, atol=1e-6)
+    found = stack.encoder.lower(Words(stack.unary(ids), mask)).states
+    torch.testing.assert_close(found, alone.encoder(Words(alone.unary(ids), mask)).states, rtol=0, atol=1e-6)
 
 
 def test_all_layers_of_the_lower_encoder_frozen_are_all_of_it(bert: Any) -> None:

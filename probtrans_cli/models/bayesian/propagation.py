@@ -28,7 +28,7 @@ def refusal(name: str) -> UsageError:
     return UsageError(f"{name}: there is no rule for moments through it", hint=HINT)
 
 
-def start(words: Tensor, kind: Kind, table: nn.Module, ids: Tensor) -> State:
+def moments_of_words(words: Tensor, kind: Kind, table: nn.Module, ids: Tensor) -> State:
     """What goes into an encoder for ``words [b, n, d]``, the vectors of a ``table`` for the last words, ``ids``.
 
     If the table is uncertain, the same word has the same vector wherever it stands: T_ab = Σ_i σ_i² if w_a = w_b.

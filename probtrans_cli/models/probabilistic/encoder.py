@@ -11,7 +11,7 @@ from jaxtyping import Bool, Float
 from torch import Tensor, nn
 
 from probtrans_cli.errors import UsageError
-from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, chosen_iterations
+from probtrans_cli.models.base import CUES, Encoded, Encoder, Iterations, Reading, Words, chosen_iterations
 from probtrans_cli.models.probabilistic import crf
 from probtrans_cli.models.probabilistic.crf import Factor, MeanField
 from probtrans_cli.models.probabilistic.factors import further_factors
@@ -34,13 +34,10 @@ class ProbabilisticEncoder(Encoder):
     """
 
     def __init__(self, section: ProbabilisticTransformer, messages: Forms = "fast") -> None:
-        super().__init__()
-        self.section = section
+        super().__init__(section)
         self.messages = messages
-        self.has_latent_labels = section.facts.has_latent_labels
         self.latent = LATENT[section.latent]
-        self.latent_mean = None if self.has_latent_labels else self.latent.mean
-        self.has_gains = section.gains
+        self.latent_mean = None if self.facts.has_latent_labels else self.latent.mean
         first = DrawnPotentials(section)
         self.ternary, self.root, self.globals = first.ternary, first.root, first.globals
         more = 0 if section.share_potentials else section.iterations - 1
@@ -65,11 +62,6 @@ class ProbabilisticEncoder(Encoder):
         )
 
     @property
-    def width(self) -> int:
-        """d, the number of labels."""
-        return self.section.labels
-
-    @property
     def potentials(self) -> list[Potentials]:
         """Of every iteration, or one for all of them. In a checkpoint, parts of the first are called ``ternary``,
         ``root`` and ``globals``; before those of the second stands ``later.0``, and so on."""
@@ -85,27 +77,14 @@ class ProbabilisticEncoder(Encoder):
         first = [parameter for parameter in self.parameters() if id(parameter) not in later]
         return ([], first, *(list(drawn.parameters()) for drawn in self.later))
 
-    @property
-    def has_root(self) -> bool:
-        return self.root is not None
-
-    @property
-    def reads_cues(self) -> bool:
-        return self.section.head_bias is not None
-
-    @property
-    def untraceable(self) -> tuple[str, str] | None:
-        """Sums over trees are eliminated word by word."""
-        return ("heads: tree", "heads=independent") if self.inference.tree else None
-
     @torch.no_grad()
     def check_forms(self) -> str | None:
         if self.plain:
             return crf.__file__
         model = deepcopy(self).cpu().double().eval()
         mask = torch.arange(5) < torch.tensor([[5], [3]])
-        unary = torch.randn(2, 5, self.width, generator=torch.Generator().manual_seed(0)).double()
-        states, expected = model(unary, mask).states, model.field(unary, mask).run().states
+        unary = torch.randn(2, 5, self.facts.width, generator=torch.Generator().manual_seed(0)).double()
+        states, expected = model(Words(unary, mask)).states, model.field(unary, mask).run().states
         if model.section.output == "probabilities":
             expected = expected.softmax(-1) * mask[:, :, None]
         difference = (states - expected).abs().max() / expected.abs().max()
@@ -121,20 +100,22 @@ class ProbabilisticEncoder(Encoder):
         return {"ternary_penalty": penalty.weight * self.penalty()} if penalty.weight > 0.0 else {}
 
     @property
-    def figures(self) -> Callable[[Tensor, Tensor, Encoded], Mapping[str, Tensor]]:
+    def figures(self) -> Callable[[Words, Encoded], Mapping[str, Tensor]]:
         """``message_norm``, see :func:`message_norm`."""
 
-        def of_batch(unary: Tensor, mask: Tensor, encoded: Encoded) -> Mapping[str, Tensor]:
+        def of_batch(words: Words, encoded: Encoded) -> Mapping[str, Tensor]:
             states = encoded.states
             if self.section.output == "probabilities":  # the scores again, but for what all labels of a word share
                 states = states.clamp_min(torch.finfo(states.dtype).tiny).log()
             scores = self.inference.labels.weight * states
-            return {"message_norm": message_norm(unary, scores, mask, of_labels=self.has_latent_labels)}
+            return {
+                "message_norm": message_norm(words.vectors, scores, words.mask, of_labels=self.facts.has_latent_labels)
+            }
 
         return of_batch
 
     def latent_labels(self, states: Float[Tensor, "b n d"]) -> Float[Tensor, "b n d"]:
-        if not self.has_latent_labels:
+        if not self.facts.has_latent_labels:
             return super().latent_labels(states)
         return states if self.section.output == "probabilities" else states.softmax(-1)
 
@@ -144,57 +125,28 @@ class ProbabilisticEncoder(Encoder):
         else:
             nn.init.normal_(table, std=self.section.word_std)
 
-    @property
-    def sentence_width(self) -> int:
-        """d_root, the number of the root's labels."""
-        return self.width if self.root is None else self.root.root_labels
-
-    def forward(
-        self,
-        unary: Float[Tensor, "b n d"],
-        mask: Bool[Tensor, "b n"],
-        arcs: Iterations = False,
-        at: Bool[Tensor, "b n"] | None = None,
-        cues: Float[Tensor, "b n 9"] | None = None,
-    ) -> Encoded:
-        """Representations of padded sentences; ``mask`` is True at real words. ``arcs``: also ``Q_H^(t)``.
-
-        ``at``: the only positions whose states are wanted; the others may then be zero. ``cues``: of each word, for a
-        `head_bias`, see :func:`head_bias.head_bias`; None: 0.
-        """
+    def forward(self, words: Words, arcs: Iterations = False, at: Bool[Tensor, "b n"] | None = None) -> Encoded:
+        """See :meth:`Encoder.forward`; arcs are ``Q_H^(t)``."""
         history = chosen_iterations(arcs, self.inference.iterations)
-        inference = self._mean_field(unary, mask, all_pairs=bool(history), cues=cues)
+        inference = self._mean_field(words, all_pairs=bool(history))
         states, root, kept = inference.run(at=at, history=history)
         if self.section.output == "probabilities":
-            states = states.softmax(-1) * mask[:, :, None]
+            states = states.softmax(-1) * words.mask[:, :, None]
             root = None if root is None else root.softmax(-1)
         marginals = torch.stack([state.heads for state in kept], dim=1) if kept else None
         return Encoded(states, root, marginals)
 
-    def arcs_alone(
-        self,
-        unary: Float[Tensor, "b n d"],
-        mask: Bool[Tensor, "b n"],
-        iterations: Collection[int],
-        cues: Float[Tensor, "b n 9"] | None = None,
-    ) -> Float[Tensor, "b t c n m"]:
+    def arcs_alone(self, words: Words, iterations: Collection[int]) -> Float[Tensor, "b t c n m"]:
         """See :meth:`Encoder.arcs_alone`: no iteration after the last of these, and nothing else that is not needed."""
-        return torch.stack(self._mean_field(unary, mask, all_pairs=True, cues=cues).run_heads(iterations), dim=1)
+        return torch.stack(self._mean_field(words, all_pairs=True).run_heads(iterations), dim=1)
 
-    def begin(
-        self,
-        unary: Float[Tensor, "b n d"],
-        mask: Bool[Tensor, "b n"],
-        steps: int,
-        arcs: Iterations = False,
-        cues: Float[Tensor, "b n 9"] | None = None,
-    ) -> Reading:
-        """See :meth:`Encoder.begin`; ``cues``: see :meth:`forward`. The root is carried along."""
-        seen, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
-        inference = self._mean_field(unary, mask, all_pairs=bool(seen), cues=cues)
-        kept = inference.advance(before, history=[number for number in seen if number <= before])
-        wanted = [number - before for number in seen if number > before]
-        return Reading(mask, steps, inference, None, tuple(state.heads for state in kept), wanted)
+    def begin(self, words: Words, steps: int, arcs: Iterations = False) -> Reading:
+        """See :meth:`Encoder.begin`. The root is carried along."""
+        wanted, before = chosen_iterations(arcs, self.inference.iterations), self.inference.iterations - steps
+        inference = self._mean_field(words, all_pairs=bool(wanted))
+        kept = inference.advance(before, history=[number for number in wanted if number <= before])
+        later = [number - before for number in wanted if number > before]
+        return Reading(words.mask, steps, inference, None, tuple(state.heads for state in kept), later)
 
     def again(self, reading: Reading, bias: Float[Tensor, "b n d"] | None = None) -> Reading:
         """See :meth:`Encoder.again`: more iterations of the same field, in which every word's label has one more unary
@@ -211,7 +163,7 @@ class ProbabilisticEncoder(Encoder):
         self, unary: Float[Tensor, "b n d"], mask: Bool[Tensor, "b n"], cues: Float[Tensor, "b n 9"] | None = None
     ) -> list[State]:
         """All distributions: those at the start and those after every iteration, ``T + 1`` in all."""
-        inference = self._mean_field(unary, mask, all_pairs=True, cues=cues)
+        inference = self._mean_field(Words(unary, mask, cues=cues), all_pairs=True)
         return inference.run(history=range(self.inference.iterations + 1)).history
 
     def energy(
@@ -251,9 +203,8 @@ class ProbabilisticEncoder(Encoder):
         given = unary.new_zeros(*unary.shape[:2], CUES) if cues is None else cues.to(unary.dtype)
         return head_bias(section, given, mask)
 
-    def _mean_field(
-        self, unary: Tensor, mask: Tensor, *, all_pairs: bool, cues: Tensor | None
-    ) -> MeanField | fast.MeanField:
+    def _mean_field(self, words: Words, *, all_pairs: bool) -> MeanField | fast.MeanField:
+        unary, mask, cues = words.vectors, words.mask, words.cues
         if mask.shape != unary.shape[:2]:  # also tells a tracer that the two have the same sizes
             raise ValueError(
                 f"unary scores {tuple(unary.shape)} and mask {tuple(mask.shape)} are of different sentences"

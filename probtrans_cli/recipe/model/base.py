@@ -17,8 +17,14 @@ from probtrans_cli.recipe.weights import Bayes
 
 @dataclass(frozen=True, kw_only=True)
 class Facts:
-    """What an encoder has, made from its section. Widths are None where the section does not say."""
+    """What an encoder has, made from its section."""
 
+    width: int
+    """The size of a word's representation."""
+    in_width: int | None = None
+    """The size of a word's unary scores; None = `width`."""
+    root_width: int | None = None
+    """The size of the representation of a sentence by root or pooler; None = `width`."""
     has_arcs: bool = True
     """Whether it has a probability for every head, so that trees can be read from it."""
     has_latent_labels: bool = False
@@ -45,13 +51,15 @@ class Facts:
     """The number of segment types; 0 = it could have some; None = it cannot."""
     position_rows: int | None = None
     """The length of the longest sentence; None = any length."""
-    state_width: int | None = None
-    """The size of a word's representation."""
-    unary_width: int | None = None
-    """The size of a word's unary scores."""
+    reads_first: bool = False
+    """Whether it needs the position of each word's first token."""
+    has_gains: bool = False
+    """Whether learned gains scale its scores of labels; a tied output then has gains, too."""
+    untraceable: tuple[str, str] | None = None
+    """The option that no exported graph can compute, as a path below `model`, and what to write instead."""
     variational: Bayes | None = None
     """How its weights are distributed; None = they are plain."""
-    without_moments: tuple[str, ...] = ()
+    without_moments: tuple[str, ...] = ("its `model.kind`",)
     """The options for which means and variances cannot go through it, as the recipe has them."""
     refuses_unknown_tensors: bool = False
     """Whether a foreign folder of weights with unknown tensors is refused."""
@@ -60,6 +68,16 @@ class Facts:
     that reads segments and takes the weights of another model."""
     shortest: tuple[str, ...] = ()
     """The path, within the section, of the encoder that has no more than `position_rows`."""
+
+    @property
+    def unary_width(self) -> int:
+        """The size of a word's unary scores."""
+        return self.in_width or self.width
+
+    @property
+    def sentence_width(self) -> int:
+        """The size of a sentence's representation."""
+        return self.root_width or self.width
 
 
 class ModelSection(KindSection):
@@ -81,8 +99,8 @@ class ModelSection(KindSection):
 
     @property
     def facts(self) -> Facts:
-        """What the encoder has."""
-        return Facts(without_moments=(f"`model.kind: {self.kind}`",))
+        """What the encoder has; every kind says at least its ``width``."""
+        raise NotImplementedError
 
     @property
     def drops(self) -> bool:

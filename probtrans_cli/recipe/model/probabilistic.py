@@ -375,8 +375,10 @@ class ProbabilisticTransformer(ModelSection):
             counts_words=self.head_bias is not None,
             order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
             separate_layers=0 if self.share_potentials else self.iterations,
-            state_width=self.labels,
-            unary_width=self.labels,
+            width=self.labels,
+            root_width=None if self.root is None else self.root.labels,
+            has_gains=self.gains,
+            untraceable=("heads: tree", "heads=independent") if self.heads == "tree" else None,
             without_moments=(f"`model.kind: {self.kind}`",),
         )
 

@@ -49,6 +49,11 @@ class Stacked(ModelSection):
         """Arcs, root and latent labels are the upper encoder's; tokens, segments and layers the lower one's."""
         lower, upper = self.lower.facts, self.upper.facts
         rows = [part.position_rows for part in (lower, upper) if part.position_rows is not None]
+        untraceable = None
+        for name, part in (("upper", upper), ("lower", lower)):
+            if part.untraceable is not None:
+                option, instead = part.untraceable
+                untraceable = f"{name}.{option}", f"{name}.{instead}"
         return replace(
             upper,
             has_ternary_scores=lower.has_ternary_scores or upper.has_ternary_scores,
@@ -58,7 +63,9 @@ class Stacked(ModelSection):
             separate_layers=lower.separate_layers or 1,
             segment_types=lower.segment_types,
             position_rows=min(rows, default=None),
-            unary_width=lower.unary_width,
+            in_width=lower.unary_width,
+            reads_first=True,
+            untraceable=untraceable,
             variational=None,
             without_moments=(f"`model.kind: {self.kind}`",),
             refuses_unknown_tensors=lower.refuses_unknown_tensors,
@@ -91,7 +98,7 @@ class Stacked(ModelSection):
         for (name, key), reason in without_meaning.items():
             if getattr(parts[name], key, None):
                 faults.append(((name, key.rstrip("_")), reason))
-        numbers = (self.lower.facts.state_width or 0) * (self.upper.facts.state_width or 0)
+        numbers = self.lower.facts.width * self.upper.facts.unary_width
         if numbers > MOST_NUMBERS:
             faults.append((("upper",), TOO_LARGE.format(numbers)))
         return faults

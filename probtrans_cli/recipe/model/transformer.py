@@ -170,8 +170,7 @@ class Transformer(ModelSection):
             separate_layers=0 if self.share_layers else self.layers,
             segment_types=self.segments,
             position_rows=self.positions.table_rows,
-            state_width=self.width,
-            unary_width=self.width,
+            width=self.width,
             variational=self.bayes,
             without_moments=tuple(
                 f"`model.{name}`" for name in ("tie_kv", "tie_qo", "share_layers") if getattr(self, name)
