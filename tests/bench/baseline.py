@@ -71,6 +71,7 @@ def competitors(lengths: Sequence[Sequence[int]], device: object) -> dict[str, l
     from torch import Tensor, nn
 
     from probtrans_cli.models import Encoded, build
+    from probtrans_cli.models.base import Words
 
     from .measure import Batch, Step
 
@@ -82,9 +83,10 @@ def competitors(lengths: Sequence[Sequence[int]], device: object) -> dict[str, l
             layer = nn.TransformerEncoderLayer(WIDTH, HEADS, INNER, 0.1, "gelu", batch_first=True)
             self.layers = nn.TransformerEncoder(layer, LAYERS, enable_nested_tensor=False)
 
-        def forward(self, unary: Tensor, mask: Tensor, at: Tensor | None = None) -> Encoded:
+        def forward(self, words: Words, at: Tensor | None = None) -> Encoded:
             del at
-            return Encoded(self.layers(unary, src_key_padding_mask=None if bool(mask.all()) else ~mask))
+            padding = None if bool(words.mask.all()) else ~words.mask
+            return Encoded(self.layers(words.vectors, src_key_padding_mask=padding))
 
     assert isinstance(device, torch.device)
     section = {"kind": "transformer", "width": WIDTH, "inner": INNER, "heads": HEADS, "layers": LAYERS}
