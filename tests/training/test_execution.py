@@ -30,8 +30,8 @@ def test_a_compiled_training_learns_the_same(
     def compile(forward: Any, **how: Any) -> Any:
         asked.append(how)
 
-        def graph(unary: Any, mask: Any, at: Any = None) -> Any:
-            return forward(unary, mask, at=at)
+        def graph(words: Any, at: Any = None) -> Any:
+            return forward(words, at=at)
 
         return graph
 
