@@ -11,7 +11,7 @@ from uncertain_networks import CLASSES, OUTPUTS, VOCABULARY, inputs, network
 
 from probtrans_cli.errors import UsageError
 from probtrans_cli.models import build
-from probtrans_cli.models.base import Wants, Words
+from probtrans_cli.models.base import Wants
 from probtrans_cli.models.bayesian.weights import Prior, make_uncertain
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, OutputLayer

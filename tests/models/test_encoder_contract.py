@@ -12,7 +12,7 @@ from small_tasks import encode
 from torch import Tensor
 
 from probtrans_cli import models
-from probtrans_cli.models.base import Inputs, Wants, Words
+from probtrans_cli.models.base import Inputs, Wants
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import LinearOutput, SentenceOutput
 
