@@ -109,11 +109,11 @@ class GridLabelling(Task):
     def output(self, encoder: Encoder) -> GridOutput:
         section = self.section
         layer = GridOutput(
-            encoder.width,
+            encoder.facts.width,
             len(self.names),
             rows=section.rows,
             steps=section.iterative_steps,
-            merge=section.merge_dim or min(300, encoder.width),
+            merge=section.merge_dim or min(300, encoder.facts.width),
             feedback=section.label_feedback,
             words=section.word_repr,
         )

@@ -14,6 +14,7 @@ from small_models import DECOMPOSITIONS, GLOBALS, encoder, name, sentences
 from torch import nn
 
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.network import Network
 from probtrans_cli.models.outputs import WORD_OUTPUTS, TiedMean, TiedOutput
 from probtrans_cli.models.probabilistic.crf import bucket_of
@@ -104,7 +105,7 @@ def test_a_dict_and_its_section_build_the_same() -> None:
     assert all(torch.equal(*pair) for pair in zip(weights(section), weights(again), strict=True))
     model = build(section).double()
     assert {parameter.dtype for parameter in model.parameters()} == {torch.float64}
-    assert model.width == 8
+    assert model.facts.width == 8
 
 
 @pytest.mark.parametrize(
@@ -126,7 +127,7 @@ def test_a_word_by_itself_and_a_sentence_of_padding() -> None:
         model = encoder(**options)
         unary, mask = sentences([1, 1])
         mask[1] = False
-        encoded = model(unary, mask, arcs=True)
+        encoded = model(Words(unary, mask), arcs=True)
         assert not encoded.arcs[..., :1].any()
         assert not encoded.arcs[1].any()
         assert not encoded.states[1].any()
@@ -141,20 +142,20 @@ def test_probabilities_are_the_softmax_of_the_scores(heads: str) -> None:
     options: dict[str, Any] = {"heads": heads, "root": ROOTS[0]}
     scores, probabilities = encoder(**options), encoder(**options, output="probabilities")
     unary, mask = sentences([5, 2])
-    given, found = scores(unary, mask), probabilities(unary, mask)
+    given, found = scores(Words(unary, mask)), probabilities(Words(unary, mask))
     torch.testing.assert_close(found.states[mask], given.states[mask].softmax(-1))
     torch.testing.assert_close(found.sentence, given.sentence.softmax(-1))
     torch.testing.assert_close(found.states.sum(-1), mask.double())
     torch.testing.assert_close(found.sentence.sum(-1), torch.ones(2, dtype=torch.float64))
     at = torch.zeros_like(mask)
     at[0, 1] = True
-    torch.testing.assert_close(probabilities(unary, mask, at=at).states[0, 1], found.states[0, 1])
+    torch.testing.assert_close(probabilities(Words(unary, mask), at=at).states[0, 1], found.states[0, 1])
 
 
 def test_arcs_are_the_heads_of_every_iteration() -> None:
     model = encoder(root=ROOTS[0], globals=GLOBALS[0], iterations=3)
     unary, mask = sentences([4, 2])
-    arcs, states = model(unary, mask, arcs=True).arcs, model.infer(unary, mask)
+    arcs, states = model(Words(unary, mask), arcs=True).arcs, model.infer(unary, mask)
     assert len(states) == 4
     torch.testing.assert_close(arcs, torch.stack([state.heads for state in states[1:]], 1))
 
@@ -305,9 +306,9 @@ def test_gpu_gives_the_same_values(decomposition: dict[str, Any], messages: str)
     options: dict[str, Any] = {"root": ROOTS[0], "globals": GLOBALS[0], "labels": 16, "gains": True}
     model = encoder(decomposition=decomposition, **options, messages=messages)
     unary, mask = sentences([20, 7, 1], labels=16)
-    here = model(unary, mask), model(unary, mask, arcs=True)
+    here = model(Words(unary, mask)), model(Words(unary, mask), arcs=True)
     model.cuda()
-    there = model(unary.cuda(), mask.cuda()), model(unary.cuda(), mask.cuda(), arcs=True)
+    there = model(Words(unary.cuda(), mask.cuda())), model(Words(unary.cuda(), mask.cuda()), arcs=True)
     for left, right in zip(there, here, strict=True):
         torch.testing.assert_close(left.states.cpu(), right.states, rtol=0, atol=1e-9)
         torch.testing.assert_close(left.sentence.cpu(), right.sentence, rtol=0, atol=1e-9)
@@ -344,7 +345,7 @@ def test_the_same_potentials_in_every_iteration_are_shared_ones() -> None:
     own.load_state_dict({key: shared.state_dict()[key.split(".", 2)[-1] if "later" in key else key]
                          for key in own.state_dict()})  # fmt: skip
     unary, mask = sentences([5, 3])
-    torch.testing.assert_close(own(unary, mask).states, shared(unary, mask).states, rtol=0, atol=0)
+    torch.testing.assert_close(own(Words(unary, mask)).states, shared(Words(unary, mask)).states, rtol=0, atol=0)
 
 
 # --- gains ------------------------------------------------------------------------------------------------------------
@@ -411,7 +412,7 @@ def test_a_model_starts_as_one_without(latent: str) -> None:
         torch.manual_seed(0)
         made.append(build({**options, "gains": gains}).double().eval())
     unary, mask = sentences([5, 2], labels=6)
-    plain, model = (one(unary, mask) for one in made)
+    plain, model = (one(Words(unary, mask)) for one in made)
     torch.testing.assert_close(plain.states, model.states)
     torch.testing.assert_close(plain.sentence, model.sentence)
     more = sum(one.numel() for one in made[1].parameters()) - sum(one.numel() for one in made[0].parameters())
@@ -492,12 +493,12 @@ def test_messages_are_compared_before_they_are_divided() -> None:
     section = ProbabilisticTransformer.model_validate({**options, "latent": "spherical"})
     encoder = ProbabilisticEncoder(section)
     unary, mask = torch.randn(1, 4, 6), torch.ones(1, 4, dtype=torch.bool)
-    states = encoder(unary, mask)
-    found = encoder.figures(unary, mask, states)
+    states = encoder(Words(unary, mask))
+    found = encoder.figures(Words(unary, mask), states)
     messages = 0.5 * states.states - unary
     assert float(found["message_norm"]) == pytest.approx(float(messages.norm() / unary.norm()), rel=1e-5)
     torch.nn.init.zeros_(encoder.ternary.U)
-    quiet = encoder.figures(unary, mask, encoder(unary, mask))
+    quiet = encoder.figures(Words(unary, mask), encoder(Words(unary, mask)))
     assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
 
 
@@ -512,8 +513,8 @@ def test_an_encoder_tells_how_loud_its_messages_are(output: str) -> None:
     last = encoder.infer(unary, mask)[-1].labels.log() - unary
     last = last - last.mean(-1, keepdim=True)
     own = unary - unary.mean(-1, keepdim=True)
-    found = encoder.figures(unary, mask, encoder(unary, mask))
+    found = encoder.figures(Words(unary, mask), encoder(Words(unary, mask)))
     assert float(found["message_norm"]) == pytest.approx(float(last.norm() / own.norm()), rel=1e-4)
     torch.nn.init.zeros_(encoder.ternary.U)
-    quiet = encoder.figures(unary, mask, encoder(unary, mask))
+    quiet = encoder.figures(Words(unary, mask), encoder(Words(unary, mask)))
     assert float(quiet["message_norm"]) == pytest.approx(0.0, abs=1e-5)
