@@ -103,7 +103,7 @@ def worth_packing(mask: Bool[Tensor, "b n"]) -> bool:
     Not on a GPU nor in a graph, whose shapes must not depend on values; nor where padding stands between the words of a
     sentence, as the next row must be the next word.
     """
-    if not mask.numel() or not may_depend_on(mask) or float(mask.float().mean()) >= 1.0 - WORTH_PACKING:
+    if not may_depend_on(mask) or not mask.numel() or float(mask.float().mean()) >= 1.0 - WORTH_PACKING:
         return False
     begins = mask[:, 1:] & ~mask[:, :-1]
     return not bool((begins.sum(1) + mask[:, 0] > 1).any())
