@@ -12,6 +12,7 @@ from transformers.modeling_outputs import BaseModelOutputWithPooling
 
 from probtrans_cli.hf.write import MODEL_TYPE
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.potentials import Rotary
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
@@ -73,7 +74,7 @@ class ProbabilisticModel(PreTrainedModel):  # type: ignore[no-untyped-call]
         marginals as ``attentions``. Without a mask, all that is not padding is a word."""
         mask = input_ids != self.config.pad_token_id if attention_mask is None else attention_mask.bool()
         arcs = self.config.output_attentions if output_attentions is None else output_attentions
-        encoded = self.encoder(self.unary(input_ids), mask, arcs=bool(arcs))
+        encoded = self.encoder(Words(self.unary(input_ids), mask), arcs=bool(arcs))
         outputs = BaseModelOutputWithPooling(
             last_hidden_state=encoded.states,
             pooler_output=encoded.sentence,
