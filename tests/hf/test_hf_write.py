@@ -27,6 +27,7 @@ from probtrans_cli.errors import UsageError
 from probtrans_cli.hf import bert_of, read_bert, write_bert
 from probtrans_cli.hf.write import PARTS, Architecture
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.recipe.model import ProbabilisticTransformer
 
 EXPRESSIBLE: list[dict[str, Any]] = [
@@ -115,7 +116,7 @@ def test_a_probabilistic_transformer_opens_in_transformers(tmp_path: Path, optio
     model, report = transformers.AutoModel.from_pretrained(tmp_path / "out", output_loading_info=True)
     assert not any(report.values())
     ids = torch.tensor([[1, 2, 3, 4], [5, 6, 0, 0]])
-    expected = encoder(table[ids], ids != 0, arcs=True)
+    expected = encoder(Words(table[ids], ids != 0), arcs=True)
     found = model(ids, output_attentions=True)
     torch.testing.assert_close(found.last_hidden_state, expected.states, rtol=0, atol=1e-6)
     torch.testing.assert_close(torch.stack(found.attentions, 1), expected.arcs, rtol=0, atol=1e-6)

@@ -12,6 +12,7 @@ from torch.nn import functional
 from probtrans_cli.data.vocabularies.wordpiece import read_wordpieces
 from probtrans_cli.hf import read_bert
 from probtrans_cli.models import build
+from probtrans_cli.models.base import Words
 from probtrans_cli.recipe.model import Transformer
 from probtrans_cli.recipe.source import read_recipe
 
@@ -44,7 +45,9 @@ def test_pieces_and_states_are_those_of_transformers(folder: Path) -> None:
     encoder.load_state_dict(bert.part("encoder"))
     theirs = transformers.BertModel.from_pretrained(folder).eval()
     with torch.no_grad():
-        ours = encoder(functional.embedding(ids, bert.tensors["unary.weight"]), torch.ones_like(ids, dtype=torch.bool))
+        ours = encoder(
+            Words(functional.embedding(ids, bert.tensors["unary.weight"]), torch.ones_like(ids, dtype=torch.bool))
+        )
         expected = theirs(input_ids=ids)
     torch.testing.assert_close(ours.states, expected.last_hidden_state, rtol=0, atol=1e-4)
     torch.testing.assert_close(ours.sentence, expected.pooler_output, rtol=0, atol=1e-4)
