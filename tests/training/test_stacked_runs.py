@@ -163,9 +163,11 @@ def test_trees_tags_and_labels_are_those_of_words(bert: Any, capfd: pytest.Captu
     encoded = model.vocabulary.encode_words(sentence.split())
     assert len(encoded.ids) > 9
     network: Any = model.network
-    states = network.encoder.lower(network.unary(torch.tensor([encoded.ids])), torch.ones(1, len(encoded.ids)).bool())
+    states = network.encoder.lower(
+        Words(network.unary(torch.tensor([encoded.ids])), torch.ones(1, len(encoded.ids)).bool())
+    )
     scores = network.encoder.projection(states.states[:, encoded.word_start])
-    words = network.encoder.upper(scores, torch.ones(1, 7, dtype=torch.bool), arcs=[2])
+    words = network.encoder.upper(Words(scores, torch.ones(1, 7, dtype=torch.bool)), arcs=[2])
     chances = words.arcs[0, 0, 1].gather(-1, torch.tensor((found.heads - 1) % 8)[:, None])[:, 0]
     torch.testing.assert_close(torch.tensor(found.probabilities, dtype=torch.float32), chances, rtol=1e-4, atol=1e-6)
     labels = words.states[0].softmax(-1).topk(2)
