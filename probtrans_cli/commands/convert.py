@@ -151,7 +151,7 @@ def _placed(sentence: FileSentence, form: WrittenForm, names: Sequence[str], row
 
 def _texts(sentence: FileSentence, rows: int | None) -> list[FileTuple]:
     """Return the tuples with a relation and an argument; what is kept and why not all is added to the counts."""
-    kept = []
+    kept: list[FileTuple] = []
     for each in sentence.tuples:
         reason = "kept" if all(each.texts[:2]) and len(each.texts) > 1 else "incomplete"
         reason = "too many" if reason == "kept" and len(kept) == rows else reason

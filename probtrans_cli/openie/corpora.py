@@ -182,8 +182,8 @@ def _tuple_of_text(text: TupleText, divide: Callable[[str], Sequence[str]]) -> F
         mark = next(mark for mark in of_mark if argument.startswith(mark))
         of_mark[mark].append(divide(argument.removeprefix(mark)))
     location, time, (arg2, *further) = of_mark["L: "], of_mark["T: "], of_mark[""] or [[]]
-    behind = [[word for part in parts for word in part] for parts in (further, location, time)]
-    words = TupleWords(divide(arg1), divide(text.relation), arg2, *behind)
+    extra, locations, times = ([word for part in parts for word in part] for parts in (further, location, time))
+    words = TupleWords(divide(arg1), divide(text.relation), arg2, extra, locations, times)
     return FileTuple([text.relation, *text.arguments], words, text.confidence)
 
 

@@ -383,7 +383,8 @@ class Split:
         number = int(self._shards.place(np.asarray(index))) if len(self._shards) > 1 else 0
         offsets, values = self._shards[number][name]
         place = int(index - self.bounds[number])
-        return values[offsets[place] : offsets[place + 1]]
+        row: NDArray[Any] = values[offsets[place] : offsets[place + 1]]
+        return row
 
     def text(self, name: str, index: int) -> str:
         """Return a sentence's ``spelling`` or ``form``."""

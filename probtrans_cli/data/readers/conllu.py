@@ -316,10 +316,9 @@ def annotated(
         new[_HEAD] = [str(int(head)) for head in heads]
         default = ["root" if head == 0 else "dep" for head in heads]
         new[_DEPREL] = default if deprels is None else list(map(_value, deprels))
-    if sentence.lines is None or sentence.rows is None:
-        lines, rows = _lines_of_text(sentence), range(1, count + 1)
-    else:
-        lines, rows = list(sentence.lines), sentence.rows
+    has_lines = sentence.lines is not None and sentence.rows is not None
+    lines: list[str] = list(sentence.lines or ()) if has_lines else _lines_of_text(sentence)
+    rows: Sequence[int] = (sentence.rows or ()) if has_lines else range(1, count + 1)
     for i, row in enumerate(rows):
         fields = lines[row].split("\t")
         for column, texts in new.items():
