@@ -58,8 +58,8 @@ class Job:
             there = {path.name for path in folder.iterdir()} if folder.exists() else set()
             strangers = sorted(there - {JOB, BLOCKS, FAILED} - {path.name for path in atomic.left_of(folder / JOB)})
             if strangers and JOB not in there:
-                what = f"{folder}: holds {printable(strangers[0], 200)}, and no job"
-                raise UsageError(what, hint="give --output-dir a new folder, or an empty one")
+                message = f"{folder}: holds {printable(strangers[0], 200)}, and no job"
+                raise UsageError(message, hint="give --output-dir a new folder, or an empty one")
             cls._refuse_blocks_without_job(folder)
             for name in (BLOCKS, FAILED):
                 (folder / name).mkdir(parents=True, exist_ok=True)
@@ -77,9 +77,11 @@ class Job:
             there = sorted(path.name for path in (folder / name).iterdir()) if (folder / name).exists() else []
             # In this order: a process that begins the same job now writes its name before any block.
             if there and not os.path.lexists(folder / JOB):
-                what = f"{folder}: holds {name}/{printable(there[0], 200)}, and no {JOB} that says of which job it is"
+                message = (
+                    f"{folder}: holds {name}/{printable(there[0], 200)}, and no {JOB} that says of which job it is"
+                )
                 hint = f"give --output-dir another folder; or put {JOB} back; or remove {name}/ if nobody needs it"
-                raise UsageError(what, hint=hint)
+                raise UsageError(message, hint=hint)
 
     @classmethod
     def of(cls, folder: Path, ending: str, identity: Mapping[str, Any]) -> Job:

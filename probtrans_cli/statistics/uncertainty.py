@@ -69,8 +69,8 @@ def calibration_error(probabilities: np.ndarray, gold: np.ndarray, *, bins: int 
 
     It is not debiased: answers that are perfectly calibrated have the error :func:`ece_floor`.
     """
-    found = reliability(probabilities, gold, bins=bins, by=by)
-    return sum(one.number * abs(one.confidence - one.accuracy) for one in found) / len(gold)
+    groups = reliability(probabilities, gold, bins=bins, by=by)
+    return sum(group.number * abs(group.confidence - group.accuracy) for group in groups) / len(gold)
 
 
 def ece_floor(probabilities: np.ndarray, *, bins: int = BINS, draws: int = FLOOR_DRAWS, seed: int = 0) -> float:
@@ -153,8 +153,8 @@ class Fitted(NamedTuple):
 def fit_temperature(scores: np.ndarray, gold: np.ndarray) -> float:
     """The temperature T, from 1/4 to 8, for which ``softmax(scores / T)`` has the least cross entropy; 1 where no right
     class is one of the model's. See :func:`fitted`."""
-    found = fitted([(scores, gold)])
-    return 1.0 if found is None else found.temperature
+    best = fitted([(scores, gold)])
+    return 1.0 if best is None else best.temperature
 
 
 def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
@@ -169,7 +169,7 @@ def fitted(parts: Sequence[tuple[np.ndarray, np.ndarray]]) -> Fitted | None:
     def loss(log_temperature: float) -> float:
         scale = math.exp(-log_temperature)
         losses = (cross_entropy(scores * scale, gold) or 0.0 for scores, gold in parts)
-        return sum(size * one for size, one in zip(sizes, losses, strict=True)) / sum(sizes)
+        return sum(size * value for size, value in zip(sizes, losses, strict=True)) / sum(sizes)
 
     best = _ternary_search(loss, LOWEST, HIGHEST)
     return Fitted(math.exp(best), loss(0.0), loss(best))

@@ -63,11 +63,11 @@ def word_order(
     class_of[own], class_of[-1] = np.arange(len(own)), CLASSES + 1
     together = _associations(class_of[words])[class_of[before], class_of[behind]]
     together[(before < 0) & (behind < 0)] = 0.0
-    others = class_of[here] == CLASSES
-    middle = together[others].mean() if others.any() else together.mean()
+    infrequent = class_of[here] == CLASSES
+    middle = together[infrequent].mean() if infrequent.any() else together.mean()
     sums = np.bincount(here, weights=together, minlength=entries)
-    found = (sums + SHRINKING * middle) / (counts + SHRINKING)
-    reducibility = (found - found[here].mean()) / max(float(found[here].std()), 1e-9)
+    mean_association = (sums + SHRINKING * middle) / (counts + SHRINKING)
+    reducibility = (mean_association - mean_association[here].mean()) / max(float(mean_association[here].std()), 1e-9)
     order: Float[np.ndarray, "v 2"] = np.where((counts > 0)[:, None], np.stack([leaning, reducibility], axis=1), 0.0)
     return order
 
@@ -96,8 +96,8 @@ def standing_alone(
 def _most_frequent(counts: Int64[np.ndarray, " v"], unknown: int) -> Int64[np.ndarray, " c"]:
     """The :data:`CLASSES` most frequent words."""
     ranked = np.argsort(-counts, kind="stable")
-    found: Int64[np.ndarray, " c"] = ranked[ranked != unknown][:CLASSES]
-    return found
+    frequent: Int64[np.ndarray, " c"] = ranked[ranked != unknown][:CLASSES]
+    return frequent
 
 
 def _in_turn(
@@ -114,8 +114,8 @@ def _in_turn(
 def _share(count: Float[np.ndarray, " v"], of: Int64[np.ndarray, " v"]) -> Float[np.ndarray, " v"]:
     """The logarithm of the share of each word at a boundary, against that of all words."""
     share = count.sum() / of.sum()
-    found: Float[np.ndarray, " v"] = np.log((count + LEANING * share) / ((of + LEANING) * share))
-    return found
+    logarithm: Float[np.ndarray, " v"] = np.log((count + LEANING * share) / ((of + LEANING) * share))
+    return logarithm
 
 
 def _associations(classes: Int64[np.ndarray, " m"]) -> Float[np.ndarray, "c c"]:
@@ -124,6 +124,6 @@ def _associations(classes: Int64[np.ndarray, " m"]) -> Float[np.ndarray, "c c"]:
     pairs = np.bincount(classes[:-1] * number + classes[1:], minlength=number**2).reshape(number, number)
     expected = np.outer(pairs.sum(axis=1), pairs.sum(axis=0)) / pairs.sum() ** 2
     seen = expected > 0
-    found = np.zeros((number, number))
-    found[seen] = np.log((pairs + PAIRS * expected)[seen] / ((pairs.sum() + PAIRS) * expected)[seen])
-    return found
+    information = np.zeros((number, number))
+    information[seen] = np.log((pairs + PAIRS * expected)[seen] / ((pairs.sum() + PAIRS) * expected)[seen])
+    return information

@@ -19,15 +19,15 @@ ABSTAINED = "_"
 
 def doubt_of(outputs: Outputs, name: str, prefix: str = "") -> dict[str, list[float]]:
     """The parts of the doubt about some answers, as JSON has them; nothing where it was not asked for."""
-    found = outputs.doubt.get(name)
-    return {} if found is None else {prefix + part: getattr(found, part).tolist() for part in DOUBT}
+    doubt = outputs.doubt.get(name)
+    return {} if doubt is None else {prefix + part: getattr(doubt, part).tolist() for part in DOUBT}
 
 
 def without_members(value: Any) -> Any:
     """A prediction without the parts of the doubt that only members have."""
     if isinstance(value, Mapping):
-        return {key: without_members(one) for key, one in value.items() if not str(key).endswith(DOUBT[1:])}
-    return [without_members(one) for one in value] if isinstance(value, list) else value
+        return {key: without_members(item) for key, item in value.items() if not str(key).endswith(DOUBT[1:])}
+    return [without_members(item) for item in value] if isinstance(value, list) else value
 
 
 def alternatives(

@@ -109,10 +109,10 @@ def _moved(value: Any, device: torch.device) -> Any:
         value = value.pin_memory() if device.type == "cuda" else value
         return value.to(device, non_blocking=True)
     if isinstance(value, Batch):
-        return replace(value, **{one.name: _moved(getattr(value, one.name), device) for one in fields(value)})
+        return replace(value, **{part.name: _moved(getattr(value, part.name), device) for part in fields(value)})
     if isinstance(value, Features):
-        return Features(*(_moved(one, device) for one in value))
-    return {name: _moved(one, device) for name, one in value.items()} if isinstance(value, dict) else value
+        return Features(*(_moved(part, device) for part in value))
+    return {name: _moved(part, device) for name, part in value.items()} if isinstance(value, dict) else value
 
 
 def _features(split: Split, indices: np.ndarray, device: torch.device) -> Features | None:

@@ -114,16 +114,16 @@ class SentenceClassification(Task):
         del batch
         chances = outputs.scores["sentence"].float().softmax(-1)
         best, labels = chances.max(-1)
-        found = [
+        answers = [
             {"label": self.names[id], "label_probability": probability}
             for id, probability in zip(labels.tolist(), best.tolist(), strict=True)
         ]
         for name, values in doubt_of(outputs, "sentence", "label_").items():
-            found = [{**one, name: value} for one, value in zip(found, values, strict=True)]
+            answers = [{**answer, name: value} for answer, value in zip(answers, values, strict=True)]
         if top is None:
-            return list(found)
+            return list(answers)
         several = alternatives(chances, self.names, top, "label")
-        return [{**one, "label_alternatives": others} for one, others in zip(found, several, strict=True)]
+        return [{**answer, "label_alternatives": options} for answer, options in zip(answers, several, strict=True)]
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Comments of the sentence; above it."""

@@ -68,11 +68,11 @@ class NamedEntities(WordTagging):
         """``f1``, ``precision``, ``recall`` of entities, ``f1_strict`` of those that are read strictly, ``accuracy`` of
         tags, ``loss``; finally also F1 by type, ``f1_interval``, and ``types``, all scores and counts of each."""
         entities = _of_reading(counts, None)
-        found: dict[str, Any] = dict(scores_of(entities))
-        of_type = {name: found.pop(name) for name in list(found) if name.startswith("f1_")}
+        result: dict[str, Any] = dict(scores_of(entities))
+        of_type = {name: result.pop(name) for name in list(result) if name.startswith("f1_")}
         strict = scores_of(_of_reading(counts, SCHEMES[counts["ending"] > 0]))["f1"]
         accuracy = counts["right"] / max(counts["words"], 1)
-        scores = found | (of_type if final else {}) | {"f1_strict": strict}
+        scores = result | (of_type if final else {}) | {"f1_strict": strict}
         scores |= {"accuracy": accuracy, "loss": counts.mean("loss", "labelled")}
         if final:
             scores |= {"f1_interval": interval("f1", counts), "types": scores_by_type(entities)}
@@ -103,9 +103,9 @@ class NamedEntities(WordTagging):
 
     def abstained(self, prediction: Prediction, least: float) -> tuple[Prediction, list[bool]]:
         """An entity with a tag that is left out is left out, too."""
-        found, left_out = super().abstained(prediction, least)
-        kept = [entity for entity in prediction["entities"] if not any(left_out[slice(*entity["words"])])]
-        return {**found, "entities": kept}, left_out
+        rest, left_out = super().abstained(prediction, least)
+        entities = [entity for entity in prediction["entities"] if not any(left_out[slice(*entity["words"])])]
+        return {**rest, "entities": entities}, left_out
 
 
 def _of_reading(counts: Counts, reading: Scheme | None) -> dict[Any, float]:

@@ -115,9 +115,9 @@ class WordPrediction(Task):
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``masks``: of every word that is written as a mask its number from 0 (``word``), the ``words`` most probable
         there, the best first, and their ``probabilities``; ``top`` of them, or 5."""
-        found: list[Prediction] = [{"masks": []} for _ in batch.indices]
+        predictions: list[Prediction] = [{"masks": []} for _ in batch.indices]
         if "words" not in outputs.scores:  # nothing is written as a mask
-            return found
+            return predictions
         scores = outputs.scores["words"].float().softmax(-1)
         best, ids = scores.topk(min(top or MOST_PROBABLE, scores.shape[-1]), dim=-1)
         at = self.wants(batch).tokens
@@ -128,8 +128,8 @@ class WordPrediction(Task):
             word = token if batch.first is None else batch.first[row].tolist().index(token)
             words = [self.vocabulary.decode(id) for id in of_token]
             parts = {name: values[number] for name, values in doubt.items()}
-            found[row]["masks"].append({"word": word, "words": words, "probabilities": chances, **parts})
-        return found
+            predictions[row]["masks"].append({"word": word, "words": words, "probabilities": chances, **parts})
+        return predictions
 
     @property
     def rules(self) -> Mapping[str, Any]:
@@ -143,11 +143,11 @@ class WordPrediction(Task):
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """Below the masks."""
-        masks = {one["word"]: one for one in prediction["masks"]}
+        masks = {mask["word"]: mask for mask in prediction["masks"]}
         notes: list[list[str]] = [[] for _ in range(max(masks, default=-1) + 1)]
-        for word, one in masks.items():
-            chances = one["probabilities"] if probability else [None] * len(one["words"])
-            notes[word] = [with_probability(*pair) for pair in zip(one["words"], chances, strict=True)]
+        for word, mask in masks.items():
+            chances = mask["probabilities"] if probability else [None] * len(mask["words"])
+            notes[word] = [with_probability(*pair) for pair in zip(mask["words"], chances, strict=True)]
         return Places(notes=notes)
 
 

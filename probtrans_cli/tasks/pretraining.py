@@ -68,21 +68,21 @@ class Pretraining(WordPrediction):
         """The cross entropies at the tokens that are scored, and of the pairs."""
         counts = self.counts(batch)
         words = _cross_entropy(outputs.scores["words"], batch.picked(batch.gold[IDS]))
-        found = {"words": Term(words, counts["words"])}
+        terms_of_loss = {"words": Term(words, counts["words"])}
         if self.names:
             pairs = _cross_entropy(outputs.scores["pair"], batch.gold[PAIR][:, 0])
-            found["pairs"] = Term(pairs, counts["pairs"], self.section.pair_weight)
-        return found
+            terms_of_loss["pairs"] = Term(pairs, counts["pairs"], self.section.pair_weight)
+        return terms_of_loss
 
     def measure(self, outputs: Outputs, batch: Batch) -> Counts:
         """Summed losses, how many of what they are, and how many are right, draw by draw."""
         terms = self.terms(outputs, batch)
-        found = {"loss": terms["words"].sum, "words": terms["words"].count}
-        found["right"] = (outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]).sum()
+        counts = {"loss": terms["words"].sum, "words": terms["words"].count}
+        counts["right"] = (outputs.scores["words"].argmax(-1) == batch.gold[IDS][batch.scored]).sum()
         if self.names:
-            found |= {"pair loss": terms["pairs"].sum, "pairs": terms["pairs"].count}
-            found["right pairs"] = (outputs.scores["pair"].argmax(-1) == batch.gold[PAIR][:, 0]).sum()
-        return Counts({(name, batch.number): float(value) for name, value in found.items()})
+            counts |= {"pair loss": terms["pairs"].sum, "pairs": terms["pairs"].count}
+            counts["right pairs"] = (outputs.scores["pair"].argmax(-1) == batch.gold[PAIR][:, 0]).sum()
+        return Counts({(name, batch.number): float(value) for name, value in counts.items()})
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
         """``perplexity`` and ``accuracy`` of hidden words under fixed masks, ``pair_accuracy``, and the ``loss``."""
@@ -102,15 +102,15 @@ class Pretraining(WordPrediction):
 
     def predict(self, outputs: Outputs, batch: Batch, top: int | None = None) -> list[Prediction]:
         """``masks`` as of a masked language model; where pairs were learned, the ``pair`` and its probability."""
-        found = super().predict(outputs, batch, top)
+        predictions = super().predict(outputs, batch, top)
         if not self.names:
-            return found
+            return predictions
         best, labels = outputs.scores["pair"].float().softmax(-1).max(-1)
         for name, values in doubt_of(outputs, PAIR, f"{PAIR}_").items():
-            found = [{**one, name: value} for one, value in zip(found, values, strict=True)]
+            predictions = [{**prediction, name: value} for prediction, value in zip(predictions, values, strict=True)]
         return [
             {**of_words, "pair": self.names[id], "pair_probability": probability}
-            for of_words, id, probability in zip(found, labels.tolist(), best.tolist(), strict=True)
+            for of_words, id, probability in zip(predictions, labels.tolist(), best.tolist(), strict=True)
         ]
 
 

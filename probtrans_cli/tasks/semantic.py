@@ -113,8 +113,8 @@ class SemanticLabels(Task):
     def output_rows(self, network: Network) -> dict[str, OutputRows]:
         del network
         names = tuple(f"{column} {name or 'none'}" for column, names in self.names.items() for name in names)
-        told = " and ".join({"kind": "kinds", "verb_name": "verbs"}[name] for name in self.section.alone)
-        alone = f", {told} by the words alone" if told else ""
+        kinds = " and ".join({"kind": "kinds", "verb_name": "verbs"}[name] for name in self.section.alone)
+        alone = f", {kinds} by the words alone" if kinds else ""
         return {OUTPUT: OutputRows(f"labels of COGS{alone}", names)}
 
     @property
@@ -137,8 +137,10 @@ class SemanticLabels(Task):
         best = {name: of_words.argmax(-1) for name, of_words in scores.items()}
         if "kind" in best and _PREPOSITION in self.names["kind"]:
             kind, role = (self.names[name].index(_PREPOSITION) for name in ("kind", "role"))
-            other = scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
-            best["role"] = torch.where(best["kind"] == kind, role, other)
+            without_role = (
+                scores["role"].index_fill(-1, torch.tensor(role, device=best["role"].device), -torch.inf).argmax(-1)
+            )
+            best["role"] = torch.where(best["kind"] == kind, role, without_role)
         return best if self.whole is None else self._of_sentences(self.whole, best, scores, batch)
 
     def _of_sentences(
@@ -147,14 +149,16 @@ class SemanticLabels(Task):
         """The best labels of whole sentences; those of the words where a sentence has none, or is one word."""
         logs = {name: scores[name].log_softmax(-1).cpu().numpy() for name in COLUMNS}
         kinds = [self.names["kind"][id] for id in best["kind"].tolist()]
-        found = {name: best[name].tolist() for name in COLUMNS}
+        labels_of_words = {name: best[name].tolist() for name in COLUMNS}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy()).tolist()
         for start, end in zip([0, *ends], ends, strict=False):
             if end - start > 1:
                 labels = whole.find(kinds[start:end], {name: of_words[start:end] for name, of_words in logs.items()})
                 for name, of_words in (labels or {}).items():
-                    found[name][start:end] = of_words
-        return best | {name: torch.tensor(of_words, device=best[name].device) for name, of_words in found.items()}
+                    labels_of_words[name][start:end] = of_words
+        return best | {
+            name: torch.tensor(of_words, device=best[name].device) for name, of_words in labels_of_words.items()
+        }
 
     def counts(self, batch: Batch) -> Mapping[str, Tensor]:
         """Words, or sentences."""
@@ -175,8 +179,8 @@ class SemanticLabels(Task):
         for name, wanted in gold.items():
             loss = functional.cross_entropy(scores[name], wanted, reduction="sum", ignore_index=UNLEARNED)
             counts["loss", name], counts["labelled", name] = float(loss), int((wanted >= 0).sum())
-        found = self._best(scores, batch)
-        best = torch.stack([found[name] for name in gold])
+        predicted = self._best(scores, batch)
+        best = torch.stack([predicted[name] for name in gold])
         right = (best == torch.stack(list(gold.values()))).cpu().numpy()
         right = np.vstack([right.all(0), right])
         lengths = batch.words.sum(1).cpu().numpy()
@@ -191,7 +195,7 @@ class SemanticLabels(Task):
             name = self.cases[case] if case >= 0 else "other"
             counts.add({("case", name): 1, ("right case", name): value})
         ids = np.split(best.cpu().numpy(), ends[:-1], axis=1)
-        counts.add(self._forms(batch, [dict(zip(gold, one, strict=True)) for one in ids]))
+        counts.add(self._forms(batch, [dict(zip(gold, labels, strict=True)) for labels in ids]))
         return counts
 
     def scores(self, counts: Counts, *, final: bool) -> dict[str, Any]:
@@ -206,8 +210,8 @@ class SemanticLabels(Task):
         result |= {"form": counts["right forms"] / counts["forms"]} if final and counts["forms"] else {}
         result |= {f"exact_{name}": counts["exact", name] / sentences for name in columns}
         losses = [counts.mean(("loss", name), ("labelled", name)) for name in columns]
-        known = [one for one in losses if one is not None]
-        loss = sum(known) if len(known) == len(losses) else None
+        finite = [loss for loss in losses if loss is not None]
+        loss = sum(finite) if len(finite) == len(losses) else None
         result |= {"labels": counts["right"] / counts["words"], "loss": loss}
         cases = sorted(key[1] for key in counts if isinstance(key, tuple) and key[0] == "case")
         shares = {name: counts["right case", name] / counts["case", name] for name in cases}
@@ -219,11 +223,11 @@ class SemanticLabels(Task):
         best = {name: ids.cpu().numpy() for name, ids in self._best(self._scores(outputs), batch).items()}
         ends = np.cumsum(batch.words.sum(1).cpu().numpy())[:-1]
         of_sentences = [np.split(ids, ends) for ids in best.values()]
-        found: list[Prediction] = []
+        predictions: list[Prediction] = []
         for index, ids in zip(batch.indices.tolist(), zip(*of_sentences, strict=True), strict=True):
             words = batch.split.text("spelling", index).split(" ") if batch.split.has("spelling") else None
-            found.append(dict(graph_record(self._analysis(dict(zip(best, ids, strict=True))), words)))
-        return found
+            predictions.append(dict(graph_record(self._analysis(dict(zip(best, ids, strict=True))), words)))
+        return predictions
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """A comment of the sentence."""
@@ -233,15 +237,15 @@ class SemanticLabels(Task):
 
     def _forms(self, batch: Batch, labels: list[dict[str, np.ndarray]]) -> dict[str, int]:
         """How many sentences have a logical form, and of how many that of the predicted labels is the same."""
-        found = {"forms": 0, "right forms": 0}
+        counts = {"forms": 0, "right forms": 0}
         if not batch.split.has("form"):
-            return found
+            return counts
         for index, ids in zip(batch.indices.tolist(), labels, strict=True):
             if form := batch.split.text("form", index):
                 words = batch.split.text("spelling", index).split(" ")
-                found["forms"] += 1
-                found["right forms"] += logical_form(words, self._analysis(ids)) == form
-        return found
+                counts["forms"] += 1
+                counts["right forms"] += logical_form(words, self._analysis(ids)) == form
+        return counts
 
     def _analysis(self, ids: dict[str, np.ndarray]) -> GraphLabels:
         """The labels of a sentence by name."""

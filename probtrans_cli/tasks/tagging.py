@@ -132,15 +132,15 @@ class WordTagging(Task):
         """``tags`` of the words, and ``tag_probability``; with ``top`` also ``tag_alternatives`` of each word."""
         chances, tags = outputs.scores["words"].float().softmax(-1), self.tag_ids(outputs, batch)
         best = chances.gather(-1, tags[:, None])[:, 0]
-        found: dict[str, list[Any]] = {
+        answers: dict[str, list[Any]] = {
             "tags": [self.names[id] for id in tags.tolist()],
             "tag_probability": best.tolist(),
         }
-        found |= doubt_of(outputs, "words", "tag_")
+        answers |= doubt_of(outputs, "words", "tag_")
         if top is not None:
-            found["tag_alternatives"] = alternatives(chances, self.names, top, "tag")
-        of_sentences = zip(*(by_sentence(values, batch) for values in found.values()), strict=True)
-        return [{name: list(values) for name, values in zip(found, one, strict=True)} for one in of_sentences]
+            answers["tag_alternatives"] = alternatives(chances, self.names, top, "tag")
+        of_sentences = zip(*(by_sentence(values, batch) for values in answers.values()), strict=True)
+        return [{name: list(values) for name, values in zip(answers, row, strict=True)} for row in of_sentences]
 
     def places(self, prediction: Prediction, *, probability: bool) -> Places:
         """The column that was learned, or `Tag` in MISC; below the words."""
@@ -185,7 +185,7 @@ def tag_probabilities(prediction: Prediction, probability: bool) -> dict[str, li
 def tag_comments(prediction: Prediction, probability: bool, where: str) -> dict[str, str]:
     """Comments of a sentence: `predicted`, the column or the entry of MISC that `TagProb` belongs to, where that is
     shown; and the mean entropy and mutual information of its tags, where the doubt is."""
-    found = {"predicted": where} if tag_probabilities(prediction, probability) else {}
+    comments = {"predicted": where} if tag_probabilities(prediction, probability) else {}
     if "tag_entropy" not in prediction:
-        return found
-    return found | doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))
+        return comments
+    return comments | doubt_comment(prediction["tag_entropy"], prediction.get("tag_mutual_information"))

@@ -104,11 +104,11 @@ class WholeSentences:
             if not of_word:
                 return None
             choices += of_word
-            best.append(max(of_word, key=lambda one: one.score))
+            best.append(max(of_word, key=lambda choice: choice.score))
         chosen = best if keeps_the_rules(best, kinds) else _solved(choices, kinds)
         if chosen is None:
             return None
-        labels = [self._labels(one.frame) for one in chosen]
+        labels = [self._labels(choice.frame) for choice in chosen]
         return {column: [of_word[column] for of_word in labels] for column in COLUMNS}
 
     def _labels(self, frame: _Frame) -> dict[str, int]:
@@ -117,20 +117,20 @@ class WholeSentences:
 
 def keeps_the_rules(chosen: Sequence[_Choice], kinds: Sequence[str]) -> bool:
     """Whether one choice for every word breaks none of the rules."""
-    if sum(one.is_main for one in chosen) != 1 or _crossing(chosen):
+    if sum(choice.is_main for choice in chosen) != 1 or _crossing(chosen):
         return False
-    filled = [(one.parent, one.frame.role) for one in chosen if one.parent >= 0]
-    with_noun = [one.parent for one in chosen if one.parent >= 0 and kinds[one.parent] == _PREPOSITION]
+    filled = [(choice.parent, choice.frame.role) for choice in chosen if choice.parent >= 0]
+    with_noun = [choice.parent for choice in chosen if choice.parent >= 0 and kinds[choice.parent] == _PREPOSITION]
     prepositions = [i for i, kind in enumerate(kinds) if kind == _PREPOSITION]
     return len(set(filled)) == len(filled) and sorted(with_noun) == prepositions
 
 
 def _crossing(chosen: Sequence[_Choice]) -> list[tuple[int, int]]:
     """Numbers of the choices whose arcs cross."""
-    spans = [(number, *one.span) for number, one in enumerate(chosen) if one.span is not None]
+    spans = [(number, *choice.span) for number, choice in enumerate(chosen) if choice.span is not None]
     number, start, end = np.array(spans, dtype=int).reshape(-1, 3).T
     inside = (start[:, None] < start) & (start < end[:, None]) & (end[:, None] < end)
-    return [(int(number[one]), int(number[other])) for one, other in zip(*np.nonzero(inside), strict=True)]
+    return [(int(number[left]), int(number[right])) for left, right in zip(*np.nonzero(inside), strict=True)]
 
 
 def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] | None:
@@ -141,16 +141,16 @@ def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] |
 
     once: dict[tuple[str, int, str], list[int]] = {}  # of every rule "exactly once", the choices it is about
     at_most_once: dict[tuple[int, str], list[int]] = {}
-    once["main", -1, ""] = [number for number, one in enumerate(choices) if one.is_main]
+    once["main", -1, ""] = [number for number, choice in enumerate(choices) if choice.is_main]
     once |= {("noun of", i, ""): [] for i, kind in enumerate(kinds) if kind == _PREPOSITION}
-    for number, one in enumerate(choices):
-        once.setdefault(("word", one.word, ""), []).append(number)
-        if one.parent >= 0:
-            if kinds[one.parent] == _PREPOSITION:
-                once["noun of", one.parent, ""].append(number)
-            at_most_once.setdefault((one.parent, one.frame.role), []).append(number)
+    for number, choice in enumerate(choices):
+        once.setdefault(("word", choice.word, ""), []).append(number)
+        if choice.parent >= 0:
+            if kinds[choice.parent] == _PREPOSITION:
+                once["noun of", choice.parent, ""].append(number)
+            at_most_once.setdefault((choice.parent, choice.frame.role), []).append(number)
     rows, lower = [*once.values(), *at_most_once.values()], [1] * len(once) + [0] * len(at_most_once)
-    costs = np.array([-one.score for one in choices])
+    costs = np.array([-choice.score for choice in choices])
     for _ in range(_ROUNDS):
         columns = np.concatenate([np.array(row, dtype=int) for row in rows])
         of_row = np.repeat(np.arange(len(rows)), [len(row) for row in rows])
@@ -165,6 +165,6 @@ def _solved(choices: Sequence[_Choice], kinds: Sequence[str]) -> list[_Choice] |
         crossing = _crossing(chosen)
         if not crossing:
             return chosen
-        rows += [[numbers[one], numbers[other]] for one, other in crossing]
+        rows += [[numbers[left], numbers[right]] for left, right in crossing]
         lower += [0] * len(crossing)
     return None
