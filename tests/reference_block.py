@@ -5,10 +5,9 @@ from __future__ import annotations
 from collections.abc import Callable, Mapping
 from typing import NamedTuple
 
+import full_covariances as full
 import torch
 from torch import Tensor
-
-from probtrans_cli.models.bayesian import full
 
 FEATURES, WORDS, HEADS, KEY, VALUE, INNER = 8, 4, 2, 4, 4, 16
 

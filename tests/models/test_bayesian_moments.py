@@ -6,13 +6,14 @@ import math
 from collections.abc import Callable
 from typing import Any
 
+import full_covariances as full
 import pytest
 import torch
 from random_states import HEADS, NEAR, D, N, assert_shared_has_the_variances, distances, normal, positive, state
 from torch import Tensor
 from torch.nn import functional
 
-from probtrans_cli.models.bayesian import full, moments
+from probtrans_cli.models.bayesian import moments
 from probtrans_cli.models.bayesian.moments import State
 
 pytestmark = pytest.mark.usefixtures("double")

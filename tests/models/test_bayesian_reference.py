@@ -5,14 +5,13 @@ from __future__ import annotations
 import math
 from itertools import product as every
 
+import full_covariances as full
 import numpy as np
 import pytest
 import torch
 from random_states import normal
 from reference_block import HEADS, Block, propagated, reference_block, reference_input, sampled
 from torch import Tensor
-
-from probtrans_cli.models.bayesian import full
 
 pytestmark = pytest.mark.usefixtures("double")
 

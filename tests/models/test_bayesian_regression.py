@@ -5,12 +5,12 @@ from __future__ import annotations
 import math
 from typing import NamedTuple
 
+import full_covariances as full
 import pytest
 import torch
 from reference_block import matrices_of
 from torch import Tensor
 
-from probtrans_cli.models.bayesian import full
 from probtrans_cli.models.bayesian.weights import kl
 
 FEATURES, WORDS, HEADS, KEY, VALUE, INNER = 4, 3, 2, 2, 2, 8

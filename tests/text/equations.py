@@ -36,10 +36,6 @@ SECTIONS: dict[str, list[tuple[str, tuple[str, ...]]]] = {
     "From uncertain scores to probabilities": [
         ("models.bayesian.readout", ("predictive", "mixture", "with_expected_loss")),
     ],
-    "The reference, with full covariances": [
-        ("models.bayesian.full", ("forward", "product", "linear", "weight_part", "softmax_rows", "relu", "gelu")),
-        ("models.bayesian.full", ("layer_norm", "block", "log_likelihood")),
-    ],
 }
 """Of each section the modules, with names in them; a module's own docstring comes before the first of them."""
 

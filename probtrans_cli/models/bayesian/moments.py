@@ -9,10 +9,10 @@ It stands for Cov(x_ai, x_bj) = δ_ij √(v_ai v_bi) R_ab: features do not vary 
 This is the state `kronecker`. Without T, which is `diagonal`, words do not vary together either: as good for the
 scores of words, but the variance of a mean over words is then several times too small.
 
-The rules are checked by ``full.py``, which keeps whole covariances: some are exact (a linear layer's, for such states;
-mean and variance of ReLU), others of second order. ``resc(T; new, old)_ab = T_ab √(new_a new_b / (old_a old_b))`` is T
-where the sums of variances of the words have become others. The state and linear layers are in ``state.py``,
-attention in ``attention.py``; what an output layer reads, whose features do vary together, is in ``together.py``.
+``tests/full_covariances.py``, which keeps whole covariances, checks the rules: some are exact (a linear layer's, for
+such states; mean and variance of ReLU), others of second order. ``resc(T; new, old)_ab = T_ab √(new_a new_b / (old_a
+old_b))`` is T where the sums of variances of the words have become others. The state and linear layers are in
+``state.py``, attention in ``attention.py``; what an output layer reads, whose features do vary together, is in ``together.py``.
 
 symbol   code            shape           meaning
 M        mean            [*b, n, d]      of the features of the words
