@@ -13,6 +13,7 @@ from torch import Tensor, nn
 from torch.nn import functional
 
 from probtrans_cli.models import Encoded, build
+from probtrans_cli.models.base import Words
 from probtrans_cli.models.probabilistic.crf import bucket_of
 from probtrans_cli.models.probabilistic.potentials import UV
 
@@ -26,9 +27,10 @@ class Reference(nn.Module):
         assert isinstance(encoder.ternary, UV), "the decomposition is `uv`"
         self.ternary, self.section = encoder.ternary, encoder.section
 
-    def forward(self, unary: Tensor, mask: Tensor, at: Tensor | None = None) -> Encoded:
+    def forward(self, words: Words, at: Tensor | None = None) -> Encoded:
         """All states, whatever is wanted."""
         del at
+        unary, mask = words.unary, words.mask
         section, U, V = self.section, self.ternary.U, self.ternary.V
         n = mask.shape[1]
         bucket = bucket_of(n, section.distance, mask.device).to(unary.dtype)[None, :, None]

@@ -169,6 +169,7 @@ def test_the_module_prints_tables(
     assert printed.count("| a | ") == printed.count("| d | ") == 1
 
 
+@pytest.mark.slow
 def test_memory_is_measured_in_a_process_of_its_own() -> None:
     command = [sys.executable, "-m", "tests.bench.encoder", "--tiny", "--threads", "1", "--one", "mlm-ptb/banded"]
     child = subprocess.run(command, cwd=ROOT, env=environment(), input="[24, 9]", capture_output=True, text=True)
@@ -194,6 +195,7 @@ def test_the_decoder_of_one_sentence_finds_trees_as_good() -> None:
         assert of_trees[0] == pytest.approx(of_trees[1])
 
 
+@pytest.mark.slow
 def test_parsing_is_measured(
     trained: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch, capfd: pytest.CaptureFixture[str]
 ) -> None:

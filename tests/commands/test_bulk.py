@@ -63,6 +63,7 @@ def test_the_whole_is_what_one_process_writes(form: str, place: list[str], invok
     assert blocks() == after
 
 
+@pytest.mark.slow
 def test_two_workers_write_the_same(place: list[str], invoke: Invoke) -> None:
     whole = invoke(*place, "--threads", "1")
     content = Path("a.txt").read_bytes()

@@ -57,6 +57,7 @@ def test_an_export_has_a_writer(name: str) -> None:
     assert callable(importlib.import_module(f"probtrans_cli.export.{name}").write)
 
 
+@pytest.mark.slow
 @ROWS
 def test_a_format_shows_an_option_or_says_that_it_cannot(
     form: Format, trained: Path, extractors: Path, invoke: Invoke, monkeypatch: pytest.MonkeyPatch, tmp_path: Path

@@ -76,6 +76,7 @@ def test_what_the_example_imports_stands_beside_it(tmp_path: Path) -> None:
 # --- folders ----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_tagger_with_arcs_for_torch(place: Path, invoke: Invoke) -> None:
     report = exported(invoke, "--format", "pt2", "--arcs", "--dtype", "bfloat16", train=(*TAGGING, *FIELD))
     assert report["inputs"] == {"ids": ["batch", "tokens"], "mask": ["batch", "tokens"]}
@@ -97,6 +98,7 @@ def test_a_tagger_with_arcs_for_torch(place: Path, invoke: Invoke) -> None:
     assert str(Path.cwd()).encode() not in Path("out/model.pt2").read_bytes(), "no file of this machine is named"
 
 
+@pytest.mark.slow
 def test_hidden_words_with_arcs(place: Path, invoke: Invoke) -> None:
     """A line for every [MASK], those of another text notwithstanding."""
     exported(invoke, "--format", "pt2", "--arcs", "--dtype", "float32", train=FIELD)

@@ -134,6 +134,7 @@ def test_every_encoder_has_a_module(name: str, few: None) -> None:
     assert measure.largest_difference(graph.network, graph.plan, lambda given: graph(**given)).relative <= MOST
 
 
+@pytest.mark.slow
 def test_a_head_bias_can_be_traced() -> None:
     """With all its scores, for sentences of any length."""
     traced(encoder_graph({**ENCODERS["head-bias"], "iterations": 1}, divides=False), "pt2")
@@ -221,6 +222,7 @@ def test_what_a_tracer_cannot_follow_is_refused(monkeypatch: pytest.MonkeyPatch)
 # --- traced -----------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_a_field(tmp_path: Path, few: None) -> None:
     """With a root and near heads; then in 8 bits, of which a difference is left."""
     section = {**FIELD, "iterations": 1, "labels": 32, "root": {"labels": 3}}
@@ -244,6 +246,7 @@ def moved(graph: Graph, folder: Path, device: str) -> Callable[[Any], Any]:
     return lambda given: module(**{name: value.to(device) for name, value in given.items()})
 
 
+@pytest.mark.slow
 def test_words_of_several_tokens(tmp_path: Path, few: None) -> None:
     """And features of their spelling; nothing stays behind when the program moves to a device that computes nothing."""
     graph = encoder_graph({**LAYERS, "layers": 1}, divides=True, features=12)

@@ -108,6 +108,7 @@ def uncertain_norms(made: Network) -> None:
             make_uncertain(module, "bias", Prior(0.0, 0.01), deviation=0.2, family="full")
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("uncertain_too", ["nothing", "norms", "words"])
 @pytest.mark.parametrize("sentence", [None, "cls", "mean"])
 @torch.no_grad()

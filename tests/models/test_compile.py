@@ -164,6 +164,7 @@ def every_option(decomposition: dict[str, object]) -> list[dict[str, object]]:
     return [section_of(decomposition, options) for options in OPTIONS.values()]
 
 
+@pytest.mark.slow
 def test_it_compiles_in_one_graph() -> None:
     """The model of the paper, forward and backward in training, at three sizes."""
     run(COMPILED, [section_of({"kind": "uv", "rank": 2}, {"iterations": 1})])

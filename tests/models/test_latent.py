@@ -111,6 +111,7 @@ def test_the_entropy_of_a_certain_direction_is_finite() -> None:
     assert bool((found < spherical_entropy(spherical_mean(torch.full((4, 16), 100.0)))).all())
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     "options",
     [{}, {"root": {"labels": 2}}, {"message_weight": {"labels": 0.4, "heads": 1.5}}, {"gains": True}],

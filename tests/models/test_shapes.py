@@ -24,6 +24,7 @@ def test_annotations_hold_in_the_tests_of_contracts() -> None:
     assert done.returncode == 0, done.stdout[-4000:]
 
 
+@pytest.mark.slow
 def test_a_wrong_shape_is_found() -> None:
     script = """
 import conftest, torch

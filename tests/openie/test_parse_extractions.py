@@ -50,6 +50,7 @@ def records(text: str) -> list[dict[str, Any]]:
 # --- JSON -------------------------------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 def test_every_line_gives_one_object(say: Any) -> None:
     lines = [TEXTS[2], "", "Rain", "   ", TEXTS[0], TEXTS[0]]
     found = records(say("tuples", lines, "-f", "jsonl", "--trees", "no"))

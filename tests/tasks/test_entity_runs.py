@@ -311,6 +311,7 @@ def test_a_corpus_with_comments(here: Path, invoke: Invoke) -> None:
 # --- predictions beside gold tags -------------------------------------------------------------------------------------
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize(
     ("text", "columns"),
     [

@@ -41,6 +41,7 @@ def mapped_and_kept(allocator: str) -> tuple[int, int]:
     return mapped, kept
 
 
+@pytest.mark.slow
 @pytest.mark.skipif(not hasattr(ctypes.CDLL(None), "mallinfo2"), reason="needs the GNU C library 2.33 or later")
 def test_memory_that_is_let_go_of_can_be_kept() -> None:
     mapped, kept = mapped_and_kept("keep")

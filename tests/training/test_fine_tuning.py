@@ -258,6 +258,6 @@ def ends(name: str) -> list[Tensor]:
 
 
 def test_hidden_pieces_have_no_features(bert: Any, says: Says) -> None:
-    assert "data.vocabulary.features: a hidden piece would be told by " in says(
+    assert "data.vocabulary.features: the features of its other pieces would give a hidden word away" in says(
         2, SIZES, FOLDER, MLM, "--init-from", "bert", "data.vocabulary.features={}"
     )

@@ -142,6 +142,7 @@ OPTIONS: dict[str, list[str]] = {
 }  # fmt: skip
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("options", OPTIONS)
 def test_no_option_waits(options: str, monkeypatch: pytest.MonkeyPatch) -> None:
     assert waited_for(monkeypatch, *OPTIONS[options]) == []

@@ -75,6 +75,7 @@ def assert_whole(run: Path, seed: int) -> None:
     assert not lock.inside(run).exists()
 
 
+@pytest.mark.slow
 def test_of_two_trainings_at_once_one_goes_on(servers: list[Forks], places: list[Path]) -> None:
     for turn in range(TURNS):
         run = places[0].parent / f"runs/turn{turn}"

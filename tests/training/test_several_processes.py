@@ -89,6 +89,7 @@ def quietly_in(folder: Path) -> Iterator[None]:
         yield
 
 
+@pytest.mark.slow
 def test_the_number_of_processes_changes_nothing_but_rounding(folder: Path) -> None:
     """One set of two processes does all trainings: starting torch takes seconds."""
     alone = [job(1, name) for name in SHORT]

@@ -36,6 +36,7 @@ def as_text(sentences: list[Sentence], trees: list[list[int]]) -> str:
     return "".join("\n".join(annotated(sentence, tree)) + "\n\n" for sentence, tree in blocks)
 
 
+@pytest.mark.slow
 @pytest.mark.parametrize("treebank", TREEBANKS)
 def test_uas_is_that_of_the_official_scorer(treebank: str) -> None:
     udeval = pytest.importorskip("udtools.udeval")
