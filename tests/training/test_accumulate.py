@@ -114,6 +114,7 @@ def test_the_gradient_of_two_batches_is_that_of_their_union(name: str, trainers:
     assert all(torch.equal(value, before[key]) for key, value in parts.network.state_dict().items())
     parts._update([first, second])
     whole._update([np.concatenate([first, second])])
+    assert (parts.state.step, parts.state.batch) == (1, 2)  # the next update begins behind both
     expected = gradients(whole)
     assert float(expected.norm()) > 0.01
     assert difference(gradients(parts), expected) < 1e-5

@@ -20,7 +20,7 @@ from probtrans_cli.errors import OutOfMemoryError, StoppedError
 from probtrans_cli.recipe.source import load_recipe
 from probtrans_cli.training import plan
 from probtrans_cli.training.loop import Trainer
-from probtrans_cli.training.plan import AHEAD, Ahead, Plan, in_turn
+from probtrans_cli.training.plan import AHEAD, Ahead, Plan, State, in_turn
 
 
 def test_updates_and_passes_of_ten_batches() -> None:
@@ -35,6 +35,14 @@ def test_updates_and_passes_of_ten_batches() -> None:
         plan = Plan(load_recipe("quickstart", ["train.epochs=4", *overrides]), np.full(10, 5))
         assert plan.updates(10) == updates
         assert plan.passes(10) == pytest.approx(passes)
+
+
+def test_the_share_done_lies_behind_the_middle_of_the_update() -> None:
+    """So the first of ten updates has a rate, and the last one is not yet at the end of the schedule."""
+    steps = Plan(load_recipe("quickstart", ["train.epochs=100", "train.steps=10"]), np.full(10, 5))
+    assert [steps.share_done(State(step=step), 10) for step in (0, 9)] == pytest.approx([0.05, 0.95])
+    epochs = Plan(load_recipe("quickstart", ["train.epochs=2"]), np.full(10, 5))
+    assert epochs.share_done(State(epoch=1, batch=5), 10) == pytest.approx((1 + 0.55) / 2)
 
 
 def batches(number: int) -> list[np.ndarray]:
