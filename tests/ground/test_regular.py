@@ -39,6 +39,23 @@ def test_a_link_is_followed_only_where_that_is_said(victim: Path, tmp_path: Path
         regular.read_bytes(tmp_path / "zeros", follow=True)
 
 
+def test_a_link_that_takes_the_place_of_a_file_just_looked_at_is_not_followed(
+    victim: Path, tmp_path: Path, monkeypatch: pytest.MonkeyPatch
+) -> None:
+    path = tmp_path / "file"
+    path.write_text("ours", "utf-8")
+    look = regular._require_file
+
+    def look_then_swap(path: Path, mode: int) -> None:
+        look(path, mode)
+        path.unlink()
+        path.symlink_to(victim)
+
+    monkeypatch.setattr(regular, "_require_file", look_then_swap)
+    with pytest.raises(OSError, match="(?i)symbolic links"):
+        regular.open_file(path)
+
+
 def test_no_link_on_the_way_is_followed_either(victim: Path, tmp_path: Path) -> None:
     (tmp_path / "run/a").mkdir(parents=True)
     (tmp_path / "run/a/b").symlink_to(victim.parent)
