@@ -12,7 +12,7 @@ from hypothesis import strategies as st
 
 from probtrans_cli.data.corpus import batches, store
 from probtrans_cli.data.corpus.batches import plan
-from probtrans_cli.data.corpus.store import Split, encode_table, write_split
+from probtrans_cli.data.corpus.store import Split, encode_table, is_punctuation, write_split
 from probtrans_cli.data.sentence import Sentence
 from probtrans_cli.data.vocabularies import build_vocabulary
 from probtrans_cli.errors import DataError
@@ -214,3 +214,8 @@ def test_another_epoch_shuffles_shards_and_sentences(monkeypatch: pytest.MonkeyP
     of_window = [set((first[begin : begin + 200] // 50).tolist()) for begin in range(0, 1000, 200)]
     assert all(len(owners) == 4 for owners in of_window)
     assert any(max(owners) - min(owners) > 3 for owners in of_window)  # not neighbours
+
+
+def test_punctuation_are_two_universal_tags() -> None:
+    """Scores of trees leave out both, as the tables of others do."""
+    assert [tag for tag in ("PUNCT", "SYM", "NOUN", "punct", "_") if is_punctuation(tag)] == ["PUNCT", "SYM"]
