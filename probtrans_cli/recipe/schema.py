@@ -19,7 +19,7 @@ from probtrans_cli.recipe import grids as _grids  # noqa: F401 - it adds two kin
 from probtrans_cli.recipe.base import NAME, Inconsistency, InconsistentError, Section
 from probtrans_cli.recipe.data import FORMATS, VOCABULARIES, Data, Grid, Select
 from probtrans_cli.recipe.model import MODELS, ModelSection, ProbabilisticTransformer
-from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS
+from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS
 from probtrans_cli.recipe.model.transformer import POSITIONS
 from probtrans_cli.recipe.task import TASKS, TaskSection, formats_for
 from probtrans_cli.recipe.training import SCHEDULES, Eval, Log, Optim, Predict, Runtime, Save, Train
@@ -90,7 +90,7 @@ class Recipe(Section):
         return self.model_copy(update={"model": self.model.resolved()})
 
 
-for table in (VOCABULARIES, FORMATS, MODELS, DECOMPOSITIONS, POSITIONS, TASKS, SCHEDULES):
+for table in (VOCABULARIES, FORMATS, MODELS, DECOMPOSITIONS, FACTORS, POSITIONS, TASKS, SCHEDULES):
     table.used_in(Recipe)
 
 

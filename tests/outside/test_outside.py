@@ -273,3 +273,19 @@ def test_a_package_that_cannot_be_loaded_is_named(tmp_path: Path) -> None:
     )  # fmt: skip
     assert done.returncode == 2
     assert "the kinds of the package broken cannot be loaded" in done.stderr
+
+
+@pytest.mark.parametrize("kind", KINDS)
+def test_a_kind_needs_no_other(kind: str, tmp_path: Path) -> None:
+    """Each is known to recipes when it is the only one that is installed."""
+    script = (
+        f"import probtrans_cli.recipe.schema, outside.{kind}, json; from probtrans_cli.recipe.schema import Recipe; "
+    )
+    script += "print(json.dumps(Recipe.model_json_schema()))"
+    (tmp_path / "outside").symlink_to(HERE)
+    found = subprocess.run(
+        [sys.executable, "-c", script], env=environment() | {"PYTHONPATH": f"{ROOT}:{tmp_path}"},
+        capture_output=True, text=True,
+    )  # fmt: skip
+    assert found.returncode == 0, found.stderr
+    assert kind in found.stdout

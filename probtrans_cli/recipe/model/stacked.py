@@ -10,7 +10,7 @@ from pydantic import Field, JsonValue
 from probtrans_cli.recipe.base import MOST_NUMBERS, TOO_LARGE, AllBut, File, Fraction, Inconsistency
 from probtrans_cli.recipe.data import VocabularySection
 from probtrans_cli.recipe.model.base import MODELS, Facts, ModelSection
-from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, ProbabilisticTransformer
+from probtrans_cli.recipe.model.probabilistic import DECOMPOSITIONS, FACTORS, ProbabilisticTransformer
 from probtrans_cli.recipe.model.transformer import POSITIONS
 
 PARTS = AllBut(MODELS, "stacked")
@@ -110,4 +110,5 @@ class Stacked(ModelSection):
 
 MODELS.used_in(Stacked)
 DECOMPOSITIONS.used_in(Stacked)
+FACTORS.used_in(Stacked)
 POSITIONS.used_in(Stacked)
