@@ -6,7 +6,7 @@
 from __future__ import annotations
 
 import statistics
-from collections.abc import Iterable, Mapping, Sequence
+from collections.abc import Mapping, Sequence
 from html import escape
 from pathlib import Path
 from typing import Any
@@ -17,7 +17,7 @@ from probtrans_cli.folders import regular
 from probtrans_cli.folders.checkpoints import STATE, best, json_object, last
 from probtrans_cli.recipe.schema import Recipe
 from probtrans_cli.reports.curves import Curve, chart, read_metrics
-from probtrans_cli.reports.markup import confusion_matrix, worst_confusions
+from probtrans_cli.reports.markup import confusion_matrix, quiet, table, worst_confusions
 from probtrans_cli.reports.scores import BASELINES, CONVENTIONS, shown
 from probtrans_cli.reports.table import TEXTS, in_cells
 from probtrans_cli.text import harmless, visible
@@ -295,24 +295,3 @@ def _folder(name: str) -> Path:
     """The folder of a run, also where a checkpoint of it was named."""
     path = Path(name)
     return path if (path / "metrics.jsonl").is_file() else path.resolve().parent.parent
-
-
-def table(header: Sequence[str], rows: Iterable[Sequence[str]], *, texts: int = 1) -> str:
-    """A table; the first ``texts`` columns are words, the others numbers."""
-    head = _row("th", header, texts)
-    body = "".join(_row("td", row, texts) for row in rows)
-    return f'<div class="scroll"><table><thead>{head}</thead><tbody>\n{body}</tbody></table></div>\n'
-
-
-def _row(element: str, cells: Sequence[str], texts: int) -> str:
-    of_kind = [f'<{element} class="text">'] * texts + [f"<{element}>"] * (len(cells) - texts)
-    return (
-        "<tr>"
-        + "".join(f"{start}{escape(cell)}</{element}>" for start, cell in zip(of_kind, cells, strict=True))
-        + "</tr>\n"
-    )
-
-
-def quiet(text: str) -> str:
-    """A remark."""
-    return f'<p class="quiet">{escape(text)}</p>\n'
