@@ -219,7 +219,7 @@ def gap(encoder: MeanField, unary: Float[Tensor, "n d"]) -> Gap:
     """How far the encoder's last iteration is from exact for one sentence; its message weights should be 1."""
     section = encoder.section
     if section.latent != "categorical":
-        raise ValueError("labels are enumerated, and points on a sphere are not")
+        raise ValueError("labels are enumerated, and spherical latents are not")
     n, mask = len(unary), torch.ones(1, len(unary), dtype=torch.bool)
     pairs = pair_scores(encoder, n)
     kind = section.globals.kind if section.globals is not None else None

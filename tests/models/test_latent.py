@@ -154,7 +154,7 @@ def test_a_point_of_a_sphere_has_no_labels() -> None:
     assert made.inference.heads.weight == 4.0  # the square root of d
     with pytest.raises(TypeError, match="no latent labels"):
         made.latent_labels(torch.zeros(1, 2, 16))
-    with pytest.raises(ValueError, match="points on a sphere are not"):
+    with pytest.raises(ValueError, match="spherical latents are not"):
         gap(made, torch.zeros(2, 16))
     with pytest.raises(InconsistentError, match="no probabilities"):
         build({"kind": "probabilistic", **SPHERICAL, "output": "probabilities"})

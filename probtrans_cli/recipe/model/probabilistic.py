@@ -415,7 +415,7 @@ class ProbabilisticTransformer(ModelSection):
         if self.gains and not self.decomposition.has_gains:
             faults.append((("gains",), f"`decomposition.kind: {self.decomposition.kind}` has none: set this to false"))
         if self.latent == "spherical" and self.output == "probabilities":
-            faults.append((("output",), "a point on a sphere has no probabilities: set this to scores"))
+            faults.append((("output",), "a spherical latent has no probabilities: set this to scores"))
         if self.globals is not None:
             if self.globals.parameterization == "neural" and self.globals.kind != "all-dep":
                 faults.append((("globals", "parameterization"), "`neural` is for `kind: all-dep`"))
