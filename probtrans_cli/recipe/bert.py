@@ -24,7 +24,7 @@ from probtrans_cli.recipe.faults import kind_of
 from probtrans_cli.recipe.model import ModelSection, Transformer
 from probtrans_cli.recipe.model.transformer import AbsolutePositions
 from probtrans_cli.recipe.reference import takes
-from probtrans_cli.recipe.yaml import Fault, Node, node_of
+from probtrans_cli.recipe.yaml import Document, Fault, Key
 from probtrans_cli.text import from_json, printable
 
 CONFIG = "config.json"
@@ -240,55 +240,47 @@ def written(value: Any) -> str:
     return "nothing" if value is None else json.dumps(value, ensure_ascii=False).strip('"')
 
 
-def expand(tree: Node) -> list[Fault]:
-    """Replace `model.from`, or that of the lower encoder of a stack, in the tree of a recipe by what it stands for.
+def expand(document: Document) -> list[Fault]:
+    """Replace `model.from`, or that of the lower encoder of a stack, by what it stands for.
 
     Returns:
         The faults: a folder that is not there or not of BERT, and keys beside `from` that contradict its config.json.
     """
-
-    def section(of: Node, key: str) -> Node | None:
-        node = of.value.get(key) if isinstance(of.value, dict) else None
-        return node if node is not None and isinstance(node.value, dict) else None
-
-    def preset(of: Node | None, key: str, value: Any) -> None:
-        if of is not None and isinstance(of.value, dict):
-            of.value.setdefault(key, node_of(value, place))
-
-    model = section(tree, "model")
-    lower = section(model, "lower") if model is not None and kind_of(model) == "stacked" else None
-    path, encoder = (("model",), model) if lower is None else (("model", "lower"), lower)
-    if encoder is None or not isinstance(encoder.value, dict) or kind_of(encoder) != "transformer":
+    path: Key = ("model",)
+    model = encoder = document.content.get("model")
+    stacked = isinstance(model, dict) and kind_of(model) == "stacked" and isinstance(model.get("lower"), dict)
+    if stacked:
+        path, encoder = ("model", "lower"), model["lower"]
+    if not isinstance(encoder, dict) or kind_of(encoder) != "transformer":
         return []
-    entry = encoder.value.get("from")
-    name, place = (None, encoder.place) if entry is None else (entry.value, entry.place)
+    name, place = encoder.get("from"), document.place((*path, "from"))
     if not isinstance(name, str) or not name or "\0" in name:
         return []  # null, or not a path: the schema says so
-    del encoder.value["from"]
-    encoder.value["preset"] = node_of("bert", place)
-    if lower is not None:
-        preset(lower, "pooler", False)  # the upper encoder reads words
-    preset(model, "init_from", name)
-    preset(section(tree, "data"), "vocabulary", {"kind": "wordpiece", "folder": name})
+    encoder |= {"from": None, "preset": "bert"}
+    if stacked:
+        encoder.setdefault("pooler", False)  # the upper encoder reads words
+    model.setdefault("init_from", name)
+    if isinstance(data := document.content.get("data"), dict):
+        data.setdefault("vocabulary", {"kind": "wordpiece", "folder": name})
     try:
         folder = _read(name)
     except CheckpointError as error:
         return [Fault(place, (*path, "from"), "; ".join(error.message.split("\n")))]
     for key, value in folder.model_dump(mode="json", include=_IN_CONFIG).items():
-        preset(encoder, key, value)
+        encoder.setdefault(key, value)
     try:
-        ours = computed(Transformer.model_validate(encoder.plain()))
+        ours = computed(Transformer.model_validate(encoder))
     except ValidationError:
         return []  # the schema says so
     theirs, where = computed(folder), f"{CONFIG} of `{'.'.join(path)}.from: {name}`"
+    contradicted = {key: value for key, value in ours.items() if key in encoder and value != theirs[key]}
     return [
         Fault(
-            encoder.value[key].place,
+            document.place((*path, key)),
             (*path, key),
             f"found {written(value)}, but {where} says {written(theirs[key])}: leave one of them out",
         )
-        for key, value in ours.items()
-        if key in encoder.value and value != theirs[key]
+        for key, value in contradicted.items()
     ]
 
 

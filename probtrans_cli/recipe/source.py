@@ -22,15 +22,15 @@ from probtrans_cli.recipe.bert import expand
 from probtrans_cli.recipe.faults import (
     HINT,
     apply_override,
-    drop_other_kinds,
+    choose_kinds,
     drop_removed,
     error_of,
     faults_of,
-    name_kinds,
+    shown,
 )
 from probtrans_cli.recipe.reference import json_schema, root
 from probtrans_cli.recipe.schema import Recipe
-from probtrans_cli.recipe.yaml import LARGEST, Fault, read_tree, write_tree
+from probtrans_cli.recipe.yaml import LARGEST, BrokenError, Fault, read_tree, write_tree
 from probtrans_cli.text import printable
 
 __all__ = [
@@ -47,12 +47,16 @@ IN_FOLDER = "recipe.yaml"
 
 
 def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe that ``source`` names, with ``KEY=VALUE`` overrides applied in order.
+    """Read a recipe, with ``KEY=VALUE`` overrides applied in order.
 
-    ``source`` is a YAML file, ``-`` for standard input, a run folder (its ``recipe.yaml``) or the name of a shipped
-    recipe, with or without ``.yaml``. What exists in the file system goes before a shipped name. Automatic values are
-    left as ``null``: see :meth:`Recipe.resolved`. Raises UsageError (no such recipe, an override without ``=``) and
-    RecipeError (all faults, one a line).
+    Args:
+        source: A YAML file, ``-`` for standard input, a run folder (its ``recipe.yaml``) or the name of a shipped
+            recipe, with or without ``.yaml``. What exists in the file system goes before a shipped name.
+        overrides: Changes; automatic values are left as ``null``, see :meth:`Recipe.resolved`.
+
+    Raises:
+        UsageError: no such recipe, or an override without ``=``.
+        RecipeError: all faults, one a line.
     """
     if source == "-":
         try:
@@ -67,7 +71,7 @@ def load_recipe(source: str, overrides: Sequence[str] = ()) -> Recipe:
 
 
 def load_stored(path: Path, overrides: Sequence[str] = (), *, regular_only: bool = True) -> Recipe:
-    """The recipe that a run or a checkpoint has in its folder.
+    """Read the recipe that a run or a checkpoint has in its folder.
 
     Raises:
         UsageError, RecipeError: as :func:`load_recipe`.
@@ -86,20 +90,18 @@ def _find(source: str) -> Path:
     by_name = shipped.get(source.removesuffix(".yaml"))
     path = Path(source)
     try:
-        if source and path.is_dir():
-            there = os.path.lexists(path / IN_FOLDER) and not regular.is_folder(path / IN_FOLDER)
-            if there:
-                return path / IN_FOLDER
-            if by_name is not None:
-                return by_name
-            hint = "give a recipe file, or a run folder (one that `probtrans train` wrote)"
-            raise UsageError(f"the folder {printable(source, 200)} has no recipe.yaml", hint=hint)
-        if source and path.exists() and not path.is_dir():
+        is_folder = bool(source) and path.is_dir()
+        if is_folder and os.path.lexists(path / IN_FOLDER) and not regular.is_folder(path / IN_FOLDER):
+            return path / IN_FOLDER
+        if source and not is_folder and path.exists():
             return path
     except (OSError, ValueError):  # a name too long for the file system, or with a zero byte
-        pass
+        is_folder = False
     if by_name is not None:
         return by_name
+    if is_folder:
+        hint = "give a recipe file, or a run folder (one that `probtrans train` wrote)"
+        raise UsageError(f"the folder {printable(source, 200)} has no recipe.yaml", hint=hint)
     close = difflib.get_close_matches(Path(source.replace("\0", "")).name.removesuffix(".yaml"), shipped, n=3)
     meant = f"; did you mean {' or '.join(f'`{name}`' for name in close)}?" if close else ""
     raise UsageError(
@@ -109,7 +111,7 @@ def _find(source: str) -> Path:
 
 
 def shipped_recipes() -> dict[str, Path]:
-    """The recipes that come with probtrans, by name; in a source checkout those of its ``recipes/`` folder."""
+    """Return the recipes that come with probtrans, by name; in a source checkout those of its ``recipes/`` folder."""
     package = Path(__file__).resolve().parent.parent
     for folder in (package / "recipes", package.parent / "recipes"):
         if recipes := {path.stem: path for path in sorted(folder.glob("*.yaml"), key=lambda path: path.stem)}:
@@ -118,7 +120,7 @@ def shipped_recipes() -> dict[str, Path]:
 
 
 def describe(path: Path | str) -> str:
-    """What a recipe is for: the first line of its header comment, "" where there is none."""
+    """Say what a recipe is for: the first line of its header comment, "" where there is none."""
     with Path(path).open(encoding="utf-8", errors="replace") as lines:
         for line in lines:
             comment = line.strip()
@@ -141,54 +143,57 @@ def get_ready() -> None:
 
 
 def read_recipe(content: bytes, name: str, overrides: Sequence[str] = ()) -> Recipe:
-    """The recipe of a YAML text, which messages call ``name``, with overrides. Raises as :func:`load_recipe` does."""
+    """Read the recipe of a YAML text, which messages call ``name``, with overrides.
+
+    Raises:
+        UsageError, RecipeError: as :func:`load_recipe`.
+    """
     load_outside()
     for override in overrides:
         if "=" not in override:
             hint = "write KEY=VALUE, for example optim.lr=3e-4"
             raise UsageError(f"'{printable(override, 200)}' is not an override", hint=hint)
-    tree, faults = read_tree(_decoded(content, name), name)
-    if tree is None:
-        raise error_of(faults)
-    if not isinstance(tree.value, dict) or not tree.value:
-        empty = tree.value is None or isinstance(tree.value, dict)
-        words = "the recipe is empty" if empty else f"a recipe consists of `key: value` lines, found {tree.shown()}"
-        raise error_of(faults or [Fault(tree.place, (), words)])
-    name_kinds(tree, root())
-    for number, override in enumerate(overrides, start=1):
-        faults += apply_override(tree, override, number)
-        name_kinds(tree, root())
-    drop_other_kinds(tree, root())
-    faults += drop_removed(tree) + expand(tree)
-    try:
-        recipe = Recipe.model_validate(tree.plain())
-    except ValidationError as error:
-        paths = {fault.path for fault in faults}
-        raise error_of(faults + [fault for fault in faults_of(tree, error) if fault.path not in paths]) from error
-    if faults:
-        raise error_of(faults)
-    return recipe
-
-
-def _decoded(content: bytes, name: str) -> str:
     place = printable(name, 200)
     if len(content) > LARGEST:
         raise RecipeError(f"{place}:1:1: larger than {LARGEST // 1024} KiB; is this a recipe?", hint=HINT)
     try:
-        return content.decode("utf-8-sig")
+        document = read_tree(content.decode("utf-8-sig"), name)
     except UnicodeDecodeError as error:
         before = content[: error.start].decode("utf-8-sig", errors="replace").split("\n")
         words = f"the byte 0x{content[error.start]:02x} is not UTF-8; save the file as UTF-8"
         raise RecipeError(f"{place}:{len(before)}:{len(before[-1]) + 1}: {words}", hint=HINT) from error
+    except BrokenError as error:
+        raise error_of([error.fault]) from None
+    if not isinstance(document.content, dict) or not document.content:
+        empty = document.content is None or document.content == {}
+        found = f"a recipe consists of `key: value` lines, found {shown(document.content)}"
+        words = "the recipe is empty" if empty else found
+        raise error_of(document.faults or [Fault(document.place(()), (), words)])
+    faults = document.faults
+    for number, override in enumerate(overrides, start=1):
+        faults += apply_override(document, override, number)
+    choose_kinds(document, document.content, root())
+    faults += drop_removed(document) + expand(document)
+    try:
+        recipe = Recipe.model_validate(document.content)
+    except ValidationError as error:
+        paths = {fault.path for fault in faults}
+        more = [fault for fault in faults_of(document, error) if fault.path not in paths]
+        raise error_of(faults + more) from error
+    if faults:
+        raise error_of(faults)
+    return recipe
 
 
 # --- writing ----------------------------------------------------------------------------------------------------------
 
 
 def dump_recipe(recipe: Recipe, header: Sequence[str] = ()) -> str:
-    """Complete YAML text of a recipe as it stands, every key written out; ``header`` becomes comment lines on top.
+    """Write complete YAML text of a recipe as it stands, every key written out; reading it again gives an equal recipe.
 
-    Reading it again gives an equal recipe. Automatic values stay ``null`` unless the recipe is resolved first.
+    Args:
+        recipe: Automatic values stay ``null`` unless it is resolved first.
+        header: Comments on top.
     """
     comments = [line for text in header for line in (text.splitlines() or [""])]
     written: dict[str, Any] = recipe.model_dump(mode="python", by_alias=True)

@@ -1,4 +1,4 @@
-"""YAML text to a tree that knows where every value stands, and plain values back to YAML text.
+"""YAML text to plain values and the place of each, and plain values back to YAML text.
 
 Recipes are written in a small part of YAML 1.2: mappings, lists and the scalars of its core schema.
 
@@ -16,7 +16,7 @@ from __future__ import annotations
 import math
 import re
 from collections.abc import Mapping
-from dataclasses import dataclass
+from dataclasses import dataclass, field
 from typing import Any, NamedTuple
 
 import yaml
@@ -28,9 +28,10 @@ DEEPEST = 16
 LARGEST = 256 * 1024
 """Bytes of one recipe."""
 
-Value = None | bool | int | float | str
+Key = tuple[str, ...]
+"""The path of a key, outermost section first; items of a list by number."""
 
-_WORDS: dict[str, Value] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS: dict[str, None | bool] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _AMBIGUOUS = re.compile(r"[-+]?0[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -54,10 +55,10 @@ class Place(NamedTuple):
 
 @dataclass(frozen=True)
 class Fault:
-    """Something wrong at a place; ``path`` is the key, outermost section first (items of a list by number)."""
+    """Something wrong at a place, with the key that it concerns."""
 
     place: Place
-    path: tuple[str, ...]
+    path: Key
     text: str
 
     def __str__(self) -> str:
@@ -66,42 +67,28 @@ class Fault:
         return f"{self.place}: {key}: {self.text}" if key else f"{self.place}: {self.text}"
 
 
+class BrokenError(ValueError):
+    """The text is not YAML; ``fault`` says where."""
+
+    def __init__(self, fault: Fault) -> None:
+        super().__init__(str(fault))
+        self.fault = fault
+
+
 @dataclass
-class Node:
-    """A value and its place: a scalar (``text`` as written), a list of nodes, or a section, nodes by their keys."""
+class Document:
+    """The plain values of a text, the places of keys and values, and what is wrong apart from the syntax."""
 
-    place: Place
-    value: Value | list[Node] | dict[str, Node]
-    text: str = ""
-    key_place: Place | None = None
+    content: Any = None
+    keys: dict[Key, Place] = field(default_factory=dict)
+    values: dict[Key, Place] = field(default_factory=dict)
+    faults: list[Fault] = field(default_factory=list)
 
-    def plain(self) -> Any:
-        """The dictionaries, lists and scalars of a tree, without the places."""
-        if isinstance(self.value, dict):
-            return {key: node.plain() for key, node in self.value.items()}
-        return [node.plain() for node in self.value] if isinstance(self.value, list) else self.value
-
-    def shown(self) -> str:
-        """The value in words for a message."""
-        if isinstance(self.value, dict):
-            return "a section" if self.value else "an empty section"
-        if isinstance(self.value, list):
-            return f"a list of {len(self.value)}" if self.value else "an empty list"
-        if self.value is None:
-            return "nothing (null)"
-        if isinstance(self.value, str):
-            return f"the text '{printable(self.value, 60)}'" if self.value.strip() else "an empty text"
-        return printable(self.text or str(self.value), 60)
-
-
-def node_of(value: object, place: Place) -> Node:
-    """A plain value as a tree whose nodes all stand at one place."""
-    if isinstance(value, dict):
-        return Node(place, {key: node_of(item, place) for key, item in value.items()}, key_place=place)
-    if isinstance(value, list):
-        return Node(place, [node_of(item, place) for item in value], key_place=place)
-    assert value is None or isinstance(value, bool | int | float | str)
-    return Node(place, value, key_place=place)
+    def place(self, path: Key) -> Place:
+        """The place of a value, or of the innermost section around it that is written out."""
+        while path not in self.values:
+            path = path[:-1]
+        return self.values[path]
 
 
 # --- reading ----------------------------------------------------------------------------------------------------------
@@ -126,48 +113,54 @@ class _Composer(yaml.SafeLoader):
         raise yaml.MarkedYAMLError(problem=problem, problem_mark=event.start_mark)
 
 
-def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, list[Fault]]:
-    """The tree of one YAML document and its faults; no tree where the syntax is broken.
+def read_tree(text: str, source: str, override: int = 0) -> Document:
+    """Read one YAML document.
 
-    ``source`` names the text in messages: the file, or, with ``override`` its number, the whole ``KEY=VALUE``.
+    Args:
+        text: The document.
+        source: Its name in messages: the file, or the whole ``KEY=VALUE``.
+        override: The number of the override; 0 for a file.
+
+    Raises:
+        BrokenError: the syntax is broken.
     """
     source = printable(source, 200)
-    faults: list[Fault] = []
+    document = Document()
 
     def place(mark: Any) -> Place:
         return Place(override, mark.line + 1, mark.column + 1, source)
 
-    def convert(node: Any, path: tuple[str, ...]) -> Node:
-        start = place(node.start_mark)
-        if isinstance(node, yaml.MappingNode):
-            section: dict[str, Node] = {}
-            for key_node, value_node in node.value:
-                key, key_place = convert(key_node, path).value, place(key_node.start_mark)
-                if not isinstance(key, str) or key == "<<":
-                    faults.append(Fault(key_place, path, "a key must be text, and not `<<`"))
-                elif key in section:
-                    line = f"line {section[key].key_place[1]}"  # type: ignore[index]
-                    words = f"the key is given twice, first in {'this override' if override else line}; keep one"
-                    faults.append(Fault(key_place, (*path, key), words))
-                else:
-                    section[key] = convert(value_node, (*path, key))
-                    section[key].key_place = key_place
-            return Node(start, section)
+    def convert(node: Any, path: Key) -> Any:
+        document.values[path] = place(node.start_mark)
         if isinstance(node, yaml.SequenceNode):
-            return Node(start, [convert(item, (*path, str(number))) for number, item in enumerate(node.value)])
-        if node.style is not None:  # quoted
-            return Node(start, node.value, node.value)
-        if _AMBIGUOUS.fullmatch(node.value):
-            digits = printable(node.value, 40)
-            words = f"`{digits}` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
-            faults.append(Fault(start, path, words))
-        return Node(start, scalar_value(node.value), node.value)
+            return [convert(item, (*path, str(number))) for number, item in enumerate(node.value)]
+        if isinstance(node, yaml.ScalarNode):
+            if node.style is None and _AMBIGUOUS.fullmatch(node.value):
+                digits = printable(node.value, 40)
+                words = f"`{digits}` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
+                document.faults.append(Fault(document.values[path], path, words))
+            return scalar_value(node.value) if node.style is None else node.value
+        section: dict[str, Any] = {}
+        for key_node, value_node in node.value:
+            name, key_place = key_node.value, place(key_node.start_mark)
+            plain = isinstance(name, str) and key_node.style is None
+            if not isinstance(name, str) or name == "<<" or (plain and not isinstance(scalar_value(name), str)):
+                document.faults.append(Fault(key_place, path, "a key must be text, and not `<<`"))
+            elif name in section:
+                first = "this override" if override else f"line {document.keys[*path, name].line}"
+                words = f"the key is given twice, first in {first}; keep one"
+                document.faults.append(Fault(key_place, (*path, name), words))
+            else:
+                document.keys[*path, name] = key_place
+                section[name] = convert(value_node, (*path, name))
+        return section
 
     try:
         composer = _Composer(text)
-        root = composer.get_single_node()
-        end = place(composer.get_mark())
-        return (Node(end, None) if root is None else convert(root, ())), faults
+        node = composer.get_single_node()
+        document.values[()] = place(composer.get_mark())
+        document.content = None if node is None else convert(node, ())
+        return document
     except yaml.reader.ReaderError as error:
         character = chr(error.character) if isinstance(error.character, int) else str(error.character)
         before = text[: error.position].split("\n")
@@ -181,11 +174,11 @@ def read_tree(text: str, source: str, override: int = 0) -> tuple[Node | None, l
     except (yaml.YAMLError, ValueError, OverflowError, IndexError):
         # PyYAML lets chr() and int() fail on escapes such as "\UFFFFFFFF".
         start, words = place(composer.get_mark()), "it is not YAML from here on"
-    return None, [*faults, Fault(start, (), printable(words, 160))]
+    raise BrokenError(Fault(start, (), printable(words, 160)))
 
 
-def scalar_value(text: str) -> Value:
-    """What an unquoted scalar means (the core schema of YAML 1.2)."""
+def scalar_value(text: str) -> None | bool | int | float | str:
+    """Return what an unquoted scalar means (the core schema of YAML 1.2)."""
     if text in _WORDS:
         return _WORDS[text]
     if re.fullmatch(r"0o[0-7]+|0x[0-9a-fA-F]+", text) and len(text) < 64:
@@ -209,7 +202,7 @@ _NOT_TEXT = {"y", "n", "yes", "no", "on", "off", "true", "false", "null"}
 
 
 def write_tree(value: Mapping[str, object], indent: str = "") -> str:
-    """YAML text of nested mappings, lists and scalars; lists on one line, in the order given."""
+    """Return YAML text of nested mappings, lists and scalars; lists on one line, in the order given."""
     lines = []
     for key, item in value.items():
         if isinstance(item, Mapping) and item:
@@ -220,7 +213,8 @@ def write_tree(value: Mapping[str, object], indent: str = "") -> str:
 
 
 def write_value(value: object) -> str:
-    """A value on one line, which readers of YAML 1.1 and 1.2 understand alike: 1.0e-3, not 1e-3; quotes around `no`."""
+    """Write a value on one line that readers of YAML 1.1 and 1.2 understand alike: 1.0e-3, not 1e-3; quotes around
+    `no`."""
     if isinstance(value, Mapping):
         return "{" + ", ".join(f"{write_value(key)}: {write_value(item)}" for key, item in value.items()) + "}"
     if isinstance(value, list | tuple):

@@ -34,11 +34,11 @@ def test_distributions_of_weights_have_bounds() -> None:
     bayes = "model={kind: transformer, bayes: {}}"
     for key in ("model.bayes.start", "model.bayes.prior.std", "optim.ivon.prior.std"):
         least = "0.002" if key.endswith("start") else "0.001"
-        for value in ("1e300", "1e-300", "8"):
+        for value in ("1.0e+300", "1.0e-300", "8"):
             (fault,) = refused(SMALL, bayes, f"{key}={value}")
             assert f"{key}: found {value}, wanted a number ≥ {least} and ≤ 7" in fault
     large = ("model.bayes.sigma_lr", "model.bayes.kl_weight", *(f"optim.ivon.{key}" for key in IVON))
-    for key, value in [*((key, "1e300") for key in large), *((f"optim.ivon.{key}", "1e-300") for key in IVON[1:3])]:
+    for key, value in [*((key, "1.0e+300") for key in large), *((f"optim.ivon.{key}", "1.0e-300") for key in IVON[1:3])]:
         (fault,) = refused(SMALL, bayes, f"{key}={value}")
         assert f"{key}: found {value}, wanted " in fault
         assert " ≤ 1" in fault

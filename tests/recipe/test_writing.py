@@ -154,10 +154,9 @@ def test_overrides_do_what_editing_the_file_does(drawn: list[tuple[tuple[str, ..
 @given(TEXTS)
 @example("\x00")
 def test_texts_survive(text: str) -> None:
-    tree, faults = read_tree(f"a: {write_value(text)}\nb: [{write_value(text)}, 1]\n", "x")
-    assert not faults
-    assert tree is not None
-    assert tree.plain() == {"a": text, "b": [text, 1]}
+    document = read_tree(f"a: {write_value(text)}\nb: [{write_value(text)}, 1]\n", "x")
+    assert not document.faults
+    assert document.content == {"a": text, "b": [text, 1]}
     assert yaml.safe_load(f"[{write_value(text)}]") == [text]
 
 
