@@ -39,7 +39,8 @@ REMOVED: dict[str, tuple[object, str]] = {
 def apply_override(document: Document, override: str, number: int) -> list[Fault]:
     """Set one ``KEY=VALUE`` in the recipe, creating sections on the way; return the faults of the override by itself."""
     key, _, text = override.partition("=")
-    place, path = Place(number, 0, 0, printable(override, 200)), tuple(key.strip().split("."))
+    place = Place(number, 0, 0, printable(override, 200))
+    path = tuple(key.strip().split("."))
     if len(path) > DEEPEST:
         return [Fault(place, (), f"more than {DEEPEST} levels deep; no recipe is")]
     if not all(re.fullmatch(_NAME, part) for part in path):

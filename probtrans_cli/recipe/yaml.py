@@ -31,7 +31,7 @@ LARGEST = 256 * 1024
 Key = tuple[str, ...]
 """The path of a key, outermost section first; items of a list by number."""
 
-_WORDS: dict[str, None | bool] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
+_WORDS: dict[str, bool | None] = dict.fromkeys(("", "~", "null", "Null", "NULL"))
 _WORDS |= dict.fromkeys(("true", "True", "TRUE"), True) | dict.fromkeys(("false", "False", "FALSE"), False)
 _AMBIGUOUS = re.compile(r"[-+]?0[0-9]+")
 _FLOAT = re.compile(r"[-+]?(\.[0-9]+|[0-9]+(\.[0-9]*)?)([eE][-+]?[0-9]+)?")
@@ -137,7 +137,9 @@ def read_tree(text: str, source: str, override: int = 0) -> Document:
         if isinstance(node, yaml.ScalarNode):
             if node.style is None and _AMBIGUOUS.fullmatch(node.value):
                 digits = printable(node.value, 40)
-                words = f"`{digits}` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
+                words = (
+                    f"`{digits}` is octal to some readers of YAML; write it without the 0, or quote it if it is text"
+                )
                 document.faults.append(Fault(document.values[path], path, words))
             return scalar_value(node.value) if node.style is None else node.value
         section: dict[str, Any] = {}
@@ -177,7 +179,7 @@ def read_tree(text: str, source: str, override: int = 0) -> Document:
     raise BrokenError(Fault(start, (), printable(words, 160)))
 
 
-def scalar_value(text: str) -> None | bool | int | float | str:
+def scalar_value(text: str) -> bool | int | float | str | None:
     """Return what an unquoted scalar means (the core schema of YAML 1.2)."""
     if text in _WORDS:
         return _WORDS[text]

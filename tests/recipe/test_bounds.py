@@ -38,7 +38,10 @@ def test_distributions_of_weights_have_bounds() -> None:
             (fault,) = refused(SMALL, bayes, f"{key}={value}")
             assert f"{key}: found {value}, wanted a number ≥ {least} and ≤ 7" in fault
     large = ("model.bayes.sigma_lr", "model.bayes.kl_weight", *(f"optim.ivon.{key}" for key in IVON))
-    for key, value in [*((key, "1.0e+300") for key in large), *((f"optim.ivon.{key}", "1.0e-300") for key in IVON[1:3])]:
+    for key, value in [
+        *((key, "1.0e+300") for key in large),
+        *((f"optim.ivon.{key}", "1.0e-300") for key in IVON[1:3]),
+    ]:
         (fault,) = refused(SMALL, bayes, f"{key}={value}")
         assert f"{key}: found {value}, wanted " in fault
         assert " ≤ 1" in fault
