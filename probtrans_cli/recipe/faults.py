@@ -37,7 +37,7 @@ REMOVED: dict[str, tuple[object, str]] = {
 
 
 def apply_override(document: Document, override: str, number: int) -> list[Fault]:
-    """Set one ``KEY=VALUE`` in the recipe, creating sections on the way; return the faults of the override by itself."""
+    """Set one ``KEY=VALUE`` in the recipe, creating sections on the way; return its own faults."""
     key, _, text = override.partition("=")
     place = Place(number, 0, 0, printable(override, 200))
     path = tuple(key.strip().split("."))
