@@ -73,12 +73,16 @@ def exact(
     root: Float[Tensor, "h d s"] | None = None,
     features: Float[Tensor, "*h k d"] | None = None,
     kind: GlobalKind | None = None,
+    *,
+    labelled: bool = False,
+    own_label: bool = False,
 ) -> Exact:
     """Log-partition and all marginals by enumeration of the labels; arguments as in the module's legend.
 
-    ``kind`` says what ``features`` are. The diagonal of ``pairs`` is ignored. A word without any candidate has no head
-    variable: its row of ``heads`` is zero. Raises ValueError for a sentence with more than ``LARGEST`` assignments and
-    for features without their kind.
+    ``kind`` says what ``features`` are. ``labelled``: a word has one head, with one of the channels as its label;
+    ``own_label``: label 0 is that of the root and of nothing else. The diagonal of ``pairs`` is ignored. A word
+    without any candidate has no head variable: its row of ``heads`` is zero. Raises ValueError for a sentence with
+    more than ``LARGEST`` assignments and for features without their kind.
     """
     if (features is None) != (kind is None):
         raise ValueError("give the scores of global features together with their kind, or neither")
@@ -94,7 +98,7 @@ def exact(
             f"{n} words of {d} labels and a root of {root_labels} have {count} assignments; "
             f"at most {LARGEST} are enumerated: take a shorter sentence or fewer labels"
         )
-    field = _Field(unary, pairs, root, features, kind)
+    field = _Field(unary, pairs, root, features, kind, labelled, own_label)
     log_z = torch.logsumexp(torch.cat([field(z).log_weight for z in _assignments(n, d, root_labels)]), 0)
     labels, heads, under_root, second = field.zeros()
     for z in _assignments(n, d, root_labels):
@@ -137,6 +141,8 @@ class _Field:
     root: Tensor | None
     features: Tensor | None
     kind: GlobalKind | None
+    labelled: bool = False
+    own_label: bool = False
 
     def zeros(self) -> tuple[Tensor, Tensor, Tensor, Tensor]:
         """Empty sums of the marginals: labels, heads, the root's labels, second heads."""
@@ -170,6 +176,13 @@ class _Field:
         if heads.shape[-1] == 1 and self.root is None:
             # One word without candidates: no head variable.
             return _Part(log_weight, torch.zeros_like(heads), second.softmax(-1))
+        if self.labelled:
+            if self.own_label:
+                of_root = torch.arange(heads.shape[-1]) == n
+                first = torch.arange(heads.shape[1]) == 0
+                heads = heads.masked_fill(first[:, None, None] != of_root, -torch.inf)
+            of_words = torch.logsumexp(heads, (1, 3), keepdim=True)
+            return _Part(log_weight + of_words.sum((1, 2, 3)), (heads - of_words).exp(), second.softmax(-1))
         log_weight = log_weight + torch.logsumexp(heads, -1).sum((1, 2))
         return _Part(log_weight, heads.softmax(-1), second.softmax(-1) if second.numel() else second)
 
@@ -223,7 +236,8 @@ def gap(encoder: MeanField, unary: Float[Tensor, "n d"]) -> Gap:
     n, mask = len(unary), torch.ones(1, len(unary), dtype=torch.bool)
     pairs = pair_scores(encoder, n)
     kind = section.globals.kind if section.globals is not None else None
-    true = exact(unary, pairs, encoder.root_scores(), encoder.global_scores(), kind)
+    how = {"labelled": section.head_labels, "own_label": section.root is not None and section.root.own_label}
+    true = exact(unary, pairs, encoder.root_scores(), encoder.global_scores(), kind, **how)
     state = encoder.infer(unary[None], mask)[-1]
     return Gap(
         labels=_total_variation(state.labels[0], true.labels),

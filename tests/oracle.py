@@ -206,7 +206,10 @@ class Sentence:
         return total
 
     def head_distributions(self, scores: list[Table]) -> list[Table]:
-        """Q_H from M_H: a softmax a word over its candidates, or the marginals of a tree a channel."""
+        """Q_H from M_H: a softmax a word over its candidates, or the marginals of a tree a channel; with labels, of one
+        head a word and its label."""
+        if self.section.head_labels:
+            return self._labelled_trees(scores) if self.section.heads == "tree" else self._labelled_rows(scores)
         return [self._tree(table) if self.section.heads == "tree" else self._rows(table) for table in scores]
 
     def _rows(self, scores: Table) -> Table:
@@ -218,6 +221,41 @@ class Sentence:
                 row[j] = probability
             rows.append(row)
         return rows
+
+    def pairs(self, i: int) -> list[tuple[int, int]]:
+        """Label and column of every value of the labelled head of word i; label 0 may be the root's own."""
+        own = self.section.root is not None and self.section.root.own_label
+        pairs = itertools.product(range(self.h), self.candidates(i))
+        return [(c, j) for c, j in pairs if not own or (c == 0) == (j == self.root_column)]
+
+    def _labelled_rows(self, scores: list[Table]) -> list[Table]:
+        joint = [[[0.0] * self.columns for _ in range(self.n)] for _ in range(self.h)]
+        for i in range(self.n):
+            pairs = self.pairs(i)
+            for (c, j), probability in zip(pairs, softmax([scores[c][i][j] for c, j in pairs]), strict=True):
+                joint[c][i][j] = probability
+        return joint
+
+    def _labelled_trees(self, scores: list[Table]) -> list[Table]:
+        """All trees with all labels, one by one."""
+        joint = [[[0.0] * self.columns for _ in range(self.n)] for _ in range(self.h)]
+        for tree, labels, probability in self.labelled_trees(scores):
+            for i, (head, label) in enumerate(zip(tree, labels, strict=True)):
+                if head < self.columns:
+                    joint[label][i][head] += probability
+        return joint
+
+    def labelled_trees(self, scores: list[Table]) -> list[tuple[tuple[int, ...], tuple[int, ...], float]]:
+        """Every tree with labels: heads, labels, probability."""
+        found = []
+        for tree in single_root_trees(self.n):
+            for labels in itertools.product(range(self.h), repeat=self.n):
+                arcs = list(zip(labels, range(self.n), tree, strict=True))
+                if all((c, j) in self.pairs(i) or j >= self.columns for c, i, j in arcs):
+                    found.append((tree, labels, sum(scores[c][i][j] if j < self.columns else 0.0 for c, i, j in arcs)))
+        return [
+            (*labelled, p) for labelled, p in zip([f[:2] for f in found], softmax([f[2] for f in found]), strict=True)
+        ]
 
     def _tree(self, scores: Table) -> Table:
         if self.has_root:

@@ -180,8 +180,8 @@ def _training(recipe: Recipe) -> Iterator[Inconsistency]:
         yield ("train", "patience"), "patience needs data.dev: give a dev file or set this to null"
     if optim.ternary_penalty.weight > 0.0 and not model.facts.has_ternary_scores:
         yield penalty, f"a model of kind `{model.kind}` has no ternary scores: set this to 0"
-    if isinstance(channel, int) and channel >= model.channels:
-        yield ("eval", "channel"), f"found {channel}, but the model has channels 0 to {model.channels - 1}"
+    if isinstance(channel, int) and channel >= model.trees:
+        yield ("eval", "channel"), f"found {channel}, but the model has channels 0 to {model.trees - 1}"
     if isinstance(iteration, int) and iteration != -1 and not 1 <= iteration <= model.iterations:
         reason = f"found {iteration}, wanted -1 or an iteration of the model, 1 to {model.iterations}"
         yield ("eval", "iteration"), reason

@@ -95,6 +95,8 @@ def word_batches(
         if wants.scores or wants.states or wants.arcs:
             with model.machine.autocast():
                 outputs = predictor(inputs, wants)
+        if model.recipe.model.facts.has_head_labels:  # P(head), over its labels
+            outputs = _each_arcs(outputs, lambda arcs: arcs.float().sum(-3, keepdim=True))
         own_words = inputs.words
         if extra := model.task.extra:  # the last words of a sentence are not its own
             own_words = own_words & (own_words.cumsum(1) <= own_words.sum(1, keepdim=True) - extra)
@@ -137,11 +139,15 @@ def _without_heads(outputs: Outputs, left_out: Tensor) -> Outputs:
         kept = arcs.float().masked_fill(gone[:, None, None, None, :], 0.0)
         return kept / kept.sum(-1, keepdim=True).clamp(min=decode.SMALLEST_PROBABILITY)
 
+    return _each_arcs(outputs, conditioned)
+
+
+def _each_arcs(outputs: Outputs, change: Callable[[Tensor], Tensor]) -> Outputs:
     arcs, members = outputs.arcs, outputs.member_arcs
     return replace(
         outputs,
-        arcs=None if arcs is None else conditioned(arcs),
-        member_arcs=None if members is None else conditioned(members),
+        arcs=None if arcs is None else change(arcs),
+        member_arcs=None if members is None else change(members),
     )
 
 

@@ -204,9 +204,9 @@ class ModelBase:
         section = self.recipe.model
         if channel is not None and channel != "best":
             number = int(channel) if re.fullmatch(r"[0-9]{1,9}", channel) else None
-            if channel != "mean" and (number is None or number >= section.channels):
+            if channel != "mean" and (number is None or number >= section.trees):
                 raise UsageError(
-                    f"channel '{printable(channel)}': the model has channels 0 to {section.channels - 1}",
+                    f"channel '{printable(channel)}': the model has channels 0 to {section.trees - 1}",
                     hint="give a number, mean, or best (the checkpoint's choice)",
                 )
             chosen = replace(chosen, channel="mean" if number is None else number, chosen_on=None)

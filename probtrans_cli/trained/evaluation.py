@@ -205,7 +205,7 @@ def tree_scores(
             ``trees/relations.py``.
         predictor: as of :func:`evaluate`; None: the model as its recipe says.
     """
-    names: list[Channel] = [*range(model.recipe.model.channels), "mean"] if channels or relations is not None else []
+    names: list[Channel] = [*range(model.recipe.model.trees), "mean"] if channels or relations is not None else []
     readings = [reading, *(replace(reading, channel=channel, chosen_on=None) for channel in names)]
     gold, punct = columns(split, "heads"), columns(split, "punct") if split.has("punct") else None
     warning = score.warning_of_gold(gold, lambda index: f"{title}, sentence {index + 1:,} of those scored")
@@ -243,7 +243,7 @@ def choose_reading(model: ModelBase, dev: Split, wish: Eval, title: str = "dev")
     """
     recipe = model.recipe.model
     sample = dev.select(np.unique(np.linspace(0, len(dev) - 1, min(len(dev), CHOICE_SENTENCES)).astype(np.int64)))
-    channels: list[Channel] = [*range(recipe.channels), "mean"] if wish.channel == "best" else [wish.channel]
+    channels: list[Channel] = [*range(recipe.trees), "mean"] if wish.channel == "best" else [wish.channel]
     iterations = [*range(recipe.iterations, 0, -1)] if wish.iteration == "best" else [wish.iteration]
     decoders: list[decode.Method] = ["eisner", "mst"] if wish.decode == "best" else [wish.decode]
     readings = [

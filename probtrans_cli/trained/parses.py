@@ -158,7 +158,7 @@ class Parser:
             predictor = predictor_of(model, dropout_samples=samples, weights=weights, doubt=doubt)
         self.predictor = predictor
         if readings is None:
-            channels = range(model.recipe.model.channels) if options.channel == "all" else [options.channel]
+            channels = range(model.recipe.model.trees) if options.channel == "all" else [options.channel]
             names = [None if channel is None else str(channel) for channel in channels]
             readings = [model.read(name, options.iteration, options.decoder) for name in names] if options.trees else []
         last = model.recipe.model.iterations
@@ -269,7 +269,7 @@ class Parser:
 
     def _no_tree(self, sentence: Sentence) -> EveryTree:
         section, reading = self.model.recipe.model, self.readings[0]
-        shape = (section.iterations, section.channels + 1, len(sentence.words))
+        shape = (section.iterations, section.trees + 1, len(sentence.words))
         return EveryTree(
             words=tuple(sentence.words),
             heads=np.broadcast_to(chain_of(len(sentence.words)), shape),
@@ -282,7 +282,7 @@ class Parser:
 
     def _every_tree(self, sentences: Sequence[Sentence], *, gold: bool, strict: bool) -> Iterator[EveryTree]:
         model, section, first = self.model, self.model.recipe.model, self.readings[0]
-        channels: list[Channel] = [*range(section.channels), "mean"]
+        channels: list[Channel] = [*range(section.trees), "mean"]
         iterations = range(1, section.iterations + 1)
         readings = [replace(first, channel=channel, iteration=t) for t in iterations for channel in channels]
         shape = (len(iterations), len(channels))

@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 from typing import Any
 
 import pytest
@@ -20,6 +21,8 @@ MODELS: list[dict[str, Any]] = [
     *({"globals": one} for one in GLOBALS),
     {"root": ROOT, "globals": GLOBALS[2], "message_weight": {"labels": 0.7, "heads": 1.5}},
     {"root": ROOT, "globals": GLOBALS[3], "message_weight": {"labels": 2.0, "heads": 0.3, "features": 0.8}},
+    {"head_labels": True, "root": {**ROOT, "own_label": True}},
+    {"head_labels": True, "channels": 3, "globals": GLOBALS[0]},
 ]
 SCORES = with_distances(DECOMPOSITIONS, [None, 1])
 PAIRS = [(SCORES[(2 * k + number) % len(SCORES)], options) for k, options in enumerate(MODELS) for number in range(2)]
@@ -36,7 +39,10 @@ def random_state(like: State, seed: int) -> State:
         drawn = 2.0 * torch.randn(distribution.shape, generator=generator, dtype=distribution.dtype)
         return allowed_softmax(drawn, distribution > 0)
 
-    return State(*map(draw, like))  # type: ignore[arg-type]
+    state = State(*map(draw, like))  # type: ignore[arg-type]
+    if like.heads.sum((1, 3)).max() > 1.5:
+        return state
+    return state._replace(heads=state.heads / state.heads.sum((1, 3), keepdim=True).clamp(min=1.0))  # joint with labels
 
 
 def allowed_softmax(scores: torch.Tensor, allowed: torch.Tensor) -> torch.Tensor:
@@ -50,18 +56,20 @@ def states(model: Any, unary: torch.Tensor, mask: torch.Tensor) -> list[State]:
     return [start, end, random_state(start, 1), random_state(start, 2)]
 
 
-def variables(state: State) -> list[tuple[int, tuple[int, ...]]]:
+def variables(state: State, *, labelled: bool) -> list[tuple[int, tuple[Any, ...]]]:
     """Every variable of a state with an own distribution: its field and the index of its row."""
-    return [
-        (number, index)
-        for number, distribution in enumerate(state)
-        if distribution is not None
-        for index in torch.cartesian_prod(*map(torch.arange, distribution.shape[:-1])).reshape(
-            -1, distribution.dim() - 1
-        )
-        for index in [tuple(index.tolist())]
-        if bool(distribution[index].any())
-    ]
+    found: list[tuple[int, tuple[Any, ...]]] = []
+    for number, distribution in enumerate(state):
+        if distribution is None:
+            continue
+        sizes = [*distribution.shape[:-1]]
+        if labelled and number == 1:  # a head with its label: rows of all channels
+            pairs = itertools.product(range(sizes[0]), range(sizes[2]))
+            rows: Any = [(b, slice(None), i) for b, i in pairs]
+        else:
+            rows = itertools.product(*map(range, sizes))
+        found += [(number, index) for index in rows if bool(distribution[index].any())]
+    return found
 
 
 def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, variable: Any) -> State:
@@ -78,7 +86,8 @@ def updated(model: Any, unary: torch.Tensor, mask: torch.Tensor, state: State, v
     if number == 3 and inference.rectified:
         new[index] = gradient[index].clamp_min(0.0)
     else:
-        new[index] = allowed_softmax(gradient[index] / how.weight, state[number][index] > 0)  # type: ignore[index]
+        scores, allowed = gradient[index] / how.weight, state[number][index] > 0  # type: ignore[index]
+        new[index] = allowed_softmax(scores.flatten(), allowed.flatten()).view(scores.shape)
     return state._replace(**{State._fields[number]: new})
 
 
@@ -93,7 +102,7 @@ def test_sequential_updates_never_raise_the_energy(options: dict[str, Any]) -> N
     generator = torch.Generator().manual_seed(seed)
     for state in (start, random_state(start, seed)):
         now, before = state, model.energy(unary, mask, state)
-        first, everything = before, variables(state)
+        first, everything = before, variables(state, labelled=model.section.head_labels)
         for number in torch.randperm(len(everything), generator=generator).tolist():
             now = updated(model, unary, mask, now, everything[number])
             after = model.energy(unary, mask, now)
@@ -134,10 +143,12 @@ def loops(model: Any, unary: torch.Tensor, state: State) -> float:
     total = -weights.labels * (sum(map(entropy, labels)) + entropy(at_root))
     for i in range(sentence.n):
         total -= sum(labels[i][a] * float(unary[i, a]) for a in range(sentence.d))
+        if model.section.head_labels:
+            total -= weights.heads * entropy([heads[c][i][j] for c, j in sentence.pairs(i)])
         for c in range(sentence.h):
             row = heads[c][i]
             total -= sum(row[j] * sentence.F(i, c, j, labels, at_root) for j in sentence.candidates(i))
-            total -= weights.heads * entropy(row)
+            total -= 0.0 if model.section.head_labels else weights.heads * entropy(row)
         for c in range(sentence.second):
             total -= sum(second[i][c][k] * sentence.H(i, c, k, labels) for k in range(sentence.m))
             if sentence.kind == "rectified":
@@ -152,7 +163,9 @@ def entropy(row: list[float]) -> float:
 
 
 @torch.no_grad()
-@pytest.mark.parametrize(("scores", "options"), [pair for pair in PAIRS if pair[1] in MODELS[:7]], ids=name)
+@pytest.mark.parametrize(
+    ("scores", "options"), [pair for pair in PAIRS if pair[1] in MODELS[:7] + MODELS[10:]], ids=name
+)
 def test_the_energy_bounds_the_log_partition(scores: dict[str, Any], options: dict[str, Any]) -> None:
     """With all weights 1, ``-E_λ <= log Z`` for any distributions, and equality where nothing depends on anything."""
     model = encoder(**scores, **options, labels=3, message_weight={"labels": 1.0, "heads": 1.0})
@@ -161,7 +174,8 @@ def test_the_energy_bounds_the_log_partition(scores: dict[str, Any], options: di
     def log_partition() -> float:
         kind = None if model.globals is None else model.globals.kind
         pairs = pair_scores(model, 3)
-        return float(exact(unary[0], pairs, model.root_scores(), model.global_scores(), kind).log_partition)
+        how = {"labelled": model.section.head_labels, "own_label": model.inference.root_label}
+        return float(exact(unary[0], pairs, model.root_scores(), model.global_scores(), kind, **how).log_partition)
 
     for state in states(model, unary, mask):
         assert -float(model.energy(unary, mask, state)) <= log_partition() + 1e-9

@@ -63,6 +63,10 @@ def draw(seed: int) -> tuple[dict[str, Any], list[int]]:
     lengths = [generator.randint(1, 4 if tree else 5) for _ in range(choice([1, 2]))]
     section["share_potentials"] = generator.random() < 0.7
     section["gains"] = generator.random() < 0.3
+    if generator.random() < 0.35:
+        section["head_labels"], section["channels"] = True, choice([1, 2, 3])
+        if section["root"] is not None and section["channels"] > 1:
+            section["root"] = {**section["root"], "own_label": choice([True, False])}
     return section, lengths
 
 
@@ -134,7 +138,7 @@ def test_dropout_is_that_of_the_loops(seed: int, monkeypatch: pytest.MonkeyPatch
 
     def dropped(where: str, t: int, values: Any) -> Any:
         found = np.array(values)
-        return (found * factors[where][t - 1].numpy().reshape(found.shape)).tolist() if found.size else values
+        return (found * factors[where][t - 1][0].numpy()).tolist() if found.size else values
 
     with monkeypatch.context() as patch:
         patch.setattr(MeanField, "_drop", drop)
@@ -185,7 +189,38 @@ def test_the_draws_meet_every_option_and_every_pair_of_the_large_ones() -> None:
         ("parameterizations", {s.globals.parameterization for s in sections if s.globals}, 2),
         ("potentials", {(s.share_potentials, s.iterations) for s in sections}, 6),
         ("own potentials", {s.globals and s.globals.kind for s in sections if not s.share_potentials}, 5),
+        ("head labels", {(s.heads, s.head_labels, s.channels == 1) for s in sections}, 8),
+        ("the root's label", {(s.heads, s.root.own_label) for s in sections if s.root}, 4),
         ("symmetry", {(s.decomposition.kind, s.symmetric) for s in sections if s.decomposition.kind != "rotary"}, 8),
     ]
     assert [(name, len(met)) for name, met, number in tables if len(met) != number] == []
     assert any(len(set(lengths)) > 1 for _, lengths in draws)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("options", [{}, {"heads": "tree"}, {"schedule": "synchronous"}, {"dropout": 0.4}])
+@pytest.mark.parametrize("messages", ["plain", "banded", "linear"])
+def test_one_label_changes_no_bit(options: dict[str, Any], messages: str) -> None:
+    unary, mask = sentences([7, 3])
+    results = []
+    for head_labels in (False, True):
+        model = encoder(**options, channels=1, root={"labels": 3}, head_labels=head_labels, messages=messages).train()
+        torch.manual_seed(1)
+        results.append(model(Words(unary, mask), arcs=True))
+    assert torch.equal(results[0].states, results[1].states)
+    assert torch.equal(results[0].arcs, results[1].arcs)
+
+
+@torch.no_grad()
+@pytest.mark.parametrize("seed", range(10))
+def test_a_head_whose_label_is_known_is_that_of_the_channel(seed: int) -> None:
+    """Of the first iteration, which begins with the same labels of words."""
+    options = {"channels": 3, "root": {"labels": 2}, "decomposition": {"kind": "none"}, "distance": seed % 3}
+    unary, mask = sentences([5, 2], seed=seed)
+    alone, joint = (
+        encoder(**options, head_labels=labelled, seed=seed)(Words(unary, mask), arcs=[1]).arcs[:, 0]
+        for labelled in (False, True)
+    )
+    known = joint / joint.sum(-1, keepdim=True).clamp(min=1e-300)
+    torch.testing.assert_close(known, alone, rtol=0, atol=1e-12)
+    torch.testing.assert_close(joint.sum((1, 3)), mask.double(), rtol=0, atol=1e-12)

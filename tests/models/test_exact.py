@@ -29,15 +29,19 @@ def scores(n: int, *, d: int = 2, h: int = 2, d_root: int | None = 3, kind: str 
     return [normal(n, d), normal(n, n, h, d, d), root, features, kind]
 
 
-def naive(S: Any, T: Any, root: Any, B: Any, kind: str | None) -> Exact:
+def naive(S: Any, T: Any, root: Any, B: Any, kind: str | None, *, labelled: bool, own_label: bool) -> Exact:
     """Sums over all assignments of labels, heads and second heads, one after the other."""
     (n, d), h = S.shape, T.shape[2]
     d_root = 1 if root is None else root.shape[-1]
     m = 0 if B is None else B.shape[-2]
     first_feature = n + (root is not None)
     columns = first_feature + (m if kind == "all-dep" else 0)
-    candidates = [[j for j in range(columns) if j != i] for i in range(n)]
+    candidates: Any = [[j for j in range(columns) if j != i] for i in range(n)]
     head_variables = [(c, i) for c in range(h) for i in range(n) if candidates[i]]
+    if labelled:  # one variable a word, of pairs
+        pairs = [(c, j) for c in range(h) for j in range(columns) if not own_label or (c == 0) == (j == n)]
+        candidates = [[(c, j) for c, j in pairs if j != i] for i in range(n)]
+        head_variables = [(0, i) for i in range(n) if candidates[i]]
     groups = {"dep-split": h, "single-split": 1}.get(kind or "", 0)
     second_variables = [(i, g) for i in range(n) for g in range(groups)]
     # Numbers instead of tensors: this is slow enough.
@@ -50,7 +54,11 @@ def naive(S: Any, T: Any, root: Any, B: Any, kind: str | None) -> Exact:
             for choice in itertools.product(*(candidates[i] for _, i in head_variables)):
                 for pick in itertools.product(range(m), repeat=len(second_variables)):
                     score = sum(S_[i][z[i]] for i in range(n))
-                    for (c, i), j in zip(head_variables, choice, strict=True):
+                    arcs = [
+                        (j[0], i, j[1]) if labelled else (c, i, j)
+                        for (c, i), j in zip(head_variables, choice, strict=True)
+                    ]
+                    for c, i, j in arcs:
                         if j < n:
                             score += T_[i][j][c][z[i]][z[j]]
                         elif root is not None and j == n:
@@ -64,7 +72,7 @@ def naive(S: Any, T: Any, root: Any, B: Any, kind: str | None) -> Exact:
                     for i in range(n):
                         labels[i, z[i]] += weight
                     under_root[z_root] += weight
-                    for (c, i), j in zip(head_variables, choice, strict=True):
+                    for c, i, j in arcs:
                         heads[c, i, j] += weight
                     for (i, g), k in zip(second_variables, pick, strict=True):
                         second[i, g, k] += weight
@@ -77,16 +85,18 @@ def naive(S: Any, T: Any, root: Any, B: Any, kind: str | None) -> Exact:
     )
 
 
+@pytest.mark.parametrize("labelled", [False, True])
 @pytest.mark.parametrize("kind", KINDS)
 @pytest.mark.parametrize("d_root", [None, 2])
 @pytest.mark.parametrize(("n", "h"), [(1, 2), (2, 1), (2, 2), (3, 1)])
 def test_enumeration_of_labels_is_enumeration_of_everything(
-    n: int, h: int, d_root: int | None, kind: str | None, monkeypatch: pytest.MonkeyPatch
+    n: int, h: int, d_root: int | None, kind: str | None, labelled: bool, monkeypatch: pytest.MonkeyPatch
 ) -> None:
     # Pieces of an odd size, so that the sums over pieces are seen too.
     monkeypatch.setattr(module, "ROWS", 5)
     arguments = scores(n, h=h, d_root=d_root, kind=kind)
-    found, expected = exact(*arguments), naive(*arguments)
+    how = {"labelled": labelled, "own_label": labelled and d_root is not None and h > 1}
+    found, expected = exact(*arguments, **how), naive(*arguments, **how)
     for name in ("log_partition", "labels", "heads", "root", "features"):
         left, right = getattr(found, name), getattr(expected, name)
         assert (left is None) == (right is None), name

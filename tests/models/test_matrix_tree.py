@@ -2,6 +2,7 @@
 
 from __future__ import annotations
 
+import itertools
 import subprocess
 import sys
 
@@ -11,7 +12,7 @@ from oracle import single_root_trees
 from oracle import tree_marginals as enumerated
 from support import ROOT
 
-from probtrans_cli.models.probabilistic.matrix_tree import RANGE, log_partition, tree_marginals
+from probtrans_cli.models.probabilistic.matrix_tree import RANGE, labelled_marginals, log_partition, tree_marginals
 
 
 def draw(*shape: int, scale: float = 1.0, seed: int = 0) -> torch.Tensor:
@@ -56,6 +57,32 @@ def test_marginals_are_those_of_all_trees(n: int, scale: float) -> None:
         expected_log_z, expected = reference(scores[b])
         torch.testing.assert_close(marginals[b], expected, rtol=0, atol=1e-12)
         assert log_z[b].item() == pytest.approx(expected_log_z, rel=1e-13, abs=1e-13)
+
+
+@pytest.mark.parametrize(("n", "labels"), [(1, 3), (2, 3), (3, 3), (4, 2)])
+def test_labelled_marginals_are_those_of_all_labelled_trees(n: int, labels: int) -> None:
+    """With the derivatives of the marginals, which are covariances of the labelled arcs, and of log Z."""
+    scores = draw(labels, n, seed=n)[None].clone().requires_grad_()
+    arcs, totals = [], []
+    for tree in single_root_trees(n):
+        for chosen in itertools.product(range(labels), repeat=n):
+            one = torch.zeros(labels, n, n + 1, dtype=torch.float64)
+            one[list(chosen), list(range(n)), list(tree)] = 1.0
+            arcs.append(one.flatten())
+            totals.append((one * scores.detach()[0]).sum())
+    every, probability = torch.stack(arcs), torch.stack(totals).softmax(0)
+    expected = probability @ every
+    mask = torch.ones(1, n, dtype=torch.bool)
+    marginals, log_z = labelled_marginals(scores, mask), log_partition(scores.logsumexp(1), mask)
+    torch.testing.assert_close(marginals.flatten().detach(), expected, rtol=0, atol=1e-12)
+    torch.testing.assert_close(log_z.detach()[0], torch.stack(totals).logsumexp(0), rtol=0, atol=1e-12)
+    (by_log_z,) = torch.autograd.grad(log_z.sum(), scores, retain_graph=True)
+    torch.testing.assert_close(by_log_z, marginals.detach(), rtol=0, atol=1e-12)
+    direction = draw(labels, n, seed=9)
+    (gradient,) = torch.autograd.grad((marginals * direction).sum(), scores)
+    centred = every - expected
+    covariance = centred.T @ (probability[:, None] * (centred @ direction.flatten())[:, None])
+    torch.testing.assert_close(gradient.flatten(), covariance[:, 0], rtol=0, atol=1e-12)
 
 
 def hard_cases() -> dict[str, torch.Tensor]:

@@ -22,6 +22,9 @@ from the *new* heads. Synchronous: both from the old distributions. The root's l
 heads with the heads. The representation of a word is ``M_Z`` after the last iteration, that of the sentence ``M_root``.
 Dropout falls on the head distributions (the same ones in every message) and on ``S + G``, as in the paper's code.
 Spherical labels and rectified features have other means than the softmax (``inference.py``); trees other marginals.
+Where heads have labels (not in the paper), a word has one head variable ``H_i`` with the values (j, c): its ``softmax``
+is over candidates *and* channels, so that ``Q_ic(j)`` is the joint ``Q_i(j,c)``; dropout then falls on an arc, with all
+of its labels. Of trees, an arc weighs ``Σ_c exp M_ic(j)``.
 
 To change an equation, edit a ``score`` below and train with ``runtime.messages: plain``; to add a factor, write a class
 like :class:`Ternary` and register it (docs/extending.md). ``fast/`` computes the same without work on padding.
@@ -45,8 +48,17 @@ from torch import Tensor, nn
 from torch.func import grad
 from torch.nn import functional
 
-from probtrans_cli.models.probabilistic.inference import LATENT, Inference, Result, Sentences, State, candidates
-from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
+from probtrans_cli.models.probabilistic.inference import (
+    LATENT,
+    Inference,
+    Result,
+    Sentences,
+    State,
+    candidates,
+    labels_allowed,
+    over,
+)
+from probtrans_cli.models.probabilistic.matrix_tree import labelled_marginals, tree_marginals
 
 # --- factors --------------------------------------------------------------------------------------------------------
 
@@ -130,6 +142,8 @@ class MeanField:
         extra = (root > 0) + sum(factor.candidates for factor in factors[0])
         second = next((factor.second_heads for factor in factors[0] if factor.second_heads is not None), None)
         self.allowed = functional.pad(candidates(mask), (0, extra), value=True) & mask[:, None, :, None]
+        if inference.root_label:
+            self.allowed = labels_allowed(self.allowed, n, inference.channels)
         self.M = State(
             labels=self.latent.start(unary, inference.labels.weight),
             heads=unary.new_zeros(b, inference.channels, n, n + extra),
@@ -157,7 +171,7 @@ class MeanField:
         messages = self.messages(before, "heads", "features")
         now = before._replace(**{name: self._update(name, message) for name, message in messages.items()})
         dropped = now if self.inference.asynchronous else before
-        dropped = dropped._replace(heads=self._drop(dropped.heads))
+        dropped = dropped._replace(heads=self._drop_arcs(dropped.heads))
         if dropped.features is not None:
             dropped = dropped._replace(features=self._drop(dropped.features))
         messages = self.messages(dropped, "labels", "root")
@@ -181,18 +195,34 @@ class MeanField:
         if name == "features":
             return self.inference.of_features.mean(M) * self.mask[:, :, None, None]
         if not self.inference.tree:
-            return M.masked_fill(~self.allowed, torch.finfo(M.dtype).min).softmax(-1) * self.allowed
-        without_root = M if self.inference.root else functional.pad(M, (0, 1))
-        marginals = tree_marginals(without_root, self.mask[:, None].expand(M.shape[:3]))
+            return over(M, self.allowed, labelled=self.inference.labelled)
+        if self.inference.labelled:
+            M = self._of_candidates(M)
+        with_root = M if self.inference.root else functional.pad(M, (0, 1))
+        if self.inference.labelled:
+            marginals = labelled_marginals(with_root, self.mask)
+        else:
+            marginals = tree_marginals(with_root, self.mask[:, None].expand(M.shape[:3]))
         return marginals if self.inference.root else marginals[..., :-1]
+
+    def _of_candidates(self, M: Tensor) -> Tensor:
+        return M.masked_fill(~self.allowed, torch.finfo(M.dtype).min)
+
+    def _state(self) -> State:
+        return self.Q._replace(scores=self._of_candidates(self.M.heads)) if self.inference.scored else self.Q
 
     def _drop(self, values: Tensor) -> Tensor:
         return functional.dropout(values, self.dropout) if self.dropout > 0.0 else values
 
+    def _drop_arcs(self, heads: Float[Tensor, "b c n m"]) -> Tensor:
+        if not self.inference.labelled or self.dropout == 0.0:
+            return self._drop(heads)
+        return heads * self._drop(torch.ones_like(heads[:, :1]))
+
     def run(self, *, at: Tensor | None = None, history: Collection[int] = ()) -> Result:
         """Run all iterations; ``history``: when to keep the state, 0 = at the start; ``at`` saves work in ``fast/``."""
         del at
-        kept = [self.Q] if 0 in history else []
+        kept = [self._state()] if 0 in history else []
         kept += self.advance(self.inference.iterations, history=history)
         return Result(self.states(), self.M.root, kept)
 
@@ -214,7 +244,7 @@ class MeanField:
         for iteration in range(1, iterations + 1):
             self.iterate()
             if iteration in history:
-                kept.append(self.Q)
+                kept.append(self._state())
         self.unary = unary
         return kept
 

@@ -59,6 +59,8 @@ class ProbabilisticEncoder(Encoder):
             tree=section.heads == "tree",
             latent=section.latent,
             rectified=rectified,
+            labelled=section.head_labels and section.channels > 1,  # a single label is no choice
+            root_label=section.root is not None and section.root.own_label,
         )
 
     @property

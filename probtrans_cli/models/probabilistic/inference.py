@@ -42,12 +42,16 @@ _POINTS = 200  # of an integral
 
 
 class State(NamedTuple):
-    """All distributions at one moment, zero on padding; ``root`` and ``features`` None where the model has none."""
+    """All distributions at one moment, zero on padding; ``root`` and ``features`` None where the model has none.
+
+    ``scores``: ``M_H``, of which the heads were made, very low where there is no candidate; kept if asked for.
+    """
 
     labels: Float[Tensor, "b n d"]
     heads: Float[Tensor, "b c n m"]
     root: Float[Tensor, "b e"] | None
     features: Float[Tensor, "b n g k"] | None
+    scores: Float[Tensor, "b c n m"] | None = None
 
     @property
     def word_heads(self) -> Float[Tensor, "b c n n"]:
@@ -85,6 +89,28 @@ def candidates(mask: Bool[Tensor, "b n"]) -> Bool[Tensor, "b 1 n n"]:
     """Return which word may be whose head: every word of the sentence but itself."""
     itself = torch.eye(mask.shape[1], dtype=torch.bool, device=mask.device)
     return (mask[:, None, :] & mask[:, :, None] & ~itself)[:, None]
+
+
+def labels_allowed(heads: Bool[Tensor, "b 1 n m"], root: int, channels: int) -> Bool[Tensor, "b c n m"]:
+    """Return the allowed pairs of head and label where label 0 is that of the root, column ``root``, alone."""
+    of_root = torch.arange(heads.shape[-1], device=heads.device) == root
+    first = torch.arange(channels, device=heads.device) == 0
+    return heads & (of_root == first[:, None, None])
+
+
+def over(
+    scores: Float[Tensor, "b c n m"], allowed: Bool[Tensor, "b k n m"], *, labelled: bool = False
+) -> Float[Tensor, "b c n m"]:
+    """Return the softmax over the allowed entries of each row; a row with none is all zero, never NaN.
+
+    ``labelled``: over the rows of all channels of a word together.
+    """
+    scores = scores.masked_fill(~allowed, torch.finfo(scores.dtype).min)
+    if not labelled:
+        return scores.softmax(-1) * allowed
+    together = scores.transpose(1, 2)
+    distribution = together.flatten(2).softmax(-1).view(together.shape).transpose(1, 2)
+    return distribution * allowed
 
 
 # --- latent variables -------------------------------------------------------------------------------------------------
@@ -204,7 +230,9 @@ class Inference:
 
     ``features``: of the second heads of dep-split and single-split, or, if ``rectified``, of features that are there to
     a degree, whose weight is 1; ``distance`` γ, None for one bucket; ``root``: every word may have the root as its
-    head; ``tree``: heads of a sentence form a tree in every channel; ``latent``: what the labels of words and root are.
+    head; ``tree``: heads of a sentence form a tree in every channel; ``latent``: what the labels of words and root are;
+    ``labelled``: a word has one head variable, whose values are pairs of a candidate and a channel; ``root_label``:
+    channel 0 is then that of the root, and of no other candidate; ``scored``: states keep the scores of heads, too.
     """
 
     iterations: int
@@ -218,6 +246,9 @@ class Inference:
     tree: bool = False
     latent: LatentKind = "categorical"
     rectified: bool = False
+    labelled: bool = False
+    root_label: bool = False
+    scored: bool = False
 
     @property
     def of_features(self) -> Latent:

@@ -56,6 +56,15 @@ def tree_marginals(scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "*b n"]) 
     return _tree(scores, mask)[1].to(scores.dtype).view(scores.shape)
 
 
+def labelled_marginals(scores: Float[Tensor, "b c n m"], mask: Bool[Tensor, "b n"]) -> Float[Tensor, "b c n m"]:
+    """Return the probability of every head with every label, over all trees whose arcs have a label each.
+
+    A tree weighs ``exp(sum_i scores[label of i, i, head of i])``, so an arc ``sum_c exp(scores[c, i, j])``. Other
+    arguments as of :func:`tree_marginals`.
+    """
+    return tree_marginals(scores.logsumexp(1), mask)[:, None] * scores.softmax(1)
+
+
 def log_partition(scores: Float[Tensor, "*b n m"], mask: Bool[Tensor, "*b n"]) -> Float[Tensor, "*b"]:
     """Logarithm of the sum of ``exp(sum_i scores[i, head of i])`` over all trees with exactly one word under the root.
 

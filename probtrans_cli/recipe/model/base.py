@@ -31,6 +31,8 @@ class Facts:
     """Whether a word's representation is a distribution over latent labels."""
     has_head_variables: bool = False
     """Whether arcs are distributions of head variables."""
+    has_head_labels: bool = False
+    """Whether the channels are labels of one head of each word, and arcs joint probabilities of head and label."""
     has_ternary_scores: bool = False
     """Whether `optim.ternary_penalty` has something to penalise."""
     has_bert_output: bool = False
@@ -101,6 +103,11 @@ class ModelSection(KindSection):
     def facts(self) -> Facts:
         """What the encoder has; every kind says at least its ``width``."""
         raise NotImplementedError
+
+    @property
+    def trees(self) -> int:
+        """How many trees can be read of an iteration: one for each channel, or one whose arcs have labels."""
+        return 1 if self.facts.has_head_labels else self.channels
 
     @property
     def drops(self) -> bool:

@@ -235,6 +235,9 @@ class Root(Section):
     """d_root, the number of the root's labels."""
     decomposition: Annotated[Decomposition, ROOT_DECOMPOSITIONS] = NoDecomposition()
     """How the root scores `T'[c,a,b]` are parameterised: none | uv | uvw."""
+    own_label: bool = False
+    """true: channel 0 is the label of arcs from the root and of no other arc (with `head_labels`); `kind: parsing`
+    gives it the relation `root`."""
 
 
 class Globals(Section):
@@ -320,6 +323,9 @@ class ProbabilisticTransformer(ModelSection):
     heads: Literal["independent", "tree"] = "independent"
     """independent: every word chooses its head independently (the paper); tree: in every channel, the heads of a
     sentence form a tree, with marginals by the Matrix-Tree theorem (not in the paper)."""
+    head_labels: bool = False
+    """true: each word has one head with one label, and the channels are the labels: one distribution over all pairs of
+    a head and a label. false: each channel has a head of its own (the paper)."""
     root: Root | None = None
     """A root node, whose label scores represent the sentence; null = none."""
     globals: Globals | None = None
@@ -372,6 +378,7 @@ class ProbabilisticTransformer(ModelSection):
             has_head_variables=True,
             has_ternary_scores=True,
             has_root=self.root is not None,
+            has_head_labels=self.head_labels,
             counts_words=self.head_bias is not None,
             order_cues=0 if self.head_bias is None else self.head_bias.order_cues,
             separate_layers=0 if self.share_potentials else self.iterations,
@@ -430,6 +437,11 @@ class ProbabilisticTransformer(ModelSection):
                 "and all-dep ones that of heads: choose one of the former, or set this to null"
             )
             faults.append((("message_weight", "features"), reason))
+        if self.root is not None and self.root.own_label and not (self.head_labels and channels > 1):
+            reason = (
+                "the root's label is one of several: set model.head_labels=true and more channels, or this to false"
+            )
+            faults.append((("root", "own_label"), reason))
         if self.head_bias is not None:
             faults += self.head_bias.inconsistencies(self.channels, has_root=self.root is not None)
         return faults

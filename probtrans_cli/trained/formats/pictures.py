@@ -161,7 +161,7 @@ def write_gallery(model: ModelBase, folder: Path) -> None:
         if section.facts.has_arcs and (chosen := examples(model.recipe.data, model.vocabulary)):
             regular.refuse_others(folder, folder=True)
             folder.mkdir(exist_ok=True)
-            readings = [replace(model.reading, channel=number, chosen_on=None) for number in range(section.channels)]
+            readings = [replace(model.reading, channel=number, chosen_on=None) for number in range(section.trees)]
             analyses = Parser(model, readings=readings).analyses(chosen)
             svg_files(analyses, folder, DisplayOptions(probability=True, several=True))
             trees = Parser(model, readings=[model.reading]).every_tree(chosen, gold=True)

@@ -23,8 +23,8 @@ from torch.nn import functional
 from probtrans_cli.models.probabilistic.fast.bands import first_derivatives_only
 from probtrans_cli.models.probabilistic.fast.layout import offset_tensor
 from probtrans_cli.models.probabilistic.fast.messages import TernaryMessages, TernarySides
-from probtrans_cli.models.probabilistic.inference import Inference
-from probtrans_cli.models.probabilistic.matrix_tree import tree_marginals
+from probtrans_cli.models.probabilistic.inference import Inference, labels_allowed, over
+from probtrans_cli.models.probabilistic.matrix_tree import labelled_marginals, tree_marginals
 from probtrans_cli.models.shapes import may_depend_on
 
 BLOCK = 2**19  # head scores in a block
@@ -48,6 +48,13 @@ def drop(values: Float[Tensor, "*s"], p: float) -> Float[Tensor, "*s"]:
     # Numbers, as operations on truth values are slow on a CPU.
     kept = torch.le(drawn, largest, out=torch.empty_like(values, memory_format=torch.contiguous_format))
     return values * kept.div_(1.0 - p)
+
+
+def drop_arcs(heads: Float[Tensor, "l c n m"], p: float, *, labelled: bool) -> Float[Tensor, "l c n m"]:
+    """Drop heads; where they have labels, an arc with all of its labels."""
+    if not labelled or p == 0.0:
+        return drop(heads, p)
+    return heads * drop(torch.ones_like(heads[:, :1]), p)
 
 
 def times(rows: Float[Tensor, "l c m k"], side: Float[Tensor, "l c2 k r"]) -> Float[Tensor, "l c m r"]:
@@ -85,6 +92,8 @@ class HeadVariables(ABC):
         real = (self.layout.sentence >= 0)[:, None, :, None]
         near = self.layout.near(self.distance or 0)[:, None]
         self.short_allowed = torch.cat([near, real.expand(*real.shape[:3], extra)], dim=-1)
+        if inference.root_label:
+            self.short_allowed = labels_allowed(self.short_allowed, near.shape[-1], inference.channels)
 
     @abstractmethod
     def exchange(
@@ -110,7 +119,9 @@ class StoredHeads(HeadVariables):
         self.pairs: Bool[Tensor, "l 1 n n"] = (same & (x != 0))[:, None]
         self.far_right, self.far_left = x < -(self.distance or 0), x > (self.distance or 0)
         far = self.pairs if self.distance is None else self.pairs & (self.far_left | self.far_right)
-        self.allowed: Bool[Tensor, "l 1 n m"] = torch.cat([far, self.short_allowed], dim=-1)
+        if self.inference.root_label:
+            far = labels_allowed(far, -1, self.inference.channels)
+        self.allowed: Bool[Tensor, "l c n m"] = torch.cat([far, self.short_allowed], dim=-1)
         self.bias: Tensor | None = None
         self.message: Tensor | None = None
         self._probabilities: Tensor | None = None
@@ -135,7 +146,8 @@ class StoredHeads(HeadVariables):
         self, labels: Float[Tensor, "w d"], extra: Float[Tensor, "w c e"], rows: Tensor | None
     ) -> tuple[Float[Tensor, "w2 d"], Float[Tensor, "w c e"]]:
         sides, used = self.update(labels, extra)
-        far, short = drop(used, self.dropout).tensor_split([self.pairs.shape[-1]], dim=-1)
+        used = drop_arcs(used, self.dropout, labelled=self.inference.labelled)
+        far, short = used.tensor_split([self.pairs.shape[-1]], dim=-1)
         far = far.to(sides.far[0].child.dtype)
         parts = [far] if self.distance is None else [far.triu(self.distance + 1), far.tril(-self.distance - 1)]
         to_child = [times(heads, side.head) for heads, side in zip(parts, sides.far, strict=True)]
@@ -171,18 +183,37 @@ class StoredHeads(HeadVariables):
         return sides, self._probabilities if self.inference.asynchronous else before
 
     def _distribution(self, scores: Float[Tensor, "l c n m"]) -> Float[Tensor, "l c n m"]:
+        labelled = self.inference.labelled
         if not self.inference.tree:
-            return over(scores, self.allowed)
-        words, root = self._between_words(scores)
+            return over(scores, self.allowed, labelled=labelled)
+        words, root = self._of_candidates(scores) if labelled else self._between_words(scores)
         root = root if self.inference.root else torch.zeros_like(words[..., :1])
-        mask = self.layout.mask[:, None].expand(words.shape[:3])
-        marginals = tree_marginals(torch.cat([words, root], dim=-1), mask)
+        with_root, mask = torch.cat([words, root], dim=-1), self.layout.mask
+        marginals = (
+            labelled_marginals(with_root, mask)
+            if labelled
+            else tree_marginals(with_root, mask[:, None].expand(words.shape[:3]))
+        )
         words = self._columns(marginals[..., :-1])
         return torch.cat([words, marginals[..., -1:]], dim=-1) if self.inference.root else words
 
     def arcs(self) -> Float[Tensor, "l c n m"]:
         """Return the distributions with the words in their order, then the extra candidates."""
         return torch.cat(self._between_words(self.probabilities), dim=-1)
+
+    def scores(self) -> Float[Tensor, "l c n m"]:
+        """Return the damped messages in the same order, very low where there is no candidate."""
+        message = self.probabilities * 0.0 if self.message is None else self.message
+        return torch.cat(self._of_candidates(message), dim=-1)
+
+    def _of_candidates(
+        self, columns: Float[Tensor, "l c n m"]
+    ) -> tuple[Float[Tensor, "l c n n"], Float[Tensor, "l c n e"]]:
+        lowest = torch.finfo(columns.dtype).min
+        words, extra = self._between_words(columns)
+        pairs = labels_allowed(self.pairs, -1, self.inference.channels) if self.inference.root_label else self.pairs
+        extra_allowed = self.short_allowed[..., self.short_allowed.shape[-1] - extra.shape[-1] :]
+        return words.masked_fill(~pairs, lowest), extra.masked_fill(~extra_allowed, lowest)
 
     def _between_words(
         self, columns: Float[Tensor, "l c n m"]
@@ -207,12 +238,6 @@ class StoredHeads(HeadVariables):
         head = head.clamp(0, n - 1)
         band = pairs.gather(-1, head.expand(*pairs.shape[:2], *head.shape))
         return torch.cat([pairs, band], dim=-1) * self.allowed[..., : n + 2 * self.distance]
-
-
-def over(scores: Float[Tensor, "*b m"], allowed: Bool[Tensor, "*a m"]) -> Float[Tensor, "*b m"]:
-    """Return the softmax over the allowed entries of each row; a row with none is all zero, never NaN."""
-    lowest = torch.finfo(scores.dtype).min
-    return scores.masked_fill(~allowed, lowest).softmax(-1) * allowed
 
 
 class BlockedHeads(HeadVariables):
@@ -278,10 +303,14 @@ class BlockedHeads(HeadVariables):
             (near[:, part] & (sentence[:, None, part] == children) & (children >= 0))[:, None]
             for near, part in zip(far, self.columns(start, stop), strict=True)
         ]
+        if self.inference.root_label:
+            parts = [labels_allowed(part, -1, self.inference.channels) for part in parts]
         allowed = torch.cat([*parts, self.short_allowed[:, :, start:stop]], dim=-1)
         lowest = torch.finfo(self.dtype).min / 2
         bias = torch.zeros(allowed.shape, dtype=self.dtype, device=allowed.device).masked_fill_(~allowed, lowest)
         present = allowed.any(-1, keepdim=True)
+        if self.inference.labelled:
+            present = present.any(1, keepdim=True)
         return bias, None if may_depend_on(present) and bool(present.all()) else present.to(self.dtype)
 
     def distribution(
@@ -294,10 +323,16 @@ class BlockedHeads(HeadVariables):
         scores = [times(u[:, :, start:stop], v[..., part]) for u, v, part in sides]
         F = _joined([*scores, short[:, :, start:stop]]).to(self.dtype)
         bias, present = self.candidates[number] if self.keep else self._candidates(start, stop)
-        P = torch.add(bias, F, alpha=1.0 / self.inference.heads.weight, out=F).softmax(-1)
+        M = torch.add(bias, F, alpha=1.0 / self.inference.heads.weight, out=F)
+        labelled = self.inference.labelled
+        if labelled:
+            P = M.sub_(M.amax((1, 3), keepdim=True)).exp_()
+            P = P.div_(P.sum((1, 3), keepdim=True))
+        else:
+            P = M.softmax(-1)
         P = P if present is None else P.mul_(present)
         kind = children[0].dtype
-        return P.to(kind), drop(P, self.dropout).to(kind)
+        return P.to(kind), drop_arcs(P, self.dropout, labelled=labelled).to(kind)
 
 
 class _Blocks(torch.autograd.Function):
@@ -358,7 +393,8 @@ class _Blocks(torch.autograd.Function):
                 for k, part in enumerate(columns)
             ]
             by_F = _joined([*by_Q, by_used[:, :, start:stop]]).to(heads.dtype).mul_(Q)
-            by_F.addcmul_(P, by_F.sum(-1, keepdim=True), value=-1.0).mul_(1.0 / heads.inference.heads.weight)
+            of_softmax = (1, 3) if heads.inference.labelled else 3
+            by_F.addcmul_(P, by_F.sum(of_softmax, keepdim=True), value=-1.0).mul_(1.0 / heads.inference.heads.weight)
             *of_F, of_short[:, :, start:stop] = _split(by_F.to(P.dtype), columns, short)
             for k, (f, q, part) in enumerate(zip(of_F, _split(Q, columns, short), columns, strict=False)):
                 rows, channels = slice(start, stop), words[k].shape[1]

@@ -253,4 +253,5 @@ class MeanField:
         real = self.mask[:, :, None]
         features = None if self.features is None else self.layout.grid(self.features.probabilities) * real[..., None]
         root = None if self.root is None else self.root.probabilities
-        return State(self.layout.grid(self.labels.probabilities) * real, self._stored().arcs(), root, features)
+        scores = self._stored().scores() if self.inference.scored else None
+        return State(self.layout.grid(self.labels.probabilities) * real, self._stored().arcs(), root, features, scores)
